@@ -68,12 +68,25 @@ class Placement:
         if cut is not None:
             self.store_in_pieces(*cut)
             return self.values.finish()
+        if self.schedule.by_rows:
+            self.sum_by_rows()
+            return self.values.finish()
         env = self.grid_loops(self.schedule.grid, Env({}))
         # Inside of the grid's loops: a row holds one point of them, so its loads may not move out.
         self.local_rows()
         self.stages.run(env)
         self.store_all(env)
         return self.values.finish()
+
+    def sum_by_rows(self) -> None:
+        """Sums of columns as rows lie: a tile of columns that runs all steps jumps from row
+        to row, where no prefetcher follows. The order of additions is the same.
+        """
+        *outer, (columns, count) = self.schedule.grid
+        env = self.grid_loops(outer, Env({}))
+        span = self.chunk(columns, count)
+        self.stages.run_by_rows(columns, span, const(count) if count else span[1], env)
+        self.store_all(self.open_loop(columns, span, env))
 
     # --- the grid
 

@@ -42,7 +42,9 @@ class Schedule:
     where they depend on `rows` by the `keys`, once per run of rows of the same keys. `shared`:
     factors that are read where they lie, for such a run once. `lines`: the reduced axis along which
     packed factors lie in memory, if not along the columns, and how many positions of it are packed
-    together. `padding`: bytes after each row that is packed whole.
+    together. `padding`: bytes after each row that is packed whole. `by_rows`: so many steps of the
+    reduced axis are added up along the whole innermost axis of the grid, with sums in scratch, then
+    the next ones (0: every tile of that axis runs all steps, with sums in registers).
     """
 
     axes: tuple[LoopAxis, ...]
@@ -57,6 +59,7 @@ class Schedule:
     shared: tuple[Term, ...] = ()
     lines: tuple[Symbol, int] | None = None
     padding: int = 0
+    by_rows: int = 0
 
     @property
     def by_groups(self) -> bool:

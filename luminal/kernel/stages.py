@@ -7,8 +7,9 @@ guard that all reductions of the stage have in common becomes the bounds of the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
+from luminal.algebra.frames import linear
 from luminal.algebra.terms import At, Reduction, Term, below
 from luminal.dots import Dot, multiply_add
 from luminal.hlir.monoid import SUM
@@ -20,7 +21,7 @@ from luminal.kernel.loops import LoopAxis
 from luminal.kernel.neighbours import in_order, walked
 from luminal.kernel.schedule import Schedule
 from luminal.kernel.tile_ir import Contract, Map, Tile
-from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.expression import Expression, Symbol, const, maximum
 
 MOST_CODE = 150  # vectors of a tile times positions: compile time grows faster than the code
 WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window of 3 by 3
@@ -43,6 +44,65 @@ class Stages:
         """All that is pending, one stage after the other."""
         while self.pending:
             self.reduce(self.next_stage(), env)
+
+    def run_by_rows(self, columns: LoopAxis, span: Range, size: Expression, env: Env) -> None:
+        """All that is pending, with the sums of these columns (at most `size`) in scratch: the loop
+        over the columns stands inside of the rows', of which some are written out.
+        """
+        tile, at_once = self.schedule.tile(columns), self.schedule.by_rows
+
+        def opened(around: Env) -> Env:
+            lane = self.blocks.fresh_axis(self.values.canonical(columns.extent))
+            self.blocks.open(lane, *span, tile)
+            return around.bind(columns.positions(lane))
+
+        while self.pending:
+            stage = self.next_stage()
+            sums = {r: self.row_of_sums(r, columns, span[0], size) for r in stage}
+            here = opened(env)
+            for reduction, row in sums.items():
+                empty = self.values.identity(reduction.monoid, reduction.dtype)
+                self.values.store_row(row, here, empty)
+            # What bounds the rows' loops may not differ from column to column.
+            inside, loops, symbols = self.named(stage, here)
+            reduced, ranges = self.without_guard(stage, symbols, inside)
+            self.blocks.close()
+            inside = env
+            for loop, symbol in zip(loops[:-1], symbols, strict=False):
+                self.blocks.open(symbol, *ranges[symbol])
+                inside = inside.bind(loop.positions(symbol))
+            start, stop = ranges[symbols[-1]]
+            whole = start + maximum(stop - start, 0) // at_once * at_once
+            for first, end, count in ((start, whole, at_once), (whole, stop, 1)):
+                if first == end:
+                    continue
+                number = self.blocks.fresh_axis(self.values.canonical(loops[-1].extent))
+                self.blocks.open(number, const(0), (end - first) // count)
+                here = opened(inside)
+                steps = (first + number * count + k for k in range(count))
+                points = [here.bind(loops[-1].positions(step)) for step in steps]
+                before = {r: self.values.load_row(row, here, r.dtype) for r, row in sums.items()}
+                found = self.accumulate(stage, reduced, points, (), before)
+                for row, (_, _, after) in zip(sums.values(), found, strict=True):
+                    self.values.store_row(row, here, after)
+                for _ in range(2):
+                    self.blocks.close()
+            for _ in loops[:-1]:
+                self.blocks.close()
+            for reduction, row in sums.items():
+                row.ready = True
+                self.values.rows[reduction] = row
+
+    def row_of_sums(
+        self, reduction: Reduction, columns: LoopAxis, start: Expression, size: Expression
+    ) -> Row:
+        """Room for the sums of the columns from `start` on."""
+        buffer, position = self.values.new_scratch(reduction.dtype, size), linear(columns.members)
+
+        def offset(env: Env) -> Expression:
+            return position.substitute(env.values) - start
+
+        return Row(buffer, offset, self.blocks.depth)
 
     def next_stage(self) -> list[Reduction]:
         """The reductions to run next: all over the same axes, by words or not, that wait for no
@@ -74,12 +134,7 @@ class Stages:
     def reduce(self, stage: Sequence[Reduction], env: Env) -> None:
         """One loop nest over the axes of a stage; every accumulator is carried through it."""
         level = self.blocks.depth
-        loops = [x for x in self.schedule.sequential if x.is_reduced(stage[0], self.along)]
-        symbols = [self.blocks.fresh_axis(self.values.canonical(x.extent)) for x in loops]
-        # All loops are named before one is opened: a guard tells the bounds of each.
-        inside = env
-        for loop, symbol in zip(loops, symbols, strict=True):
-            inside = inside.bind(loop.positions(symbol))
+        inside, loops, symbols = self.named(stage, env)
         reduced, ranges = self.without_guard(stage, symbols, inside)
         pairs = list(zip(loops, symbols, strict=True))
         whole = [loop for loop, symbol in pairs if ranges[symbol] == (const(0), symbol.extent)]
@@ -101,6 +156,18 @@ class Stages:
             assert result is not None  # the loops are closed
             self.blocks.stack[level].known[self.values.key(reduction, env)] = result
         self.rows_written(points)
+
+    def named(
+        self, stage: Sequence[Reduction], env: Env
+    ) -> tuple[Env, list[LoopAxis], list[Symbol]]:
+        """The loops over the axes of a stage. All are named before one is opened: a guard tells the
+        bounds of each.
+        """
+        loops = [x for x in self.schedule.sequential if x.is_reduced(stage[0], self.along)]
+        symbols = [self.blocks.fresh_axis(self.values.canonical(x.extent)) for x in loops]
+        for loop, symbol in zip(loops, symbols, strict=True):
+            env = env.bind(loop.positions(symbol))
+        return env, loops, symbols
 
     def neighbours(self, reduction: Reduction, points: Sequence[Env]) -> tuple[Symbol, list[Env]]:
         """Opens the loop over the neighbours that a dot multiplies together; gives its axis, and
@@ -200,9 +267,11 @@ class Stages:
         reduced: Sequence[Term],
         points: Sequence[Env],
         symbols: Sequence[Symbol],
+        sums: Mapping[Reduction, Tile] | None = None,
     ) -> list[tuple[Tile | None, Tile, Tile]]:
         """The body of the innermost loop, for some points of the loops written out: of each
-        reduction (the result where no loop is open, the accumulator before, after).
+        reduction (the result where no loop is open, the accumulator before, after). `sums`: the
+        accumulators, where they are at hand.
         """
         level = self.blocks.depth
         near = self.blocks.near
@@ -215,7 +284,9 @@ class Stages:
                 self.run_nested(x, point)
                 found.append((reduction, x, *self.masked_operands(reduction, x, point)))
             for reduction, x, operands, mask in found:
-                if reduction not in first:
+                if reduction not in first and sums is not None:
+                    first[reduction] = last[reduction] = sums[reduction]
+                elif reduction not in first:
                     # One accumulator for all points, so with every tiled axis that any of them has.
                     touched = operands if mask is None else (*operands, mask)
                     carried = self.accumulated(x, touched, points).union(symbols) - near

@@ -7,6 +7,7 @@ of chunks is fixed by the extents, so the bits do not depend on how many units w
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 
 from luminal.algebra.frames import upper
@@ -34,6 +35,7 @@ def split_reductions(program: Respelled, costs: Costs) -> Respelled:
     places = _places(wanted, costs)
     chunks = {asked.greatest: chunk for asked, chunk in places.values()}
     inner: dict[Term, tuple[Term, Term]] = {}  # by reduction: that of each chunk, and what of
+    frames: dict[Term, Frame] = {}
 
     def replace(old: Term, same: Term) -> Term:
         if old not in wanted or not isinstance(old, Reduction) or not isinstance(same, Reduction):
@@ -48,9 +50,14 @@ def split_reductions(program: Respelled, costs: Costs) -> Respelled:
         parts = cut(*found)
         each = _inner(terms, same, parts)
         inner[old] = each, same.args[0]
+        frame = _columns(old, program.lowered.shapes)
+        if frame is not None:  # a chunk's results side by side: no two units write to one line
+            frames[each] = ((parts.chunk,), *frame)
         return terms.reduce(same.op, (parts.chunk,), each, merge=False)
 
-    return program.rewrite(replace)
+    made = program.rewrite(replace)
+    lowered = dataclasses.replace(made.lowered, shapes={**made.lowered.shapes, **frames})
+    return Respelled(lowered, made.same)
 
 
 def _places(wanted: Iterable[Term], costs: Costs) -> dict[Term, tuple[Place, tuple[Symbol, int]]]:
@@ -77,17 +84,20 @@ def _wanted(term: Term, shapes: Mapping[Term, Frame], costs: Costs) -> bool:
     if is_contraction(term):
         long = length >= costs.long_sums.length and points <= costs.long_sums.points
         idle = idle or long
-    elif not idle and costs.shares.columns > 1 and _is_of_columns(term, shapes):
+    elif not idle and costs.shares.columns > 1 and _columns(term, shapes) is not None:
         idle = _are_few_columns(term, costs)
     return idle and _chunk(term, costs) is not None
 
 
-def _is_of_columns(reduction: Reduction, shapes: Mapping[Term, Frame]) -> bool:
-    """Do its results lie as what is reduced does, side by side?"""
+def _columns(reduction: Reduction, shapes: Mapping[Term, Frame]) -> Frame | None:
+    """The order of its results' axes in what is reduced, if results lie as that does, side by
+    side; else None.
+    """
     (x,) = reduction.args
     frame = x.attrs.frame if isinstance(x, Leaf) else shapes.get(x, ())
+    own = [tuple(a for a in dimension if a in reduction.axes) for dimension in frame]
     innermost = next((dimension[-1] for dimension in reversed(frame) if dimension), None)
-    return innermost in reduction.axes
+    return tuple(filter(None, own)) if innermost in reduction.axes else None
 
 
 def _are_few_columns(reduction: Reduction, costs: Costs) -> bool:

@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.frontend.tensor import Tensor
+from luminal import compiler
+from luminal.assemble import text_key
+from luminal.backends import registry
+from luminal.kernel.tile_ir import Kernel
+from luminal.program.steps import KernelStep
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
+from tests.backends.cpu.knob_choices import placed_choices
+from tests.fuzz.cpu_run import compiled
 
 SHAPES = (
     (9001, 17), (4096, 64), (3000, 200), (2049, 256), (1100, 257), (37, 600, 33), (5000, 3, 20),
     (9000, 1024), (65, 70_001),
 )  # fmt: skip
-FORMS: dict[str, Callable[[Tensor], Tensor]] = {
+FORMS: dict[str, Callable[[lm.Tensor], lm.Tensor]] = {
     "sum": lambda x: x.sum(0),
     "greatest": lambda x: x.amax(0),
     "of squares": lambda x: (x * x).sum(0),
@@ -64,3 +72,41 @@ def test_integers_are_exact_however_they_are_cut() -> None:
     found = lm.compile(cx)(x=x)
     np.testing.assert_array_equal(found["sum"], x.sum(0))
     np.testing.assert_array_equal(found["least"], x.min(0))
+
+
+def kernels(form: Callable[[lm.Tensor], lm.Tensor], *shape: int) -> tuple[Kernel, ...]:
+    cx = lm.Graph()
+    form(cx.tensor(shape, name="x")).output("y")
+    return tuple(compiled(cx.graph())[1].program.kernels)
+
+
+@pytest.mark.parametrize("form", ["sum", "greatest", "variance"])
+def test_rows_from_memory_are_walked_whole(form: str) -> None:
+    """With their sums in scratch; and parts of sums lie side by side, or units share lines."""
+    first, *_ = kernels(FORMS[form], 65_536, 1024)
+    assert first.scratch
+    assert all(not kernel.scratch for kernel in kernels(FORMS[form], 100, 64))
+
+
+@pytest.mark.parametrize("rows", [40, 45, 7])
+@pytest.mark.parametrize("form", FORMS)
+def test_walking_rows_changes_no_bit(form: str, rows: int) -> None:
+    cx = lm.Graph()
+    FORMS[form](cx.tensor((rows, 77), name="x")).output("y")
+    backend = registry.compiling("cpu")
+    stages = compiler.lower_by_stages(cx.graph(), backend)
+    (step,) = stages.partition.steps
+    assert isinstance(step, KernelStep)
+    texts = placed_choices(step, backend)
+    x = np.random.default_rng(rows).standard_normal((rows, 77), np.float32)
+    found = {}
+    for at_once in (0, 4, 8):
+        knobs = (("by_rows", at_once),) if at_once else ()
+        if knobs not in texts:
+            assert rows < 8, "a row at a time has no rows to add up at once"
+            continue
+        tuned = {text_key(texts[()]): knobs}
+        runner = backend.runner(compiler.reschedule(stages, backend, tuned).program)
+        found[at_once] = Executable(cx.graph(), (Variant({}, runner),))({"x": x})["y"].tobytes()
+    assert len(set(found.values())) == 1
+    assert len(found) == (1 if rows < 8 else 3)

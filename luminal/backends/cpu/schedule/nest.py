@@ -33,6 +33,9 @@ CONTRACTION_CHUNKS = 32
 ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
+AT_ONCE = (8, 4)  # rows that are added up to sums in scratch: more meet in few sets of a cache
+LONG_ROW = 128  # columns that a prefetcher follows
+LONG_SHARES = 2  # chunks of such rows for each core, at least
 GREATEST = 3  # registers for the greatest of floats (`expand/extremes.py`)
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
 STREAMED_CACHES = 4  # of a core's own size that a weight fills which is read from memory
@@ -144,6 +147,11 @@ class _Rules:
                 "columns", min(most, budget), [n for n in (8, 4, 16, 2, 1) if n <= most]
             )
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
+            by_rows = self.rows_at_once(vector)
+            if by_rows:
+                tiles = {vector.symbol: self.vectors(vector, STREAMS)}
+                made = self.done([*order, vector], tiles, self.kept_columns(order, vector))
+                return replace(made, by_rows=by_rows)
             return self.done([*order, vector], tiles, CHUNK_WORK)
         across = [a for a in self.accesses if a.is_factor and a.moves(vector)]
         full = any(a.moves(rows) for a in across)
@@ -164,6 +172,28 @@ class _Rules:
             rows.symbol: TileChoice(height),
         }
         return self.contraction(order, vector, rows, tiles, packed)
+
+    def rows_at_once(self, columns: LoopAxis) -> int:
+        """How many rows are added up to the sums of all columns, which are kept in scratch, before
+        the next rows are; 0: every tile of columns runs through all rows.
+        """
+        rows = self.sequential[-1]
+        if self.inner or rows.estimate < 2 * min(AT_ONCE):
+            return self.pick("by_rows", 0)
+        reads = (a for a in self.accesses if not a.is_store and a.moves(rows))
+        size = max((a.bytes for a in reads), default=0) * positions(self.axes)
+        pays = size > self.target.cores * self.target.l2_bytes and columns.estimate >= LONG_ROW
+        return self.pick("by_rows", AT_ONCE[0] if pays else 0, (0, *AT_ONCE))
+
+    def kept_columns(self, order: Sequence[LoopAxis], columns: LoopAxis) -> int:
+        """The work of a chunk of as many columns as half the first-level cache keeps sums of, or of
+        fewer, so that there are chunks to share out.
+        """
+        size = sum(r.dtype.size for r in self.reductions)
+        kept, shares = self.target.l1_bytes // 2 // size, LONG_SHARES * self.target.cores
+        while kept > LONG_ROW and positions([*order, columns]) < shares * kept:
+            kept //= 2
+        return kept * positions(self.sequential) * self.facts.operations
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""
