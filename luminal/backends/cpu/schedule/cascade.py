@@ -18,6 +18,8 @@ STEP_BLOCK = 256  # with 32 lanes a block of x is read from the first two caches
 LONG_BLOCK = 512  # steps of a block where lanes are few
 MAXIMA = 4  # folded side by side: one takes some ten cycles after the other
 PARTS = 2  # vectors of steps folded side by side
+MANY_REGISTERS = 32  # hold the 16 sums of a large tile and what they multiply
+TILES, SMALL_TILES = ("8x2", "6x4", "4x4", "4x2"), ("4x2", "6x2", "8x1", "2x4")
 DOTS = 4  # lanes and steps of a tile of dot products: 16 accumulators
 COPIED = 8  # elements copied per step of a loop over single ones
 
@@ -74,7 +76,8 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
         block = choices.pick("lanes", rule, (2 * whole, whole, width))
         block = min(block, -(-positions // width) * width)
         steps = choices.pick("steps", STEP_BLOCK, (128, 64, 512))
-        rows, vectors = choices.pick("tile", "8x2", ("6x4", "4x4", "4x2")).split("x")
+        tiles = TILES if target.registers >= MANY_REGISTERS else SMALL_TILES
+        rows, vectors = choices.pick("tile", tiles[0], tiles[1:]).split("x")
     else:
         block = min(positions, choices.pick("lanes", FEW_LANES, (4, 32)))
         steps = choices.pick("steps", LONG_BLOCK, (128, 2048))

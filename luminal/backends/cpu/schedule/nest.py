@@ -180,9 +180,11 @@ class _Rules:
         rows = self.sequential[-1]
         if self.inner or rows.estimate < 2 * min(AT_ONCE):
             return self.pick("by_rows", 0)
-        reads = (a for a in self.accesses if not a.is_store and a.moves(rows))
+        reads = [a for a in self.accesses if a.moves(rows) and a.moves(columns)]
+        lie = all(a.stride(columns) == 1 and not a.place.layout.blocks for a in reads)
         size = max((a.bytes for a in reads), default=0) * positions(self.axes)
-        pays = size > self.target.cores * self.target.l2_bytes and columns.estimate >= LONG_ROW
+        far = size > self.target.cores * self.target.l2_bytes
+        pays = lie and far and columns.estimate >= LONG_ROW
         return self.pick("by_rows", AT_ONCE[0] if pays else 0, (0, *AT_ONCE))
 
     def kept_columns(self, order: Sequence[LoopAxis], columns: LoopAxis) -> int:
