@@ -63,8 +63,8 @@ def close(got: Array, expected: Array) -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("rows", [1, 2, 5, 33])
-@pytest.mark.parametrize(("width", "panel"), [(32, 32), (64, 32), (80, 16), (24, None)])
-def test_heads_stored_apart(rows: int, width: int, panel: int | None, turned: bool) -> None:
+@pytest.mark.parametrize("width", [32, 64, 80, 24])
+def test_heads_stored_apart(rows: int, width: int, turned: bool) -> None:
     """What is read between, at other positions in each head, parts the columns; a panel has some of
     one head, so that its lanes are neighbours in the result. Results in either order of heads.
     """
@@ -81,6 +81,8 @@ def test_heads_stored_apart(rows: int, width: int, panel: int | None, turned: bo
     (y.transpose(0, 1) if turned else y).output("y")
     found = copies(compiled(cx))
     if rows > 1:
+        lanes = backend.current().target.vector_lanes(4)
+        panel = next((size for size in (2 * lanes, lanes) if width % size == 0), None)
         assert [layout.split(f"panel({1 - turned}:")[1:] for layout in found] == (
             [[f"{panel})"]] if panel else []
         )
