@@ -72,7 +72,7 @@ def test_what_is_found_is_right_and_kept() -> None:
     found = best.report().search
     assert found is not None
     assert found.candidates >= 12
-    assert found.structure.candidates >= 2  # the others are predicted to be slow
+    assert found.structure.candidates >= 1  # as many as are not predicted to be slow
     assert found.schedules.candidates >= 4
     assert found.kernels_built >= 4
     assert not found.from_database
