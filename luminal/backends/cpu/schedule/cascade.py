@@ -15,6 +15,7 @@ from luminal.kernel.loops import estimate
 FEW_LANES = 8  # so many do not fill vectors
 LANE_VECTORS = 2  # vectors of lanes in a block: what is masked in whole is left out finely
 STEP_BLOCK = 256  # with 32 lanes a block of x is read from the first two caches
+SHORT_BLOCK = 64  # of narrow tiles, which read what they multiply more often: from the first
 LONG_BLOCK = 512  # steps of a block where lanes are few
 MAXIMA = 4  # folded side by side: one takes some ten cycles after the other
 PARTS = 2  # vectors of steps folded side by side
@@ -75,8 +76,9 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
         )
         block = choices.pick("lanes", rule, (2 * whole, whole, width))
         block = min(block, -(-positions // width) * width)
-        steps = choices.pick("steps", STEP_BLOCK, (128, 64, 512))
-        tiles = TILES if target.registers >= MANY_REGISTERS else SMALL_TILES
+        many = target.registers >= MANY_REGISTERS
+        steps = choices.pick("steps", STEP_BLOCK if many else SHORT_BLOCK, (128, 64, 256, 512))
+        tiles = TILES if many else SMALL_TILES
         rows, vectors = choices.pick("tile", tiles[0], tiles[1:]).split("x")
     else:
         block = min(positions, choices.pick("lanes", FEW_LANES, (4, 32)))
