@@ -88,6 +88,7 @@ class Costs:
     launch: float  # seconds of a launch beside its work: a barrier, uneven shares
     row_bytes: int  # of the largest row that a kernel keeps beside a unit
     streams: int  # values that one kernel stores, at most: it has as many places to write to
+    products: int  # of one matrix with several, of which one kernel's registers hold the sums
     expansion: int  # times as many elements as are read, which cost less to compute than to read
     weights: Weights
     shares: Shares

@@ -96,6 +96,7 @@ def _costs(
         launch=speed.launch,
         row_bytes=target.l1_bytes // 2,
         streams=8,  # as many addresses stay in registers
+        products=8,
         expansion=8,
         weights=weights,
         shares=shares,

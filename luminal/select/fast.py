@@ -24,7 +24,7 @@ from luminal.select import cascades
 from luminal.select.bodies import is_weight, weights_of
 from luminal.select.inlining import Inlining, cuts, injective, unmoved
 from luminal.select.kinds import is_contraction, is_product, step_operands, sums_of_dots
-from luminal.select.limits import KERNEL_TERMS
+from luminal.select.limits import KERNEL_TERMS, TILE_ROWS
 from luminal.select.merge import merges
 from luminal.select.nested import nest
 from luminal.select.packed import packed
@@ -260,7 +260,7 @@ class _Fast:
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or bool(ordered_axes(root)))
         closed = closed or root in self.leaders
-        dear = idle or kernel.terms > KERNEL_TERMS or _breaks_tiles(term, root, kernel)
+        dear = idle or kernel.terms > KERNEL_TERMS or _breaks_tiles(term, root, kernel, self.costs)
         wanted = self.wishes.residences.get(term) is Residence.LOCAL
         if closed or misfit or (dear and not wanted):
             return Residence.STORED
@@ -368,19 +368,24 @@ class _Fast:
                 self.uses[arg] |= uses
 
 
-def _breaks_tiles(reduction: Term, root: Term, kernel: Kernel) -> bool:
+def _breaks_tiles(reduction: Term, root: Term, kernel: Kernel, costs: Costs) -> bool:
     """Would a product of matrices share its loops with what spoils its register tiles? They want
     long axes, which nothing else in the kernel tells apart, and all registers for one sum, but for
-    products of one matrix with several, which is loaded once for all.
+    products of one matrix with several, which is loaded once for all: as many as there are
+    registers for, where it has rows enough to fill tiles.
     """
     if is_product(reduction) and reduction.axes != root.axes:
         return True
     others = [r for r in kernel.reductions if is_product(r) or is_product(reduction)]
-    return any(r.attrs != reduction.attrs or not _share_factor(r, reduction) for r in others)
+    shared = [_shared(r, reduction) for r in others]
+    if any(r.attrs != reduction.attrs for r in others) or not all(shared):
+        return True
+    rows = (upper(factor.axes - set(reduction.attrs)) for factors in shared for factor in factors)
+    return len(others) >= costs.products and max(rows) >= TILE_ROWS
 
 
-def _share_factor(a: Term, b: Term) -> bool:
-    return not frozenset(a.args[0].args).isdisjoint(b.args[0].args)
+def _shared(a: Term, b: Term) -> frozenset[Term]:
+    return frozenset(a.args[0].args) & frozenset(b.args[0].args)
 
 
 def _phase(use: Use) -> int:

@@ -7,6 +7,8 @@ from luminal.costs import Costs, LongSums, Shares, Tiles, Weights
 
 LAUNCH_WORK = 1 << 14  # operations of one core in the time of a barrier: about a microsecond
 ROW_BYTES = 1 << 18  # stays in the second-level cache
+STREAMS = 16
+MANY_REGISTERS = 32  # hold a tile of sums of each of several products
 WEIGHTS = Weights(
     load=4,
     dear={"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8}
@@ -41,7 +43,8 @@ def of(target: VectorTarget) -> Costs:
         cache_bytes=target.l3_bytes // 2,
         launch=LAUNCH_WORK / pointwise,
         row_bytes=ROW_BYTES,
-        streams=16,
+        streams=STREAMS,
+        products=STREAMS if target.registers >= MANY_REGISTERS else 1,
         expansion=8,
         weights=WEIGHTS,
         shares=SHARES,

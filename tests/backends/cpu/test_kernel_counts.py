@@ -74,11 +74,14 @@ def test_convolution_bias_relu_is_one_kernel() -> None:
         )
 
 
-def test_swiglu_is_at_most_two_kernels() -> None:
+def test_swiglu_is_at_most_two_kernels_where_registers_are_many() -> None:
     def swiglu(x: Any, gate: Any, up: Any, down: Any) -> Any:
         return ((x @ gate).silu() * (x @ up)) @ down
 
-    assert kernels(swiglu, (33, 64), (64, 96), (64, 96), (96, 64)) <= 2
+    matrices = (64, 96), (64, 96), (96, 64)
+    few = current().target.registers < 32  # for tiles of sums of two products
+    assert kernels(swiglu, (33, 64), *matrices) <= 2 + few
+    assert kernels(swiglu, (1, 64), *matrices) <= 2
 
 
 def test_a_matrix_plus_its_transpose_is_one_kernel() -> None:

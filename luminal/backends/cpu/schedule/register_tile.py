@@ -44,7 +44,10 @@ def register_tiles(
     tall: list[tuple[int, int]] = []
     for width in (w for w in WIDTHS if w <= vectors):
         free = target.registers - 1 - kept - width * loads
-        most = max(1, free // (width * sums))
+        most = free // (width * sums)
+        if most < 1 and width > 1:
+            continue  # not even a row's sums fit
+        most = max(1, most)
         heights = range(1, min(most, rows, max(1, MOST_ROWS // step)) + 1)
         far = strip * width * lanes > target.l1_bytes * ROOM
         slow = 1 + FAR * far
