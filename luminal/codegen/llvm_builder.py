@@ -259,9 +259,10 @@ class FunctionBuilder:
 
     def assign(self, type_: IRType, right_side: str) -> IRValue:
         """Append a raw instruction with a result of `type_`."""
-        value = self._fresh(type_)
-        self.emit(f"{value.name} = {right_side}")
-        return value
+        self._count += 1
+        name = f"%t{self._count}"
+        self.emit(f"{name} = {right_side}")
+        return IRValue(name, type_)
 
     def _fresh(self, type_: IRType) -> IRValue:
         self._count += 1

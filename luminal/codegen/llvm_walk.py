@@ -186,7 +186,8 @@ class _Walk:
             assert isinstance(lanes, Constant)
             self.bind(out, self.b.shuffle(self.value(x), self.value(y), lanes.bits))
             return
-        args = [self.value(arg) for arg in statement.args]
+        known = self.values
+        args = [known[arg.id] if type(arg) is Value else self.value(arg) for arg in statement.args]
         if statement.op == "splat" and out.type.dtype.kind == "bool":
             self.spread[out.id] = statement.args[0]
         if statement.op == "add" and out.type == INDEX:
