@@ -89,12 +89,17 @@ def _of_as_many(x: Tensor, shape: Sequence[Expression]) -> Tensor | None:
     merged, wanted = (product_of(n[front : len(n) - behind]) for n in (x.extents, tuple(shape)))
     if merged.is_const and wanted.is_const:
         return None
-    x.graph.require(merged.eq(wanted), "reshape")
     extents = (*x.extents[:front], merged, *x.extents[x.ndim - behind :])
     one = view_of(x, views.reshape(x.extents, extents))
-    starts, steps = (const(0),) * one.ndim, (const(1),) * one.ndim
-    fitted = (*extents[:front], wanted, *extents[front + 1 :])
-    return view_of(one, views.slice_(extents, starts, steps, fitted))
+    return respelled("reshape", one, (*extents[:front], wanted, *extents[front + 1 :]))
+
+
+def respelled(what: str, x: Tensor, extents: Shape) -> Tensor:
+    """`x` with other Expressions for its extents; each run is checked that they have its values."""
+    for n, wanted in zip(x.extents, extents, strict=True):
+        x.graph.require(n.eq(wanted), what)
+    starts, steps = (const(0),) * x.ndim, (const(1),) * x.ndim
+    return view_of(x, views.slice_(x.extents, starts, steps, extents))
 
 
 def reshape_as(x: Tensor, other: Tensor) -> Tensor:

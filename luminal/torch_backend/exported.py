@@ -84,7 +84,7 @@ class CompiledModel:
         made = translated(module, static, shares=True)
         self._results: tuple[Result, ...] = tuple(made.results)
         self._call: Callable[[list[Any]], list[Any]] = compiled(made, options)
-        sizes = Sizes(made.graph)
+        sizes = made.sizes
         self._inputs = [
             _Boundary(node, sizes)
             for node, kind in zip(nodes, kinds, strict=True)

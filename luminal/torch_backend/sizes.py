@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import reduce
 from typing import Any
 
 import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions as torch_sympy
 
+import luminal as lm
 from luminal.frontend.graph import Recorder
 from luminal.shape.expression import (
     MAX_DIM,
     Expression,
+    Symbol,
     ceil_div,
     const,
     maximum,
@@ -27,23 +30,78 @@ Size = int | Expression
 
 
 class Sizes:
-    """The dims that a graph's sizes are made of: one for each symbol, with its interval."""
+    """The dims that a graph's sizes are made of: one for each symbol, with its interval.
 
-    def __init__(self, graph: Recorder) -> None:
+    Sizes that PyTorch knows to be equal have one spelling, a literal or a dim where there is one:
+    `2 * (s // 2)` is `s` where it was asked to be even. `given` are the sizes that arguments say.
+    One whose symbols no other says is a dim of its own; from `2 * s` alone follows what `s` is.
+    """
+
+    def __init__(self, graph: Recorder, given: Sequence[torch.SymInt] = ()) -> None:
         self._graph = graph
         self._known: dict[sympy.Expr, Expression] = {}
+        self._spelled: dict[sympy.Expr, Size] = {}
+        self._met: dict[int | None, list[tuple[Any, Size]]] = {}  # SymInts, by their examples
+        open_sizes = filter(_is_known_in_a_run, filter(_is_open, given))
+        left = list({size.node.expr: size for size in open_sizes}.values())
+        while left:
+            lacking = [size.node.expr.free_symbols - self._known.keys() for size in left]
+            first = min(range(len(left)), key=lambda k: _rank(left[k], lacking[k]))
+            self._take(left.pop(first), lacking[first])
+
+    def _take(self, size: torch.SymInt, lacking: Collection[sympy.Symbol]) -> None:
+        """One of the given sizes, of whose symbols these are not yet known."""
+        expr = size.node.expr
+        if not expr.is_Symbol and (lacking or not _is_formula(expr)):
+            self._known[expr] = self._dim_of(size, lacking)
+        elif not lacking:
+            self.of(size)
+            return
+        spelled = self._spelled[expr] = _literal(self._expression(expr, size.node.shape_env))
+        self._met.setdefault(_hint(size), []).append((size, spelled))
+
+    def _dim_of(self, size: torch.SymInt, lacking: Collection[sympy.Symbol]) -> Expression:
+        """A dim for a formula; its one unknown symbol is solved for, alone in a sum or product."""
+        expr, env = size.node.expr, size.node.shape_env
+        name = f"given{len(self._graph.dims)}"
+        if not _is_formula(expr):
+            return self._graph.dim(name, 0)
+        trial = Sizes(lm.Graph())
+        trial._known.update(self._known)
+        whole = trial._expression(expr, env)
+        low, high = whole.interval.lo or 0, whole.interval.hi
+        dim = self._graph.dim(name, max(low, 0), MAX_DIM if high is None else min(high, MAX_DIM))
+        if len(lacking) == 1:
+            (symbol,) = lacking
+            alone = trial._expression(symbol, env)
+            factor = whole.coefficient(alone) if isinstance(alone, Symbol) else None
+            if factor is not None and factor != const(0):
+                self._known[symbol] = (dim - (whole - factor * alone)) // factor
+        return dim
 
     def of(self, size: Any) -> Size:
         """An int as it is, a SymInt as an Expression. Raises UnsupportedError for one whose value
         tensors would decide.
         """
-        if not isinstance(size, torch.SymInt):
-            return int(size)
+        if not _is_open(size):
+            return int(size.node.expr if isinstance(size, torch.SymInt) else size)
         node = size.node
-        if node.is_constant() or not isinstance(node.expr, sympy.Expr) or node.expr.is_Integer:
-            return int(node.expr)
-        found = self._expression(node.expr, node.shape_env)
-        return found.value if found.is_const else found
+        if node.expr not in self._spelled:
+            self._spelled[node.expr] = self._spell(size)
+        return self._spelled[node.expr]
+
+    def _spell(self, size: torch.SymInt) -> Size:
+        """As an equal size that was met before, if there is one."""
+        hint = _hint(size)
+        if hint is not None and statically_known_true(size == hint):
+            return hint
+        alike = self._met.setdefault(hint, [])
+        for other, spelled in alike:
+            if statically_known_true(size == other):
+                return spelled
+        made = _literal(self._expression(size.node.expr, size.node.shape_env))
+        alike.append((size, made))
+        return made
 
     def shape(self, sizes: Sequence[Any]) -> tuple[Size, ...]:
         """All sizes of a tensor."""
@@ -65,15 +123,56 @@ class Sizes:
         return rule([self._expression(each, env) for each in expr.args])
 
     def _dim(self, symbol: sympy.Symbol, env: Any) -> Expression:
-        if symbol in getattr(env, "unbacked_renamings", {}) or str(symbol).startswith("u"):
-            raise UnsupportedError(f"size {symbol}: elements of a tensor would decide it")
-        if symbol not in env.var_to_range:  # of nested tensors, whose rows differ in length
-            raise UnsupportedError(f"size {symbol}: PyTorch gives no interval for it")
+        if why := _why_unknown(symbol, env):
+            raise UnsupportedError(f"size {symbol}: {why}")
         if not env.var_to_range[symbol].lower >= 0 and not _stays_a_size(symbol, env):
             return const(int(env.evaluate_expr(symbol)))
         interval = env.var_to_range[symbol]
         low, high = _bound(interval.lower, 0), _bound(interval.upper, MAX_DIM)
         return self._graph.dim(str(symbol), max(low, 0), min(high, MAX_DIM))
+
+
+def _is_open(size: Any) -> bool:
+    """Is it a formula of symbols?"""
+    if not isinstance(size, torch.SymInt) or size.node.is_constant():
+        return False
+    return isinstance(size.node.expr, sympy.Expr) and not size.node.expr.is_Integer
+
+
+def _hint(size: torch.SymInt) -> int | None:
+    """Its value in the call that was traced."""
+    hint = size.node.hint
+    return hint if isinstance(hint, int) else None
+
+
+def _literal(size: Expression) -> Size:
+    return size.value if size.is_const else size
+
+
+def _is_known_in_a_run(size: torch.SymInt) -> bool:
+    """Are the formula's symbols such as have intervals, and do no elements of tensors decide it?"""
+    env = size.node.shape_env
+    return not any(_why_unknown(each, env) for each in size.node.expr.free_symbols)
+
+
+def _is_formula(expr: sympy.Expr) -> bool:
+    """Is it made of symbols by rules that are known?"""
+    parts = sympy.preorder_traversal(expr)
+    return all(each.is_Integer or each.is_Symbol or type(each) in _RULES for each in parts)
+
+
+def _why_unknown(symbol: sympy.Symbol, env: Any) -> str:
+    """Why a run does not know a symbol's value; empty if it does."""
+    if symbol in getattr(env, "unbacked_renamings", {}) or str(symbol).startswith("u"):
+        return "elements of a tensor would decide it"
+    if symbol not in env.var_to_range:  # of nested tensors, whose rows differ in length
+        return "PyTorch gives no interval for it"
+    return ""
+
+
+def _rank(size: torch.SymInt, lacking: Collection[sympy.Symbol]) -> tuple[bool, int]:
+    """Symbols come first, then what few unknown ones make."""
+    return not size.node.expr.is_Symbol, len(lacking)
 
 
 def _stays_a_size(symbol: sympy.Symbol, env: Any) -> bool:

@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 import luminal as lm
 from luminal.errors import LuminalError
 from luminal.frontend.handle import is_tensor
+from luminal.frontend.movement import respelled
 from luminal.hlir.state import Parameter
 from luminal.records import dataclass
 from luminal.shape.expression import Expression
@@ -112,6 +113,7 @@ class Translation:
     """
 
     graph: lm.Graph
+    sizes: Sizes
     arguments: int = 0
     inputs: list[InputPlan] = field(default_factory=list)
     dims: dict[str, Place] = field(default_factory=dict)  # by name: where a call finds it
@@ -154,8 +156,8 @@ class _Translator:
         self.missing: dict[Node, str] = {}
         self.static = static
         self.graph = lm.Graph("torch")
-        self.sizes = Sizes(self.graph)
-        self.made = Translation(self.graph)
+        self.sizes = Sizes(self.graph, _given_sizes(module))
+        self.made = Translation(self.graph, self.sizes)
         self.values: dict[Node, Any] = {}
         self.positions: dict[Node, int] = {}
         self.outputs: dict[tuple[Node, tuple[int, ...], torch.dtype], OutputPlan] = {}
@@ -333,8 +335,7 @@ class _Translator:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
                 raise
             raise UnsupportedError(f"{target}: {error}") from error
-        _check(target, found, held, self.sizes)
-        return found
+        return _checked_results(target, found, held, self.sizes)
 
     def _effect(self, node: Node) -> None:
         """A check of values, which PyTorch makes after a run on what the program gives."""
@@ -437,6 +438,13 @@ class _Translator:
         return plan
 
 
+def _given_sizes(module: GraphModule) -> list[torch.SymInt]:
+    """The open sizes that arguments are, or have."""
+    held = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
+    parts = [x.shape if isinstance(x, torch.Tensor) else (x,) for x in held]
+    return [each for part in parts for each in part if isinstance(each, torch.SymInt)]
+
+
 def _viewed_by(node: Node) -> Node:
     """What `node` is a view of in the end: itself, if it is none."""
     below: Any = node.args[0] if node.args else None
@@ -483,24 +491,33 @@ def _tensor_of(node: Any) -> torch.Tensor:
     return held
 
 
-def _check(target: Any, found: Any, held: Any, sizes: Sizes) -> None:
-    """What was recorded has the types that PyTorch says it has."""
+def _checked_results(target: Any, found: Any, held: Any, sizes: Sizes) -> Any:
+    """What was recorded, which has the types that PyTorch says it has, its sizes as these spell
+    them.
+    """
     if isinstance(held, torch.Tensor):
-        _check_tensor(target, found, held, sizes)
-    elif isinstance(held, tuple | list):
-        if len(found) != len(held):
-            raise UnsupportedError(f"{target}: {len(found)} results, PyTorch has {len(held)}")
-        for each, wanted in zip(found, held, strict=True):
-            if isinstance(wanted, torch.Tensor) and each is not None:
-                _check_tensor(target, each, wanted, sizes)
+        return _checked_tensor(target, found, held, sizes)
+    if not isinstance(held, tuple | list):
+        return found
+    if len(found) != len(held):
+        raise UnsupportedError(f"{target}: {len(found)} results, PyTorch has {len(held)}")
+    return [
+        each
+        if each is None or not isinstance(wanted, torch.Tensor)
+        else _checked_tensor(target, each, wanted, sizes)
+        for each, wanted in zip(found, held, strict=True)
+    ]
 
 
-def _check_tensor(target: Any, found: Any, held: torch.Tensor, sizes: Sizes) -> None:
+def _checked_tensor(target: Any, found: Any, held: torch.Tensor, sizes: Sizes) -> Any:
     if not is_tensor(found):
         raise UnsupportedError(f"{target}: gives a {type(found).__name__}, PyTorch a tensor")
     if found.dtype is not dtype_of(held.dtype):
         raise UnsupportedError(f"{target}: gives {found.dtype.name}, PyTorch {held.dtype}")
     wanted = sizes.shape(held.shape)
+    if found.shape == wanted:
+        return found
     literal = all(isinstance(n, int) for n in (*wanted, *found.shape))
-    if len(found.shape) != len(wanted) or (literal and found.shape != wanted):
+    if len(found.shape) != len(wanted) or literal:
         raise UnsupportedError(f"{target}: gives shape {found.shape}, PyTorch {wanted}")
+    return respelled(str(target), found, found.graph.extents(wanted))

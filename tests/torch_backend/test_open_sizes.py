@@ -1,0 +1,92 @@
+"""Sizes of one value that PyTorch spells in several ways, and those that only formulas say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+from luminal.torch_backend.compiled import compiled as caller
+from luminal.torch_backend.translation import translated
+from tests.torch_backend.whole import compiled
+
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("ignore:.*is deprecated"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+def attention_of_heads(x: torch.Tensor) -> torch.Tensor:
+    heads = x.view(x.shape[0], 2, -1).transpose(0, 1)
+    mixed = (heads @ heads.mT).softmax(-1) @ heads
+    return mixed.transpose(0, 1).reshape(x.shape[0], -1)
+
+
+def folded(x: Any, *sizes: int) -> Any:
+    return x.unflatten(0, sizes)
+
+
+SPELLED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "unflatten": lambda x: folded(x, -1, 2).sin(),
+    "unflatten and sum": lambda x: folded(x, -1, 2).sum(1) * 2,
+    "unflatten in front": lambda x: folded(x, 2, -1).sin().transpose(0, 1),
+    "there and back": lambda x: x.view(2, -1, 6).flip(1).flatten(0, 1) + x,
+    "rows of 4": lambda x: x.view(-1, 4).exp(),
+    "halves": lambda x: folded(x, -1, 2).sum(1) * x[::2] + x[: x.shape[0] // 2],
+    "heads": attention_of_heads,
+}
+
+
+@pytest.mark.parametrize("name", SPELLED)
+def test_sizes_known_to_be_equal_have_one_spelling(name: str) -> None:
+    function = SPELLED[name]
+    fast = compiled(function, dynamic=True)
+    for n in (4, 6, 10):
+        x = torch.randn(n, 6, dtype=torch.float64, requires_grad=True)
+        found, wanted = fast(x), function(x)
+        torch.testing.assert_close(found, wanted)
+        g = torch.randn_like(wanted)
+        torch.testing.assert_close(
+            torch.autograd.grad(found, x, g), torch.autograd.grad(wanted, x, g)
+        )
+
+
+GIVEN: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "twice": (lambda s: 2 * s, lambda s: s + 1),
+    "one more": (lambda s: s + 1, lambda s: 3 * s),
+    "half": (lambda s: s // 2, lambda s: 2 * (s // 2)),
+}
+
+
+@pytest.mark.parametrize("given_as", ["shape", "number"])
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_size_that_only_a_formula_gives(name: str, given_as: str) -> None:
+    given, wanted = GIVEN[name]
+    env = ShapeEnv()
+    context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC])
+    fake = FakeTensorMode(shape_env=env)
+    s = fake.from_tensor(torch.empty(7), symbolic_context=context).shape[0]
+    graph = Graph()
+    x = graph.placeholder("x")
+    with fake:
+        if given_as == "shape":
+            x.meta["val"] = torch.empty(given(s))
+        else:
+            x.meta["val"] = given(s)
+        size = graph.call_function(torch.sym_max, ())
+        size.meta["val"] = wanted(s)
+        node = graph.call_function(torch.ops.aten.full.default, ([size], 3.0))
+        node.meta["val"] = torch.empty(wanted(s))
+    graph.output((node, size))
+    call = caller(translated(GraphModule({}, graph), shares=False), {})
+    for n in (7, 4, 9):
+        x_given = torch.empty(given(n)) if given_as == "shape" else given(n)
+        made, told = call([x_given])
+        assert torch.equal(made, torch.full((wanted(n),), 3.0))
+        assert told == wanted(n)
