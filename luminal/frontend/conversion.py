@@ -11,9 +11,8 @@ from luminal.dtypes import DType
 from luminal.errors import DTypeError, ShapeError
 from luminal.frontend.foreign import type_and_device
 from luminal.frontend.handle import describe
-from luminal.frontend.movement import reshape, select, stack
+from luminal.frontend.movement import reshape, select, stack, unflatten
 from luminal.frontend.unary import bitcast, cast
-from luminal.shape.expression import const
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -99,7 +98,7 @@ def view(x: Tensor, *shape: Any) -> Tensor:
 
     A narrower dtype makes the last dim longer, a wider one shorter, least significant byte first.
     By Bitcast, shifts and Casts of unsigned integers. Raises DTypeError for bools of other width,
-    ShapeError if the last dim does not divide.
+    ShapeError if the last dim does not divide; an open one is checked in each run.
     """
     if len(shape) != 1 or not isinstance(shape[0], DType | np.dtype | type):
         return reshape(x, *shape)
@@ -125,14 +124,14 @@ def _narrower(x: Tensor, wanted: DType) -> Tensor:
 
 def _wider(x: Tensor, wanted: DType) -> Tensor:
     count = wanted.size // x.dtype.size
-    whole = x.extents[-1].exact_div(count)
-    if whole is None:
+    last = x.extents[-1]
+    if last.is_const and last.value % count:
         raise ShapeError(
             f"view: the last dim of {describe(x)} does not divide by {count}, "
             f"as many as make one {wanted.name}"
         )
     bits = cast(bitcast(x, _unsigned(x.dtype.size)), _unsigned(wanted.size))
-    groups = reshape(bits, (*x.extents[:-1], whole, const(count)))
+    groups = unflatten(bits, -1, (-1, count))
     made = select(groups, -1, 0)
     for k in range(1, count):
         made = made | (select(groups, -1, k) << (8 * x.dtype.size * k))

@@ -216,8 +216,11 @@ class _Caller:
             case OutputPlan():
                 return f"o{self.places[result.name]}"
             case Derived(whole):
-                whole_name = f"o{self.places[whole.name]}"
-                return f"reinterpret({whole_name}, *views[{self.views.index(result)}])"
+                how = f"o{self.places[whole.name]}, *views[{self.views.index(result)}]"
+                if result.dtype is whole.dtype:
+                    return f"reinterpret({how})"
+                self.names[f"retyped{number}"] = partial(_retyped, result.dtype)
+                return f"retyped{number}({how})"
             case Borrowed(position, ()):
                 return f"a{position}"
             case Borrowed(position, calls):
@@ -271,6 +274,13 @@ def _value(n: Any, sizes: Mapping[str, int]) -> Any:
     if isinstance(n, list | tuple):
         return [_value(each, sizes) for each in n]
     return n.evaluate(sizes) if isinstance(n, Expression) else n
+
+
+def _retyped(
+    dtype: torch.dtype, x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int
+) -> torch.Tensor:
+    """The same memory as elements of another dtype."""
+    return torch.empty(0, dtype=dtype).set_(x.untyped_storage(), offset, sizes, strides)
 
 
 def _viewed(calls: Sequence[Any], x: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:

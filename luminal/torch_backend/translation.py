@@ -41,6 +41,7 @@ VIEWS = frozenset(
     torch.ops.aten.transpose.int, torch.ops.aten.select.int, torch.ops.aten.slice.Tensor,
     torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims, torch.ops.aten.split.Tensor,
     torch.ops.aten.split_with_sizes.default, torch.ops.aten.unbind.int, operator.getitem,
+    torch.ops.aten.view.dtype,
 }  # fmt: skip
 
 
@@ -96,6 +97,7 @@ class Derived:
     shape: tuple[Size, ...]
     strides: tuple[Size, ...]
     offset: Size
+    dtype: torch.dtype
 
 
 Result = OutputPlan | Borrowed | Derived | Size | None
@@ -407,7 +409,7 @@ class _Translator:
             return None
         shape, strides = self.sizes.shape(held.shape), self.sizes.shape(held.stride())
         offset = self.sizes.of(held.storage_offset())
-        return Derived(self._output(whole, below), shape, strides, offset)
+        return Derived(self._output(whole, below), shape, strides, offset, held.dtype)
 
     def _borrowed(self, node: Node) -> Borrowed | None:
         """`node` as an argument or a chain of views of one."""
@@ -418,7 +420,11 @@ class _Translator:
         below = self._borrowed(node.args[0])  # type: ignore[arg-type]
         if below is None:
             return None
-        call = (node.target, self._converted(node.args[1:]), self._converted_all(node.kwargs))
+        others = [
+            each if isinstance(each, torch.dtype) else self._converted(each)
+            for each in node.args[1:]
+        ]
+        call = (node.target, others, self._converted_all(node.kwargs))
         return Borrowed(below.position, (*below.calls, call))  # type: ignore[arg-type]
 
     def _output(self, node: Any, held: torch.Tensor) -> OutputPlan:

@@ -33,15 +33,19 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "chunks": lambda x: (x + 1).split(3),
     "equal": lambda x: (x + 1, x + 1, torch.zeros(3), torch.zeros(3)),
     "expanded": lambda x: (x.sum(0, keepdim=True).expand(3, -1), x.sum(0)),
+    "dtypes": lambda x: ((y := x + 1), y.view(torch.int32), y[:, 2:].view(torch.int64), y.t()),
+    "dtypes of parts": lambda x: ((y := x + 1).view(torch.int16)[:, 3:], y[1:].view(torch.uint8)),
+    "dtypes of an argument": lambda x: (x.view(torch.int16), x.t().view(torch.int32), x + 1),
     "argument": lambda x: (x.split(3)[0], x.diagonal(), x.unfold(0, 2, 1), x + 1),
 }
 
 
+@pytest.mark.parametrize("dynamic", [False, True], ids=["literal", "open"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_write_is_seen_where_eager_mode_sees_it(name: str) -> None:
+def test_a_write_is_seen_where_eager_mode_sees_it(name: str, dynamic: bool) -> None:
     x = torch.randn(6, 6)
     count = len(FUNCTIONS[name](x))
-    fast = compiled(FUNCTIONS[name])
+    fast = compiled(FUNCTIONS[name], dynamic=dynamic)
     for k in range(count):
         found, wanted = fast(x.clone()), FUNCTIONS[name](x.clone())
         if 0 not in wanted[k].stride():

@@ -110,6 +110,17 @@ def test_functions_of_groups(name: str, shape: Any, fits: int, fails: int) -> No
             np.testing.assert_allclose(exe({"x": given})["y"], theirs, rtol=1e-5, atol=1e-5)
 
 
+def test_an_open_dim_as_a_wider_dtype() -> None:
+    cx = lm.Graph()
+    cx.tensor((2, cx.dim("n", 0, 64)), lm.int32, "x").view(lm.int64).output("y")
+    exe = lm.compile(cx)
+    for n in (6, 0, 4):
+        x = np.arange(2 * n, dtype=np.int32).reshape(2, n)
+        np.testing.assert_array_equal(exe({"x": x})["y"], x.view(np.int64))
+    with pytest.raises(DimError, match="does not hold"):
+        exe({"x": np.zeros((2, 3), np.int32)})
+
+
 def test_what_no_dim_decides_is_refused_at_once() -> None:
     cx = lm.Graph()
     x = cx.tensor((cx.dim("n", 2, 64), 6), name="x")
