@@ -26,6 +26,7 @@ from luminal.torch_backend.translation import (
     Borrowed,
     Derived,
     InputPlan,
+    Number,
     OutputPlan,
     Place,
     Result,
@@ -79,6 +80,7 @@ class _Caller:
             "bindings": self.bindings, "bind": self.bind, "empty": _empty_strided_cpu,
             "reinterpret": _reinterpret_tensor,
             "increment_version": torch.autograd.graph.increment_version,
+            "number": partial(torch.tensor, dtype=torch.float64),
             "random": partial(torch.randint, _LARGEST_SEED, ()),
         }  # fmt: skip
 
@@ -155,6 +157,8 @@ class _Caller:
         if plan is None:
             return "random()"
         name = f"a{plan.position}"
+        if isinstance(plan, InputPlan) and plan.is_number:
+            return f"number({name})"
         permuted = _permuted(plan.order or ())
         if permuted:
             return f"{name}{permuted}.contiguous()"
@@ -221,6 +225,8 @@ class _Caller:
                     return f"reinterpret({how})"
                 self.names[f"retyped{number}"] = partial(_retyped, result.dtype)
                 return f"retyped{number}({how})"
+            case Number(scalar):
+                return f"o{self.places[scalar.name]}.item()"
             case Borrowed(position, ()):
                 return f"a{position}"
             case Borrowed(position, calls):
@@ -254,6 +260,7 @@ def _computed(made: Translation) -> list[OutputPlan]:
     """The outputs of the program, in its order."""
     found = [r for r in made.results if isinstance(r, OutputPlan)]
     found += [r.whole for r in made.results if isinstance(r, Derived)]
+    found += [r.scalar for r in made.results if isinstance(r, Number)]
     found += [plan for _, plan in made.written]
     found += [plan for plan, _ in made.checks]
     by_name = {plan.name: plan for plan in found}

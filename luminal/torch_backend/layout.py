@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
+import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 
@@ -25,22 +27,35 @@ def _open_order(sizes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...]
     """Of open sizes, which cannot be sorted: each dim is found by what lies within it."""
     order: list[int] = []
     left = sorted(range(len(sizes)), key=lambda k: (not _same(sizes[k], 1), -k))
-    expected: Any = 1
-    while (found := next((k for k in left if _same(strides[k], expected)), None)) is not None:
+    inner: list[Any] = []
+    while (found := next((k for k in left if _steps_over(strides[k], inner)), None)) is not None:
         left.remove(found)
         order.insert(0, found)
-        expected = expected * sizes[found]
+        inner.append(sizes[found])
     return (*left, *order) if all(_same(sizes[k], 1) for k in left) else None
 
 
 def _is_dense(sizes: Sequence[Any], strides: Sequence[Any], order: Sequence[int]) -> bool:
-    expected: Any = 1
+    inner: list[Any] = []
     for k in reversed(order):
         if not _same(sizes[k], 1):
-            if not _same(strides[k], expected):
+            if not _steps_over(strides[k], inner):
                 return False
-            expected = expected * sizes[k]
+            inner.append(sizes[k])
     return True
+
+
+def _steps_over(stride: Any, inner: Sequence[Any]) -> bool:
+    """Is this the stride of a dim around dense ones? PyTorch counts a length of 0 as 1."""
+    if _same(stride, prod(inner)):
+        return True
+    return not isinstance(stride, int) and _same(stride, prod(map(_at_least_one, inner)))
+
+
+def _at_least_one(size: Any) -> Any:
+    if statically_known_true(size >= 1):
+        return size
+    return torch.sym_max(1, size)  # type: ignore[no-untyped-call]
 
 
 def _same(a: Any, b: Any) -> bool:

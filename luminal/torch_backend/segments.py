@@ -173,7 +173,7 @@ def _compute_sizes_where_used(module: GraphModule, levels: dict[Node, int]) -> N
 def _is_size_of_sizes(node: Node) -> bool:
     inputs = node.all_input_nodes
     return bool(inputs) and all(
-        isinstance(each.meta.get("val"), torch.SymInt) for each in (node, *inputs)
+        isinstance(each.meta.get("val"), torch.SymInt | torch.SymFloat) for each in (node, *inputs)
     )
 
 

@@ -117,6 +117,9 @@ class Sizes:
             return const(int(expr))
         if expr.is_Symbol:
             return self._dim(expr, env)
+        if (scaled := _scaled(expr)) is not None:
+            whole, (count, parts) = scaled
+            return self._expression(whole, env) * count // parts
         rule = _RULES.get(type(expr))
         if rule is None:
             raise UnsupportedError(f"size {expr}: {type(expr).__name__} of sizes is not known")
@@ -157,8 +160,27 @@ def _is_known_in_a_run(size: torch.SymInt) -> bool:
 
 def _is_formula(expr: sympy.Expr) -> bool:
     """Is it made of symbols by rules that are known?"""
-    parts = sympy.preorder_traversal(expr)
-    return all(each.is_Integer or each.is_Symbol or type(each) in _RULES for each in parts)
+    if expr.is_Integer or expr.is_Symbol:
+        return True
+    if (scaled := _scaled(expr)) is not None:
+        return _is_formula(scaled[0])
+    return type(expr) in _RULES and all(map(_is_formula, expr.args))
+
+
+def _scaled(expr: sympy.Expr) -> tuple[sympy.Expr, tuple[int, int]] | None:
+    """Of `int(n * 1.5)`: n, and 3 / 2. None for factors whose product with a size is rounded."""
+    if not isinstance(expr, _FLOORS):
+        return None
+    (inner,) = expr.args
+    if isinstance(inner, torch_sympy.IntTrueDiv) and inner.args[1].is_Integer:
+        divisor = int(inner.args[1])
+        return (inner.args[0], (1, divisor)) if divisor > 0 else None
+    floats = [each for each in inner.args if each.is_Float] if inner.is_Mul else []
+    sizes = [each for each in inner.args if isinstance(each, torch_sympy.ToFloat)]
+    if len(inner.args) != 2 or not len(floats) == len(sizes) == 1:
+        return None
+    count, parts = float(floats[0]).as_integer_ratio()
+    return (sizes[0].args[0], (count, parts)) if 0 < count < _EXACT else None
 
 
 def _why_unknown(symbol: sympy.Symbol, env: Any) -> str:
@@ -190,6 +212,9 @@ def _power(args: Sequence[Expression]) -> Expression:
         raise UnsupportedError(f"size {base}**{exponent}: the exponent is not a literal >= 0")
     return product_of([base] * exponent.value)
 
+
+_FLOORS = (torch_sympy.TruncToInt, torch_sympy.FloorToInt)
+_EXACT = 2**22  # by sizes below 2**31, within the 53 bits of a float
 
 _RULES: dict[type, Callable[[Sequence[Expression]], Expression]] = {
     sympy.Add: sum_of,

@@ -52,7 +52,8 @@ Calls: TypeAlias = "tuple[tuple[Callable[..., Any], Sequence[Any], Mapping[str, 
 @dataclass(frozen=True, slots=True)
 class InputPlan:
     """An argument that is a tensor: its name in the graph, and the order of its dims in memory
-    (None: it is copied to be row-major). With `calls` it is a view of the argument.
+    (None: it is copied to be row-major). With `calls` it is a view of the argument. `is_number`:
+    the argument is a float.
     """
 
     position: int
@@ -60,6 +61,7 @@ class InputPlan:
     order: tuple[int, ...] | None
     parameter: Parameter | None = None
     calls: Calls = ()
+    is_number: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,14 @@ class Derived:
     dtype: torch.dtype
 
 
-Result = OutputPlan | Borrowed | Derived | Size | None
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A result that is a float, which the program computes as a scalar."""
+
+    scalar: OutputPlan
+
+
+Result = OutputPlan | Borrowed | Derived | Number | Size | None
 """What a graph returns at a position; a bare number is a size."""
 
 
@@ -231,6 +240,9 @@ class _Translator:
                 self.values[node] = _TOKEN
             elif node.users:
                 self._input(node, position, held)
+        elif isinstance(held, torch.SymFloat):
+            self.values[node] = self.graph.tensor((), lm.float64, node.name)
+            self.made.inputs.append(InputPlan(position, node.name, (), is_number=True))
         else:
             self.values[node] = held
 
@@ -289,6 +301,8 @@ class _Translator:
             self.values[node] = results[position]
         elif isinstance(held, torch.SymInt | int):
             self.values[node] = self.sizes.of(held)
+        elif isinstance(held, torch.SymFloat):
+            self.values[node] = self._number(node)
         elif node.target is torch.ops.aten.copy_.default:
             self._write(node)
         elif node.target is _WITH_EFFECTS:
@@ -299,6 +313,18 @@ class _Translator:
             self._view_input(node)
         else:
             self.values[node] = self._recorded(node, held)
+
+    def _number(self, node: Node) -> lm.Tensor:
+        """A float made of open sizes: of Python's precision, a scalar tensor."""
+        function = _ON_NUMBERS.get(node.target)
+        if function is None:
+            raise UnsupportedError(f"{_name_of(node.target)}: of numbers is not in the library")
+        operands = [
+            lm.constant(x, lm.float64) if isinstance(x, Expression) else x
+            for x in self._converted(node.args)
+        ]
+        found: lm.Tensor = function(*operands)
+        return found
 
     def _reads_storage(self, node: Node) -> bool:
         """Does `as_strided` of an argument read what the argument itself does not show?"""
@@ -323,14 +349,13 @@ class _Translator:
         target = node.target
         function = registry.find(target)
         if function is None:
-            name = target if isinstance(target, _OPERATORS) else getattr(target, "__name__", target)
-            raise UnsupportedError(f"{name}: not in the library")
+            raise UnsupportedError(f"{_name_of(target)}: not in the library")
         try:
             args, named = self._converted(node.args), self._converted_all(node.kwargs)
             if function in registry.KNOW_LAYOUT:
                 named["held"] = _tensor_of(node.args[0])
             if function in registry.KNOW_RESULTS:
-                named["results"] = held
+                named["results"] = [self._planned(each) for each in held]
             registry.check_arguments(function, args, named)
             found = function(*args, **named)
         except LuminalError as error:
@@ -338,6 +363,9 @@ class _Translator:
                 raise
             raise UnsupportedError(f"{target}: {error}") from error
         return _checked_results(target, found, held, self.sizes)
+
+    def _planned(self, held: torch.Tensor) -> registry.Planned:
+        return registry.Planned(self.sizes.shape(held.shape), dtype_of(held.dtype))
 
     def _effect(self, node: Node) -> None:
         """A check of values, which PyTorch makes after a run on what the program gives."""
@@ -399,8 +427,16 @@ class _Translator:
                     or self._output(result, _tensor_of(result))
                 )
                 self.made.results.append(plan)
+            elif isinstance(result, Node) and isinstance(result.meta.get("val"), torch.SymFloat):
+                self.made.results.append(self._number_result(result))
             else:
                 self.made.results.append(self._converted(result))
+
+    def _number_result(self, node: Node) -> Number:
+        plan = OutputPlan(f"out{len(self.outputs)}", (), (), torch.float64)
+        self.graph.output(self._converted(node), plan.name)
+        self.outputs[node, (), torch.float64] = plan
+        return Number(plan)
 
     def _derived(self, node: Node, whole: Node) -> Derived | None:
         """`node` as a view of `whole`, where that fills its memory."""
@@ -471,6 +507,22 @@ def _checked(
 ) -> None:
     function(x, *others, **named)
 
+
+def _name_of(target: Any) -> str:
+    return str(target if isinstance(target, _OPERATORS) else getattr(target, "__name__", target))
+
+
+_ON_NUMBERS: dict[Any, Callable[..., lm.Tensor]] = {
+    torch.sym_float: lambda x: x,
+    torch._sym_sqrt: lm.sqrt,  # type: ignore[attr-defined]
+    operator.add: operator.add,
+    operator.sub: operator.sub,
+    operator.mul: operator.mul,
+    operator.truediv: operator.truediv,
+    operator.pow: operator.pow,
+    operator.neg: operator.neg,
+}
+"""Python's functions of sizes that give floats."""
 
 _OPERATORS = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
 

@@ -55,3 +55,13 @@ def test_offsets_that_do_not_fit_raise(offsets: list[int]) -> None:
     )
     with pytest.raises(RuntimeError, match=r"embedding_bag: the (first|last) offset"):
         fast(IDS, table, torch.tensor(offsets))
+
+
+def test_bags_of_open_sizes() -> None:
+    def bags(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        return functional.embedding_bag(ids, table)
+
+    fast = torch.compile(bags, backend=luminal_backend, dynamic=True, options={"fallback": "error"})
+    for n in (4, 7):
+        ids, table = torch.randint(0, 5, (n, 6)), torch.randn(5, 3)
+        torch.testing.assert_close(fast(ids, table), bags(ids, table))

@@ -1,8 +1,9 @@
-"""Sizes of one value that PyTorch spells in several ways, and those that only formulas say."""
+"""Sizes of one value that PyTorch spells in several ways, those that only formulas say, and floats
+made of sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.nn import functional
 
+from luminal import luminal_backend
 from luminal.torch_backend.compiled import compiled as caller
 from luminal.torch_backend.translation import translated
 from tests.torch_backend.whole import compiled
@@ -19,6 +22,7 @@ pytestmark = [
     pytest.mark.usefixtures("fresh"),
     pytest.mark.filterwarnings("ignore:.*is deprecated"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore:luminal. PyTorch runs"),
 ]
 
 
@@ -45,9 +49,42 @@ SPELLED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("name", SPELLED)
 def test_sizes_known_to_be_equal_have_one_spelling(name: str) -> None:
-    function = SPELLED[name]
+    agree(SPELLED[name], (4, 6, 10))
+
+
+NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "var": lambda x: x.var(0),
+    "std of all": lambda x: torch.cat([x, x]).std() / x.shape[0] ** 0.5,
+    "a root": lambda x: x * float(x.shape[0]) ** -0.5,
+    "a quotient": lambda x: x + x.shape[0] / 2,
+    "a part": lambda x: x[: int(x.shape[0] * 0.75)] * 2,
+    "a third": lambda x: x[int(x.shape[0] / 3) :] * 2,
+    "nearest": lambda x: functional.interpolate(x[None], scale_factor=1.5),
+    "bilinear": lambda x: functional.interpolate(x[None, None], scale_factor=0.5, mode="bilinear"),
+    "attention": lambda x: functional.scaled_dot_product_attention(*[x[None, None]] * 3),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_floats_made_of_open_sizes(name: str) -> None:
+    agree(NUMBERS[name], (4, 5, 11))
+
+
+def test_a_float_of_sizes_that_crosses_parts() -> None:
+    def spread(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x * x.shape[0] ** 0.5).abs().var(0) * 2
+
+    fast = torch.compile(spread, backend=luminal_backend, dynamic=True)
+    for n in (4, 7):
+        x = torch.randn(n, 6, dtype=torch.float64, requires_grad=True)
+        found, wanted = (torch.autograd.grad(f(x).sum(), x)[0] for f in (fast, spread))
+        torch.testing.assert_close(found, wanted)
+
+
+def agree(function: Callable[[torch.Tensor], torch.Tensor], lengths: Sequence[int]) -> None:
+    """Values and gradients are eager mode's, for all lengths by open sizes."""
     fast = compiled(function, dynamic=True)
-    for n in (4, 6, 10):
+    for n in lengths:
         x = torch.randn(n, 6, dtype=torch.float64, requires_grad=True)
         found, wanted = fast(x), function(x)
         torch.testing.assert_close(found, wanted)

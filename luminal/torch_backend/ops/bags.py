@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 import luminal as lm
 from luminal.frontend.embedding import MODES
 from luminal.torch_backend.ops.gradients import pulled
 from luminal.torch_backend.ops.refusals import refuse_where
-from luminal.torch_backend.ops.registry import row
-from luminal.torch_backend.types import dtype_of
+from luminal.torch_backend.ops.registry import Planned, row
 
 Tensor = lm.Tensor
 MAX = MODES.index("max")
@@ -27,11 +24,11 @@ NOWHERE = 2**62  # greater than any position
 def embedding_bag(
     weight: Tensor, ids: Tensor, offsets: Tensor, by_frequency: bool = False, mode: int = 0,
     sparse: bool = False, factors: Tensor | None = None, has_end: bool = False, padding: int = -1,
-    *, results: Sequence[torch.Tensor],
+    *, results: Sequence[Planned],
 ) -> tuple[Tensor, ...]:  # fmt: skip
     _refuse_offsets(ids, offsets, has_end)
     found = _bags(weight, ids, offsets, mode, factors, has_end, padding)
-    others = [lm.zeros(tuple(held.shape), dtype_of(held.dtype)) for held in results[1:]]
+    others = [lm.zeros(held.shape, held.dtype) for held in results[1:]]
     if mode == MAX:
         others[-1] = _places_of_maxima(weight, ids, offsets, found, padding).cast(offsets.dtype)
     return found, *others

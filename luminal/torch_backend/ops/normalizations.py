@@ -9,20 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 import luminal as lm
 from luminal.nn import functional
-from luminal.torch_backend.ops.registry import row
-from luminal.torch_backend.types import dtype_of
+from luminal.torch_backend.ops.registry import Planned, row
 
 Tensor = lm.Tensor
-Results = Sequence[torch.Tensor]
+Results = Sequence[Planned]
 
 
 def _as_planned(found: Sequence[Tensor], results: Results) -> tuple[Tensor, ...]:
     """Statistics in PyTorch's dtypes: of 16 bits or float32, as those of the operands are."""
-    return tuple(x.cast(dtype_of(held.dtype)) for x, held in zip(found, results, strict=True))
+    return tuple(x.cast(held.dtype) for x, held in zip(found, results, strict=True))
 
 
 def _moments(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:

@@ -82,12 +82,14 @@ def spread_heads(x: Tensor, query: Tensor) -> Tensor:
     return x if heads == shared else lm.repeat_interleave(x, heads // shared, 1)
 
 
-def factor(query: Tensor, scale: float | None) -> float:
+def factor(query: Tensor, scale: float | None) -> float | Tensor:
     """What scores are multiplied by: 1 over the root of the width if nothing else is given."""
     width = query.shape[-1]
-    if scale is None and not isinstance(width, int):
-        raise UnsupportedError("attention: the width is open")
-    return float(width) ** -0.5 if scale is None else scale
+    if scale is not None:
+        return scale
+    if isinstance(width, int):
+        return float(width) ** -0.5
+    return lm.constant(width, query.dtype.compute).rsqrt()
 
 
 @row("_cdist_forward")

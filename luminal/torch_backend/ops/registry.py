@@ -10,8 +10,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
+from luminal.dtypes import DType
+from luminal.shape.expression import Expression
 from luminal.torch_backend.errors import UnsupportedError
 
 Row = Callable[..., Any]
@@ -22,7 +24,14 @@ KNOW_LAYOUT: set[Row] = set()
 """Rows that are told, as `held`, how their first operand lies in PyTorch: a tensor without data."""
 
 KNOW_RESULTS: set[Row] = set()
-"""Rows that are told, as `results`, what PyTorch plans to give: tensors without data."""
+"""Rows that are told, as `results`, what PyTorch plans to give: shapes and dtypes."""
+
+
+class Planned(NamedTuple):
+    """What a tensor will be."""
+
+    shape: tuple[int | Expression, ...]
+    dtype: DType
 
 
 def row(
