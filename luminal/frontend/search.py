@@ -62,6 +62,9 @@ def searchsorted(
     return place.cast(dtypes.int32 if out_int32 else dtypes.int64)
 
 
+_MOST_BITS = 47  # of the addresses of a process, on x86-64
+
+
 def _binary_search(sequence: Tensor, wanted: Tensor, right: bool) -> Tensor:
     """How many elements come before: built bit by bit, from the greatest power of 2 down."""
     extent = sequence.extents[-1]
@@ -69,7 +72,7 @@ def _binary_search(sequence: Tensor, wanted: Tensor, right: bool) -> Tensor:
     shape = wanted.extents
     entries: list[Any] = [along(k, shape[k]) for k in range(sequence.ndim - 1)]
     place = wanted.graph.zeros(shape, dtypes.int64)
-    for bit in reversed(range((2**31 if hi is None else hi).bit_length())):
+    for bit in reversed(range(min((2**31 if hi is None else hi).bit_length(), _MOST_BITS))):
         further = place + 2**bit
         element = gather_at(sequence, shape, [*entries, further - 1])
         before = ~_precedes(wanted, element) if right else _precedes(element, wanted)

@@ -41,7 +41,7 @@ VIEWS = frozenset(
     torch.ops.aten.transpose.int, torch.ops.aten.select.int, torch.ops.aten.slice.Tensor,
     torch.ops.aten.squeeze.dim, torch.ops.aten.squeeze.dims, torch.ops.aten.split.Tensor,
     torch.ops.aten.split_with_sizes.default, torch.ops.aten.unbind.int, operator.getitem,
-    torch.ops.aten.view.dtype,
+    torch.ops.aten.view.dtype, torch.ops.aten.as_strided.default,
 }  # fmt: skip
 
 
@@ -173,11 +173,9 @@ class _Translator:
         self.positions: dict[Node, int] = {}
         self.outputs: dict[tuple[Node, tuple[int, ...], torch.dtype], OutputPlan] = {}
         self.states: dict[Node, StatePlan] = {}
-        self.written = {
-            node.args[0]
-            for node in module.graph.nodes
-            if node.target is torch.ops.aten.copy_.default
-        }
+        writes = [n.args for n in module.graph.nodes if n.target is torch.ops.aten.copy_.default]
+        self.written = {place for place, *_ in writes}
+        self.new_values = {value for _, value, *_ in writes}  # of arguments
 
     def run(self) -> Translation:
         with lm.recording(self.graph), keys_for(self.graph), noted() as refusals:
@@ -318,7 +316,7 @@ class _Translator:
         """A float made of open sizes: of Python's precision, a scalar tensor."""
         function = _ON_NUMBERS.get(node.target)
         if function is None:
-            raise UnsupportedError(f"{_name_of(node.target)}: of numbers is not in the library")
+            raise UnsupportedError(f"{_name_of(node.target)}: not in the library")
         operands = [
             lm.constant(x, lm.float64) if isinstance(x, Expression) else x
             for x in self._converted(node.args)
@@ -362,6 +360,8 @@ class _Translator:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
                 raise
             raise UnsupportedError(f"{target}: {error}") from error
+        if isinstance(held, torch.Tensor) and any(map(_is_number, node.all_input_nodes)):
+            found = found.cast(dtype_of(held.dtype))  # a number decides no dtype, a scalar may
         return _checked_results(target, found, held, self.sizes)
 
     def _planned(self, held: torch.Tensor) -> registry.Planned:
@@ -420,14 +420,15 @@ class _Translator:
                 self.made.results.append(None)
             elif isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor):
                 whole = _viewed_by(result)
-                shared = self.shares and views[whole] > 1 and whole is not result
+                is_tied = views[whole] > 1 or whole in self.new_values
+                shared = self.shares and is_tied and whole is not result
                 plan = (
                     self._borrowed(result)
                     or (self._derived(result, whole) if shared else None)
                     or self._output(result, _tensor_of(result))
                 )
                 self.made.results.append(plan)
-            elif isinstance(result, Node) and isinstance(result.meta.get("val"), torch.SymFloat):
+            elif isinstance(result, Node) and _is_number(result):
                 self.made.results.append(self._number_result(result))
             else:
                 self.made.results.append(self._converted(result))
@@ -506,6 +507,10 @@ def _checked(
     function: Callable[..., Any], others: Sequence[Any], named: Mapping[str, Any], x: torch.Tensor
 ) -> None:
     function(x, *others, **named)
+
+
+def _is_number(node: Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.SymFloat)
 
 
 def _name_of(target: Any) -> str:

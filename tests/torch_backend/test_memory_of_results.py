@@ -31,6 +31,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "whole": whole_and_views,
     "heads": several_heads,
     "chunks": lambda x: (x + 1).split(3),
+    "strided": lambda x: ((y := x + 1).as_strided((2, 2), (7, 2), 3), y),
     "equal": lambda x: (x + 1, x + 1, torch.zeros(3), torch.zeros(3)),
     "expanded": lambda x: (x.sum(0, keepdim=True).expand(3, -1), x.sum(0)),
     "dtypes": lambda x: ((y := x + 1), y.view(torch.int32), y[:, 2:].view(torch.int64), y.t()),
@@ -70,6 +71,27 @@ def test_gradients_lie_apart() -> None:
     first, second = torch.autograd.grad(fast(x, y).sum(), (x, y))
     first.zero_()
     torch.testing.assert_close(second, (x + y).exp())
+
+
+def last_rows(x: torch.Tensor) -> Any:
+    x.mul_(2)
+    part = x[x.shape[0] // 2 :]
+    part[0] = 7
+    return part
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["literal", "open"])
+def test_a_part_of_an_argument_that_is_written(dynamic: bool, is_trained: bool) -> None:
+    fast = torch.compile(last_rows, backend=luminal_backend, dynamic=dynamic)
+    for n in (4, 7):
+        x = torch.randn(n, 3, requires_grad=is_trained)
+        ours, theirs = x * 1, x * 1
+        found, wanted = fast(ours), last_rows(theirs)
+        torch.testing.assert_close((found, ours), (wanted, theirs))
+        assert found.storage_offset() == wanted.storage_offset()
+        assert found.untyped_storage().data_ptr() == ours.untyped_storage().data_ptr()
 
 
 class Views(torch.nn.Module):

@@ -56,6 +56,7 @@ NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "var": lambda x: x.var(0),
     "std of all": lambda x: torch.cat([x, x]).std() / x.shape[0] ** 0.5,
     "a root": lambda x: x * float(x.shape[0]) ** -0.5,
+    "var of all": lambda x: x.float().var().double(),
     "a quotient": lambda x: x + x.shape[0] / 2,
     "a part": lambda x: x[: int(x.shape[0] * 0.75)] * 2,
     "a third": lambda x: x[int(x.shape[0] / 3) :] * 2,
@@ -79,6 +80,16 @@ def test_a_float_of_sizes_that_crosses_parts() -> None:
         x = torch.randn(n, 6, dtype=torch.float64, requires_grad=True)
         found, wanted = (torch.autograd.grad(f(x).sum(), x)[0] for f in (fast, spread))
         torch.testing.assert_close(found, wanted)
+
+
+def test_a_search_in_all_elements_of_open_sizes() -> None:
+    def found(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.searchsorted(x.flatten(), y)
+
+    fast = compiled(found, dynamic=True)
+    for n in (4, 5):
+        x, y = torch.arange(6.0 * n).reshape(n, 3, 2), torch.rand(7) * 30
+        assert torch.equal(fast(x, y), found(x, y))
 
 
 def agree(function: Callable[[torch.Tensor], torch.Tensor], lengths: Sequence[int]) -> None:
