@@ -169,7 +169,7 @@ def test_a_fault_of_a_row_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_function_of_sizes_is_named() -> None:
     fast = compiled(lambda x: x[: int(x.shape[0] * 0.7)] * 2, dynamic=True)  # 0.7 * 10 is rounded
-    with pytest.raises(Exception, match="UnsupportedError: size TruncToInt.*is not known"):
+    with pytest.raises(Exception, match=r"UnsupportedError: size TruncToInt.*is not known"):
         fast(torch.ones(5, 3))
 
 
