@@ -11,7 +11,7 @@ import luminal as lm
 from luminal import compiler
 from luminal.assemble import text_key
 from luminal.backends import registry
-from luminal.kernel.tile_ir import Kernel
+from luminal.kernel.tile_ir import Kernel, Loop, Store
 from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
@@ -82,10 +82,18 @@ def kernels(form: Callable[[lm.Tensor], lm.Tensor], *shape: int) -> tuple[Kernel
 
 @pytest.mark.parametrize("form", ["sum", "greatest", "variance"])
 def test_rows_from_memory_are_walked_whole(form: str) -> None:
-    """With their sums in scratch; and parts of sums lie side by side, or units share lines."""
+    """With their sums in scratch."""
     first, *_ = kernels(FORMS[form], 65_536, 1024)
     assert first.scratch
     assert all(not kernel.scratch for kernel in kernels(FORMS[form], 100, 64))
+
+
+def test_parts_of_sums_lie_side_by_side() -> None:
+    """Else units that have parts of one sum each write to the same lines."""
+    parts, _ = kernels(FORMS["sum"], 65_536, 1024)
+    loop = [each for each in parts.statements() if isinstance(each, Loop)][-1]
+    (store,) = (each for each in loop.body if isinstance(each, Store))
+    assert store.offset.coefficient(loop.axis) == 1
 
 
 @pytest.mark.parametrize("rows", [40, 45, 7])
