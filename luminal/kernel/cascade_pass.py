@@ -29,6 +29,7 @@ from luminal.kernel.cascade import Member, Rate
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace, contiguous
 from luminal.kernel.evaluate import Env, Placed
+from luminal.kernel.fused import Store
 from luminal.kernel.guards import Box, Range, alternatives, relaxed_range, strict_range
 from luminal.kernel.schedule import TileChoice
 from luminal.kernel.tile_ir import Tile
@@ -261,19 +262,25 @@ class Pass:
         work.keep({m.term: work.state[m.term] for m in sweep.members})
 
     def finish(self, sweep: Sweep, env: Env) -> None:
-        """The last rescaling of the last sweep, and the stores."""
+        """The last rescaling of the last sweep, and the stores, those over the same axes in one
+        loop nest: one may overwrite a State where it lies, which others read (`program/in_place`).
+        """
         work = self.work
+        together: dict[frozenset[Symbol], list[Store]] = {}
         for store in work.fused.stores:
-            axes = tuple(a for a in store.axes if a not in work.cascade.rows)
+            together.setdefault(frozenset(store.axes), []).append(store)
+        for stores in together.values():
+            axes = tuple(a for a in stores[0].axes if a not in work.cascade.rows)
             tile = work.blocking.row if axes else self.along.lane_tile
             with work.loops(work.lane_axes, env, tile) as lanes:
                 last = self.last_moves(sweep, lanes)
                 self.know_results(sweep, lanes, last)
                 with work.loops(axes, lanes, work.blocking.tile) as inside:
                     self.know_results(sweep, inside, last)
-                    value = work.values.evaluate(store.term, inside)
-                    offset = store.offset(inside.values)
-                    work.values.store(store.place, offset, value, TRUE, add=False)
+                    for store in stores:
+                        value = work.values.evaluate(store.term, inside)
+                        offset = store.offset(inside.values)
+                        work.values.store(store.place, offset, value, TRUE, add=False)
 
     def last_moves(self, sweep: Sweep, env: Env) -> dict[Rate, Tile]:
         """What turns sums under safe maxima into those under the maxima; these are known then."""

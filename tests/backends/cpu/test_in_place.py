@@ -333,3 +333,29 @@ def test_states(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
             np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)
         for each, value in after.items():
             np.testing.assert_allclose(each.numpy(), value, rtol=1e-4, atol=1e-5)
+
+
+def test_states_that_one_pass_updates() -> None:
+    """The last of a pass stores two new values, of which one is made of the other's old one."""
+    rng = np.random.default_rng(0)
+    x, w, y = (rng.normal(size=shape).astype(np.float32) for shape in ((36, 8), (15, 8), (36, 15)))
+    cx = lm.Graph()
+    scores = (cx.tensor(x.shape, name="x") @ cx.constant(w).T).gelu()
+    gradient = (cx.tensor(y.shape, name="y") * scores).T @ cx.constant(x)
+    mean, state = (cx.state(w.shape, init=1, name=name) for name in ("mean", "state"))
+    moved = mean + gradient.square()
+    cx.assign(mean, moved)
+    cx.assign(state, state - gradient / moved.sqrt())
+    program = lower_to_program(cx.graph(), backend.current())
+    assert len(program.launches) == 1  # no scores are stored
+    assert not program.swaps
+
+    inputs = {"x": x, "y": y}
+    states = [mean.state, state.state]
+    reference.evaluate(cx.graph(), inputs)
+    after = [each.numpy() for each in states]
+    for each in states:
+        each.reset()
+    lm.compile(cx)(inputs)
+    for each, value in zip(states, after, strict=True):
+        np.testing.assert_allclose(each.numpy(), value, rtol=1e-4, atol=1e-5)
