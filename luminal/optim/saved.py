@@ -136,7 +136,8 @@ def _values(optimizer: Optimizer, group: Group, p: Parameter, entry: Mapping[str
     values: Values = {}
     for name, first in shared.items():
         number = np.asarray(entry[name])
-        if number.size != 1 or (isinstance(first, int) and number != np.floor(number)):
+        plain = number.dtype.kind in "biuf" and number.size == 1
+        if not plain or (isinstance(first, int) and number != np.floor(number)):
             kind = "a whole number" if isinstance(first, int) else "a number"
             raise LoadError(f"{what}: {name} is {entry[name]}; it is {kind}")
         values[name] = type(first)(number.item())

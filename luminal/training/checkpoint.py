@@ -22,6 +22,7 @@ from luminal.errors import InputError, LoadError
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import given_path, map_file
 from luminal.loaders.safetensors_file import read_safetensors
+from luminal.loaders.shown import shown
 from luminal.loaders.write_atomic import replacing
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.optim.ranges import AT_LEAST_0_INT, COUNT, as_number, check
@@ -92,7 +93,7 @@ class CheckpointManager:
         if metric is not None:
             metric = as_number("CheckpointManager.save: metric", metric)
         values, arrays = nested.split(state)
-        stem = f"step-{step:09d}"
+        path, stem = self._path(step), f"step-{step:09d}"
         data = self.folder / f"{stem}-{secrets.token_hex(4)}.safetensors"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -106,11 +107,12 @@ class CheckpointManager:
                 "state": values,
             }
             text = json.dumps({"digest": _digest(content), **content})
-            with replacing(self.folder / f"{stem}.json") as file:
+            with replacing(path) as file:
                 file.write(text.encode())
         except BaseException as error:
             with contextlib.suppress(OSError):
-                data.unlink(missing_ok=True)
+                if data.name not in self._named(path):  # an interrupt may come after the JSON
+                    data.unlink(missing_ok=True)
             if isinstance(error, OSError):
                 raise InputError(
                     f"{self.folder}: the checkpoint of step {step} cannot be written: "
@@ -118,24 +120,30 @@ class CheckpointManager:
                 ) from error
             raise
         self._prune(step)
-        return self.folder / f"{stem}.json"
+        return path
 
     def _prune(self, newest: int) -> None:
         """Deletes what is not kept, and what a crash left."""
         steps = self.steps()
         past = [step for step in steps if step <= newest]
         kept = {*past[-self.keep_last :], *self._by_metric(steps)[: self.keep_best]}
-        needed = set()
+        needed: set[str] = set()
         for step in steps:
             path = self._path(step)
             if step in kept:
-                with contextlib.suppress(LoadError):
-                    needed.add(read_json(path).get("arrays"))
+                needed.update(self._named(path))
             else:
                 path.unlink(missing_ok=True)
         for path in self.folder.iterdir():
             if _OURS.fullmatch(path.name) and path.name not in needed:
                 path.unlink(missing_ok=True)
+
+    @staticmethod
+    def _named(path: Path) -> set[str]:
+        """The file of arrays that a checkpoint's JSON names; none where that cannot be read."""
+        with contextlib.suppress(LoadError):
+            return {str(read_json(path).get("arrays"))}
+        return set()
 
     # --- reading
 
@@ -160,12 +168,20 @@ class CheckpointManager:
         digest = content.pop("digest", None)
         if content.get("format") != FORMAT or digest != _digest(content):
             raise LoadError(f"{path}: damaged, or no checkpoint of format {FORMAT}")
-        data = self.folder / content["arrays"]
-        if _digest_of_file(data) != content["arrays_digest"]:
-            raise LoadError(f"{data}: damaged: its digest is not the one in {path.name}")
-        arrays = {name: np.array(array) for name, array in read_safetensors(data).items()}
-        state = nested.join(content["state"], arrays)
-        return Checkpoint(content["step"], state, content["metric"])
+        try:
+            data = self.folder / content["arrays"]
+            if _digest_of_file(data) != content["arrays_digest"]:
+                raise LoadError(f"{data}: damaged: its digest is not the one in {path.name}")
+            arrays = {name: np.array(array) for name, array in read_safetensors(data).items()}
+            state = nested.join(content["state"], arrays)
+            return Checkpoint(content["step"], state, content["metric"])
+        except LoadError:
+            raise
+        except (LookupError, TypeError, ValueError) as error:  # though its digest is right
+            raise LoadError(
+                f"{path}: not what a CheckpointManager writes: {type(error).__name__}: "
+                f"{shown(error)}"
+            ) from error
 
     def _by_metric(self, steps: list[int]) -> list[int]:
         """The steps that have a metric, the best first, and of equals the earliest."""

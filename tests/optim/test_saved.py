@@ -168,6 +168,8 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     "no dict": (lambda s: s.pop("state"), r"no state_dict of an optimizer \(KeyError\('state'\)\)"),
     "text": (lambda s: s["state"].update(w=1), "no state_dict of an optimizer"),
     "fraction": (lambda s: s["state"][3].update(step=2.5), "nothing: step is 2.5"),
+    "object": (lambda s: s["state"][3].update(step={"a": 1}), "nothing: step is {'a': 1}; it is a"),
+    "none": (lambda s: s["state"][3].update(step=None), "nothing: step is None; it is a whole"),
 }
 
 

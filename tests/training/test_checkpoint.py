@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from luminal.errors import InputError, LoadError
 from luminal.training import CheckpointManager
+from luminal.training.checkpoint import _digest
 from luminal.training.nested import join, split
 
 STATE: dict[str, Any] = {
@@ -159,6 +161,45 @@ def test_what_a_crash_left_is_no_checkpoint_and_is_removed(tmp_path: Path) -> No
     names = sorted(path.name for path in tmp_path.iterdir() if "000003" in path.name)
     assert names == []
     assert (tmp_path / "notes.txt").exists()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupt_around_the_last_rename_leaves_a_whole_checkpoint_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    manager, _ = two(tmp_path)
+    replace = os.replace
+
+    def interrupted(source: Path, target: Path) -> None:
+        if target.suffix != ".json" or moment == "after":
+            replace(source, target)
+        if target.suffix == ".json":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        manager.save(3, STATE)
+    found = manager.restore()  # a warning would be an error here
+    assert found is not None
+    assert found.step == (3 if moment == "after" else 2)
+    assert len([*tmp_path.iterdir()]) == (6 if moment == "after" else 4)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [{"$array": "nope"}, {"$array": 3}, {"$array": {}}, {"$pairs": [[1]]}, {"$tuple": 1}],
+    ids=str,
+)
+def test_a_sound_digest_of_something_else_is_a_damaged_checkpoint(
+    tmp_path: Path, state: Any
+) -> None:
+    manager, files = two(tmp_path)
+    content = json.loads(files[JSON].read_text())
+    content["state"]["other"] = state
+    del content["digest"]
+    files[JSON].write_text(json.dumps({"digest": _digest(content), **content}))
+    with pytest.raises(LoadError, match=r"step-000000002\.json: not what a CheckpointManager wr"):
+        manager.restore(2)
 
 
 @pytest.mark.parametrize("room", [0, 500, 10_000, 41_000], ids=lambda n: f"{n}-bytes")
