@@ -34,6 +34,10 @@ TABLES = (
     f"pragma user_version = {FORMAT}",
 )
 
+Failure = sqlite3.Error | UnicodeDecodeError
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""Of SQLite; the second where the words of an error quote bytes of a damaged file."""
+
 T = TypeVar("T")
 
 
@@ -126,7 +130,7 @@ class Database:
         with self._lock:
             try:
                 return ask(self._connection)
-            except sqlite3.Error as error:
+            except FAILURES as error:
                 self._fall_back(error)
                 return otherwise
 
@@ -135,7 +139,7 @@ class Database:
             try:
                 with self._connection:
                     self._connection.executemany(statement, rows)
-            except sqlite3.Error as error:
+            except FAILURES as error:
                 self._fall_back(error)
                 with self._connection:
                     self._connection.executemany(statement, rows)
@@ -145,19 +149,19 @@ class Database:
             with opened(self.path.parent, create=True) as folder:
                 _check_file(folder, self.path)
             return _connect(str(self.path))
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, *FAILURES) as error:
             return self._instead_of_it(error)
 
-    def _fall_back(self, error: sqlite3.Error) -> None:
+    def _fall_back(self, error: Failure) -> None:
         self._connection.close()
         self._connection = self._instead_of_it(error)
 
-    def _instead_of_it(self, error: OSError | sqlite3.Error) -> sqlite3.Connection:
+    def _instead_of_it(self, error: OSError | Failure) -> sqlite3.Connection:
         """For a damaged file a new one; for one that is locked, full or unreadable, memory."""
         try:
             if _is_damage(error):
                 return self._start_anew(error)
-        except (OSError, sqlite3.Error) as another:
+        except (OSError, *FAILURES) as another:
             error = another
         self._warn(
             f"{error}; measurements of this process are kept in memory only. "
@@ -165,7 +169,7 @@ class Database:
         )
         return _connect(":memory:")
 
-    def _start_anew(self, error: OSError | sqlite3.Error) -> sqlite3.Connection:
+    def _start_anew(self, error: OSError | Failure) -> sqlite3.Connection:
         aside = self.path.with_suffix(".damaged")
         self.path.replace(aside)
         for ending in ("-wal", "-shm"):  # what SQLite keeps beside a file that is in use
@@ -194,10 +198,10 @@ def _check_file(folder: int, path: Path) -> None:
             raise Unsafe(f"others may write {path} (mode {mode:o}); chmod it to 600") from None
 
 
-def _is_damage(error: OSError | sqlite3.Error) -> bool:
+def _is_damage(error: OSError | Failure) -> bool:
     """Of the file, or of its tables: others than these, or none."""
     other_tables = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
-    return type(error) is sqlite3.DatabaseError or other_tables
+    return type(error) in (sqlite3.DatabaseError, UnicodeDecodeError) or other_tables
 
 
 def _connect(path: str) -> sqlite3.Connection:
@@ -211,7 +215,7 @@ def _connect(path: str) -> sqlite3.Connection:
             with connection:
                 for statement in () if _has_tables(connection) else TABLES:
                     connection.execute(statement)
-    except sqlite3.Error:
+    except FAILURES:
         connection.close()
         raise
     return connection

@@ -144,6 +144,16 @@ def test_a_file_damaged_inside_is_set_aside(tmp_path: Path) -> None:
     assert Database(tmp_path / FILE).prices() == {"a": 1.0}
 
 
+def test_a_damaged_schema_with_bytes_that_are_no_text_is_set_aside(tmp_path: Path) -> None:
+    Database(tmp_path / FILE).close()
+    data = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(data.replace(b"tablepricesprices", b"tablepr\x81cesprices"))
+    with pytest.warns(RuntimeWarning, match=r"renamed to search\.damaged, and a new one begins"):
+        database = Database(tmp_path / FILE)  # SQLite's message quotes the name
+    database.add_prices({"a": 1.0})
+    assert Database(tmp_path / FILE).prices() == {"a": 1.0}
+
+
 def test_a_directory_that_cannot_be_written_costs_no_compile(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.warns(RuntimeWarning, match="kept in memory only"):
