@@ -30,6 +30,7 @@ from luminal.cli import (
     train,
     transcribe,
 )
+from luminal.cli.ending import ended_in_order
 from luminal.errors import LuminalError
 from luminal.loaders.shown import shown
 
@@ -92,7 +93,8 @@ def main() -> None:
         sys.stdout = open(os.devnull)  # noqa: SIM115
     try:
         debug = config.get("LUMINAL_DEBUG")
-        app()
+        with ended_in_order():
+            app()
     except LuminalError as error:
         if debug >= 1:
             raise
@@ -107,6 +109,10 @@ def main() -> None:
         if debug >= 1:
             raise
         sys.exit(f"luminal: {shown(error.object)} is no UTF-8 from byte {error.start} on")
+    except MemoryError as error:
+        if debug >= 1:
+            raise
+        sys.exit(f"luminal: not enough memory: {shown(error)}")
     except OSError as error:  # of the output: commands turn others into errors that name a file
         if debug >= 1 or error.filename is not None:
             raise

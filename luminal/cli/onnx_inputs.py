@@ -47,6 +47,8 @@ def arrays_of(
     if len(files) > len(names):
         raise InputError(f"{len(files)} files for the inputs {names}")
     found = {name: _read(path) for name, path in zip(names, files, strict=False)}
+    if dims:
+        _check_dims(model, found, dims)
     if len(found) == len(names):
         return found
     if not random:
@@ -57,6 +59,20 @@ def arrays_of(
     for name in names[len(files) :]:
         found[name] = _drawn(draw, name, *model.declared(name), dims)
     return found
+
+
+def _check_dims(model: Model, given: Mapping[str, Array], dims: Mapping[str, int]) -> None:
+    """Raises InputError for a size of a dim that no input has, or that a given array has not."""
+    shapes = {name: model.declared(name)[1] or [] for name in model.input_names}
+    known = sorted({n for shape in shapes.values() for n in shape if isinstance(n, str)})
+    for dim, size in dims.items():
+        if dim not in known:
+            has = f"the open dims are {', '.join(known)}" if known else "no dim is open"
+            raise InputError(f"--dims {dim}={size}: there is no such dim; {has}")
+        for name, array in given.items():
+            for n, extent in zip(shapes[name], array.shape, strict=False):
+                if n == dim and extent != size:
+                    raise InputError(f"--dims {dim}={size}: {name} has {extent}; leave it out")
 
 
 def _read(path: Path) -> Array:
@@ -84,6 +100,9 @@ def _drawn(
         wanted = " ".join(f"--dims {n}=SIZE" for n in missing)
         raise InputError(f"{name}: the dims {', '.join(missing)} are open; give {wanted}")
     extents = [dims[n] if isinstance(n, str) else n for n in shape]
-    if dtype.kind in "biu":
-        return draw.integers(0, 2, extents).astype(dtype)
-    return draw.standard_normal(extents).astype(dtype)
+    try:
+        if dtype.kind in "biu":
+            return draw.integers(0, 2, extents).astype(dtype)
+        return draw.standard_normal(extents).astype(dtype)
+    except (MemoryError, ValueError, OverflowError):
+        raise InputError(f"{name}: there is no memory for an array of {extents}") from None

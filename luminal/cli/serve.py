@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -76,6 +77,8 @@ def command(
         model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend,
         keep_quantized=keep_quantized, compute_dtype=compute_dtype,
     )  # fmt: skip
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nothing is written from here on
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
     run(make_app(served, limits, known, origins), sockets, drain)
 

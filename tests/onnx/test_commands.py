@@ -57,6 +57,12 @@ def test_run(luminal_command, model: Path, tmp_path: Path):
     assert "give --dims n=SIZE" in luminal_command("run", model, "--random")
     assert "give --input FILE.npy for each, or --random" in luminal_command("run", model)
     assert "must have the form NAME=SIZE" in luminal_command("run", model, "--dims", "n:4")
+    named = ("run", model, "--random", "--dims", "n=4", "--dims")
+    assert "--dims m=4: there is no such dim; the open dims are n" in luminal_command(*named, "m=4")
+    assert "no memory for an array of [10000000000" in luminal_command(*named, "n=10000000000000")
+    given = ("run", model, "--input", tmp_path / "x.npy", "--dims")
+    assert "--dims n=4: x has 1; leave it out" in luminal_command(*given, "n=4")
+    assert "y: float32[1, 3]" in luminal_command(*given, "n=1")
     assert "cannot be read" in luminal_command("run", tmp_path / "none.onnx")
     assert "model.onnx" in luminal_command("run", model, "--input", model)
 

@@ -248,6 +248,60 @@ def test_an_interrupt_is_one_line(
     assert capsys.readouterr().err.strip() == "luminal: interrupted"
 
 
+HALF_WRITTEN = """
+import sys, time, luminal.runtime.object_cache
+from luminal.cli.main import main
+from luminal.loaders.write_atomic import replacing
+
+def info():
+    with replacing("result") as file:
+        file.write(b"half")
+        print("begun", flush=True)
+        time.sleep(60)
+
+luminal.runtime.object_cache.info = info
+sys.argv = ["luminal", "cache", "info"]
+main()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_command_that_is_told_to_end_leaves_nothing_half_written(
+    tmp_path: Path, number: signal.Signals, nohup: bool
+) -> None:
+    command = [sys.executable, "-c", HALF_WRITTEN]
+    if nohup:
+        command = ["nohup", *command]
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(number)
+        ignored = nohup and number == signal.SIGHUP
+        if ignored:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == -(signal.SIGTERM if ignored else number)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy() -> None:
+        raise MemoryError("Unable to allocate 7 TiB")
+
+    monkeypatch.setattr("luminal.runtime.object_cache.info", greedy)
+    message = run(monkeypatch, "cache", "info")
+    assert message == "luminal: not enough memory: Unable to allocate 7 TiB"
+
+
 def test_a_prompt_that_is_no_text(monkeypatch: pytest.MonkeyPatch, shared_data: Path) -> None:
     model = ["--model", str(shared_data / "tinystories-656k"), "--prompt", "Once \udcff"]
     message = str(run(monkeypatch, "generate", *model))

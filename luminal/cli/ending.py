@@ -1,0 +1,50 @@
+"""SIGTERM and SIGHUP unwind a command as Ctrl-C does: what is half written does not stay behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class Ended(BaseException):
+    """The process was told to end. No handler of errors takes it for one."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Inside the block the first of these signals is an exception; then the process dies of it.
+
+    The second one ends it at once. One that is ignored, as nohup has it, stays so. Outside of the
+    main thread signals do not arrive, and nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def unwind(number: int, frame: FrameType | None) -> None:
+        let_go()
+        raise Ended(number)
+
+    def let_go() -> None:
+        for each in taken:
+            signal.signal(each, signal.SIG_DFL)
+
+    taken = [each for each in SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
+    for each in taken:
+        signal.signal(each, unwind)
+    try:
+        yield
+    except Ended as ended:
+        os.kill(os.getpid(), ended.number)
+    finally:
+        let_go()
