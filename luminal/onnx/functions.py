@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from onnx import FunctionProto, TypeProto, defs, helper
@@ -20,9 +21,9 @@ def body(call: Call, version: int) -> FunctionProto:
     try:
         schema: Any = defs.get_schema(node.op_type, version, node.domain)
     except defs.SchemaError:
-        raise UnsupportedError(
-            f"{node.op_type} is not an operator of {node.domain or 'ai.onnx'} {version}"
-        ) from None
+        where, known = f"{node.domain or 'ai.onnx'} {version}", plain(node.domain) in _domains()
+        what = f"is not an operator of {where}" if known else f"of {where} is not supported"
+        raise UnsupportedError(f"{node.op_type} {what}") from None
     found = FunctionProto()
     if schema.has_function:
         best = [each for each in schema.function_opset_versions if each <= version]
@@ -43,6 +44,12 @@ def body(call: Call, version: int) -> FunctionProto:
     raise UnsupportedError(
         f"{node.op_type} of {node.domain or 'ai.onnx'} {version} is not supported"
     )
+
+
+@cache
+def _domains() -> frozenset[str]:
+    """Those whose operators ONNX lists."""
+    return frozenset(each.domain for each in defs.get_all_schemas())
 
 
 def _with_defaults(found: FunctionProto, schema: Any) -> FunctionProto:

@@ -1,0 +1,163 @@
+"""Operators that onnxruntime.quantization writes, beside ONNX Runtime: one step apart at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import luminal.onnx
+from luminal.onnx import UnsupportedError
+
+Array = np.ndarray[Any, Any]
+U8, I8 = np.uint8, np.int8
+
+
+def model_of(name: str, inputs: Mapping[str, Array], elements: int, **said: Any) -> ModelProto:
+    """One node of com.microsoft; what begins with x is an input, all else a constant."""
+    node = helper.make_node(name, list(inputs), ["y"], domain="com.microsoft", **said)
+    of_model = [
+        helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for key, x in inputs.items()
+        if key in ("x", "x2")
+    ]
+    constants = [
+        numpy_helper.from_array(x, key) for key, x in inputs.items() if key not in ("x", "x2")
+    ]
+    graph = helper.make_graph(
+        [node], "g", of_model, [helper.make_tensor_value_info("y", elements, None)], constants
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=9)
+
+
+def compare(model: ModelProto, inputs: Mapping[str, Array], step: float) -> None:
+    """Quantised results a step apart at most, and few of them: sums of floats may round apart."""
+    given = {key: inputs[key] for key in ("x", "x2") if key in inputs}
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, given)
+    found = luminal.onnx.load(model)(given)["y"]
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+    apart = np.abs(found.astype(np.float64) - wanted.astype(np.float64))
+    assert apart.max() <= step
+    assert (apart > step / 2).mean() < 0.1
+
+
+def codes(seed: int, *shape: int, dtype: Any = U8) -> Array:
+    return np.random.default_rng(seed).integers(0, 100, shape).astype(dtype)
+
+
+def scale(*values: float) -> Array:
+    return np.array(values[0] if len(values) == 1 else values, np.float32)
+
+
+@pytest.mark.parametrize("name", ["QLinearAdd", "QLinearMul"])
+@pytest.mark.parametrize("dtype", [U8, I8])
+def test_pairs(name: str, dtype: Any) -> None:
+    inputs = {
+        "x": codes(0, 2, 3, 4, dtype=dtype), "as": scale(0.0971), "az": np.array(3, dtype),
+        "x2": codes(1, 3, 1, dtype=dtype), "bs": scale(0.0313), "bz": np.array(7, dtype),
+        "ys": scale(0.2137), "yz": np.array(11, dtype),
+    }  # fmt: skip
+    elements = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    compare(model_of(name, inputs, elements), inputs, 1)
+
+
+POOL = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("QLinearSigmoid", {}),
+        ("QLinearLeakyRelu", {"alpha": 0.3}),
+        ("QLinearAveragePool", POOL),
+        ("QLinearAveragePool", {**POOL, "count_include_pad": 1}),
+        ("QLinearAveragePool", {**POOL, "ceil_mode": 1}),
+        ("QLinearGlobalAveragePool", {}),
+        ("QLinearSoftmax", {"axis": 1, "opset": 13}),
+        ("QLinearSoftmax", {"axis": 2, "opset": 11}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [U8, I8])
+def test_singles(name: str, said: dict[str, Any], dtype: Any) -> None:
+    small = name in ("QLinearSigmoid", "QLinearSoftmax")
+    inputs = {
+        "x": codes(2, 2, 3, 6, 7, dtype=dtype), "xs": scale(0.0511), "xz": np.array(40, dtype),
+        "ys": scale(1 / 256 if small else 0.0417), "yz": np.array(0, dtype),
+    }  # fmt: skip
+    elements = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    compare(model_of(name, inputs, elements, **said), inputs, 1)
+
+
+def test_concat() -> None:
+    inputs = {
+        "ys": scale(0.1), "yz": np.array(5, U8),
+        "x": codes(3, 2, 3), "xs": scale(0.07), "xz": np.array(9, U8),
+        "x2": codes(4, 2, 5), "x2s": scale(0.2), "x2z": np.array(0, U8),
+    }  # fmt: skip
+    compare(model_of("QLinearConcat", inputs, TensorProto.UINT8, axis=1), inputs, 1)
+
+
+def test_where() -> None:
+    inputs = {
+        "where": np.array([[True], [False]]),
+        "x": codes(3, 2, 3), "xs": scale(0.0711), "xz": np.array(9, U8),
+        "x2": codes(4, 2, 3), "x2s": scale(0.2), "x2z": np.array(0, U8),
+        "ys": scale(0.1), "yz": np.array(5, U8),
+    }  # fmt: skip
+    compare(model_of("QLinearWhere", inputs, TensorProto.UINT8), inputs, 1)
+
+
+@pytest.mark.parametrize("across", [0, 1])
+@pytest.mark.parametrize("columns", [1, 5])
+@pytest.mark.parametrize("floats", [False, True])
+def test_gemm(across: int, columns: int, floats: bool) -> None:
+    inputs: dict[str, Array] = {
+        "x": codes(5, 4, 6), "as": scale(0.1), "az": np.array(50, U8),
+        "b": codes(6, *((5, 6) if across else (6, 5)), dtype=I8),
+        "bs": scale(*(0.01 * (k + 1) for k in range(columns))),
+        "bz": np.array(0 if columns == 1 else [0] * 5, I8),
+        "c": codes(7, 5).astype(np.int32),
+    }  # fmt: skip
+    if not floats:
+        inputs |= {"ys": scale(3.0), "yz": np.array(100, U8)}
+    elements = TensorProto.FLOAT if floats else TensorProto.UINT8
+    model = model_of("QGemm", inputs, elements, transB=across, alpha=1.0)
+    compare(model, inputs, 1e-3 if floats else 1)
+
+
+@pytest.mark.parametrize("dtype", [U8, I8, np.uint16, np.int16, ml_dtypes.int4, ml_dtypes.uint4])
+def test_there_and_back(dtype: Any) -> None:
+    """In operator sets before 21 ONNX's own had no integers of 16 and of 4 bits."""
+    x = np.random.default_rng(8).standard_normal((3, 4)).astype(np.float32)
+    inputs: dict[str, Array] = {
+        "s": scale(0.1, 0.2, 0.3), "z": np.zeros(3, np.float32).astype(dtype)
+    }  # fmt: skip
+    nodes = [
+        helper.make_node(
+            f"{way}Linear", [one, "s", "z"], [other], domain="com.microsoft", axis=0
+        )
+        for way, one, other in (("Quantize", "x", "q"), ("Dequantize", "q", "y"))
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, x.shape)],
+        [numpy_helper.from_array(value, name) for name, value in inputs.items()],
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    compare(helper.make_model(graph, opset_imports=imports, ir_version=10), {"x": x}, 1e-6)
+
+
+def test_others_are_refused_by_name() -> None:
+    inputs: dict[str, Array] = {"x": np.zeros((1, 2), np.float32)}
+    model = model_of("BiasGelu", inputs, TensorProto.FLOAT)
+    with pytest.raises(UnsupportedError, match=r"BiasGelu of com\.microsoft 1 is not supported"):
+        luminal.onnx.load(model)(inputs["x"])
