@@ -130,7 +130,9 @@ class Recorder:
         else:
             verdict = bool(condition)
         if verdict is False:
-            raise DimError(f"{what}: {condition} never holds; check the dims' intervals")
+            if isinstance(condition, Expression) and not condition.is_const:
+                raise DimError(f"{what}: {condition} never holds; check the dims' intervals")
+            raise DimError(f"{what}: the condition never holds; check the extents")
         if verdict is None and isinstance(condition, Expression):
             self.requirements.append(condition)
 

@@ -93,7 +93,8 @@ def check_beside(what: str, x: Tensor, indices: Tensor, axis: int) -> None:
         )
     for k, (n, limit) in enumerate(zip(indices.extents, x.extents, strict=True)):
         if k != axis:
-            x.graph.require(n <= limit, f"{what}: extent {n} of the indices in dim {k}")
+            words = f"{what}: extent {n} of the indices in dim {k}, at most {limit}"
+            x.graph.require(n <= limit, words)
 
 
 def row_of(what: str, x: Tensor, index: Operand) -> Tensor:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import ModelProto, TypeProto, ValueInfoProto
+from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from luminal import forks, tracing
 from luminal.errors import DimError, InputError, LuminalError
@@ -212,9 +212,14 @@ def _dims(declared: ValueInfoProto) -> list[int | str] | None:
     if not type_.HasField("shape"):
         return None
     return [
-        d.dim_value if d.HasField("dim_value") else d.dim_param or f"{declared.name}.{k}"
+        d.dim_value if _is_fixed(d) else d.dim_param or f"{declared.name}.{k}"
         for k, d in enumerate(type_.shape.dim)
     ]
+
+
+def _is_fixed(dim: TensorShapeProto.Dimension) -> bool:
+    """Has it a size? Some exporters write -1 for a dim that is open."""
+    return dim.HasField("dim_value") and dim.dim_value >= 0
 
 
 class Declared(NamedTuple):
@@ -296,7 +301,10 @@ def checked(name: str, value: Any, type_: TypeProto) -> Any:
             return [checked(f"{name}[{k}]", each, inner) for k, each in enumerate(value)]
         case "tensor_type":
             return _tensor(name, value, type_)
-    raise UnsupportedError(f"input {name!r}: {type_.WhichOneof('value')} is not supported")
+    kind = type_.WhichOneof("value")
+    if kind is None:
+        raise OnnxError(f"input {name!r}: the model gives it no type; the file is damaged")
+    raise UnsupportedError(f"input {name!r}: {kind} is not supported")
 
 
 def _tensor(name: str, value: Any, type_: TypeProto) -> Array:
@@ -308,7 +316,11 @@ def _tensor(name: str, value: Any, type_: TypeProto) -> Array:
                 f"{name}: takes {NARROW[declared.elem_type]}, got {array.dtype}; cast it"
             )
     else:
-        array = array_of(value, dtype_of_number(declared.elem_type), name)
+        try:
+            dtype = dtype_of_number(declared.elem_type)
+        except UnsupportedError as error:
+            raise UnsupportedError(f"input {name!r}: {error}") from None
+        array = array_of(value, dtype, name)
     if declared.HasField("shape"):
         _check_shape(name, array, type_)
     return array
@@ -317,7 +329,7 @@ def _tensor(name: str, value: Any, type_: TypeProto) -> Array:
 def _check_shape(name: str, array: Array, type_: TypeProto) -> None:
     dims = type_.tensor_type.shape.dim
     fits = len(dims) == array.ndim and all(
-        d.dim_value == n for d, n in zip(dims, array.shape, strict=True) if d.HasField("dim_value")
+        d.dim_value == n for d, n in zip(dims, array.shape, strict=True) if _is_fixed(d)
     )
     if not fits:
         raise InputError(f"{name}: takes {type_text(type_)}, got the shape {array.shape}")
@@ -347,8 +359,7 @@ def type_text(type_: TypeProto) -> str:
             if not declared.HasField("shape"):
                 return f"{dtype}[...]"
             dims = [
-                str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?"
-                for d in declared.shape.dim
+                str(d.dim_value) if _is_fixed(d) else d.dim_param or "?" for d in declared.shape.dim
             ]
             return f"{dtype}[{', '.join(dims)}]"
     return "nothing"

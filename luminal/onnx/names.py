@@ -1,5 +1,5 @@
 """What a name stands for must be one thing: the rule that ONNX's graphs are in static single
-assignment form, and that functions do not call themselves.
+assignment form, and that functions do not call themselves. And a name must be a text.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from collections.abc import Iterable, Mapping
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
 from luminal.errors import LoadError
+from luminal.loaders.shown import shown
 
 
 def check_names(proto: ModelProto, model: str) -> None:
-    """Raises LoadError for a name that is given twice in one graph, and for functions that call
-    themselves.
+    """Raises LoadError for a name that is given twice in one graph or is no text, and for functions
+    that call themselves.
     """
     _check_graph(proto.graph, model)
     for function in proto.functions:
+        _texts((function.name, function.domain, *function.input, *function.output), model)
         _once(function.input, f"{model}: function {function.name!r}", "two inputs")
         given = {*function.input}
         _check_nodes(function.node, given, f"{model}: function {function.name!r}")
@@ -25,8 +27,10 @@ def check_names(proto: ModelProto, model: str) -> None:
 
 def _check_graph(graph: GraphProto, where: str) -> None:
     inputs = [each.name for each in graph.input]
+    _texts((*inputs, *(each.name for each in graph.output)), where)
     initial = [each.name for each in graph.initializer]
     initial += [each.values.name for each in graph.sparse_initializer]
+    _texts(initial, where)
     _once(inputs, where, "two inputs")
     _once(initial, where, "two initializers")
     _check_nodes(graph.node, {*inputs, *initial}, where)
@@ -34,6 +38,8 @@ def _check_graph(graph: GraphProto, where: str) -> None:
 
 def _check_nodes(nodes: Iterable[NodeProto], given: set[str], where: str) -> None:
     for node in nodes:
+        _texts((node.name, node.op_type, node.domain, *node.input, *node.output), where)
+        _texts((each.name for each in node.attribute), where)
         for name in filter(None, node.output):
             if name in given:
                 raise LoadError(
@@ -55,6 +61,13 @@ def _all(nodes: Iterable[NodeProto]) -> Iterable[NodeProto]:
 
 def _graphs(node: NodeProto) -> Iterable[GraphProto]:
     return (each.g for each in node.attribute if each.type == AttributeProto.GRAPH)
+
+
+def _texts(names: Iterable[str], where: str) -> None:
+    """The message gives what is no UTF-8 as bytes."""
+    for name in names:
+        if not isinstance(name, str):
+            raise LoadError(f"{where}: the name {shown(name)} is no UTF-8; the file is damaged")
 
 
 def _once(names: Iterable[str], where: str, what: str) -> None:

@@ -128,13 +128,13 @@ class Translation:
         except OnnxError as error:
             if str(error).startswith(PREFIX):
                 raise
-            raise type(error)(f"{title(node)}: {error}") from error
+            raise type(error)(f"{title(node)}: {_short(error)}") from error
         except LuminalError as error:
-            raise OnnxError(f"{title(node)}: {error}") from error
+            raise OnnxError(f"{title(node)}: {_short(error)}") from error
         except UNFIT as error:  # an attribute of another type, an input too few
             raise OnnxError(
                 f"{title(node)}: the inputs and attributes are not what {node.op_type} takes: "
-                f"{type(error).__name__}: {error}"
+                f"{type(error).__name__}: {_short(error)}"
             ) from error
         for name, value in zip(node.output, outputs, strict=False):
             if name:
@@ -317,11 +317,20 @@ UNFIT = (
 )
 """What code meets that takes a damaged node for a sound one."""
 
+MOST_LETTERS = 500  # of what an error says of a node
+
 
 def title(node: NodeProto) -> str:
     """A node in an error text."""
     name = repr(node.name) if node.name else f"of {', '.join(map(repr, node.output)) or 'nothing'}"
     return f"{PREFIX}{name} ({node.op_type})"
+
+
+def _short(error: Exception) -> str:
+    """An error's text without the middle of what a damaged node makes long, as a million axes."""
+    text = str(error)
+    half = MOST_LETTERS // 2
+    return text if len(text) <= MOST_LETTERS else f"{text[:half]} ... {text[-half:]}"
 
 
 def _last_reads(graph: GraphProto) -> dict[str, int]:

@@ -133,6 +133,59 @@ def test_an_attribute_that_nothing_looks_at():
         _run(RELU.replace("Relu(x)", "Relu<slope = 2>(x)"), x=X)
 
 
+def test_what_a_message_says_is_bounded():
+    axes = ", ".join(["0"] * 1000)
+    text = _graph(f"a = Constant<value = int64[1000] {{{axes}}}>()  y = Unsqueeze(x, a)")
+    with pytest.raises(
+        OnnxError, match=r"Unsqueeze: axes \[0, 0.* \.\.\. .*result of 1002"
+    ) as caught:
+        _run(text, x=X)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("nodes", "inputs", "message"),
+    [
+        ("a = Constant<value = int64[1] {1}>()  y = Squeeze(x, a)", "float[2, 3] x",
+         "Squeeze: extent 3 of dim 1, which must be 1: the condition never holds"),
+        ("y = ScatterElements<axis = 1>(x, i, u)", "float[2, 3] x, int64[4, 1] i, float[4, 1] u",
+         "extent 4 of the indices in dim 0, at most 2: the condition never holds"),
+    ],
+)  # fmt: skip
+def test_extents_that_a_node_does_not_take_are_named(nodes: str, inputs: str, message: str):
+    given = {"x": X, "i": np.zeros((4, 1), np.int64), "u": np.ones((4, 1), np.float32)}
+    model = luminal.onnx.load(parser.parse_model(_graph(nodes, inputs)))
+    with pytest.raises(OnnxError, match=message):
+        model({name: given[name] for name in model.input_names})
+
+
+@pytest.mark.parametrize("name", [b"Relu", b"xx", b"yy"])
+def test_a_name_that_is_no_text(name: bytes):
+    text = RELU.replace("x)", "xx)").replace("] x", "] xx").replace("y =", "yy =")
+    data = parser.parse_model(text.replace("] y", "] yy")).SerializeToString()
+    with pytest.raises(LoadError, match=r"the name b'.*\\xa3.*' is no UTF-8; the file is damaged"):
+        luminal.onnx.load(data.replace(name, name[:-1] + b"\xa3"))
+
+
+def test_inputs_of_types_that_there_are_not():
+    model = parser.parse_model(RELU)
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+    with pytest.raises(UnsupportedError, match="input 'x': elements of string"):
+        luminal.onnx.load(model)(X)
+    model.graph.input[0].ClearField("type")
+    with pytest.raises(OnnxError, match="input 'x': the model gives it no type"):
+        luminal.onnx.load(model)(X)
+
+
+def test_a_dim_of_minus_one_is_open():
+    model = parser.parse_model(RELU)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    loaded = luminal.onnx.load(model)
+    assert "x: float32[?, 3]" in repr(loaded)
+    for n in (1, 2, 5):
+        assert loaded(np.ones((n, 3), np.float32))["y"].shape == (n, 3)
+
+
 def test_inputs():
     with pytest.raises(InputError, match=r"input 'x' is missing; pass \['x'\]"):
         _run(RELU)

@@ -143,7 +143,7 @@ def _stacked(call: Call, ys: list[Any], declared: Any) -> Any:
     """What iterations gave, along a new first dim; of none, by the declared type."""
     if not ys:
         kind = declared.type.tensor_type
-        shape = [d.dim_value for d in kind.shape.dim]
+        shape = [max(d.dim_value, 0) for d in kind.shape.dim]
         return call.graph.zeros((0, *shape), dtype=dtype_of_number(kind.elem_type))
     if isinstance(ys[0], Coded):
         return Coded(lm.stack([y.codes for y in ys]), ys[0].number)

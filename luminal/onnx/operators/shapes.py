@@ -123,7 +123,9 @@ def squeeze(call: Call, x: Any, axes: Any = None) -> Any:
     for k in sorted(gone):
         if not 0 <= k < len(extents):
             raise ShapeError(f"Squeeze: axis {k} of {len(extents)} dims")
-        call.graph.require(extents[k].eq(1), f"Squeeze of dim {k}")
+        call.graph.require(
+            extents[k].eq(1), f"Squeeze: extent {extents[k]} of dim {k}, which must be 1"
+        )
     kept = [n for k, n in enumerate(extents) if k not in gone]
     return moving(x, lambda x: x.reshape(*kept) if kept else x.reshape(()))
 
