@@ -51,6 +51,13 @@ class Touched:
         in_a_set = self.size / line / min(sets, covered)
         return self.size if in_a_set <= core.ways else in_a_set * sets * line
 
+    def reaches(self, distance: int) -> bool:
+        """Does it overlap itself at a distance?"""
+        left = abs(distance)
+        for stride, count in reversed(self.far):
+            left -= min(left // stride, count - 1) * stride
+        return left < self.run
+
     def fetched(self, core: Core) -> float:
         """Bytes, or as many as would take as long: short runs come too late, none is foreseen."""
         is_long = self.run > 2 * core.target.line_bytes
@@ -60,7 +67,9 @@ class Touched:
 
 @dataclass(slots=True, eq=False)
 class Access:
-    """A Load or Store inside some loops, outermost first; `strides` in bytes along each."""
+    """A Load or Store inside some loops, outermost first; `strides` in bytes along each, from a
+    constant `offset`.
+    """
 
     buffer: str
     size: int  # bytes of an element
@@ -68,6 +77,7 @@ class Access:
     times: int  # that a line moves
     levels: tuple[Level, ...]
     strides: tuple[int, ...]
+    offset: int = 0
 
     def touched(self, depth: int, line: int) -> Touched:
         """By all steps of the loops from a depth on, within one step of those around."""
@@ -88,7 +98,7 @@ class Access:
 
 def traffic(accesses: Iterable[Access], cache: int, core: Core) -> float:
     """Bytes that come into a cache of a size."""
-    found: dict[object, float] = {}
+    found: dict[object, list[tuple[Touched, int, float]]] = {}
     line = core.target.line_bytes
     for access in accesses:
         levels = access.levels
@@ -100,17 +110,31 @@ def traffic(accesses: Iterable[Access], cache: int, core: Core) -> float:
         times = access.times * prod(level.trips for level in levels[:inside])
         # What one loop holds, it fetches once for all that read it there.
         key = access.buffer, levels[depth] if depth < len(levels) else access
-        moved = access.touched(inside, line).fetched(core) * times
-        found[key] = max(moved, found.get(key, 0.0))
-    return sum(found.values())
+        touched = access.touched(inside, line)
+        _add(found.setdefault(key, []), touched, access.offset, touched.fetched(core) * times)
+    return sum(size for places in found.values() for _, _, size in places)
+
+
+def _add(
+    places: list[tuple[Touched, int, float]], touched: Touched, offset: int, size: float
+) -> None:
+    """One more place of a buffer, of which those that overlap are one, as large as the largest."""
+    for k, (other, start, known) in enumerate(places):
+        if touched.reaches(offset - start) or other.reaches(offset - start):
+            places[k] = (
+                (other, start, max(known, size)) if known >= size else (touched, offset, size)
+            )
+            return
+    places.append((touched, offset, size))
 
 
 def _fits(level: Level, depth: int, cache: int, core: Core) -> bool:
     """Does a cache hold what a loop touches in all its steps?"""
     if cache not in level.fits:
-        needs: dict[str, float] = {}
+        needs: dict[str, list[tuple[Touched, int, float]]] = {}
         for access in level.accesses:
-            size = access.touched(depth, core.target.line_bytes).needs(cache, core)
-            needs[access.buffer] = max(size, needs.get(access.buffer, 0.0))
-        level.fits[cache] = sum(needs.values()) <= cache
+            touched = access.touched(depth, core.target.line_bytes)
+            size = touched.needs(cache, core)
+            _add(needs.setdefault(access.buffer, []), touched, access.offset, size)
+        level.fits[cache] = sum(size for each in needs.values() for _, _, size in each) <= cache
     return level.fits[cache]

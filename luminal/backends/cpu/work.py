@@ -332,7 +332,8 @@ class _Count:
             strides = tuple(s or self.core.target.line_bytes for s in strides)
         # A stored line is read first, unless it passes by the caches.
         times = 1 if isinstance(statement, Load) or buffer.streamed else 2
-        access = Access(statement.buffer, size, whole, times, tuple(self.levels), strides)
+        offset = statement.offset.constant * size
+        access = Access(statement.buffer, size, whole, times, tuple(self.levels), strides, offset)
         self.accesses.append(access)
         for level in self.levels:
             level.accesses.append(access)
