@@ -121,9 +121,8 @@ def _add(
     """One more place of a buffer, of which those that overlap are one, as large as the largest."""
     for k, (other, start, known) in enumerate(places):
         if touched.reaches(offset - start) or other.reaches(offset - start):
-            places[k] = (
-                (other, start, max(known, size)) if known >= size else (touched, offset, size)
-            )
+            if size > known:
+                places[k] = touched, offset, size
             return
     places.append((touched, offset, size))
 
