@@ -13,6 +13,7 @@ import pytest
 import luminal as lm
 from bench.attention import HEADS, WIDTH, error, graph
 from luminal.backends.cpu import backend, target
+from luminal.backends.cpu.schedule import cascade
 from luminal.compiler import lower_to_program
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
@@ -56,7 +57,9 @@ def test_one_kernel_that_moves_the_operands_and_the_result(length: int, causal: 
 def test_all_is_computed_once(length: int) -> None:
     counts = counted(length, causal=False)
     assert counts["Contract"] == 2 * HEADS * WIDTH * length**2
-    assert HEADS * length**2 <= counts["Exp"] <= 1.01 * HEADS * length**2
+    many = target.current().registers >= cascade.MANY_REGISTERS
+    rescaled = 1 / (cascade.STEP_BLOCK if many else cascade.SHORT_BLOCK)  # a sum, once a block
+    assert HEADS * length**2 <= counts["Exp"] <= (1.006 + rescaled) * HEADS * length**2
 
 
 @pytest.mark.parametrize("length", LENGTHS)
