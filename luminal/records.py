@@ -125,12 +125,14 @@ def _frozen(cls: Any, found: tuple[Field[Any], ...], slots: bool) -> dict[str, A
             raise FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
+    ordered = [each.name for each in found]
+
     def __getstate__(self: Any) -> list[Any]:
-        return [getattr(self, each.name) for each in found]
+        return [getattr(self, name) for name in ordered]
 
     def __setstate__(self: Any, state: list[Any]) -> None:
-        for each, value in zip(found, state, strict=True):
-            _set(self, each.name, value)
+        for name, value in zip(ordered, state, strict=True):
+            _set(self, name, value)
 
     kept = {"__getstate__": __getstate__, "__setstate__": __setstate__} if slots else {}
     return {"__setattr__": __setattr__, "__delattr__": __delattr__, **kept}

@@ -148,9 +148,9 @@ class ModuleBuilder:
 
     def declare(self, name: str, return_type: IRType, arg_types: Sequence[IRType]) -> None:
         """Declare the external function or intrinsic `@name`, unless this module defines it."""
-        if name not in self._functions:
-            args = ", ".join(str(t) for t in arg_types)
-            self._declarations.setdefault(name, f"declare {return_type} @{name}({args})")
+        if name not in self._declarations and name not in self._functions:
+            args = ", ".join([str(t) for t in arg_types])
+            self._declarations[name] = f"declare {return_type} @{name}({args})"
 
     def add_global(self, name: str, type_text: str, initializer: str, align: int = 64) -> IRValue:
         """Pointer to a private constant, e.g. `add_global("t", "[2 x i8]", "[i8 1, i8 2]")`."""
@@ -358,7 +358,7 @@ class FunctionBuilder:
     def call(self, name: str, return_type: IRType, args: Sequence[IRValue]) -> IRValue:
         """Call `@name`, declaring it when the module does not define it."""
         self.module.declare(name, return_type, [a.type for a in args])
-        return self._call(name, return_type, ", ".join(a.typed for a in args))
+        return self._call(name, return_type, ", ".join([a.typed for a in args]))
 
     def intrinsic(
         self,

@@ -82,19 +82,29 @@ class _Body:
         self.kept: dict[Hashable, IRValue] = {}
 
 
+class _Values(dict[int, IRValue]):
+    """Of statements by their numbers; what is not there yet is written where it is asked for."""
+
+    def __init__(self, write: Callable[[int], IRValue]) -> None:
+        self.write = write
+
+    def __missing__(self, number: int) -> IRValue:
+        return self.write(number)
+
+
 class _Walk:
     """Writes statements; one method per kind."""
 
     def __init__(self, b: FunctionBuilder) -> None:
         self.b = b
-        self.values: dict[int, IRValue] = {}
+        self.values = _Values(self.sum)
         self.constants: dict[Constant, IRValue] = {}
         self.depths: dict[int, int] = {}  # of values: the open body that has them
         self.spread: dict[int, Operand] = {}  # masks that are a scalar in every lane
         self.pointers: dict[str, IRValue] = {}  # to buffers
         self.elements: dict[str, IRType] = {}
         self.streamed: set[str] = set()  # buffers
-        self.sums: dict[int, tuple[Operand, ...]] = {}  # of integers, outer ones first
+        self.sums: dict[int, tuple[Operand, ...]] = {}  # places: what is added, outer ones first
         self.bodies = [_Body(b.current)]
         self.zeros = _Zeros()
 
@@ -145,6 +155,10 @@ class _Walk:
         )  # masks are made of them
 
     def statements(self, body: Sequence[Statement]) -> None:
+        if not self.streamed:
+            for statement in body:
+                self.RULES[type(statement)](self, statement)
+            return
         for place, statements in groupby(body, self.streamed_to):
             if place is None:
                 for statement in statements:
@@ -181,6 +195,10 @@ class _Walk:
 
     def apply(self, statement: Apply) -> None:
         out, of = statement.out, statement.args[-1].type.dtype
+        if statement.op == "add" and out.type == INDEX:
+            self.sums[out.id] = statement.args
+            self.depths[out.id] = len(self.bodies) - 1
+            return
         if statement.op == "shuffle":
             x, y, lanes = statement.args
             assert isinstance(lanes, Constant)
@@ -190,10 +208,15 @@ class _Walk:
         args = [known[arg.id] if type(arg) is Value else self.value(arg) for arg in statement.args]
         if statement.op == "splat" and out.type.dtype.kind == "bool":
             self.spread[out.id] = statement.args[0]
-        if statement.op == "add" and out.type == INDEX:
-            self.sums[out.id] = statement.args
         emit = OPERATIONS[statement.op]
         self.bind(out, emit(self.b, of, args, out.type))
+
+    def sum(self, number: int) -> IRValue:
+        """A place, where it was made; most are addresses, of which the parts are asked for."""
+        parts = self.sums[number]
+        with self.at(self.depths[number]):
+            found = self.values[number] = self.b.binary("add", *map(self.value, parts))
+        return found
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -391,7 +414,7 @@ class _Walk:
             for carry, phi in zip(carries, phis, strict=True):
                 self.bind(carry.inner, phi)
             self.statements(body)
-        following = [self.value(carry.next) for carry in carries]
+            following = [self.value(carry.next) for carry in carries]
         after, latch = b.binary("add", number, b.const(I64, size)), b.current
         for phi, value in zip((number, *phis), (after, *following), strict=True):
             b.add_incoming(phi, value, latch)
@@ -410,7 +433,7 @@ class _Walk:
         b.block(then)
         with self.body(before):
             self.statements(statement.body)
-        taken, end = [self.value(choice.then) for choice in choices], b.current
+            taken, end = [self.value(choice.then) for choice in choices], b.current
         b.block(after)
         for choice, old, new in zip(choices, otherwise, taken, strict=True):
             phi = b.phi(old.type, [(old, before), (new, end)])

@@ -179,7 +179,7 @@ def store(tiles: Tiles, statement: Store) -> None:
     are stored as the word that holds them, or one by one.
     """
     value = statement.value
-    elements = tiles.values[value.id]
+    elements = tiles.elements(value)
     near = tiles.near_axis(value.axes)
     if near is None:
         _store(tiles, statement, elements)

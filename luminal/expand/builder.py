@@ -99,9 +99,9 @@ class Builder:
         """The value in another dtype; see the operation."""
         return self._converted("cast", value, dtype, hoisted)
 
-    def bitcast(self, value: Operand, dtype: DType) -> Operand:
+    def bitcast(self, value: Operand, dtype: DType, *, hoisted: bool = False) -> Operand:
         """The same bytes as another dtype."""
-        return self._converted("bitcast", value, dtype, hoisted=False)
+        return self._converted("bitcast", value, dtype, hoisted)
 
     def _converted(self, name: str, value: Operand, dtype: DType, hoisted: bool) -> Operand:
         if value.type.dtype is dtype:
@@ -157,10 +157,12 @@ class Builder:
         # which does not see what an ended one defined.
         if found is not None and found[1] <= depth and self.blocks[found[1]] is found[2]:
             return found[0]
-        out = self.value(type_, depth)
-        self.made[out.id] = Apply(out, name, args)
+        self.count = number = self.count + 1
+        self.depths[number] = depth
+        out = Value(number, type_)
+        self.made[number] = made = Apply(out, name, args)
         block = self.blocks[depth]
-        block.statements.append(self.made[out.id])
+        block.statements.append(made)
         self.known[key] = out, depth, block
         return out
 
@@ -264,12 +266,16 @@ def _typed(name: str, args: tuple[Argument, ...]) -> tuple[Operand, ...]:
     """The operands, with numbers as constants of the type that the others have; the same tuple
     where all are Values, of which nothing is known.
     """
-    if {*map(type, args)} == {Value}:
+    for arg in args:
+        if type(arg) is not Value:
+            break
+    else:
         return args  # type: ignore[return-value]
-    typed = [arg for arg in args[name == "select" :] if isinstance(arg, _OPERANDS)]
-    assert typed, f"{name}: no operand has a type"
-    type_ = typed[0].type
-    return tuple([arg if isinstance(arg, _OPERANDS) else constant(type_, arg) for arg in args])
+    for arg in args[name == "select" :]:
+        if isinstance(arg, _OPERANDS):
+            type_ = arg.type
+            return tuple([a if isinstance(a, _OPERANDS) else constant(type_, a) for a in args])
+    raise AssertionError(f"{name}: no operand has a type")
 
 
 def truth(b: Builder, value: Operand, *, hoisted: bool = False) -> Operand:

@@ -11,7 +11,7 @@ from luminal.errors import CompileError
 from luminal.expand import access, ir
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype, neighbours, of_words
-from luminal.expand.extremes import begun, ended, halves, has_integers, joined
+from luminal.expand.extremes import Greatest, begun, halves, has_integers, joined
 from luminal.expand.fold import constant
 from luminal.expand.groups import fold_over_lanes
 from luminal.expand.index import Indexer
@@ -22,7 +22,7 @@ from luminal.expand.pointwise import POINTWISE
 from luminal.expand.prefix import write_prefix
 from luminal.expand.runs import write_runs
 from luminal.expand.sort import write_sort
-from luminal.expand.tiles import Elements, Key, Position, Tiles
+from luminal.expand.tiles import Elements, Key, Partial, Position, Tiles
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
@@ -227,9 +227,9 @@ class _Expansion:
         """Pairs of unrolled positions, then halves of what lies side by side."""
         tiles, value, out = self.tiles, statement.value, statement.out
         pieces = tiles.pieces[statement.axis]
-        elements: Elements = {}
+        elements: dict[Key, Partial] = {}
         for key, at in tiles.positions(out.axes):
-            parts = [tiles.element(value, {**at, statement.axis: n}) for n in range(pieces.number)]
+            parts = [tiles.part(value, {**at, statement.axis: n}) for n in range(pieces.number)]
             rows = [parts[k : k + pieces.across] for k in range(0, len(parts), pieces.across)]
             while len(rows) > 1:
                 pairs = zip(rows[::2], rows[1::2], strict=False)
@@ -241,32 +241,30 @@ class _Expansion:
         dealt = tiles.dealt.get(statement.axis)
         if dealt is not None:
             folded = fold_over_lanes(
-                tiles, dealt, out.dtype, [*elements.values()],
-                lambda x, y: self.fold(statement, [x], [y])[0],
+                tiles, dealt, out.dtype, [*map(tiles.said, elements.values())],
+                lambda x, y: self.tiles.said(self.both(statement, x, y)),
             )  # fmt: skip
             elements = dict(zip(elements, folded, strict=True))
         tiles.values[out.id] = elements
 
     def fold(
-        self, statement: Reduce, left: Sequence[Operand], right: Sequence[Operand]
-    ) -> list[Operand]:
+        self, statement: Reduce, left: Sequence[Partial], right: Sequence[Partial]
+    ) -> list[Partial]:
         return [self.both(statement, *pair) for pair in zip(left, right, strict=True)]
 
-    def both(self, statement: Reduce, x: Operand, y: Operand) -> Operand:
+    def both(self, statement: Reduce, x: Partial, y: Partial) -> Partial:
         """Two values combined."""
-        if statement.op == MAXIMUM.combine and has_integers(self.b, x.type):
-            tiles = self.tiles
-            return ended(
-                tiles, joined(self.b, begun(tiles, x), begun(tiles, y)), statement.out.dtype
-            )
-        return POINTWISE[statement.op](self.b, statement.out.dtype, (x, y))
+        b, dtype = self.b, statement.out.dtype
+        if statement.op == MAXIMUM.combine and has_integers(b, x.type):
+            return Greatest(joined(b, begun(b, x), begun(b, y)), dtype)
+        return POINTWISE[statement.op](b, dtype, [self.tiles.said(each) for each in (x, y)])
 
-    def fold_lanes(self, statement: Reduce, value: Operand) -> Operand:
+    def fold_lanes(self, statement: Reduce, value: Partial) -> Partial:
         """The lanes of a vector combined, halves at a time."""
         lanes = self.tiles.pieces[statement.axis].width
         while lanes > 1:
             lanes //= 2
-            value = self.both(statement, *halves(self.tiles, value))
+            value = self.both(statement, *halves(self.b, value))
         return value
 
     def prefix(self, statement: Prefix) -> None:

@@ -10,11 +10,12 @@ operations a vector, and what they mean is asked once, after the loop.
 
 from __future__ import annotations
 
+from functools import partial
+
 from luminal.dtypes import DType, dtype_of
 from luminal.expand.builder import Builder
 from luminal.expand.fold import constant
-from luminal.expand.ir import Operand, Type, Value
-from luminal.expand.tiles import Tiles
+from luminal.expand.ir import Operand, Type
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.tile_ir import (
     Carry,
@@ -31,9 +32,33 @@ from luminal.kernel.tile_ir import (
     Store,
     Tile,
 )
+from luminal.records import dataclass
 
 Held = tuple[Operand, ...]
 """The greatest signed integer, the least one, the greatest unsigned one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greatest:
+    """The greatest of floats of a dtype, as long as nobody asks which float it is."""
+
+    held: Held
+    dtype: DType
+
+    @property
+    def type(self) -> Type:
+        """Of the float."""
+        return Type(self.dtype, self.held[0].type.lanes)
+
+    def value(self, b: Builder) -> Operand:
+        """The float, a NaN if there is one; made where the integers are."""
+        most, least, unsigned = self.held
+        op = partial(b.op, hoisted=True)
+        lowest = int.from_bytes(MAXIMUM.identity_bytes(self.dtype), "little")
+        is_nan = op("lt", constant(unsigned.type, lowest), unsigned)
+        number = op("select", op("lt", most, 0), least, most)
+        floats = [b.bitcast(each, self.dtype, hoisted=True) for each in (unsigned, number)]
+        return op("select", is_nan, *floats)
 
 
 def greatest_of(loop: Loop, carry: Carry) -> Map | None:
@@ -78,38 +103,28 @@ def _integers(dtype: DType) -> tuple[DType, DType]:
     return dtype_of(f"int{dtype.bits}"), dtype_of(f"uint{dtype.bits}")
 
 
-def begun(tiles: Tiles, value: Operand) -> Held:
+def begun(b: Builder, value: Operand | Greatest) -> Held:
     """Of one value, or of all that it is the greatest of."""
-    if isinstance(value, Value) and value.id in tiles.greatest:
-        return tiles.greatest[value.id]
-    signed, unsigned = (tiles.b.bitcast(value, dtype) for dtype in _integers(value.type.dtype))
+    if isinstance(value, Greatest):
+        return value.held
+    signed, unsigned = (b.bitcast(value, dtype) for dtype in _integers(value.type.dtype))
     return signed, signed, unsigned
 
 
 def joined(b: Builder, one: Held, other: Held) -> Held:
     """Of the values of both."""
-    return tuple(b.op(*each) for each in zip(("max", "min", "max"), one, other, strict=True))
+    return tuple([b.op(*each) for each in zip(("max", "min", "max"), one, other, strict=True)])
 
 
-def ended(tiles: Tiles, held: Held, dtype: DType) -> Operand:
-    """The greatest float, a NaN if there is one."""
-    b, (most, least, unsigned) = tiles.b, held
-    lowest = int.from_bytes(MAXIMUM.identity_bytes(dtype), "little")
-    is_nan = b.op("lt", constant(unsigned.type, lowest), unsigned)
-    number = b.op("select", b.op("lt", most, 0), least, most)
-    found = b.op("select", is_nan, b.bitcast(unsigned, dtype), b.bitcast(number, dtype))
-    assert isinstance(found, Value)
-    tiles.greatest[found.id] = held
-    return found
+def halves(b: Builder, value: Operand | Greatest) -> list[Operand | Greatest]:
+    """The lanes of a vector in two; as floats where a half is too narrow for integers."""
+    if isinstance(value, Greatest):
+        if has_integers(b, Type(value.dtype, value.type.lanes // 2)):
+            sides = zip(*(_halves(b, held) for held in value.held), strict=True)
+            return [Greatest(side, value.dtype) for side in sides]
+        value = value.value(b)
+    return [*_halves(b, value)]
 
 
-def halves(tiles: Tiles, value: Operand) -> list[Operand]:
-    """The lanes of a vector in two, each known by the integers that the vector is known by."""
-    parts = [tiles.b.op(name, value) for name in ("lower", "upper")]
-    if isinstance(value, Value) and value.id in tiles.greatest:
-        for name, part in zip(("lower", "upper"), parts, strict=True):
-            assert isinstance(part, Value)
-            tiles.greatest[part.id] = tuple(
-                tiles.b.op(name, held) for held in tiles.greatest[value.id]
-            )
-    return parts
+def _halves(b: Builder, value: Operand) -> Held:
+    return b.op("lower", value), b.op("upper", value)

@@ -14,7 +14,7 @@ from itertools import islice
 
 from luminal.dtypes import bool_
 from luminal.expand.builder import integer
-from luminal.expand.extremes import begun, ended, greatest_of, has_integers, joined
+from luminal.expand.extremes import Greatest, begun, greatest_of, has_integers, joined
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type
 from luminal.expand.lanes import Lanes
@@ -119,7 +119,7 @@ class _Carried:
         }
         if self.greatest is None:
             return {key: (value,) for key, value in values.items()}
-        return {key: begun(tiles, value) for key, value in values.items()}
+        return {key: begun(tiles.b, value) for key, value in values.items()}
 
     def bind_inner(self, tiles: Tiles, held: Held) -> None:
         if self.greatest is None:
@@ -135,7 +135,8 @@ class _Carried:
             new: Sequence[Operand] = (tiles.element(self.carry.next, position, tiles.lanes(axes)),)
         else:
             (x,) = (arg for arg in self.greatest.args if arg != self.carry.inner)
-            new = joined(tiles.b, held, begun(tiles, tiles.element(x, position, tiles.lanes(axes))))
+            x_here = tiles.element(x, position, tiles.lanes(axes))
+            new = joined(tiles.b, held, begun(tiles.b, x_here))
         if loop.axis not in axes or loop.axis not in tiles.live:
             return new
         live = tiles.live[loop.axis][position[loop.axis]]
@@ -144,7 +145,7 @@ class _Carried:
     def bind_result(self, tiles: Tiles, held: Held) -> None:
         dtype = self.carry.inner.dtype
         tiles.values[self.carry.result.id] = {
-            key: parts[0] if self.greatest is None else ended(tiles, parts, dtype)
+            key: parts[0] if self.greatest is None else Greatest(parts, dtype)
             for key, parts in held.items()
         }
 

@@ -8,12 +8,13 @@ a vector where a piece of one of its axes is wider than 1, else a scalar.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple
 
 from luminal.expand.builder import Builder
+from luminal.expand.extremes import Greatest
 from luminal.expand.index import Indexer
 from luminal.expand.ir import Operand
 from luminal.kernel.lanes import Lanes
@@ -25,6 +26,7 @@ Position = dict[Symbol, int]
 """A piece of each axis."""
 Key = tuple[int, ...]
 Elements = dict[Key, Operand]
+Partial = Operand | Greatest
 
 
 class Pieces(NamedTuple):
@@ -78,7 +80,7 @@ class Tiles:
     buffers: dict[str, Buffer]
     most: int
     pieces: dict[Symbol, Pieces] = field(default_factory=dict)
-    values: dict[int, Elements] = field(default_factory=dict)
+    values: dict[int, Mapping[Key, Partial]] = field(default_factory=dict)
     active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
     live: dict[Symbol, list[Operand]] = field(default_factory=dict)  # of masked tails, by piece
     digits: dict[Symbol, Digits] = field(default_factory=dict)  # of axes of lanes, where divided
@@ -88,7 +90,6 @@ class Tiles:
     together: int = 1  # lanes that exchange values
     dealt: dict[Symbol, Lanes] = field(default_factory=dict)  # how axes are dealt to lanes
     whole: dict[Symbol, Expression] = field(default_factory=dict)  # tiles are before their stop
-    greatest: dict[int, tuple[Operand, ...]] = field(default_factory=dict)  # see `extremes`
 
     def cut(self, loop: Loop) -> Pieces:
         """The pieces of a whole step of a loop."""
@@ -138,8 +139,20 @@ class Tiles:
 
     def element(self, tile: Tile, position: Position, lanes: int = 1) -> Operand:
         """The tile's value at a position of its axes, or more axes, in as many lanes as asked."""
-        value = self.values[tile.id][tuple(position[axis] for axis in tile.axes)]
+        value = self.said(self.part(tile, position))
         return self.b.spread(value, lanes) if lanes > 1 else value
+
+    def elements(self, tile: Tile) -> Elements:
+        """The tile's value at all positions of its axes."""
+        return {key: self.said(value) for key, value in self.values[tile.id].items()}
+
+    def part(self, tile: Tile, position: Position) -> Partial:
+        """As `element`, for who can go on with integers that tell of a float."""
+        return self.values[tile.id][tuple([position[axis] for axis in tile.axes])]
+
+    def said(self, value: Partial) -> Operand:
+        """The float that integers tell of."""
+        return value.value(self.b) if isinstance(value, Greatest) else value
 
     def moved(self, expr: Expression, position: Position) -> Expression:
         """The Expression at a position: each axis's symbol stands for its first piece's start."""

@@ -67,6 +67,7 @@ class ObjectCache:
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory = directory
         self.limit_bytes = limit_bytes
+        self._root, self._name = directory.parent, directory.name
         self._lock = forks.lock()
         self._memory: dict[str, bytes] = {}
         self._bytes: int | None = None  # files' total as this process knows it; None: not estimated
@@ -121,7 +122,7 @@ class ObjectCache:
         return count
 
     def _folder(self, *names: str, create: bool = False) -> AbstractContextManager[int]:
-        return opened(self.directory.parent, self.directory.name, *names, create=create)
+        return opened(self._root, self._name, *names, create=create)
 
     def _try_out(self) -> None:
         try:
@@ -151,9 +152,10 @@ class ObjectCache:
             except BaseException:
                 _unlink(folder, draft)
                 raise
+            sizes = [] if self._bytes is not None else [f.size for f in _listed(name, folder)]
         with self._lock:
             if self._bytes is None:
-                self._bytes = FOLDERS * sum(file.size for file in self._files([name]))
+                self._bytes = FOLDERS * sum(sizes)
             else:
                 self._bytes += len(data)
             if self._bytes > self.limit_bytes:
@@ -162,7 +164,7 @@ class ObjectCache:
     def _evict(self) -> int:
         """Above the bound the least recently used go, down to `EVICT_TO` of it; what is left."""
         old = time.time() - STALE_SECONDS
-        self._delete(file for file in self._files(ending=UNFINISHED) if file.used < old)
+        self._delete(file for file in self._files(UNFINISHED) if file.used < old)
         files = sorted(self._files(), key=lambda file: file.used)
         total = sum(file.size for file in files)
         if total <= self.limit_bytes:
@@ -176,14 +178,12 @@ class ObjectCache:
         self._delete(gone)
         return total
 
-    def _files(self, folders: list[str] | None = None, ending: str = SUFFIX) -> list[_File]:
-        """The entries in some folders, or in all; a folder that cannot be used has none."""
+    def _files(self, ending: str = SUFFIX) -> list[_File]:
+        """The entries in all folders; a folder that cannot be used has none."""
         found = []
-        for name in self._folders() if folders is None else folders:
-            with suppress(OSError), self._folder(name) as folder, os.scandir(folder) as entries:
-                for entry in entries:
-                    if entry.name.endswith(ending):
-                        found += _described(name, entry)
+        for name in self._folders():
+            with suppress(OSError), self._folder(name) as folder:
+                found += _listed(name, folder, ending)
         return found
 
     def _folders(self) -> list[str]:
@@ -225,6 +225,11 @@ def _unlink(folder: int, name: str) -> None:
         os.unlink(name, dir_fd=folder)
 
 
+def _listed(name: str, folder: int, ending: str = SUFFIX) -> list[_File]:
+    with os.scandir(folder) as entries:
+        return [file for e in entries if e.name.endswith(ending) for file in _described(name, e)]
+
+
 def _described(folder: str, entry: os.DirEntry[str]) -> list[_File]:
     try:
         status = entry.stat(follow_symlinks=False)
@@ -239,13 +244,12 @@ _caches_lock = forks.lock()
 
 def default() -> ObjectCache:
     """The cache of LUMINAL_CACHE_DIR, bounded by LUMINAL_CACHE_BYTES."""
-    # A folder of its own below the user's: that one may well be readable to others.
-    directory = config.get("LUMINAL_CACHE_DIR") / "objects"
-    limit = config.get("LUMINAL_CACHE_BYTES")
+    known = config.get("LUMINAL_CACHE_DIR"), config.get("LUMINAL_CACHE_BYTES")
     with _caches_lock:
-        if (directory, limit) not in _caches:
-            _caches[directory, limit] = ObjectCache(directory, limit)
-        return _caches[directory, limit]
+        if known not in _caches:
+            # A folder of its own below the user's: that one may well be readable to others.
+            _caches[known] = ObjectCache(known[0] / "objects", known[1])
+        return _caches[known]
 
 
 def info() -> CacheInfo:

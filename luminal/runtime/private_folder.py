@@ -30,10 +30,14 @@ def opened(root: Path, *names: str, create: bool = False) -> Iterator[int]:
     Others may look into the root, but not write there. With `create`, missing folders are made.
     Raises Unsafe where one breaks the rules, FileNotFoundError or another OSError.
     """
-    if create:
-        root.parent.mkdir(parents=True, exist_ok=True)
-    folder = _open(root, str(root), None, _OTHERS_WRITE, create)
     path = str(root)
+    try:
+        folder = _open(path, path, None, _OTHERS_WRITE, create)
+    except (FileNotFoundError, Unsafe):
+        if not create:
+            raise
+        root.parent.mkdir(parents=True, exist_ok=True)  # says why if what is there is in the way
+        folder = _open(path, path, None, _OTHERS_WRITE, create)
     try:
         for name in names:
             path = os.path.join(path, name)
@@ -45,7 +49,7 @@ def opened(root: Path, *names: str, create: bool = False) -> Iterator[int]:
         os.close(folder)
 
 
-def _open(name: str | Path, path: str, inside: int | None, closed: int, create: bool) -> int:
+def _open(name: str, path: str, inside: int | None, closed: int, create: bool) -> int:
     try:
         folder = os.open(name, _FOLDER, dir_fd=inside)
     except FileNotFoundError:
@@ -63,7 +67,7 @@ def _open(name: str | Path, path: str, inside: int | None, closed: int, create: 
     return folder
 
 
-def _make(name: str | Path, inside: int | None) -> None:
+def _make(name: str, inside: int | None) -> None:
     try:
         os.mkdir(name, 0o700, dir_fd=inside)
     except FileExistsError:  # another process was first

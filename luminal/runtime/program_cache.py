@@ -127,35 +127,43 @@ class _Writer:
     def __init__(self, outside: list[Assignable]) -> None:
         self.outside = [*outside]
         self._numbers = {each: number for number, each in enumerate(self.outside)}
+        # A table, not `persistent_id`: that one is called for every value there is.
+        self._table = dict.fromkeys(_kinds(Parameter, State), self._reference)
 
     def of(self, value: Any) -> bytes:
         file = io.BytesIO()
         pickler = pickle.Pickler(file, 5)
-        pickler.persistent_id = self._reference  # type: ignore[method-assign]
+        pickler.dispatch_table = self._table
         pickler.dump(value)
         return file.getvalue()
 
-    def _reference(self, value: Any) -> tuple[Any, ...] | None:
-        if not _is_outside(value.__class__):
-            return None
+    def _reference(self, value: Assignable) -> tuple[Any, ...]:
         number = self._numbers.setdefault(value, len(self.outside))
         if number == len(self.outside):
             self.outside.append(value)
-        return number, type(value).__name__, value.shape, value.dtype.name
+        return outside, (number, type(value).__name__, value.shape, value.dtype.name)
 
 
-@functools.cache  # every value of a pickle is asked for
-def _is_outside(kind: type) -> bool:
-    return issubclass(kind, Parameter | State)
+def _kinds(*kinds: type) -> Iterator[type]:
+    """The classes and all that are derived from them."""
+    for kind in kinds:
+        yield kind
+        yield from _kinds(*kind.__subclasses__())
+
+
+def outside(number: int, *known: Any) -> Assignable:
+    """Stands in a pickle for a Parameter or State of the graph; the reader has its own."""
+    raise pickle.UnpicklingError(f"value {number} outside of the graph: only a graph has it")
 
 
 class _Reader(pickle.Unpickler):
     """Reads what a Writer wrote."""
 
-    def __init__(self, file: io.BytesIO, outside: list[Assignable]) -> None:
+    def __init__(self, file: io.BytesIO, found: list[Assignable]) -> None:
         super().__init__(file)
-        self._outside = outside
+        self._found = found
 
-    def persistent_load(self, reference: Any) -> Assignable:
-        found: Assignable = self._outside[reference[0]]
-        return found
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == (__name__, outside.__name__):
+            return lambda number, *known: self._found[number]
+        return super().find_class(module, name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -61,6 +63,26 @@ def test_counts_are_added_inside_one_branch() -> None:
     text = Dump(graph.graph(), registry.find("cpu")).text("expanded")
     assert re.search(r"if %\d+:\n +%(\d+): i64 = load .*\n +%(\d+): i64 = add %\1 1\n +store", text)
     assert not re.search(r": i64 = load .* if ", text)
+
+
+def softmax() -> lm.Graph:
+    graph = lm.Graph()
+    graph.tensor((64, 1000), name="x").softmax(-1).output("y")
+    return graph
+
+
+@pytest.mark.parametrize("make", [softmax, lambda: convolution()])
+def test_nothing_is_computed_that_nothing_uses(make: Callable[[], lm.Graph]) -> None:
+    """Such as the greatest of floats where integers tell of it, or a place but for its parts."""
+    dump = Dump(make().graph(), registry.find("cpu"))
+    for ir, made in (
+        ("expanded", r"(%\d+): \w+ = (?!lane)"),
+        ("llvm", r"(%t\d+) = (?!call (?!.*@llvm))"),
+    ):
+        for kernel in re.split(r"\n(?=kernel|define)", dump.text(ir)):
+            names = re.findall(r"%t?\d+", kernel)
+            counted = Counter(names)
+            assert not [name for name in re.findall(made, kernel) if counted[name] == 1]
 
 
 def convolution(padding: int = 1, stride: int = 1) -> lm.Graph:
