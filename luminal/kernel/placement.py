@@ -82,11 +82,15 @@ class Placement:
         """Sums of columns as rows lie: a tile of columns that runs all steps jumps from row
         to row, where no prefetcher follows. The order of additions is the same.
         """
-        *outer, (columns, count) = self.schedule.grid
-        env = self.grid_loops(outer, Env({}))
-        span = self.chunk(columns, count)
-        self.stages.run_by_rows(columns, span, const(count) if count else span[1], env)
-        self.store_all(self.open_loop(columns, span, env))
+        grid = self.schedule.grid
+        first = len(grid) - (1 if self.schedule.rows is None else 2)
+        env = self.grid_loops(grid[:first], Env({}))
+        inner = [(loop, self.chunk(loop, count)) for loop, count in grid[first:]]
+        count = grid[first][1]
+        self.stages.run_by_rows(inner, const(count) if count else inner[0][1][1], env)
+        for loop, span in inner:
+            env = self.open_loop(loop, span, env)
+        self.store_all(env)
 
     # --- the grid
 

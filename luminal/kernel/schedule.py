@@ -44,7 +44,8 @@ class Schedule:
     packed factors lie in memory, if not along the columns, and how many positions of it are packed
     together. `padding`: bytes after each row that is packed whole. `by_rows`: so many steps of the
     reduced axis are added up along the whole innermost axis of the grid, with sums in scratch, then
-    the next ones (0: every tile of that axis runs all steps, with sums in registers).
+    the next ones (0: every tile of that axis runs all steps, with sums in registers); `rows`, where
+    there are any, are the innermost then, all in one tile.
     """
 
     axes: tuple[LoopAxis, ...]

@@ -45,20 +45,28 @@ class Stages:
         while self.pending:
             self.reduce(self.next_stage(), env)
 
-    def run_by_rows(self, columns: LoopAxis, span: Range, size: Expression, env: Env) -> None:
-        """All that is pending, with the sums of these columns (at most `size`) in scratch: the loop
-        over the columns stands inside of the rows', of which some are written out.
+    def run_by_rows(
+        self, inner: Sequence[tuple[LoopAxis, Range]], size: Expression, env: Env
+    ) -> None:
+        """All that is pending, with the sums of the `inner` loops (at most `size` of the first) in
+        scratch: these loops stand inside of the rows', of which some are written out.
         """
-        tile, at_once = self.schedule.tile(columns), self.schedule.by_rows
+        at_once = self.schedule.by_rows
 
-        def opened(around: Env) -> Env:
-            lane = self.blocks.fresh_axis(self.values.canonical(columns.extent))
-            self.blocks.open(lane, *span, tile)
-            return around.bind(columns.positions(lane))
+        def opened(env: Env) -> Env:
+            for loop, span in inner:
+                symbol = self.blocks.fresh_axis(self.values.canonical(loop.extent))
+                self.blocks.open(symbol, *span, self.schedule.tile(loop))
+                env = env.bind(loop.positions(symbol))
+            return env
+
+        def closed() -> None:
+            for _ in inner:
+                self.blocks.close()
 
         while self.pending:
             stage = self.next_stage()
-            sums = {r: self.row_of_sums(r, columns, span[0], size) for r in stage}
+            sums = {r: self.row_of_sums(r, inner, size) for r in stage}
             here = opened(env)
             for reduction, row in sums.items():
                 empty = self.values.identity(reduction.monoid, reduction.dtype)
@@ -66,7 +74,7 @@ class Stages:
             # What bounds the rows' loops may not differ from column to column.
             inside, loops, symbols = self.named(stage, here)
             reduced, ranges = self.without_guard(stage, symbols, inside)
-            self.blocks.close()
+            closed()
             inside = env
             for loop, symbol in zip(loops[:-1], symbols, strict=False):
                 self.blocks.open(symbol, *ranges[symbol])
@@ -85,8 +93,8 @@ class Stages:
                 found = self.accumulate(stage, reduced, points, (), before)
                 for row, (_, _, after) in zip(sums.values(), found, strict=True):
                     self.values.store_row(row, here, after)
-                for _ in range(2):
-                    self.blocks.close()
+                closed()
+                self.blocks.close()
             for _ in loops[:-1]:
                 self.blocks.close()
             for reduction, row in sums.items():
@@ -94,13 +102,18 @@ class Stages:
                 self.values.rows[reduction] = row
 
     def row_of_sums(
-        self, reduction: Reduction, columns: LoopAxis, start: Expression, size: Expression
+        self, reduction: Reduction, inner: Sequence[tuple[LoopAxis, Range]], size: Expression
     ) -> Row:
-        """Room for the sums of the columns from `start` on."""
-        buffer, position = self.values.new_scratch(reduction.dtype, size), linear(columns.members)
+        """Room for the sums of the columns, one row for each position of the loops inside."""
+        (columns, (start, _)), *others = inner
+        position, count = linear(columns.members) - start, size
+        for loop, _ in others:
+            position += linear(loop.members) * count
+            count *= self.values.canonical(loop.extent)
+        buffer = self.values.new_scratch(reduction.dtype, count)
 
         def offset(env: Env) -> Expression:
-            return position.substitute(env.values) - start
+            return position.substitute(env.values)
 
         return Row(buffer, offset, self.blocks.depth)
 

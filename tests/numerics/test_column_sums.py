@@ -11,6 +11,7 @@ import luminal as lm
 from luminal import compiler
 from luminal.assemble import text_key
 from luminal.backends import registry
+from luminal.dtypes import dtype_of
 from luminal.kernel.tile_ir import Kernel, Loop, Store
 from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable
@@ -96,25 +97,57 @@ def test_parts_of_sums_lie_side_by_side() -> None:
     assert store.offset.coefficient(loop.axis) == 1
 
 
-@pytest.mark.parametrize("rows", [40, 45, 7])
-@pytest.mark.parametrize("form", FORMS)
-def test_walking_rows_changes_no_bit(form: str, rows: int) -> None:
-    cx = lm.Graph()
-    FORMS[form](cx.tensor((rows, 77), name="x")).output("y")
+def walked(cx: lm.Graph, given: dict[str, np.ndarray], most: int) -> dict[int, np.ndarray]:
+    """What a program of one kernel gives, by how many rows are added up at once to sums in scratch.
+    """
     backend = registry.compiling("cpu")
     stages = compiler.lower_by_stages(cx.graph(), backend)
     (step,) = stages.partition.steps
     assert isinstance(step, KernelStep)
     texts = placed_choices(step, backend)
-    x = np.random.default_rng(rows).standard_normal((rows, 77), np.float32)
     found = {}
-    for at_once in (0, 4, 8):
+    for at_once in (0, most // 2, most):
         knobs = (("by_rows", at_once),) if at_once else ()
-        if knobs not in texts:
-            assert rows < 8, "a row at a time has no rows to add up at once"
-            continue
-        tuned = {text_key(texts[()]): knobs}
-        runner = backend.runner(compiler.reschedule(stages, backend, tuned).program)
-        found[at_once] = Executable(cx.graph(), (Variant({}, runner),))({"x": x})["y"].tobytes()
-    assert len(set(found.values())) == 1
-    assert len(found) == (1 if rows < 8 else 3)
+        if knobs in texts:
+            tuned = {text_key(texts[()]): knobs}
+            runner = backend.runner(compiler.reschedule(stages, backend, tuned).program)
+            found[at_once] = Executable(cx.graph(), (Variant({}, runner),))(given)["y"]
+    return found
+
+
+@pytest.mark.parametrize("rows", [40, 45, 7])
+@pytest.mark.parametrize("form", FORMS)
+def test_walking_rows_changes_no_bit(form: str, rows: int) -> None:
+    cx = lm.Graph()
+    FORMS[form](cx.tensor((rows, 77), name="x")).output("y")
+    x = np.random.default_rng(rows).standard_normal((rows, 77), np.float32)
+    found = walked(cx, {"x": x}, most=8)
+    assert len({y.tobytes() for y in found.values()}) == 1
+    assert len(found) == (1 if rows < 8 else 3), "a row at a time has no rows to add up at once"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
+@pytest.mark.parametrize("rows", [2, 5, 8])
+def test_few_rows_by_a_matrix_are_kept_beside_each_other(rows: int, dtype: str) -> None:
+    """In scratch, while the matrix passes once: the same bits."""
+    rng = np.random.default_rng(rows)
+    shapes = {"a": (rows, 45), "x": (45, 77), "bias": (77,)}
+    given = {name: np.round(rng.standard_normal(s) * 8) / 8 for name, s in shapes.items()}
+    cx = lm.Graph()
+    a, x, bias = (cx.tensor(array.shape, dtype, name) for name, array in given.items())
+    ((a @ x) + bias).abs().output("y")
+    found = walked(cx, {k: v.astype(dtype_of(dtype).numpy) for k, v in given.items()}, most=16)
+    assert len(found) == 3
+    assert len({y.tobytes() for y in found.values()}) == 1
+    if dtype != "int32":
+        wanted = abs(given["a"] @ given["x"] + given["bias"])
+        close = 0.02 if dtype == "bfloat16" else 1e-5
+        np.testing.assert_allclose(found[16].astype(np.float64), wanted, close, close)
+
+
+@pytest.mark.parametrize(("rows", "columns", "whole"), [(8, 4096, True), (8, 64, False)])
+def test_few_rows_by_a_large_matrix_walk_it_whole(rows: int, columns: int, whole: bool) -> None:
+    cx = lm.Graph()
+    (cx.tensor((rows, 4096), name="a") @ cx.tensor((4096, columns), name="x")).output("y")
+    (kernel,) = compiled(cx.graph())[1].program.kernels
+    assert bool(kernel.scratch) == whole

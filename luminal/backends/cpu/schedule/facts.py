@@ -91,11 +91,22 @@ class Facts:
         held = len(same) * steps
         return held if steps <= WRITTEN_OUT and 3 * held < self.target.registers else 0
 
-    def step(self, access: Access, rows: LoopAxis) -> int:
-        """How many rows of memory a window moves by from one row of results to the next."""
-        far = abs(access.stride(rows) or 0)
-        near = (abs(access.stride(loop) or 0) for loop in self.sequential)
-        return max([1, *(far // n for n in near if n > SHORT_STEP and far % n == 0)])
+    def step(self, vector: LoopAxis, rows: LoopAxis) -> int:
+        """How many rows of memory a window moves by from one row of results to the next; 0 where
+        the rows of a tile, of a product of matrices, are elements of the same lines.
+        """
+        factors = [a for a in self.accesses if a.is_factor]
+        apart = [abs(a.stride(rows) or 0) * a.bytes for a in factors if a.moves(rows)]
+        within = (0 < distance < self.target.line_bytes // 2 for distance in apart)
+        if len(self.sequential) == 1 and all(within):
+            return 0
+        found = [1]
+        for access in factors:
+            if access.moves(vector):
+                far = abs(access.stride(rows) or 0)
+                near = (abs(access.stride(loop) or 0) for loop in self.sequential)
+                found += [far // n for n in near if n > SHORT_STEP and far % n == 0]
+        return max(found)
 
     def is_read_once(self, access: Access) -> bool:
         """Is it a factor whose every element is loaded for a single multiplication?"""

@@ -34,6 +34,8 @@ ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packi
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
 AT_ONCE = (8, 4)  # rows that are added up to sums in scratch: more meet in few sets of a cache
+FEW_ROWS = 8  # of another factor whose products with a row are kept beside each other,
+AT_ONCE_OF_FEW = (16, 8)  # each written to scratch that often less
 LONG_ROW = 128  # columns that a prefetcher follows
 LONG_SHARES = 2  # chunks of such rows for each core, at least
 GREATEST = 3  # registers for the greatest of floats (`expand/extremes.py`)
@@ -161,11 +163,23 @@ class _Rules:
         strip = self.facts.row_bytes() if packed else 0
         extents = rows.estimate, self.panel(vector)
         kept = self.facts.kept(vector, rows)
-        step = max((self.facts.step(a, rows) for a in across), default=1)
+        step = self.facts.step(vector, rows)
         ranked = register_tiles(*extents, lanes, held, loads, self.target, strip, kept, step)
         if self.strips.are_masked:  # a mask for each vector: more than there are registers for
             ranked.sort(key=lambda tile: tile[1] > 1)
         rule, *others = [f"{height}x{width}" for height, width in ranked]
+        few = rows.extent.is_const and 1 < rows.estimate <= FEW_ROWS
+        if few and not full and not self.strips.are_masked:
+            by_rows = self.rows_at_once(vector, AT_ONCE_OF_FEW)
+            if by_rows:
+                most = (self.target.registers - 1) // (sums * rows.estimate + 1)
+                tiles = {
+                    vector.symbol: self.vectors(vector, max(1, most)),
+                    rows.symbol: TileChoice(rows.estimate),
+                }
+                work = self.kept_columns(order, vector, rows)
+                made = self.done([*order, vector, rows], tiles, work)
+                return replace(made, by_rows=by_rows, rows=rows.symbol)
         height, vectors = self.pick_tile(rule, others)
         tiles = {
             vector.symbol: TileChoice(vectors, lanes),
@@ -173,29 +187,30 @@ class _Rules:
         }
         return self.contraction(order, vector, rows, tiles, packed)
 
-    def rows_at_once(self, columns: LoopAxis) -> int:
+    def rows_at_once(self, columns: LoopAxis, at_once: Sequence[int] = AT_ONCE) -> int:
         """How many rows are added up to the sums of all columns, which are kept in scratch, before
         the next rows are; 0: every tile of columns runs through all rows.
         """
         rows = self.sequential[-1]
-        if self.inner or rows.estimate < 2 * min(AT_ONCE):
+        if self.inner or rows.estimate < 2 * min(at_once):
             return self.pick("by_rows", 0)
         reads = [a for a in self.accesses if a.moves(rows) and a.moves(columns)]
         lie = all(a.stride(columns) == 1 and not a.place.layout.blocks for a in reads)
-        size = max((a.bytes for a in reads), default=0) * positions(self.axes)
-        far = size > self.target.cores * self.target.l2_bytes
+        sizes = [a.bytes * positions([x for x in self.axes if a.moves(x)]) for a in reads]
+        far = max(sizes, default=0) > self.target.cores * self.target.l2_bytes
         pays = lie and far and columns.estimate >= LONG_ROW
-        return self.pick("by_rows", AT_ONCE[0] if pays else 0, (0, *AT_ONCE))
+        return self.pick("by_rows", at_once[0] if pays else 0, (0, *at_once))
 
-    def kept_columns(self, order: Sequence[LoopAxis], columns: LoopAxis) -> int:
-        """The work of a chunk of as many columns as half the first-level cache keeps sums of, or of
-        fewer, so that there are chunks to share out.
+    def kept_columns(self, order: Sequence[LoopAxis], columns: LoopAxis, *rows: LoopAxis) -> int:
+        """The work of a chunk of as many columns as half the first-level cache keeps sums of (with
+        rows, a part of the second's), or of fewer, so that there are chunks to share out.
         """
-        size = sum(r.dtype.size for r in self.reductions)
-        kept, shares = self.target.l1_bytes // 2 // size, LONG_SHARES * self.target.cores
+        size = sum(r.dtype.size for r in self.reductions) * positions(rows)
+        room = self.target.l2_bytes // 8 if rows else self.target.l1_bytes // 2
+        kept, shares = room // size, LONG_SHARES * self.target.cores
         while kept > LONG_ROW and positions([*order, columns]) < shares * kept:
             kept //= 2
-        return kept * positions(self.sequential) * self.facts.operations
+        return kept * positions([*rows, *self.sequential]) * self.facts.operations
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""

@@ -17,6 +17,7 @@ PACK_ROWS = 32  # fewer rows than this do not pay for packing
 MASKED_ROWS = 128  # so many rows pay for packing what is read in masked vectors
 MASKS = {"Select", "Index", "Literal"}
 FAR_ROWS = 256  # and so many for what is only spread over many pages,
+FEW_REGISTERS = 16  # hold tiles whose steps are done before a page is found: a quarter of the rows
 PAGES = 192  # three times as many as a core finds at once: fewer are found soon enough,
 PAGE_BYTES = 4096
 L2_WAYS = 8  # lines of one set of the second-level cache
@@ -124,7 +125,8 @@ class Strips:
             own = [access for access in self.accesses if access.source in terms]
             if any(self.is_scattered(access, columns) for access in own):
                 return True
-            if users >= FAR_ROWS and any(map(self.is_far, own)):
+            few = self.target.registers <= FEW_REGISTERS
+            if users >= FAR_ROWS // (4 if few else 1) and any(map(self.is_far, own)):
                 return True
         return False
 
