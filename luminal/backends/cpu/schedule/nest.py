@@ -14,6 +14,7 @@ from dataclasses import replace
 from math import prod
 
 from luminal.algebra.terms import Term
+from luminal.backends.cpu.schedule.by_rows import ByRows
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.lanes import DOT_TILE, partly
 from luminal.backends.cpu.schedule.register_tile import register_tiles
@@ -33,11 +34,6 @@ CONTRACTION_CHUNKS = 32
 ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
 COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
-AT_ONCE = (8, 4)  # rows that are added up to sums in scratch: more meet in few sets of a cache
-FEW_ROWS = 8  # of another factor whose products with a row are kept beside each other,
-AT_ONCE_OF_FEW = (16, 8)  # each written to scratch that often less
-LONG_ROW = 128  # columns that a prefetcher follows
-LONG_SHARES = 2  # chunks of such rows for each core, at least
 GREATEST = 3  # registers for the greatest of floats (`expand/extremes.py`)
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
 STREAMED_CACHES = 4  # of a core's own size that a weight fills which is read from memory
@@ -75,6 +71,7 @@ class _Rules:
         self.grid, self.inner = [*facts.grid], [*facts.inner]
         self.sequential = [*facts.sequential]
         self.lanes, self.strips = facts.lanes, facts.strips
+        self.by_rows = ByRows(facts, choices)
 
     def schedule(self) -> Schedule:
         if not self.reductions:
@@ -149,11 +146,11 @@ class _Rules:
                 "columns", min(most, budget), [n for n in (8, 4, 16, 2, 1) if n <= most]
             )
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
-            by_rows = self.rows_at_once(vector)
-            if by_rows:
+            at_once = self.by_rows.at_once(vector)
+            if at_once:
                 tiles = {vector.symbol: self.vectors(vector, STREAMS)}
-                made = self.done([*order, vector], tiles, self.kept_columns(order, vector))
-                return replace(made, by_rows=by_rows)
+                made = self.done([*order, vector], tiles, self.by_rows.chunk_work(order, vector))
+                return replace(made, by_rows=at_once)
             return self.done([*order, vector], tiles, CHUNK_WORK)
         across = [a for a in self.accesses if a.is_factor and a.moves(vector)]
         full = any(a.moves(rows) for a in across)
@@ -168,49 +165,22 @@ class _Rules:
         if self.strips.are_masked:  # a mask for each vector: more than there are registers for
             ranked.sort(key=lambda tile: tile[1] > 1)
         rule, *others = [f"{height}x{width}" for height, width in ranked]
-        few = rows.extent.is_const and 1 < rows.estimate <= FEW_ROWS
-        if few and not full and not self.strips.are_masked:
-            by_rows = self.rows_at_once(vector, AT_ONCE_OF_FEW)
-            if by_rows:
-                most = (self.target.registers - 1) // (sums * rows.estimate + 1)
+        if not full and not self.strips.are_masked:
+            at_once = self.by_rows.at_once(vector, rows)
+            if at_once:
                 tiles = {
-                    vector.symbol: self.vectors(vector, max(1, most)),
+                    vector.symbol: self.vectors(vector, self.by_rows.vectors(sums, rows)),
                     rows.symbol: TileChoice(rows.estimate),
                 }
-                work = self.kept_columns(order, vector, rows)
+                work = self.by_rows.chunk_work(order, vector, rows)
                 made = self.done([*order, vector, rows], tiles, work)
-                return replace(made, by_rows=by_rows, rows=rows.symbol)
+                return replace(made, by_rows=at_once, rows=rows.symbol)
         height, vectors = self.pick_tile(rule, others)
         tiles = {
             vector.symbol: TileChoice(vectors, lanes),
             rows.symbol: TileChoice(height),
         }
         return self.contraction(order, vector, rows, tiles, packed)
-
-    def rows_at_once(self, columns: LoopAxis, at_once: Sequence[int] = AT_ONCE) -> int:
-        """How many rows are added up to the sums of all columns, which are kept in scratch, before
-        the next rows are; 0: every tile of columns runs through all rows.
-        """
-        rows = self.sequential[-1]
-        if self.inner or rows.estimate < 2 * min(at_once):
-            return self.pick("by_rows", 0)
-        reads = [a for a in self.accesses if a.moves(rows) and a.moves(columns)]
-        lie = all(a.stride(columns) == 1 and not a.place.layout.blocks for a in reads)
-        sizes = [a.bytes * positions([x for x in self.axes if a.moves(x)]) for a in reads]
-        far = max(sizes, default=0) > self.target.cores * self.target.l2_bytes
-        pays = lie and far and columns.estimate >= LONG_ROW
-        return self.pick("by_rows", at_once[0] if pays else 0, (0, *at_once))
-
-    def kept_columns(self, order: Sequence[LoopAxis], columns: LoopAxis, *rows: LoopAxis) -> int:
-        """The work of a chunk of as many columns as half the first-level cache keeps sums of (with
-        rows, a part of the second's), or of fewer, so that there are chunks to share out.
-        """
-        size = sum(r.dtype.size for r in self.reductions) * positions(rows)
-        room = self.target.l2_bytes // 8 if rows else self.target.l1_bytes // 2
-        kept, shares = room // size, LONG_SHARES * self.target.cores
-        while kept > LONG_ROW and positions([*order, columns]) < shares * kept:
-            kept //= 2
-        return kept * positions([*rows, *self.sequential]) * self.facts.operations
 
     def panel(self, loop: LoopAxis) -> int:
         """How many positions along an axis a tile may hold: those of a panel, where one is read."""

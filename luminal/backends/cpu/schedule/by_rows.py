@@ -1,0 +1,64 @@
+"""Sums of columns that walk their rows whole: when that pays, and how much of it is a chunk.
+
+A tile of columns with its sums in registers runs through all rows, and jumps from one to the next
+by a row's length, where no prefetcher follows. So where the rows come from memory some of them at a
+time are added up to sums of many columns in scratch (`Schedule.by_rows`); and so are the products
+of few rows by a matrix, which then passes once, whatever their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal.backends.cpu.schedule.facts import Facts
+from luminal.backends.cpu.schedule.vector_axis import positions
+from luminal.kernel.knobs import Choices
+from luminal.kernel.loops import LoopAxis
+from luminal.records import dataclass
+
+AT_ONCE = (8, 4)  # rows that are added up to sums in scratch: more meet in few sets of a cache;
+OF_FEW = (16, 8)  # with several rows of another factor the sums themselves are what is read most
+FEW = 8  # rows of another factor, at most
+LONG_ROW = 128  # columns that a prefetcher follows
+SHARES = 2  # chunks of such rows for each core, at least
+
+
+@dataclass(frozen=True, slots=True)
+class ByRows:
+    """The rules for one kernel."""
+
+    facts: Facts
+    choices: Choices
+
+    def at_once(self, columns: LoopAxis, rows: LoopAxis | None = None) -> int:
+        """How many rows of the matrix are added up to the sums of all columns (and `rows`) before
+        the next ones are; 0: every tile of columns runs through all of them.
+        """
+        facts, pick, summed = self.facts, self.choices.pick, self.facts.sequential[-1]
+        options = AT_ONCE if rows is None else OF_FEW
+        if rows is not None and not (rows.extent.is_const and 1 < rows.estimate <= FEW):
+            return 0
+        if facts.inner or summed.estimate < 2 * min(options):
+            return pick("by_rows", 0)
+        reads = [a for a in facts.accesses if a.moves(summed) and a.moves(columns)]
+        lie = all(a.stride(columns) == 1 and not a.place.layout.blocks for a in reads)
+        sizes = [a.bytes * positions([x for x in facts.axes if a.moves(x)]) for a in reads]
+        far = max(sizes, default=0) > facts.target.cores * facts.target.l2_bytes
+        pays = lie and far and columns.estimate >= LONG_ROW
+        return pick("by_rows", options[0] if pays else 0, (0, *options))
+
+    def vectors(self, sums: int, rows: LoopAxis) -> int:
+        """Of columns, with so many sums for each row, that registers hold beside the matrix's own."""
+        return max(1, (self.facts.target.registers - 1) // (sums * rows.estimate + 1))
+
+    def chunk_work(self, order: Sequence[LoopAxis], columns: LoopAxis, *rows: LoopAxis) -> int:
+        """The work of a chunk of as many columns as half the first-level cache keeps sums of (with
+        rows, a part of the second's), or of fewer, so that there are chunks to share out.
+        """
+        facts, target = self.facts, self.facts.target
+        size = sum(r.dtype.size for r in facts.reductions) * positions(rows)
+        room = target.l2_bytes // 8 if rows else target.l1_bytes // 2
+        kept, shares = room // size, SHARES * target.cores
+        while kept > LONG_ROW and positions([*order, columns]) < shares * kept:
+            kept //= 2
+        return kept * positions([*rows, *facts.sequential]) * facts.operations
