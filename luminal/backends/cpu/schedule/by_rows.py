@@ -48,7 +48,7 @@ class ByRows:
         return pick("by_rows", options[0] if pays else 0, (0, *options))
 
     def vectors(self, sums: int, rows: LoopAxis) -> int:
-        """Of columns, with so many sums for each row, that registers hold beside the matrix's own."""
+        """Of columns, with so many sums a row, that registers hold beside the matrix's own."""
         return max(1, (self.facts.target.registers - 1) // (sums * rows.estimate + 1))
 
     def chunk_work(self, order: Sequence[LoopAxis], columns: LoopAxis, *rows: LoopAxis) -> int:
