@@ -7,12 +7,14 @@ from functools import partial, reduce
 from itertools import product
 
 from luminal.dots import UNSIGNED, Dot, Rounding
+from luminal.dtypes import bool_
 from luminal.errors import CompileError
 from luminal.expand import access, ir
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype, neighbours, of_words
 from luminal.expand.extremes import Greatest, begun, halves, has_integers, joined
 from luminal.expand.fold import constant
+from luminal.expand.folds import folded
 from luminal.expand.groups import fold_over_lanes
 from luminal.expand.index import Indexer
 from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, Type, Value
@@ -237,7 +239,8 @@ class _Expansion:
             (row,) = rows
             while len(row) > 1:
                 row = self.fold(statement, row[: len(row) // 2], row[len(row) // 2 :])
-            elements[key] = self.fold_lanes(statement, row[0])
+            (elements[key],) = row
+        elements = self.fold_lanes(statement, elements)
         dealt = tiles.dealt.get(statement.axis)
         if dealt is not None:
             folded = fold_over_lanes(
@@ -259,9 +262,18 @@ class _Expansion:
             return Greatest(joined(b, begun(b, x), begun(b, y)), dtype)
         return POINTWISE[statement.op](b, dtype, [self.tiles.said(each) for each in (x, y)])
 
-    def fold_lanes(self, statement: Reduce, value: Partial) -> Partial:
-        """The lanes of a vector combined, halves at a time."""
-        lanes = self.tiles.pieces[statement.axis].width
+    def fold_lanes(self, statement: Reduce, values: dict[Key, Partial]) -> dict[Key, Partial]:
+        """The lanes of each vector combined, halves at a time; of sums several vectors together."""
+        vectors = [each for each in values.values() if not isinstance(each, Greatest)]
+        lanes, dtype = self.tiles.pieces[statement.axis].width, statement.out.dtype
+        alone = statement.op == MAXIMUM.combine and has_integers(self.b, Type(dtype, lanes))
+        if lanes > 1 and len(vectors) == len(values) > 1 and dtype is not bool_ and not alone:
+            write = POINTWISE[statement.op]
+            found = folded(self.b, vectors, lambda x, y: write(self.b, dtype, (x, y)))
+            return {**dict(zip(values, found, strict=True))}
+        return {key: self.fold_alone(statement, value, lanes) for key, value in values.items()}
+
+    def fold_alone(self, statement: Reduce, value: Partial, lanes: int) -> Partial:
         while lanes > 1:
             lanes //= 2
             value = self.both(statement, *halves(self.b, value))

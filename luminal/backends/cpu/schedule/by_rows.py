@@ -19,7 +19,8 @@ from luminal.records import dataclass
 AT_ONCE = (8, 4)  # rows that are added up to sums in scratch: more meet in few sets of a cache;
 OF_FEW = (16, 8)  # with several rows of another factor the sums themselves are what is read most
 FEW = 8  # rows of another factor, at most
-LONG_ROW = 128  # columns that a prefetcher follows
+LONG_ROW = 128  # columns that a prefetcher follows,
+LONGER_ROW = 1024  # and of which a tile with several rows of sums would read a bit of each page
 SHARES = 2  # chunks of such rows for each core, at least
 
 
@@ -44,7 +45,7 @@ class ByRows:
         lie = all(a.stride(columns) == 1 and not a.place.layout.blocks for a in reads)
         sizes = [a.bytes * positions([x for x in facts.axes if a.moves(x)]) for a in reads]
         far = max(sizes, default=0) > facts.target.cores * facts.target.l2_bytes
-        pays = lie and far and columns.estimate >= LONG_ROW
+        pays = lie and far and columns.estimate >= (LONG_ROW if rows is None else LONGER_ROW)
         return pick("by_rows", options[0] if pays else 0, (0, *options))
 
     def vectors(self, sums: int, rows: LoopAxis) -> int:

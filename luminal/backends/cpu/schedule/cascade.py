@@ -16,11 +16,14 @@ FEW_LANES = 8  # so many do not fill vectors
 LANE_VECTORS = 2  # vectors of lanes in a block: what is masked in whole is left out finely
 STEP_BLOCK = 256  # with 32 lanes a block of x is read from the first two caches
 SHORT_BLOCK = 64  # of narrow tiles, which read what they multiply more often: from the first
-LONG_BLOCK = 512  # steps of a block where lanes are few
+LONG_BLOCK = 512  # steps of a block where lanes are few,
+LONG_OF_NARROW = 128  # and of narrow tiles there
 MAXIMA = 4  # folded side by side: one takes some ten cycles after the other
 PARTS = 2  # vectors of steps folded side by side
 MANY_REGISTERS = 32  # hold the 16 sums of a large tile and what they multiply
 TILES, SMALL_TILES = ("8x2", "6x4", "4x4", "4x2"), ("4x2", "6x2", "8x1", "2x4")
+POSITION_TILES = ("4x4", "8x2", "4x2")
+SMALL_POSITION_TILES = ("2x4", "4x2", "4x3", "3x3")
 DOTS = 4  # lanes and steps of a tile of dot products: 16 accumulators
 COPIED = 8  # elements copied per step of a loop over single ones
 
@@ -68,6 +71,7 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
     width = target.vector_lanes(cascade.first.args[0].dtype.size)
     positions = 1 if lane is None else estimate(extent_of((lane,)))
     along = choices.pick("along", *_directions(fused, cascade, positions))
+    many = target.registers >= MANY_REGISTERS
     if along == "lanes":
         whole = LANE_VECTORS * width
         # Half a block loses less than contractions that are done again in each sweep.
@@ -76,14 +80,15 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
         )
         block = choices.pick("lanes", rule, (2 * whole, whole, width))
         block = min(block, -(-positions // width) * width)
-        many = target.registers >= MANY_REGISTERS
         steps = choices.pick("steps", STEP_BLOCK if many else SHORT_BLOCK, (128, 64, 256, 512))
-        tiles = TILES if many else SMALL_TILES
-        rows, vectors = choices.pick("tile", tiles[0], tiles[1:]).split("x")
+        tall, *others = TILES if many else SMALL_TILES
+        rows, vectors = choices.pick("tile", tall, others).split("x")
     else:
         block = min(positions, choices.pick("lanes", FEW_LANES, (4, 32)))
-        steps = choices.pick("steps", LONG_BLOCK, (128, 2048))
-        rows, vectors = choices.pick("tile", "4x4", ("8x2", "4x2")).split("x")
+        rule = LONG_BLOCK if many else LONG_OF_NARROW
+        steps = choices.pick("steps", rule, (128, 2048) if many else (64, 512))
+        tall, *others = POSITION_TILES if many else SMALL_POSITION_TILES
+        rows, vectors = choices.pick("tile", tall, others).split("x")
     chains = MAXIMA if along == "lanes" else PARTS
     tile = int(rows), int(vectors)
     return along, Blocking(
