@@ -12,7 +12,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import luminal.onnx
-from luminal.onnx import UnsupportedError
+from luminal.onnx import OnnxError, UnsupportedError
 
 Array = np.ndarray[Any, Any]
 U8, I8 = np.uint8, np.int8
@@ -161,3 +161,64 @@ def test_others_are_refused_by_name() -> None:
     model = model_of("BiasGelu", inputs, TensorProto.FLOAT)
     with pytest.raises(UnsupportedError, match=r"BiasGelu of com\.microsoft 1 is not supported"):
         luminal.onnx.load(model)(inputs["x"])
+
+
+def packed(numbers: Array, bits: int) -> Array:
+    """Rows of numbers of so many bits in bytes, the lowest first, zeros behind the last."""
+    each = 8 // bits
+    padded = np.pad(numbers, ((0, 0), (0, -numbers.shape[1] % each))).astype(U8)
+    parts = padded.reshape(len(numbers), -1, each) << (np.arange(each, dtype=U8) * bits)
+    return np.bitwise_or.reduce(parts, axis=-1)
+
+
+WEIGHTS = [
+    (4, 32, 96, None), (4, 32, 96, "packed"), (4, 32, 96, "floats"), (4, 16, 100, None),
+    (4, 16, 100, "packed"), (4, 16, 100, "floats"), (8, 32, 70, None), (8, 32, 70, "packed"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bits", "size", "columns", "zeros"), WEIGHTS)
+@pytest.mark.parametrize("rows", [1, 5])
+def test_products_of_few_bits(
+    rows: int, bits: int, size: int, columns: int, zeros: str | None
+) -> None:
+    rng = np.random.default_rng(bits)
+    outer, blocks = 24, -(-columns // size)
+    inputs = {
+        "x": rng.standard_normal((2, rows, columns)).astype(np.float32),
+        "b": packed(rng.integers(0, 1 << bits, (outer, blocks * size)), bits),
+        "scales": (rng.random((outer, blocks)) / 8).astype(np.float32).reshape(-1),
+    }
+    inputs["b"] = inputs["b"].reshape(outer, blocks, size * bits // 8)
+    shifts = rng.integers(0, 1 << bits, (outer, blocks))
+    if zeros == "packed":
+        inputs["zeros"] = packed(shifts, bits).reshape(-1)
+    elif zeros is not None:
+        inputs["zeros"] = shifts.astype(np.float32).reshape(-1)
+    said = {"K": columns, "N": outer, "bits": bits, "block_size": size}
+    model = model_of("MatMulNBits", inputs, TensorProto.FLOAT, **said)
+    x = {"x": inputs["x"]}
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)
+    np.testing.assert_allclose(luminal.onnx.load(model)(x)["y"], wanted, rtol=1e-4, atol=1e-3)
+
+
+def test_products_of_few_bits_keep_their_codes() -> None:
+    """The matrix of floats, four times as large as all else, is nowhere."""
+    rng = np.random.default_rng(0)
+    inputs = {
+        "x": rng.standard_normal((1, 512)).astype(np.float32),
+        "b": rng.integers(0, 256, (512, 16, 16)).astype(U8),
+        "scales": rng.random(512 * 16).astype(np.float32),
+    }
+    said = {"K": 512, "N": 512, "bits": 4, "block_size": 32}
+    model = luminal.onnx.load(model_of("MatMulNBits", inputs, TensorProto.FLOAT, **said))
+    (report,) = model.profile({"x": inputs["x"]})
+    assert len(report.kernels) == 1
+    assert report.bytes < 512 * 512
+
+
+def test_codes_of_other_widths_are_refused() -> None:
+    inputs = {"x": np.ones((1, 32), np.float32), "b": np.ones((2, 1, 12), U8), "s": np.ones(2, "f")}
+    said = {"K": 32, "N": 2, "bits": 3, "block_size": 32}
+    with pytest.raises(OnnxError, match="codes of 3 bits are not supported; of 2, 4"):
+        luminal.onnx.load(model_of("MatMulNBits", inputs, TensorProto.FLOAT, **said))

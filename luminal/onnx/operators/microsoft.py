@@ -1,11 +1,14 @@
 """Operators of com.microsoft that onnxruntime.quantization writes, with their exact meaning: the
 numbers that the quantised inputs stand for, the operator of ai.onnx on these, quantised again.
+Weights of 2, 4 or 8 bits in blocks (MatMulNBits) stay packed, as those of GGUF do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 import luminal as lm
 from luminal import dtypes
@@ -158,3 +161,45 @@ def q_gemm(
     ratio = a_scale.reshape(()) * (b_scale.reshape(()) if one else b_scale)
     found = total.cast(dtypes.float32) * (ratio * call.attribute("alpha", 1.0))
     return found if y_scale is None else _codes(found, y_scale, y_zero, a)
+
+
+@operator("MatMulNBits", any_dtype=True, domain=DOMAIN)
+def mat_mul_n_bits(
+    call: Call,
+    a: Tensor,
+    b: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None = None,
+    groups: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Any:
+    """A @ W.T + bias, W [N, K] by codes of few bits, in blocks of a row that have a scale each."""
+    columns, rows = call.required("K"), call.required("N")
+    size, bits = call.required("block_size"), call.attribute("bits", 4)
+    if bits not in (2, 4, 8):
+        raise ShapeError(f"MatMulNBits: codes of {bits} bits are not supported; of 2, 4 or 8")
+    blocks = -(-columns // size)
+    codes = _unpacked(b.reshape(rows, blocks * size * bits // 8), bits)
+    if zeros is None:
+        middle = call.constant(2.0 ** (bits - 1), dtypes.float32)
+        shift = middle.broadcast_to((rows, blocks))
+    elif zeros.dtype is dtypes.uint8:
+        shift = _unpacked(zeros.reshape(rows, -1), bits)[:, :blocks]
+    else:
+        shift = zeros.reshape(rows, blocks).cast(dtypes.float32)
+    scale = scales.reshape(rows, blocks).cast(dtypes.float32)
+    if groups is None:
+        codes = codes.reshape(rows, blocks, size)
+        shift, scale = shift.unsqueeze(-1), scale.unsqueeze(-1)
+        weight = ((codes - shift) * scale).reshape(rows, blocks * size)[:, :columns]
+    else:  # the block of each column
+        weight = (codes[:, :columns] - shift[:, groups]) * scale[:, groups]
+    y = lm.matmul(a.cast(dtypes.float32), weight.mT)
+    return (y if bias is None else y + bias.cast(dtypes.float32)).cast(a.dtype)
+
+
+def _unpacked(x: Tensor, bits: int) -> Tensor:
+    """Rows of bytes as numbers of so many bits, the lowest first."""
+    shifts = x.graph.constant(np.arange(0, 8, bits, dtype=np.uint8))
+    codes = (x.unsqueeze(-1) >> shifts) & ((1 << bits) - 1)
+    return codes.reshape(x.shape[0], x.shape[1] * (8 // bits)).cast(dtypes.float32)
