@@ -168,7 +168,7 @@ def packed(numbers: Array, bits: int) -> Array:
     each = 8 // bits
     padded = np.pad(numbers, ((0, 0), (0, -numbers.shape[1] % each))).astype(U8)
     parts = padded.reshape(len(numbers), -1, each) << (np.arange(each, dtype=U8) * bits)
-    return np.bitwise_or.reduce(parts, axis=-1)
+    return np.asarray(np.bitwise_or.reduce(parts, axis=-1))
 
 
 WEIGHTS = [
@@ -205,7 +205,7 @@ def test_products_of_few_bits(
 def test_products_of_few_bits_keep_their_codes() -> None:
     """The matrix of floats, four times as large as all else, is nowhere."""
     rng = np.random.default_rng(0)
-    inputs = {
+    inputs: dict[str, Array] = {
         "x": rng.standard_normal((1, 512)).astype(np.float32),
         "b": rng.integers(0, 256, (512, 16, 16)).astype(U8),
         "scales": rng.random(512 * 16).astype(np.float32),
@@ -218,7 +218,9 @@ def test_products_of_few_bits_keep_their_codes() -> None:
 
 
 def test_codes_of_other_widths_are_refused() -> None:
-    inputs = {"x": np.ones((1, 32), np.float32), "b": np.ones((2, 1, 12), U8), "s": np.ones(2, "f")}
+    x = np.ones((1, 32), np.float32)
+    inputs: dict[str, Array] = {"x": x, "b": np.ones((2, 1, 12), U8), "s": scale(1, 1)}
     said = {"K": 32, "N": 2, "bits": 3, "block_size": 32}
+    model = luminal.onnx.load(model_of("MatMulNBits", inputs, TensorProto.FLOAT, **said))
     with pytest.raises(OnnxError, match="codes of 3 bits are not supported; of 2, 4"):
-        luminal.onnx.load(model_of("MatMulNBits", inputs, TensorProto.FLOAT, **said))
+        model({"x": x})
