@@ -98,7 +98,7 @@ def test_parts_of_sums_lie_side_by_side() -> None:
 
 
 def walked(cx: lm.Graph, given: dict[str, np.ndarray], most: int) -> dict[int, np.ndarray]:
-    """What a program of one kernel gives, by how many rows are added up at once to sums in scratch."""
+    """What one kernel gives, by how many rows are added up at once to sums in scratch."""
     backend = registry.compiling("cpu")
     stages = compiler.lower_by_stages(cx.graph(), backend)
     (step,) = stages.partition.steps
