@@ -21,7 +21,7 @@ from luminal.runtime.report_text import table_lines
 SUBJECTS = (
     "start", "small", "pointwise", "reductions", "scatter", "matmul", "attention", "chains",
     "blocks", "convolution", "beside", "language_model", "training", "moe", "torch_compile",
-    "onnx_runtime", "compile_time", "costs", "search", "serving",
+    "onnx_runtime", "compile_time", "costs", "search", "serving", "growth",
 )  # fmt: skip
 QUICK = ("small", "pointwise", "reductions", "matmul", "attention", "blocks", "convolution")
 RESULTS = Path(__file__).parent / "results.json"
