@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from luminal import dtypes
-from luminal.errors import InputError
+from luminal.errors import DTypeError, InputError
 from luminal.hlir.memory import MemorySpace
 
 P = ParamSpec("P")
@@ -16,6 +16,7 @@ R = TypeVar("R")
 
 PYTORCHS_DEVICES = ("cuda", "mps", "xpu", "meta")
 """Names that PyTorch has for devices, beside ours."""
+HOSTS = ("cpu", "cpu:0")
 NO_DEVICES = "arrays are computed on the CPU; leave it out (a graph may be for another: graph.to)"
 ONE_DEVICE = "a graph is compiled for one device: graph.to(...), exe.to(...) or lm.device(...)"
 GRADIENTS = "gradients are Tensors that lm.grad(loss, variables) gives; see docs/training.md"
@@ -45,27 +46,39 @@ WHY = {
 
 
 def is_device(x: Any) -> bool:
-    """Does `x` name a device, as "cpu", "cuda:1" or a torch.device?"""
+    """Does `x` name a device, there or not, as "auto", "cuda:1" or a torch.device?"""
     if not isinstance(x, str) and type(x).__name__ != "device":
         return False
-    base, colon, number = str(x).partition(":")
-    return base in (*MemorySpace.names, *PYTORCHS_DEVICES) and number.isdecimal() == bool(colon)
+    kind = str(x).partition(":")[0]
+    return kind in ("auto", *MemorySpace.names, *PYTORCHS_DEVICES)
 
 
 def check_device(what: str, device: Any) -> None:
     """Raises InputError for any device but the CPU; None is the CPU."""
-    if device is not None and not (is_device(device) and str(device).startswith("cpu")):
+    if device is not None and not (is_device(device) and str(device) in HOSTS):
         raise InputError(f"{what}: device {str(device)!r}: {NO_DEVICES}")
 
 
 def type_and_device(targets: Sequence[Any], dtype: Any, device: Any) -> tuple[Any, Any]:
-    """What `to(...)` asks for: a dtype, or what holds one, and a device; None for either."""
+    """What `to(...)` asks for: a dtype, or what holds one, and a device; None for either.
+
+    Raises DTypeError for a text that names neither.
+    """
     for target in targets:
         if is_device(target):
             device = target
+        elif isinstance(target, str):
+            dtype = _named(target)
         else:
             dtype = target if isinstance(target, type) else getattr(target, "dtype", target)
     return dtype, device
+
+
+def _named(text: str) -> dtypes.DType:
+    try:
+        return dtypes.dtype_of(text)
+    except DTypeError as error:
+        raise DTypeError(f"{error}; nor is it a device: see lm.devices()") from None
 
 
 def placed(function: Callable[P, R]) -> Callable[P, R]:

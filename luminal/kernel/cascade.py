@@ -182,7 +182,8 @@ def _cascade(
     """Of these members, if they are worth one kernel."""
     if all(m.term is not first or m.sweep for m in members):
         return Refusal(first, "others that use the same values come before it")
-    if max(m.sweep for m in members) >= MOST_SWEEPS:
+    last = max(m.sweep for m in members)
+    if last >= MOST_SWEEPS:
         return Refusal(first, f"more than {MOST_SWEEPS} statistics, each of the one before")
     inner = sorted((t for t in seen if isinstance(t, Reduction) and not ends(t)), key=_number)
     summed = frozenset[Symbol]().union(*(r.attrs for r in inner))
@@ -190,7 +191,7 @@ def _cascade(
         return Refusal(first, "a sum of a step has steps that are sums themselves")
     # Beside a contraction one more exponential a block is cheap, else reading x twice is cheaper.
     if not inner:
-        if members[-1].sweep or all(m.rate is None for m in members):
+        if last or all(m.rate is None for m in members):
             return Refusal(first, "no sum over the same axes is rescaled, nothing is dear")
         if all(m.term.axes == first.axes for m in members):
             return Refusal(first, "no contraction: two passes cost less than rescaling")

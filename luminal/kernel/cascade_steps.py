@@ -61,15 +61,18 @@ class AlongSteps:
     def move_maximum(self, maximum: Reduction, env: Env) -> None:
         work = self.work
         (x,) = maximum.args
-        block = work.row((*work.lane_axes, work.step), x.dtype)
+        # A contraction lies in its row, which may be that of all steps.
+        held = [x] if x not in work.values.rows else []
+        rows = work.block((*work.lane_axes, work.step), held)
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
             old = work.read(work.state[maximum], lanes)
             inside = work.open(work.step, lanes, self.vectors)
             value = work.values.evaluate(x, inside)
-            work.write(block, inside, value)
+            for row in rows.values():
+                work.write(row, inside, value)
             (new,) = work.arithmetic.fold([(MAXIMUM, old)], [(value,)])
             work.move(maximum, old, new, lanes)
-        work.keep({x: block})
+        work.keep(rows)
 
     def fold(self, sweep: Sweep, env: Env) -> None:
         work = self.work

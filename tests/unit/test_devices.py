@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,11 +146,21 @@ def test_a_weight_that_moves_is_found_where_it_is() -> None:
 
 
 def test_every_backend_is_a_device_by_its_name() -> None:
-    for name in (*registry.BACKENDS, "mps"):
+    for name in (*registry.BACKENDS, "mps", "auto"):
         assert is_device(name)
         assert is_device(f"{name}:1")
-    for other in ("float8", "cpu:", "cpu:x", "cpux", ":1", 1, lm.int8):
+    for other in ("float8", "cpux", ":1", 1, lm.int8):
         assert not is_device(other)
+
+
+@pytest.mark.parametrize("made", [lambda: doubled().tensor((4,)), lambda: nn.Linear(3, 2)])
+def test_tensors_and_modules_take_the_devices_that_graphs_take(made: Callable[[], Any]) -> None:
+    made().to("auto")
+    for wrong in ("cpu:x", "opencl:-1", "cuda:99", "auto:0"):
+        with pytest.raises(lm.InputError, match=rf"to: device '{wrong}': .*see lm\.devices"):
+            made().to(wrong)
+    with pytest.raises(lm.DTypeError, match=r"'tpu' is not an element .* device: see lm\.devices"):
+        made().to("tpu")
 
 
 def test_names_that_no_device_has() -> None:

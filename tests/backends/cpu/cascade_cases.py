@@ -103,9 +103,14 @@ def sink(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor, s: lm.Tensor) -> lm.Tensor:
     return (weights @ v) / (weights.sum(-1, keepdim=True) + (s - top).exp())
 
 
-def entropy(q: lm.Tensor, k: lm.Tensor) -> lm.Tensor:
-    weights = (q @ k.mT * 0.2).softmax(-1)
+def entropy(q: lm.Tensor, k: lm.Tensor, scale: float = 0.2) -> lm.Tensor:
+    weights = (q @ k.mT * scale).softmax(-1)
     return -(weights * weights.log()).sum(-1)
+
+
+def of_products(q: lm.Tensor, k: lm.Tensor) -> lm.Tensor:
+    """The scores are the products themselves, which each of two sweeps reads."""
+    return entropy(q, k, 1.0)
 
 
 def two_softmaxes(q: lm.Tensor, k: lm.Tensor, v: lm.Tensor) -> tuple[lm.Tensor, lm.Tensor]:
@@ -202,6 +207,8 @@ CASES: dict[str, tuple[Fn, Shapes]] = {
     "sum": of_scores(lambda s: s.relu().sum(-1)),
     "variance": of_scores(lambda s: s.var(-1)),
     "entropy": (entropy, {n: QKV[n] for n in "qk"}),
+    "entropy, few rows": (of_products, {"q": (3, 24), "k": (1300, 24)}),
+    "entropy, many rows": (of_products, {"q": (70, 24), "k": (1300, 24)}),
     "logarithms": mapped(lambda s: s.log_softmax(-1)),
     "centred": mapped(lambda s: s - s.mean(-1, keepdim=True)),
     "sink": (sink, QKV | {"s": (1,)}),

@@ -182,3 +182,24 @@ def test_statistics_of_long_rows_do_not_store_them(length: int) -> None:
     exe = lm.compile(cx)
     assert len(exe.report().kernels) == 1
     assert exe.memory_report().scratch_bytes < 1 << 22
+
+
+SECOND_SWEEPS: dict[str, Callable[[lm.Tensor], lm.Tensor]] = {
+    "where greatest": lambda s: s.argmax(-1),
+    "how often greatest": lambda s: s.eq(s.amax(-1, keepdim=True)).sum(-1),
+    "distance": lambda s: (s.amax(-1, keepdim=True) - s).square().sum(-1),
+}
+
+
+@pytest.mark.parametrize("queries", [(), (3,)])
+@pytest.mark.parametrize("name", SECOND_SWEEPS)
+def test_stored_scores_are_walked_once_in_a_pass(name: str, queries: tuple[int, ...]) -> None:
+    """What waits for the greatest is computed by others, whatever is recorded before it."""
+    inputs = {"s": array(*queries, 40), "v": array(40, 16)}
+    cx = lm.Graph()
+    s, v = (cx.tensor(x.shape, name=n) for n, x in inputs.items())
+    SECOND_SWEEPS[name](s).output("second")
+    (s.softmax(-1) @ v).output("y")
+    got, expected = (lm.compile(cx, device)(inputs) for device in ("cpu", "reference"))
+    np.testing.assert_allclose(got["second"], expected["second"], rtol=2e-5)
+    np.testing.assert_allclose(got["y"], expected["y"], rtol=2e-4, atol=2e-5)

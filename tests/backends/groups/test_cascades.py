@@ -17,6 +17,7 @@ from tests.fuzz.graphs import Case
 SAMPLE = (
     "no heads", "one query", "causal, added", "window and first", "grouped", "parts",
     "relu", "relu, causal", "greatest", "variance", "logarithms", "two softmaxes",
+    "entropy, few rows",
 )  # fmt: skip
 
 
