@@ -67,7 +67,6 @@ class ObjectCache:
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory = directory
         self.limit_bytes = limit_bytes
-        self._root, self._name = directory.parent, directory.name
         self._lock = forks.lock()
         self._memory: dict[str, bytes] = {}
         self._bytes: int | None = None  # files' total as this process knows it; None: not estimated
@@ -122,7 +121,7 @@ class ObjectCache:
         return count
 
     def _folder(self, *names: str, create: bool = False) -> AbstractContextManager[int]:
-        return opened(self._root, self._name, *names, create=create)
+        return opened(self.directory.parent, self.directory.name, *names, create=create)
 
     def _try_out(self) -> None:
         try:

@@ -13,6 +13,7 @@ and graphs that call hand-written code have parts that no text shows.
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import hashlib
 import io
@@ -128,7 +129,8 @@ class _Writer:
         self.outside = [*outside]
         self._numbers = {each: number for number, each in enumerate(self.outside)}
         # A table, not `persistent_id`: that one is called for every value there is.
-        self._table = dict.fromkeys(_kinds(Parameter, State), self._reference)
+        own = dict.fromkeys(_kinds(Parameter, State), self._reference)
+        self._table = copyreg.dispatch_table | own
 
     def of(self, value: Any) -> bytes:
         file = io.BytesIO()
