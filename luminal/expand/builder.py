@@ -157,10 +157,8 @@ class Builder:
         # which does not see what an ended one defined.
         if found is not None and found[1] <= depth and self.blocks[found[1]] is found[2]:
             return found[0]
-        self.count = number = self.count + 1
-        self.depths[number] = depth
-        out = Value(number, type_)
-        self.made[number] = made = Apply(out, name, args)
+        out = self.value(type_, depth)
+        self.made[out.id] = made = Apply(out, name, args)
         block = self.blocks[depth]
         block.statements.append(made)
         self.known[key] = out, depth, block

@@ -14,7 +14,7 @@ from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype, neighbours, of_words
 from luminal.expand.extremes import Greatest, begun, halves, has_integers, joined
 from luminal.expand.fold import constant
-from luminal.expand.folds import folded
+from luminal.expand.folds import fold_together
 from luminal.expand.groups import fold_over_lanes
 from luminal.expand.index import Indexer
 from luminal.expand.ir import INDEX, Constant, Kernel, Operand, Param, Scratch, Type, Value
@@ -229,7 +229,7 @@ class _Expansion:
         """Pairs of unrolled positions, then halves of what lies side by side."""
         tiles, value, out = self.tiles, statement.value, statement.out
         pieces = tiles.pieces[statement.axis]
-        elements: dict[Key, Partial] = {}
+        vectors: dict[Key, Partial] = {}
         for key, at in tiles.positions(out.axes):
             parts = [tiles.part(value, {**at, statement.axis: n}) for n in range(pieces.number)]
             rows = [parts[k : k + pieces.across] for k in range(0, len(parts), pieces.across)]
@@ -239,13 +239,13 @@ class _Expansion:
             (row,) = rows
             while len(row) > 1:
                 row = self.fold(statement, row[: len(row) // 2], row[len(row) // 2 :])
-            (elements[key],) = row
-        elements = self.fold_lanes(statement, elements)
+            (vectors[key],) = row
+        elements = self.fold_lanes(statement, vectors)
         dealt = tiles.dealt.get(statement.axis)
         if dealt is not None:
             folded = fold_over_lanes(
                 tiles, dealt, out.dtype, [*map(tiles.said, elements.values())],
-                lambda x, y: self.tiles.said(self.both(statement, x, y)),
+                lambda x, y: tiles.said(self.both(statement, x, y)),
             )  # fmt: skip
             elements = dict(zip(elements, folded, strict=True))
         tiles.values[out.id] = elements
@@ -258,19 +258,21 @@ class _Expansion:
     def both(self, statement: Reduce, x: Partial, y: Partial) -> Partial:
         """Two values combined."""
         b, dtype = self.b, statement.out.dtype
-        if statement.op == MAXIMUM.combine and has_integers(b, x.type):
+        if self.is_in_integers(statement, x.type):
             return Greatest(joined(b, begun(b, x), begun(b, y)), dtype)
         return POINTWISE[statement.op](b, dtype, [self.tiles.said(each) for each in (x, y)])
 
-    def fold_lanes(self, statement: Reduce, values: dict[Key, Partial]) -> dict[Key, Partial]:
+    def is_in_integers(self, statement: Reduce, type_: Type) -> bool:
+        return statement.op == MAXIMUM.combine and has_integers(self.b, type_)
+
+    def fold_lanes(self, statement: Reduce, values: Mapping[Key, Partial]) -> Mapping[Key, Partial]:
         """The lanes of each vector combined, halves at a time; of sums several vectors together."""
-        vectors = [each for each in values.values() if not isinstance(each, Greatest)]
         lanes, dtype = self.tiles.pieces[statement.axis].width, statement.out.dtype
-        alone = statement.op == MAXIMUM.combine and has_integers(self.b, Type(dtype, lanes))
-        if lanes > 1 and len(vectors) == len(values) > 1 and dtype is not bool_ and not alone:
-            write = POINTWISE[statement.op]
-            found = folded(self.b, vectors, lambda x, y: write(self.b, dtype, (x, y)))
-            return {**dict(zip(values, found, strict=True))}
+        alone = dtype is bool_ or self.is_in_integers(statement, Type(dtype, lanes))
+        if lanes > 1 and len(values) > 1 and not alone:
+            write, vectors = POINTWISE[statement.op], [*map(self.tiles.said, values.values())]
+            found = fold_together(self.b, vectors, lambda x, y: write(self.b, dtype, (x, y)))
+            return dict(zip(values, found, strict=True))
         return {key: self.fold_alone(statement, value, lanes) for key, value in values.items()}
 
     def fold_alone(self, statement: Reduce, value: Partial, lanes: int) -> Partial:

@@ -13,47 +13,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from luminal.expand.builder import Builder
 from luminal.expand.ir import Operand
 
 BLOCK_BYTES = 16
+Lanes = tuple[int, ...]
+T = TypeVar("T")
 
 
-def folded(
+def fold_together(
     b: Builder, vectors: Sequence[Operand], combine: Callable[[Operand, Operand], Operand]
 ) -> list[Operand]:
     """Each of at least two vectors of a type as one scalar."""
     type_ = vectors[0].type
     block = max(1, BLOCK_BYTES // type_.dtype.size)
+
+    def meet(x: Operand, y: Operand, lower: Lanes, upper: Lanes) -> Operand:
+        return combine(b.shuffle(x, y, lower), b.shuffle(x, y, upper))
+
     found: list[Operand] = []
     while len(found) < len(vectors):
         rest = vectors[len(found) :]
         count = min(1 << (len(rest).bit_length() - 1), type_.lanes)
-        found += _together(b, rest[:count], block, combine)
+        ordered = [rest[k] for k in _order(count, type_.lanes, block)]
+        scalars = _paired(ordered, type_.lanes, block, meet)
+        found += [b.lane(scalars, k) for k in range(count)]
     return found
 
 
-def _together(
-    b: Builder,
-    vectors: Sequence[Operand],
-    block: int,
-    combine: Callable[[Operand, Operand], Operand],
-) -> list[Operand]:
-    """A power of two of vectors, no more than they have lanes."""
-    lanes, count = vectors[0].type.lanes, len(vectors)
-    level = [vectors[k] for k in _order(count, lanes, block)]
+def _paired(
+    level: Sequence[T], lanes: int, block: int, meet: Callable[[T, T, Lanes, Lanes], T]
+) -> T:
+    """What is left of a power of two of vectors, no more than they have lanes."""
     half = lanes // 2
     while half:
-        lower, upper = _halves(level[0].type.lanes, half, block, len(level) > 1)
-        pairs = zip(level[::2], level[1::2], strict=True) if len(level) > 1 else [level * 2]
-        level = [combine(b.shuffle(x, y, lower), b.shuffle(x, y, upper)) for x, y in pairs]
-        half //= 2
-    return [b.lane(level[0], k) for k in range(count)]
+        two = len(level) > 1
+        lower, upper = _halves(lanes, half, block, two)
+        pairs = zip(level[::2], level[1::2], strict=True) if two else [(level[0], level[0])]
+        level = [meet(x, y, lower, upper) for x, y in pairs]
+        lanes, half = len(lower), half // 2
+    return level[0]
 
 
 @lru_cache(256)
-def _halves(lanes: int, half: int, block: int, two: bool) -> tuple[list[int], list[int]]:
+def _halves(lanes: int, half: int, block: int, two: bool) -> tuple[Lanes, Lanes]:
     """The lanes of one vector or `two` that meet those `half` as many lanes behind them."""
     size = block if half < block else lanes
     lower = [
@@ -63,20 +68,15 @@ def _halves(lanes: int, half: int, block: int, two: bool) -> tuple[list[int], li
         for lane in range(start, min(start + size, lanes))
         if not lane & half
     ]
-    return lower, [lane + half for lane in lower]
+    return (*lower,), tuple([lane + half for lane in lower])
 
 
 @lru_cache(256)
-def _order(count: int, lanes: int, block: int) -> list[int]:
+def _order(count: int, lanes: int, block: int) -> Lanes:
     """The order in which vectors pair up, so that their results lie in order."""
-    level, half = [[k] * lanes for k in range(count)], lanes // 2
-    while half:
-        two = len(level) > 1
-        lower, _ = _halves(len(level[0]), half, block, two)
-        pairs = zip(level[::2], level[1::2], strict=True) if two else [level * 2]
-        level = [[[*x, *y][lane] for lane in lower] for x, y in pairs]
-        half //= 2
-    found = [0] * count
-    for lane, k in enumerate(level[0]):
-        found[k] = lane
-    return found
+
+    def meet(x: list[int], y: list[int], lower: Lanes, _: Lanes) -> list[int]:
+        return [(x + y)[lane] for lane in lower]
+
+    held = _paired([[k] * lanes for k in range(count)], lanes, block, meet)
+    return tuple([held.index(k) for k in range(count)])

@@ -10,7 +10,7 @@ import pytest
 
 from luminal.dtypes import dtype_of
 from luminal.expand.builder import Builder
-from luminal.expand.folds import folded
+from luminal.expand.folds import fold_together
 from luminal.expand.ir import Type
 from luminal.records import dataclass
 
@@ -51,7 +51,7 @@ def alone(vector: Array) -> Array:
 
 def of_all(vectors: Array, b: _Known) -> Array:
     builder, rows = cast(Builder, b), cast(Any, [_Lanes(row) for row in vectors])
-    found = folded(builder, rows, lambda x, y: cast(Any, _Lanes(_of(x) - 2 * _of(y))))
+    found = fold_together(builder, rows, lambda x, y: cast(Any, _Lanes(_of(x) - 2 * _of(y))))
     return np.concatenate([_of(each) for each in found])
 
 
