@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
+from luminal.backends.cpu.schedule.vector_target import MANY_REGISTERS, VectorTarget
 from luminal.costs import Costs, LongSums, Shares, Tiles, Weights
 
 LAUNCH_WORK = 1 << 14  # operations of one core in the time of a barrier: about a microsecond
 ROW_BYTES = 1 << 18  # stays in the second-level cache
 STREAMS = 16
-MANY_REGISTERS = 32  # hold a tile of sums of each of several products
 WEIGHTS = Weights(
     load=4,
     dear={"Div": 4, "Sqrt": 4, "Recip": 4, "FloorDiv": 8, "Mod": 8}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import axis_order
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
+from luminal.backends.cpu.schedule.vector_target import MANY_REGISTERS, VectorTarget
 from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_work import Blocking, contiguous
 from luminal.kernel.cost import label
@@ -20,7 +20,6 @@ LONG_BLOCK = 512  # steps of a block where lanes are few,
 LONG_OF_NARROW = 128  # and of narrow tiles there
 MAXIMA = 4  # folded side by side: one takes some ten cycles after the other
 PARTS = 2  # vectors of steps folded side by side
-MANY_REGISTERS = 32  # hold the 16 sums of a large tile and what they multiply
 TILES, SMALL_TILES = ("8x2", "6x4", "4x4", "4x2"), ("4x2", "6x2", "8x1", "2x4")
 POSITION_TILES = ("4x4", "8x2", "4x2")
 SMALL_POSITION_TILES = ("2x4", "4x2", "4x3", "3x3")
@@ -81,14 +80,14 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
         block = choices.pick("lanes", rule, (2 * whole, whole, width))
         block = min(block, -(-positions // width) * width)
         steps = choices.pick("steps", STEP_BLOCK if many else SHORT_BLOCK, (128, 64, 256, 512))
-        tall, *others = TILES if many else SMALL_TILES
-        rows, vectors = choices.pick("tile", tall, others).split("x")
+        first, *others = TILES if many else SMALL_TILES
+        rows, vectors = choices.pick("tile", first, others).split("x")
     else:
         block = min(positions, choices.pick("lanes", FEW_LANES, (4, 32)))
         rule = LONG_BLOCK if many else LONG_OF_NARROW
         steps = choices.pick("steps", rule, (128, 2048) if many else (64, 512))
-        tall, *others = POSITION_TILES if many else SMALL_POSITION_TILES
-        rows, vectors = choices.pick("tile", tall, others).split("x")
+        first, *others = POSITION_TILES if many else SMALL_POSITION_TILES
+        rows, vectors = choices.pick("tile", first, others).split("x")
     chains = MAXIMA if along == "lanes" else PARTS
     tile = int(rows), int(vectors)
     return along, Blocking(

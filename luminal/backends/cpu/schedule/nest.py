@@ -20,7 +20,7 @@ from luminal.backends.cpu.schedule.lanes import DOT_TILE, partly
 from luminal.backends.cpu.schedule.register_tile import register_tiles
 from luminal.backends.cpu.schedule.strips import PACK_ROWS
 from luminal.backends.cpu.schedule.vector_axis import ALIASING_BYTES, VectorAxis, positions
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
+from luminal.backends.cpu.schedule.vector_target import MANY_REGISTERS, VectorTarget
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.loops import UNKNOWN, LoopAxis
@@ -154,6 +154,16 @@ class _Rules:
             return self.done([*order, vector], tiles, CHUNK_WORK)
         across = [a for a in self.accesses if a.is_factor and a.moves(vector)]
         full = any(a.moves(rows) for a in across)
+        if not full and not self.strips.are_masked:
+            at_once = self.by_rows.at_once(vector, rows)
+            if at_once:
+                tiles = {
+                    vector.symbol: self.vectors(vector, self.by_rows.vectors(sums, rows)),
+                    rows.symbol: TileChoice(rows.estimate),
+                }
+                work = self.by_rows.chunk_work(order, vector, rows)
+                made = self.done([*order, vector, rows], tiles, work)
+                return replace(made, by_rows=at_once, rows=rows.symbol)
         held = sums * (1 + full)  # a factor as large as the tile needs registers too
         loads = max(1, sum(not a.moves(rows) for a in across))
         packed = self.strips.pay(vector, rows)
@@ -165,16 +175,6 @@ class _Rules:
         if self.strips.are_masked:  # a mask for each vector: more than there are registers for
             ranked.sort(key=lambda tile: tile[1] > 1)
         rule, *others = [f"{height}x{width}" for height, width in ranked]
-        if not full and not self.strips.are_masked:
-            at_once = self.by_rows.at_once(vector, rows)
-            if at_once:
-                tiles = {
-                    vector.symbol: self.vectors(vector, self.by_rows.vectors(sums, rows)),
-                    rows.symbol: TileChoice(rows.estimate),
-                }
-                work = self.by_rows.chunk_work(order, vector, rows)
-                made = self.done([*order, vector, rows], tiles, work)
-                return replace(made, by_rows=at_once, rows=rows.symbol)
         height, vectors = self.pick_tile(rule, others)
         tiles = {
             vector.symbol: TileChoice(vectors, lanes),
@@ -332,7 +332,7 @@ class _Rules:
         """
         if not shared:
             return ()
-        tall = DOT_TILE if self.target.registers >= 32 else DOT_TILE // 2
+        tall = DOT_TILE if self.target.registers >= MANY_REGISTERS else DOT_TILE // 2
         tall = max(1, min(tall, self.target.registers // (4 * vectors)))
         sizes = [_rows(x.estimate, tall * (3 - len(shared))) for x in shared]
         sums = len(self.reductions)

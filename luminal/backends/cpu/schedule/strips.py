@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 
 from luminal.algebra.terms import Term, below
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
+from luminal.backends.cpu.schedule.vector_target import MANY_REGISTERS, VectorTarget
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import factors
 from luminal.kernel.loops import Access, LoopAxis
@@ -17,7 +17,7 @@ PACK_ROWS = 32  # fewer rows than this do not pay for packing
 MASKED_ROWS = 128  # so many rows pay for packing what is read in masked vectors
 MASKS = {"Select", "Index", "Literal"}
 FAR_ROWS = 256  # and so many for what is only spread over many pages,
-FEW_REGISTERS = 16  # hold tiles whose steps are done before a page is found: a quarter of the rows
+FEWER = 4  # a part of these where registers are few: a tile's step is done before a page is found
 PAGES = 192  # three times as many as a core finds at once: fewer are found soon enough,
 PAGE_BYTES = 4096
 L2_WAYS = 8  # lines of one set of the second-level cache
@@ -125,8 +125,8 @@ class Strips:
             own = [access for access in self.accesses if access.source in terms]
             if any(self.is_scattered(access, columns) for access in own):
                 return True
-            few = self.target.registers <= FEW_REGISTERS
-            if users >= FAR_ROWS // (4 if few else 1) and any(map(self.is_far, own)):
+            many = self.target.registers >= MANY_REGISTERS
+            if users >= FAR_ROWS // (1 if many else FEWER) and any(map(self.is_far, own)):
                 return True
         return False
 

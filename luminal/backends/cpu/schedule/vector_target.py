@@ -5,6 +5,8 @@ from __future__ import annotations
 from luminal.records import dataclass
 from luminal.target import Target
 
+MANY_REGISTERS = 32  # hold the 16 sums of a large tile and what they multiply, or two such tiles
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorTarget(Target):
