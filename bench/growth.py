@@ -45,7 +45,7 @@ def _products() -> Row:
     small, large = in_turns(calls).values()
     more = (SIZES[1] / SIZES[0]) ** 3
     ratios = [after / before / more for before, after in zip(small, large, strict=True)]
-    return _row(f"time a flop of {SIZES[1]} against {SIZES[0]}", ratios, "times")
+    return _row(f"time a flop of {SIZES[1]} against {SIZES[0]}", ratios)
 
 
 def _positions() -> Rows:
@@ -64,15 +64,13 @@ def _positions() -> Rows:
     moved = 2 * LAYERS * GROUPS * WIDTH * np.dtype(np.float32).itemsize / speed
     first, middle, last = (taken[str(n)] for n in PAST)
     slopes = [(b - a) / (PAST[2] - PAST[0]) for a, b in zip(first, last, strict=True)]
-    yield _row(
-        "a position more of a cache, against its bytes", [s / moved for s in slopes], "times"
-    )
+    yield _row("a position more of a cache, against its bytes", [s / moved for s in slopes])
     bends = [
         (c - b) / (PAST[2] - PAST[1]) / ((b - a) / (PAST[1] - PAST[0]))
         for a, b, c in zip(first, middle, last, strict=True)
     ]
-    yield _row(f"the same from {PAST[1]} on, against before", bends, "times")
+    yield _row(f"the same from {PAST[1]} on, against before", bends)
 
 
-def _row(name: str, found: list[float], unit: str) -> Row:
-    return Row(name, statistics.median(found), MOST, unit, (min(found), max(found)))
+def _row(name: str, found: list[float]) -> Row:
+    return Row(name, statistics.median(found), MOST, "times", (min(found), max(found)))
