@@ -32,8 +32,10 @@ from luminal.records import dataclass
 
 Array = NDArray[Any]
 WORDS = {dtype.size: dtype for dtype in (uint16, uint32, uint64)}
-ON_BITS = frozenset(("And", "Or", "Xor", "Shl", "Shr"))
-"""Operations that a word does for all its neighbours at once, if these are unsigned."""
+OF_BITS = frozenset(("And", "Or", "Xor"))
+"""Operations on each bit alone: on words of neighbours they are those on the neighbours."""
+ON_BITS = OF_BITS | {"Shl", "Shr"}
+"""Those that a word does for all its neighbours at once by one number, if these are unsigned."""
 
 
 class Rounding(enum.Enum):

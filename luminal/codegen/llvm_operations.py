@@ -133,8 +133,9 @@ def instructions(features: tuple[str, ...]) -> Instructions:
         found |= {("max", Type(int64, n)) for n in WIDTHS[1:]}
     if "avx512bf16" in features:
         found |= {(BF16_PAIRS.name, Type(float32, n)) for n in (1, *llvm_dots.WIDTHS)}
-    if "avx512vnni" in features:
-        found |= {(UINT8_BY_INT8.name, Type(int32, n)) for n in (1, *llvm_dots.WIDTHS)}
+    if "avx2" in features:
+        widths = llvm_dots.WIDTHS if "avx512bw" in features else llvm_dots.WIDTHS[:-1]
+        found |= {(UINT8_BY_INT8.name, Type(int32, n)) for n in (1, *widths)}
     if "f16c" in features:
         found |= {("widen_half", Type(float32, n)) for n in WIDTHS}
         found |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}

@@ -155,6 +155,8 @@ class _Expansion:
             args = [tiles.element(tile, position, lanes) for tile in statement.args]
             if near is None:
                 elements[key] = self.pointwise(statement, args)
+            elif all(near in tile.axes for tile in statement.args):
+                elements[key] = self.b.op(statement.op.lower(), *args)
             else:
                 elements[key] = of_words(self.b, statement.op, out.dtype, *args)
         tiles.values[out.id] = elements

@@ -11,6 +11,9 @@ from luminal.hlir.packed import is_packed
 from luminal.hlir.roll_block import Block, is_recorded_anew
 from luminal.hlir.roll_match import Again, Fixed, Inner, Iteration, Layers, Ref, Stream
 
+SCALING = ("Add", "Cast", "Mul")  # what scales are made of by kernels that read them
+DEEPEST = 16  # operations that a value is made by
+
 
 class Inlining:
     """What values cost that are computed where they are used, as `select.fast` counts."""
@@ -34,20 +37,39 @@ class Inlining:
                 self._known[top] = self._sum(top)
         return node in self._known[node][1]
 
-    def least_bytes(self, node: Node) -> int:
-        """Of `node`, or of what its bits are chosen of, whichever is less."""
-        found = _bytes(node)
-        while node.op.name == "View" or self._chooses_bits(node):
-            node = node.args[0].node
-            found = min(found, _bytes(node))
+    def least(self, node: Node, most: int = DEEPEST) -> tuple[Node, ...]:
+        """`node`, or what choices of bits, casts to wider numbers and products of scales make it
+        of, whichever is fewer bytes: as `select.kinds` says of terms.
+        """
+        dtype = node.types[0].dtype
+        is_bits = node.op.name in ON_BITS and not dtype.is_signed
+        is_scaling = node.op.name in SCALING and dtype.is_float
+        if not most or not (is_bits or is_scaling or node.op.name == "View"):
+            return (node,)
+        made = (arg.node for arg in node.args if not self._is_literal(arg.node))
+        parts = dict.fromkeys(part for each in made for part in self.least(each, most - 1))
+        if is_bits and any(part.types[0].dtype is not dtype for part in parts):
+            return (node,)  # words are of numbers of one size
+        return (*parts,) if parts and sum(map(_bytes, parts)) < _bytes(node) else (node,)
+
+    def of_scale(self, node: Node) -> set[Node]:
+        """A product of floats that is made of bytes, and what else is fewer than it, and all that
+        is computed on the way; nothing of any other value.
+        """
+        least = self.least(node)
+        is_scale = node.op.name == "Mul" and node.types[0].dtype.is_float
+        if not is_scale or all(each.types[0].dtype.size > 1 for each in least):
+            return set()
+        found, stack = set[Node](), [node]
+        while stack:
+            top = stack.pop()
+            if top not in least and top not in found:
+                found.add(top)
+                stack += [arg.node for arg in top.args]
         return found
 
-    def _chooses_bits(self, node: Node) -> bool:
-        """By what literals alone decide."""
-        if node.op.name not in ON_BITS or node.types[0].dtype.is_signed:
-            return False
-        number = node.args[1].node
-        return not self.is_load(number) and not self._known[number][1]
+    def _is_literal(self, node: Node) -> bool:
+        return not self.is_load(node) and not self._known[node][1]
 
     def _sum(self, node: Node) -> tuple[int, frozenset[Node]]:
         """(weight of the operations, values read); a dear node is read itself."""
@@ -81,6 +103,7 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     carried = {carry.next.m for carry in layers.carries if isinstance(carry.next, Inner)}
     kept = [True] * len(first)
     decoding = [False] * len(first)  # packed weights, and all on the way to them
+    scales: set[Node] = set()  # products of floats and bytes, and all on the way to them
     codes = [False] * len(first)  # that are cast to wider integers, and all that is chosen of bits
     for m in reversed(range(len(first))):
         if early[m] and m not in carried:
@@ -88,12 +111,14 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
             decoding[m] = any(decoding[user] for user in users[m]) or is_packed(node)
             # What is cheap stays for a reader that stays; what only the others read goes with them.
             stays = decoding[m] or _widens(node) or not inlining.is_load(node)
+            scales |= inlining.of_scale(node)
+            stays = stays or node in scales
             as_is = node.types[0].dtype.is_int or node.op.name == "Bitcast"
             cast = any(codes[user] or _widens(block.nodes[first[user]]) for user in users[m])
             if as_is and cast and not decoding[m]:
                 # Bytes and scales that sums of dots cast are laid out for them, as they are: below
                 # what chooses bits of fewer bytes.
-                codes[m] = stays = inlining.least_bytes(node) < _bytes(node)
+                codes[m] = stays = inlining.least(node) != (node,)
             kept[m] = stays and any(kept[user] for user in users[m])
     if all(kept):
         return layers.iterations

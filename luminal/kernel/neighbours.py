@@ -15,7 +15,7 @@ from luminal.algebra.terms import Axes, Term
 from luminal.dots import Dot
 from luminal.kernel.fused import Fused, Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
-from luminal.kernel.source import Source, source_of
+from luminal.kernel.source import Source, sources_of
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol
 
 
@@ -98,12 +98,11 @@ def _walked(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> Symbol 
         return "what it sums is no product of its own"
     found: list[tuple[Source, Place]] = []
     for factor, dtype in zip(in_order(product.args, dot), (dot.a, dot.b), strict=True):
-        source = source_of(factor, reads.__contains__, bits=True)
-        if source is None or source.casts != 1 or source.term not in reads:
+        sources = sources_of(factor, reads.__contains__)
+        own = [(x, reads[x.term]) for x in sources if x.casts == 1 and x.term in reads]
+        if not own or len(own) < len(sources) or any(x.dtype is not dtype for _, x in own):
             return f"the factor {factor!r} is no {dtype} in memory"
-        if reads[source.term].dtype is not dtype:
-            return f"the factor {factor!r} is no {dtype} in memory"
-        found.append((source, reads[source.term]))
+        found += own
     shared = frozenset.intersection(*(factor.axes for factor in product.args))
     shared = shared.difference(*(source.apart for source, _ in found))
     able = [a for a in contraction.attrs if a in shared and _is_whole(a, dot.k)]

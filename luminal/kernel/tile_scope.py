@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import field
 from typing import NoReturn
 
@@ -100,10 +100,14 @@ class Checks:
             self.fail(f"{name} is an output that nothing was stored to; give it the role inout")
         return buffer
 
+    def neighbours(self, tile: Tile) -> Set[Symbol]:
+        """The axes along which a tile holds neighbours side by side."""
+        return self.near.keys() & set(tile.axes)
+
     def apart(self, tiles: Iterable[Tile]) -> None:
         """No tile of neighbours may be computed with, but by a dot, or its bits alike."""
         for tile in tiles:
-            near = self.near.keys() & set(tile.axes)
+            near = self.neighbours(tile)
             if near:
                 self.fail(
                     f"{tile} holds neighbours along {names_of(near)}; only a dot takes those, "

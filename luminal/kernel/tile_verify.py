@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from luminal import dtypes
-from luminal.dots import ON_BITS
+from luminal.dots import OF_BITS, ON_BITS
 from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS, TensorType
@@ -105,8 +105,11 @@ class _Verifier(Checks):
             self.fail(f"{statement.op} is not a pointwise op of HLIR")
         args = [self.read(tile, scope) for tile in statement.args]
         dtype = statement.out.dtype
-        of_words = op.name in ON_BITS and dtype.is_int and not dtype.is_signed
-        self.apart(args[of_words:])
+        if dtype.is_int and not dtype.is_signed and op.name in ON_BITS:
+            both = op.name in OF_BITS and bool(self.neighbours(args[0]))
+            self.apart(args[2 if both else 1 :])
+        else:
+            self.apart(args)
         if len(args) != op.arity:
             self.fail(f"{op.name} takes {op.arity} operands, got {len(args)}")
         for tile in args[1:] if op.name == "Select" else args:

@@ -122,12 +122,16 @@ class _Fast:
         self.wishes = wishes
         self.order = term_order(root.term for root in lowered.roots)
         self.is_weight = partial(is_weight, arguments=weights)
-        self.packed = packed(self.order, weights)
+        self.packed = {*packed(self.order, weights)}
         self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
         self.kernels: dict[Term, Kernel] = {}
         self.choices: dict[Term, Choice] = {}
         self.of_dots = sums_of_dots(self.order)
-        self.of_steps = {t for s, dots in self.of_dots.items() for t in step_operands(s, dots)}
+        self.of_steps: set[Term] = set()
+        for total, dots in self.of_dots.items():
+            stored, made = step_operands(total, dots)
+            self.of_steps |= stored
+            self.packed |= made
         self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept | self.of_steps
         self.rounded = rounded_factors(self.order)
         self.inlined = Inlining(self.order, self.rounded | self.of_steps, self.weights)

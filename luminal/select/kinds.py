@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from luminal.algebra.frames import upper
-from luminal.algebra.terms import Phase, Term
-from luminal.kernel.source import chooses_bits, source_of
+from luminal.algebra.terms import Phase, Term, below
+from luminal.kernel.source import DEEPEST, chooses_bits, joins_bits, scaling
 
 
 def is_contraction(reduction: Term) -> bool:
@@ -65,13 +65,16 @@ def _is_within(term: Term, total: Term, users: Mapping[Term, Sequence[Term]]) ->
     return True
 
 
-def step_operands(total: Term, dots: Set[Term]) -> Iterator[Term]:
+def step_operands(total: Term, dots: Set[Term]) -> tuple[Set[Term], Set[Term]]:
     """What the steps of such a sum read, stored before: bytes, which dots take from memory, what
     is made of weights, which the prologue can lay out, and what is the same for rows or columns.
+    And what the steps make of it.
 
-    Below Casts to wider numbers: memory holds the narrow ones. And below what chooses bits of fewer
-    bytes: codes of four bits stay two in a byte.
+    Of what is made of weights, the least that it is made of is stored: codes of four bits stay two
+    in a byte, and a scale that is a product of two stays these two.
     """
+    stored: set[Term] = set()
+    made: set[Term] = set()
     stack = [(dot.args[0], dot.args[0].axes) for dot in dots]
     stack.append((total.args[0], total.args[0].axes))
     while stack:
@@ -82,18 +85,31 @@ def step_operands(total: Term, dots: Set[Term]) -> Iterator[Term]:
             if arg.axes == axes and arg.phase is Phase.RUN:
                 stack.append((arg, axes))
                 continue
-            while arg.op in ("Cast", "At") and arg.args[0].dtype.is_int is arg.dtype.is_int:
-                arg = arg.args[0]
-            arg = _below_bits(arg)
-            if arg.is_pointwise and arg.phase is not Phase.LITERAL:
-                yield arg
+            least = _least(arg)
+            stored |= least
+            if least:
+                made.update(below((arg,), least.__contains__))
+    return stored, made - stored
 
 
-def _below_bits(term: Term) -> Term:
-    """The bytes that it chooses bits of, if they are fewer."""
-    found = term
-    while chooses_bits(found):
-        found = found.args[0]
-        while found.op == "At" and source_of(found, lambda t: t.op != "At") is not None:
-            found = found.args[0]
-    return found if upper(found.axes) < upper(term.axes) else term
+def _least(term: Term, most: int = DEEPEST) -> frozenset[Term]:
+    """What to keep of a value in memory: itself, or what casts to wider numbers, choices of bits
+    and products of scales make it of, if that is fewer bytes.
+    """
+    while term.op in ("Cast", "At") and term.args[0].dtype.is_int is term.dtype.is_int:
+        term = term.args[0]
+    if term.phase is Phase.LITERAL or not (term.is_pointwise or term.is_leaf):
+        return frozenset()
+    itself = frozenset((term,))
+    is_bits = chooses_bits(term) or joins_bits(term)
+    if not most or not (is_bits or scaling(term)):
+        return itself
+    parts = [_least(arg, most - 1) for arg in term.args if arg.phase is not Phase.LITERAL]
+    least = frozenset[Term]().union(*parts)
+    if is_bits and any(part.dtype is not term.dtype for part in least):
+        return itself  # words are of numbers of one size
+    return least if all(parts) and _bytes(least) < _bytes(itself) else itself
+
+
+def _bytes(terms: Iterable[Term]) -> int:
+    return sum(upper(term.axes) * term.dtype.size for term in terms)

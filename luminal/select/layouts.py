@@ -20,7 +20,7 @@ from luminal.dots import Dot
 from luminal.hlir.ops import Value
 from luminal.kernel.layout import ROW_MAJOR, Layout, Panels, filled
 from luminal.kernel.neighbours import in_order, last_axis, with_neighbours
-from luminal.kernel.source import Source, source_of, unmasked
+from luminal.kernel.source import Source, sources_of, unmasked
 from luminal.numerics import Numerics
 from luminal.program.selection import Selection
 from luminal.records import dataclass
@@ -160,7 +160,7 @@ def genes(
             outer = around.get(term, term)
             bound = {*term.attrs, *outer.attrs}
             in_steps = _in_steps(product, bound, columns, selection)
-            for read in _reads(product, selection, arguments):
+            for read in _reads(product, selection, arguments, outer in of_dots):
                 layout = _panels(read, product, bound, columns, in_steps, panels)
                 if layout is not None:
                     key = (read.weight, layout)
@@ -265,16 +265,19 @@ def _neighbours(contraction: Term, dot: Dot, read: _Read, selection: Selection) 
     if contraction.dtype is not dot.accumulator:
         return None
     order = in_order(contraction.args[0].args, dot)
-    sources = [source_of(factor, selection.is_stored, bits=True) for factor in order]
-    for each, dtype in zip(sources, (dot.a, dot.b), strict=False):
-        if each is None or each.casts != 1 or each.term.dtype is not dtype:
+    sources = [sources_of(factor, selection.is_stored) for factor in order]
+    for found, dtype in zip(sources, (dot.a, dot.b), strict=False):
+        if not found or any(x.casts != 1 or x.term.dtype is not dtype for x in found):
             return None
-    others = [each for each in sources if each and (each.reader, 0) != read.edge]
-    frame = _frame(others[0], selection) if len(others) == 1 else None
-    if len(sources) != 2 or not frame:
+    others = [found for found in sources if all(each.edge != read.edge for each in found)]
+    if len(sources) != 2 or len(others) != 1 or len(others[0]) != 1:
         return None
-    inner = last_axis(others[0].renamed(frame)[-1], dot.k)
-    if any(each and inner in each.apart for each in sources):
+    (other,) = others[0]
+    frame = _frame(other, selection)
+    if not frame:
+        return None
+    inner = last_axis(other.renamed(frame)[-1], dot.k)
+    if any(inner in each.apart for found in sources for each in found):
         return None
     for k, dimension in enumerate(read.frame):
         if inner in contraction.attrs and inner is last_axis(dimension, dot.k):
@@ -295,20 +298,25 @@ def _products(total: Term, of_dots: Mapping[Term, frozenset[Term]]) -> Iterator[
             stack += term.args
 
 
-def _reads(product: Term, selection: Selection, arguments: Set[Value]) -> Iterator[_Read]:
-    """The factors that are weights, below casts and other names."""
+def _reads(
+    product: Term, selection: Selection, arguments: Set[Value], steps: bool
+) -> Iterator[_Read]:
+    """The factors that are weights, below casts and other names; in `steps` of sums of dots also
+    what scales are made of.
+    """
     # The sum then reads products, which another kernel makes: it is no contraction.
     if selection.is_stored(product):
         return
     for k, factor in enumerate(product.args):
         is_stored = selection.is_stored
-        source = source_of(unmasked(factor, is_stored), is_stored, parts=True, bits=True)
-        own = _frame(source, selection) if source is not None else None
-        if source is None or own is None or not _is_weight(source.term, selection, arguments):
-            continue
-        edge = (product, k) if source.reader is None else (source.reader, 0)
-        parts = tuple(_start(source, dimension) for dimension in own)
-        yield _Read(source.term, edge, source.renamed(own), parts, upper(source.chosen))
+        factor = unmasked(factor, is_stored)
+        for source in sources_of(factor, is_stored, parts=True, scales=steps):
+            own = _frame(source, selection)
+            if own is None or not _is_weight(source.term, selection, arguments):
+                continue
+            edge = source.edge or (product, k)
+            parts = tuple(_start(source, dimension) for dimension in own)
+            yield _Read(source.term, edge, source.renamed(own), parts, upper(source.chosen))
 
 
 def _start(source: Source, dimension: Axes) -> int | None:

@@ -48,6 +48,21 @@ def check(found: Any, wanted: Any) -> None:
     assert errors.max() < 0.03, errors
 
 
+@pytest.mark.parametrize(("kind", "bits"), [("q4_k", 5), ("q5_k", 6), ("q6_k", 6.7)])
+def test_layers_are_laid_out_in_the_bytes_of_the_format(kind: str, bits: float) -> None:
+    nn.init.manual_seed(0)
+    model = Llama(LlamaConfig(256, 512, LAYERS, 4, 2, 64, VOCABULARY, LONGEST)).eval()
+    lm.quantize(model, kind)
+    cx = recorded(model.computing("int8"), cached=False)
+    ids = np.arange(LONGEST)
+    exe = cx.compile()
+    check(exe(ids=ids)["logits"], cx.compile("reference")(ids=ids)["logits"])
+    program = compiler.lower_to_program(cx.graph(), registry.compiling("cpu"))
+    assert any(isinstance(each, LoopLaunch) for each in program.launches)
+    weights = LAYERS * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 512) + VOCABULARY * 256
+    assert exe.memory_report().derived_bytes <= weights * bits / 8
+
+
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
 def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:

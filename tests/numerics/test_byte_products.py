@@ -93,14 +93,16 @@ def test_what_is_not_finite_stays_so(value: float) -> None:
         ("Q4_0", 4.5),
         ("Q4_1", 5),
         ("Q5_1", 9),
-        ("Q4_K", 6.5),
-        ("Q2_K", 6),
-        ("Q6_K", 10),
+        ("Q2_K", 3.2),
+        ("Q3_K", 3.6),
+        ("Q4_K", 4.9),
+        ("Q5_K", 5.9),
+        ("Q6_K", 6.6),
     ],
 )
 def test_sums_of_dots_are_one_kernel(kind: str, bits: float, rows: int) -> None:
     """Bytes are read from memory and multiplied four at a time; no sums of blocks are stored.
-    Codes of few bits lie in the bytes of the format, `bits` with all scales.
+    Codes of few bits and scales that are integers lie in the bytes of the format, `bits` in all.
     """
     weight = packed(blocks_of(kind, 96, 2048))
     cx = recorded(weight, (rows, 2048))

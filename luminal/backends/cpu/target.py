@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +13,15 @@ from luminal import config
 from luminal.backends.cpu import libraries
 from luminal.backends.cpu.host import host as host_facts
 from luminal.backends.cpu.schedule.vector_target import VectorTarget
-from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
+from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
 from luminal.errors import CompileError
 from luminal.records import dataclass
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 DOTS = (
     (BF16_PAIRS, "avx512bf16"),
-    (INT8_FOURS, "avx512vnni"),
-    (UINT8_BY_INT8, "avx512vnni"),
+    (INT8_FOURS, "avx2"),
+    (UINT8_BY_INT8, "avx2"),
 )
 # Stand-ins where sysfs says nothing (some containers): small, so that tiles still fit.
 DEFAULT_CACHE_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
@@ -85,7 +86,7 @@ def detect() -> CpuTarget:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma="fma" in features,
-        dots=tuple(dot for dot, feature in DOTS if feature in features),
+        dots=_dots(features),
         cores=len(os.sched_getaffinity(0)),
         l1_bytes=_cache_bytes(1),
         l2_bytes=_cache_bytes(2),
@@ -121,9 +122,13 @@ def cap(target: CpuTarget, name: str) -> CpuTarget:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma="fma" in level.features,
-        dots=(),
+        dots=_dots(level.features),
         libraries=(),
     )
+
+
+def _dots(features: Sequence[str]) -> tuple[Dot, ...]:
+    return tuple(dot for dot, feature in DOTS if feature in features)
 
 
 def _cache_bytes(level: int) -> int:
