@@ -84,7 +84,8 @@ class Stages:
             for first, end, count in ((start, whole, at_once), (whole, stop, 1)):
                 if first == end:
                     continue
-                number = self.blocks.fresh_axis(self.values.canonical(loops[-1].extent))
+                most = maximum(loops[-1].extent // count, 1)
+                number = self.blocks.fresh_axis(self.values.canonical(most))
                 self.blocks.open(number, const(0), (end - first) // count)
                 here = opened(inside)
                 steps = (first + number * count + k for k in range(count))

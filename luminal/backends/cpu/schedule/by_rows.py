@@ -16,11 +16,13 @@ from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import LoopAxis
 from luminal.records import dataclass
 
-AT_ONCE = (8, 4)  # rows that are added up to sums in scratch: more meet in few sets of a cache;
-OF_FEW = (16, 8)  # with several rows of another factor the sums themselves are what is read most
+AT_ONCE = (8, 4, 2)  # rows that are added up to sums in scratch: more meet in few sets of a cache;
+OF_FEW = (16, 8, 2)  # with several rows of another factor the sums themselves are what is read most
 FEW = 8  # rows of another factor, at most
 LONG_ROW = 128  # columns that a prefetcher follows,
 LONGER_ROW = 1024  # and of which a tile with several rows of sums would read a bit of each page
+SHORT_ROW = 64  # of which two at once pass as fast as memory gives them: longer runs of rows,
+PAGE = 4096  # each no longer than these bytes, are streams that end before a prefetcher follows
 SHARES = 2  # chunks of such rows for each core, at least
 
 
@@ -44,9 +46,15 @@ class ByRows:
         reads = [a for a in facts.accesses if a.moves(summed) and a.moves(columns)]
         lie = all(a.stride(columns) == 1 and not a.place.layout.blocks for a in reads)
         sizes = [a.bytes * positions([x for x in facts.axes if a.moves(x)]) for a in reads]
-        far = max(sizes, default=0) > facts.target.cores * facts.target.l2_bytes
-        pays = lie and far and columns.estimate >= (LONG_ROW if rows is None else LONGER_ROW)
-        return pick("by_rows", options[0] if pays else 0, (0, *options))
+        size, target = max(sizes, default=0), facts.target
+        row = max((a.bytes for a in reads), default=0) * columns.estimate
+        if 2 * size >= target.l3_bytes and row <= PAGE:
+            pays, best = columns.estimate >= SHORT_ROW, options[-1]
+        else:
+            far = size > target.cores * target.l2_bytes
+            pays, best = columns.estimate >= (LONG_ROW if rows is None else LONGER_ROW), options[0]
+            pays = pays and far
+        return pick("by_rows", best if lie and pays else 0, (0, *options))
 
     def vectors(self, sums: int, rows: LoopAxis) -> int:
         """Of columns, with so many sums a row, that registers hold beside the matrix's own."""
