@@ -8,7 +8,7 @@ from luminal.algebra.frames import extent_of, upper
 from luminal.algebra.terms import Phase, Reduction, Term, axis_order
 from luminal.costs import Costs
 from luminal.hlir.ops import Value
-from luminal.kernel.cascade import Cascade
+from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.loops import estimate
 from luminal.kernel.source import source_of
 from luminal.select.bodies import is_weight
@@ -17,6 +17,7 @@ from luminal.shape.expression import Symbol
 COPIED = 1 << 15  # elements of a weight, from which it is copied so that it lies as it is read
 WRITTEN = 2  # a line that is written comes from memory before it goes there
 OWN = 4  # of the largest rows fill a unit's own cache
+FEW = 0.2  # of what is read: storing as much for it, and reading it again, is not what takes time
 LIGHTER = 4 / 3  # times as long may be what holds no value that leaves the caches
 
 
@@ -31,17 +32,25 @@ def pay(cascades: Collection[Cascade], costs: Costs, weights: Set[Value] = froze
 
 def _saves(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool:
     """Is what it computes in a step longer than what is read and made for that?"""
-    if cascade.sweeps == 1 and any(m.rate for m in cascade.members):
+    if not cascade.inner:
         return True
     size, steps = cascade.inner[0].dtype.size, estimate(extent_of(axis_order(cascade.steps)))
+    stored = sum(upper(r.axes) for r in cascade.inner) * size
     # Each block of rows reads the other factors of all its products: from a cache, or it waits.
     summed = sum(upper(r.attrs) for r in cascade.inner)
     others = summed + sum(upper(m.term.axes - cascade.rows) for m in cascade.members)
+    lane = lane_axis(cascade)
+    rows = 1 if lane is None else estimate(extent_of((lane,)))
+    read = upper(cascade.rows) // rows * steps * others * size
+    # A few rows wait for memory, of which kernels of their own walk longer runs than blocks are.
+    if read >= costs.cache_bytes and (WRITTEN + 1) * stored <= FEW * read:
+        return False
+    if cascade.sweeps == 1 and any(m.rate for m in cascade.members):
+        return True
     lie = all(_lies(m.term, cascade.rows) for m in cascade.members)
     # A row of the block that is shorter than what is read and made for it saves little.
     if not lie or others > steps or steps * others * size > costs.cache_bytes:
         return False
-    stored = sum(upper(r.axes) for r in cascade.inner) * size
     lanes = len(cascade.inner) * costs.shares.lanes
     if stored >= costs.cache_bytes or others <= (WRITTEN + 1) * lanes:
         return True

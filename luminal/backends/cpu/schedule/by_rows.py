@@ -48,7 +48,7 @@ class ByRows:
         sizes = [a.bytes * positions([x for x in facts.axes if a.moves(x)]) for a in reads]
         size, target = max(sizes, default=0), facts.target
         row = max((a.bytes for a in reads), default=0) * columns.estimate
-        if 2 * size >= target.l3_bytes and row <= PAGE:
+        if 4 * size >= target.l3_bytes and row <= PAGE:
             pays, best = columns.estimate >= SHORT_ROW, options[-1]
         else:
             far = size > target.cores * target.l2_bytes
