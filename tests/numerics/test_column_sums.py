@@ -11,11 +11,13 @@ import luminal as lm
 from luminal import compiler
 from luminal.assemble import text_key
 from luminal.backends import registry
+from luminal.backends.cpu import target
 from luminal.dtypes import dtype_of
-from luminal.kernel.tile_ir import Kernel, Loop, Store
+from luminal.kernel.tile_ir import Kernel, Load, Loop, Store
 from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
+from luminal.shape.expression import TRUE
 from tests.backends.cpu.knob_choices import placed_choices
 from tests.fuzz.cpu_run import compiled
 
@@ -105,7 +107,7 @@ def walked(cx: lm.Graph, given: dict[str, np.ndarray], most: int) -> dict[int, n
     assert isinstance(step, KernelStep)
     texts = placed_choices(step, backend)
     found = {}
-    for at_once in (0, most // 2, most):
+    for at_once in (0, 2, most // 2, most):
         knobs = (("by_rows", at_once),) if at_once else ()
         if knobs in texts:
             tuned = {text_key(texts[()]): knobs}
@@ -122,7 +124,7 @@ def test_walking_rows_changes_no_bit(form: str, rows: int) -> None:
     x = np.random.default_rng(rows).standard_normal((rows, 77), np.float32)
     found = walked(cx, {"x": x}, most=8)
     assert len({y.tobytes() for y in found.values()}) == 1
-    assert len(found) == (1 if rows < 8 else 3), "a row at a time has no rows to add up at once"
+    assert len(found) == (2 if rows < 8 else 4), "at least twice as many as are added up at once"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
@@ -136,7 +138,7 @@ def test_few_rows_by_a_matrix_are_kept_beside_each_other(rows: int, dtype: str) 
     a, x, bias = (cx.tensor(array.shape, dtype, name) for name, array in given.items())
     ((a @ x) + bias).abs().output("y")
     found = walked(cx, {k: v.astype(dtype_of(dtype).numpy) for k, v in given.items()}, most=16)
-    assert len(found) == 3
+    assert len(found) == 4
     assert len({y.tobytes() for y in found.values()}) == 1
     if dtype != "int32":
         wanted = abs(given["a"] @ given["x"] + given["bias"])
@@ -150,3 +152,34 @@ def test_few_rows_by_a_large_matrix_walk_it_whole(rows: int, columns: int, whole
     (cx.tensor((rows, 4096), name="a") @ cx.tensor((4096, columns), name="x")).output("y")
     (kernel,) = compiled(cx.graph())[1].program.kernels
     assert bool(kernel.scratch) == whole
+
+
+def test_short_rows_from_memory_are_walked_two_at_once() -> None:
+    """Whole ones: only what is left of them has a guard."""
+    long = 4 * target.current().l3_bytes // 512
+    product = lm.Graph()
+    a, x = product.tensor((4, 4, long), name="a"), product.tensor((4, long, 128), name="x")
+    (a @ x).output("y")
+    sums = lm.Graph()
+    sums.tensor((4 * long, 128), name="x").sum(0).output("y")
+    for cx in (product, sums):
+        first, *_ = compiled(cx.graph())[1].program.kernels
+        assert first.scratch
+        loads = [s for s in first.statements() if isinstance(s, Load) and s.buffer != "s0"]
+        matrix = [s for s in loads if s.offset.symbols() and s.guard is TRUE and s.buffer[0] == "b"]
+        assert len(matrix) >= 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "queries", "one"), [(8, 4, False), (32, 1, False), (8, 512, True)]
+)
+def test_few_queries_over_a_long_cache_are_products_of_their_own(
+    groups: int, queries: int, one: bool
+) -> None:
+    """Blocks of keys and values would end what a prefetcher follows; scores are few beside them."""
+    long = target.current().l3_bytes // (groups * 128 * 4)
+    cx = lm.Graph()
+    q = cx.tensor((groups, queries, 128), name="q")
+    k, v = (cx.tensor((groups, long, 128), name=name) for name in "kv")
+    ((q @ k.mT).softmax(-1) @ v).output("y")
+    assert (len(compiled(cx.graph())[1].program.kernels) == 1) == one

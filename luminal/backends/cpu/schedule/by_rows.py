@@ -21,8 +21,8 @@ OF_FEW = (16, 8, 2)  # with several rows of another factor the sums themselves a
 FEW = 8  # rows of another factor, at most
 LONG_ROW = 128  # columns that a prefetcher follows,
 LONGER_ROW = 1024  # and of which a tile with several rows of sums would read a bit of each page
-SHORT_ROW = 64  # of which two at once pass as fast as memory gives them: longer runs of rows,
-PAGE = 4096  # each no longer than these bytes, are streams that end before a prefetcher follows
+PAGE = 4096  # bytes of a row: several that are no longer end before a prefetcher knows of them,
+SHORT_ROW = 64  # but two at once come as fast as memory gives them
 SHARES = 2  # chunks of such rows for each core, at least
 
 
@@ -38,23 +38,22 @@ class ByRows:
         the next ones are; 0: every tile of columns runs through all of them.
         """
         facts, pick, summed = self.facts, self.choices.pick, self.facts.sequential[-1]
-        options = AT_ONCE if rows is None else OF_FEW
         if rows is not None and not (rows.extent.is_const and 1 < rows.estimate <= FEW):
             return 0
-        if facts.inner or summed.estimate < 2 * min(options):
+        options = [n for n in (OF_FEW if rows else AT_ONCE) if 2 * n <= summed.estimate]
+        if facts.inner or not options:
             return pick("by_rows", 0)
         reads = [a for a in facts.accesses if a.moves(summed) and a.moves(columns)]
         lie = all(a.stride(columns) == 1 and not a.place.layout.blocks for a in reads)
         sizes = [a.bytes * positions([x for x in facts.axes if a.moves(x)]) for a in reads]
         size, target = max(sizes, default=0), facts.target
         row = max((a.bytes for a in reads), default=0) * columns.estimate
-        if 4 * size >= target.l3_bytes and row <= PAGE:
-            pays, best = columns.estimate >= SHORT_ROW, options[-1]
-        else:
-            far = size > target.cores * target.l2_bytes
-            pays, best = columns.estimate >= (LONG_ROW if rows is None else LONGER_ROW), options[0]
-            pays = pays and far
-        return pick("by_rows", best if lie and pays else 0, (0, *options))
+        far, best = target.cores * target.l2_bytes, options[0]
+        least = LONG_ROW if rows is None else LONGER_ROW
+        if row <= PAGE and 4 * size >= target.l3_bytes:
+            least, best = (LONG_ROW if rows is None else SHORT_ROW), options[-1]
+        pays = lie and size > far and columns.estimate >= least
+        return pick("by_rows", best if pays else 0, (0, *options))
 
     def vectors(self, sums: int, rows: LoopAxis) -> int:
         """Of columns, with so many sums a row, that registers hold beside the matrix's own."""
