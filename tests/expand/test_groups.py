@@ -35,6 +35,7 @@ from luminal.kernel.tile_ir import (
 )
 from luminal.shape.expression import Expression, axis, const, minimum
 from tests.backends.c_family.kernels import Writer, index
+from tests.long_share import mostly_long
 
 F32 = dtypes.float32
 
@@ -66,8 +67,10 @@ def row_sums(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("n", [1, 3, 37, 64])
-@pytest.mark.parametrize("together", [1, 2, 4, 16])
+@pytest.mark.parametrize(
+    ("together", "n"),
+    mostly_long(((t, n) for d in range(4) for t, n in zip(TOGETHER, COLUMNS[d:] + COLUMNS[:d])), 5),
+)
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize(("lanes", "shared_rows", "unroll"), [(4, 4, 2), (32, 2, 1), (2, 8, 3)])
 def test_lanes_fold_in_the_order_of_a_tile(

@@ -14,6 +14,7 @@ from luminal.dots import UINT8_BY_INT8
 from luminal.kernel.tile_ir import Contract
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.launch_list import LoopLaunch
+from tests.long_share import mostly_long
 
 LAYERS, LONGEST, VOCABULARY = 4, 24, 96
 
@@ -48,7 +49,7 @@ def check(found: Any, wanted: Any) -> None:
     assert errors.max() < 0.03, errors
 
 
-@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("tied", mostly_long([False, True], 1))
 @pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
 def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cx = recorded(llama(kind, tied), cached=False)

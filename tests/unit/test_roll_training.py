@@ -18,6 +18,7 @@ from luminal.hlir.roll import roll
 from luminal.hlir.verify import verify
 from luminal.models.llama import Llama, LlamaConfig
 from tests.machines import COSTS
+from tests.long_share import mostly_long
 
 F = nn.functional
 VOCABULARY, LENGTH, BATCH = 16, 6, 2
@@ -64,8 +65,9 @@ def test_a_rolled_step_does_what_the_step_does(clip_norm: float | None) -> None:
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("rate", [None, 0.01], ids=["rate given", "rate fixed"])
-@pytest.mark.parametrize("clip_norm", [None, 1.0], ids=["plain", "clipped"])
+@pytest.mark.parametrize(
+    ("clip_norm", "rate"), mostly_long([(1.0, None), (None, 0.01), (None, None), (1.0, 0.01)], 2)
+)
 def test_a_step_is_as_long_for_more_layers(clip_norm: float | None, rate: float | None) -> None:
     """Also where a decayed weight is known but for the weight, which the step itself assigns."""
     steps = [lm.compile(step_of(decoder(n), clip_norm, rate)) for n in (5, 9)]

@@ -28,6 +28,7 @@ from tests.backends.cpu.knob_choices import Choice, placed_choices, sample
 from tests.backends.groups.both_meanings import backend
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case
+from tests.long_share import long_but
 
 Fn = Callable[..., Any]
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
@@ -55,6 +56,9 @@ GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...], Any]] = {
     "dims": (lambda a, b: a @ b, (("s", 9), (9, "s")), np.float32),
     "a sum over a dim": (lambda a, b: a @ b, ((5, "s"), ("s", 6)), np.float32),
 }  # fmt: skip
+
+
+SHORT = ("both turned", "linear", "batched", "rows chosen", "bf16", "i32", "dims")
 
 
 def case(name: str) -> Case:
@@ -101,7 +105,7 @@ def check(name: str, most: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", long_but(GRAPHS, SHORT))
 def test_a_choice_of_blocks(name: str) -> None:
     check(name, 1)
 
