@@ -53,6 +53,11 @@ def long_but(values: Iterable[Any], short: Container[Any]) -> list[Any]:
     ]
 
 
+def long_rows(rows: Iterable[tuple[Any, ...]], short: Container[Any]) -> list[Any]:
+    """Rows of several parameters: the short tests take those of `short`, the long ones the rest."""
+    return [row if row in short else pytest.param(*row, marks=pytest.mark.long) for row in rows]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The option; see above."""
     parser.addoption(

@@ -22,7 +22,7 @@ def check_seeds(seeds: range) -> None:
             raise
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(80), 2))
+@pytest.mark.parametrize("chunk", mostly_long(range(80), 1))
 def test_cases_of_seeds(chunk: int) -> None:
     check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)))
 

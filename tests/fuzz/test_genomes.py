@@ -27,7 +27,7 @@ from tests.long_share import mostly_long
 from tests.numerics.tolerance import UNSTABLE_SHARE
 
 Array = np.ndarray[Any, Any]
-FEW, MANY, PARTS = 5, 40, 5  # genomes: of a short test; of a long one, and how many of those
+FEW, MANY, PARTS = 3, 40, 5  # genomes: of a short test; of a long one, and how many of those
 MOST_CHANGES = 8
 LEAST_COMPARED = 32  # elements of a graph's results, at all sizes together
 VAGUE = 8  # an error bound above this part of a result's size tells nothing

@@ -29,14 +29,14 @@ def test_programs_agree_with_torch(chunk: int) -> None:
     check_seeds("torch", range(CHUNK * chunk, CHUNK * (chunk + 1)))
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(2), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(5), 1))
 def test_dags_agree_with_the_reference(chunk: int) -> None:
-    check_seeds("dag", range(10 * chunk, 10 * (chunk + 1)), largest=150)
+    check_seeds("dag", range(4 * chunk, 4 * (chunk + 1)), largest=150)
 
 
 @pytest.mark.parametrize("numerics", ["exact", "relaxed"])
 def test_programs_under_other_numerics(numerics: str) -> None:
-    check_seeds("torch", range(5000, 5008), How(numerics=numerics))
+    check_seeds("torch", range(5000, 5004), How(numerics=numerics))
 
 
 @pytest.mark.long

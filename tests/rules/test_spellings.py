@@ -180,6 +180,7 @@ def test_weights_of_contractions_that_share_an_operand_are_merged() -> None:
     assert sorted(name.count("+") for name in names) == [1, 2]
 
 
+@pytest.mark.long
 def test_same_result_in_any_process() -> None:
     script = (
         "from luminal.algebra.lower import lower\n"

@@ -108,6 +108,7 @@ def test_steps_give_the_logits_of_whole_texts(small: StepProgram) -> None:
     check_steps(small)
 
 
+@pytest.mark.long
 def test_steps_on_the_reference() -> None:
     check_steps(make("reference", 7, 4))
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from luminal import luminal_backend, pt2
-from tests.torch_backend.whole import compiled
 from tests.long_share import long_but, mostly_long
+from tests.torch_backend.whole import compiled
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),

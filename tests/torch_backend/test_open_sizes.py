@@ -16,8 +16,8 @@ from torch.nn import functional
 from luminal import luminal_backend
 from luminal.torch_backend.compiled import compiled as caller
 from luminal.torch_backend.translation import translated
-from tests.torch_backend.whole import compiled
 from tests.long_share import long_but
+from tests.torch_backend.whole import compiled
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),
@@ -48,7 +48,9 @@ SPELLED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", long_but(SPELLED, ("unflatten and sum", "there and back", "halves")))
+@pytest.mark.parametrize(
+    "name", long_but(SPELLED, ("unflatten and sum", "there and back", "halves"))
+)
 def test_sizes_known_to_be_equal_have_one_spelling(name: str) -> None:
     agree(SPELLED[name], (4, 6, 10))
 
@@ -67,7 +69,9 @@ NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", long_but(NUMBERS, ("a root", "var", "nearest", "attention", "a part")))
+@pytest.mark.parametrize(
+    "name", long_but(NUMBERS, ("a root", "var", "nearest", "attention", "a part"))
+)
 def test_floats_made_of_open_sizes(name: str) -> None:
     agree(NUMBERS[name], (4, 5, 11))
 

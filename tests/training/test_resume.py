@@ -22,6 +22,7 @@ from luminal import nn, optim
 from luminal.errors import InputError, LoadError
 from luminal.nn import functional as F
 from luminal.training import Batches, CheckpointManager, checkpoint, fit
+from tests.long_share import mostly_long
 from tests.training.small_run import STEPS, digest, examples, network, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_one_others(undisturbed: s
     assert digest(run(STEPS - 1)[0]) != undisturbed
 
 
-@pytest.mark.parametrize("stop", [1, 12, 59])
+@pytest.mark.parametrize("stop", mostly_long([12, 1, 59], 1))
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path, undisturbed: str, stop: int) -> None:
     options: dict[str, Any] = {"checkpoint": tmp_path, "log": tmp_path / "log.jsonl"}
     first = run(stop, **options)[1]

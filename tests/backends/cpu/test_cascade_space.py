@@ -51,7 +51,9 @@ def test_one_pass_and_some_choices(name: str) -> None:
     check(name, "float32", BUILDS)
 
 
-@pytest.mark.parametrize("name", ["plain", "one query", "causal", "log-sum-exp beside"])
+@pytest.mark.parametrize(
+    "name", mostly_long(["plain", "one query", "log-sum-exp beside", "causal"], 3)
+)
 def test_in_float64(name: str) -> None:
     check(name, "float64", 1)
 

@@ -18,6 +18,7 @@ import luminal as lm
 from luminal import config, forks, garbage
 from luminal.backends.cpu import device
 from luminal.runtime import pauses
+from tests.long_share import mostly_long
 
 # Forking a process that has threads is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -82,7 +83,7 @@ def product(size: int = 256) -> tuple[lm.Executable, Any, Any]:
     return exe, given, exe({"x": given})["y"].copy()
 
 
-@pytest.mark.parametrize("team", [1, 2])
+@pytest.mark.parametrize("team", mostly_long([2, 1], 1))
 def test_the_program_that_another_thread_runs(monkeypatch: Any, team: int) -> None:
     monkeypatch.setattr(device, "TEAM_GAIN", -np.inf)
     with config.override(LUMINAL_THREADS=team):

@@ -9,7 +9,12 @@ from luminal.dtypes import DType
 from tests.backends.op_table import check
 from tests.fuzz.cpu_run import compiled
 
-RARE = (dtypes.int16, dtypes.uint16, dtypes.uint32)  # long: their neighbours stand for them
+RARE = (
+    dtypes.int16,
+    dtypes.uint16,
+    dtypes.uint32,
+    dtypes.uint64,
+)  # long: their neighbours stand for them
 
 
 @pytest.mark.parametrize(

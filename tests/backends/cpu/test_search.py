@@ -162,6 +162,7 @@ def test_an_interrupt_keeps_the_best_and_the_measurements(monkeypatch: Any) -> N
     assert not after.from_database  # the search goes on; nothing was decided
 
 
+@pytest.mark.long
 def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
     profile = Runner.profile
     kills: list[int] = []

@@ -19,6 +19,7 @@ from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
 from luminal.select import cascades
 from tests.backends.cpu.test_streamed_gradients import held
+from tests.long_share import mostly_long
 from tests.machines import COSTS, vectors
 
 HEADS, WIDTH, VOCABULARY = 8, 16, 50
@@ -63,7 +64,7 @@ def test_what_is_handed_out(length: int, heads: int, width: int, handed: bool) -
     assert any([str(n) for n in shape].count(str(length)) > 1 for shape in shapes) is handed
 
 
-@pytest.mark.parametrize("dtype", ROUNDED)
+@pytest.mark.parametrize("dtype", mostly_long(ROUNDED, 1))
 def test_gradients_are_those_of_float64(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     shapes = {"x": (2, LENGTH, FEATURES)}
