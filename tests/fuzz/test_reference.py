@@ -45,6 +45,7 @@ def test_cases_of_seeds(chunk: int) -> None:
             raise
 
 
+@pytest.mark.long
 def test_a_seed_is_one_case_in_every_process() -> None:
     code = (
         "import zlib; from luminal.hlir.printer import to_text; "

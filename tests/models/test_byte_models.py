@@ -50,7 +50,7 @@ def check(found: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("tied", mostly_long([False, True], 1))
-@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", mostly_long(["q8_0", "q4_0"], 1))
 def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cx = recorded(llama(kind, tied), cached=False)
     ids = np.random.default_rng(0).integers(0, VOCABULARY, LONGEST)

@@ -310,7 +310,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("line", ["a " * 200, "caf\udce9"], ids=["long", "bytes"])
+@pytest.mark.parametrize("line", mostly_long(["a " * 200, "caf\udce9"], 1), ids=["long", "bytes"])
 def test_a_message_that_is_refused_ends_no_chat_of_a_person(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

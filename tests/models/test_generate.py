@@ -67,6 +67,7 @@ def test_200_greedy_tokens(model: LanguageModel, theirs: Any, length: int) -> No
     assert len(found) == len(expected)
 
 
+@pytest.mark.long
 def test_backends_agree(shared_data: Path) -> None:
     path, prompt = shared_data / "stories-260k/stories260K.gguf", "Tom and his dog"
     texts = {

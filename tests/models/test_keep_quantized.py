@@ -125,6 +125,7 @@ def test_perplexity_by_bytes(kind: str, source: Path, shared_data: Path, tmp_pat
     assert abs(np.exp(loss_of(found, ids) - loss_of(want, ids)) - 1) < BY_BYTES[kind]
 
 
+@pytest.mark.long
 def test_text_is_the_same(source: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     lm.models.convert(source, path, "q8_0")

@@ -86,7 +86,7 @@ def test_what_is_not_finite_stays_so(value: float) -> None:
     assert np.isfinite(np.asarray(exe({"x": x})["y"])).all(-1).tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("rows", mostly_long([1, 40], 1))
 @pytest.mark.parametrize(
     ("kind", "bits"),
     [

@@ -53,7 +53,7 @@ def worst(found: Array, wanted: Array) -> float:
     return float(np.where(same, 0, np.nan_to_num(apart, nan=np.inf)).max(initial=0))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", mostly_long(["float32", "float64"], 1))
 @pytest.mark.parametrize("case", SHAPES, ids=str)
 def test_like_float64(case: tuple[tuple[int, ...], int], dtype: str) -> None:
     shape, axis = case

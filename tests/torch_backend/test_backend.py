@@ -246,6 +246,7 @@ def test_the_backend_goes_by_its_name() -> None:
     close(fast(torch.ones(3)), torch.sin(torch.ones(3)))
 
 
+@pytest.mark.long
 def test_many_calls_hold_no_more_memory() -> None:
     """Weights are the parameters' own memory; a call leaves nothing behind."""
     model, x = (
@@ -298,7 +299,7 @@ def recorded_executables(run: Callable[[], Any]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("mode", ["optimal", 0.5], ids=["optimal", "seconds"])
+@pytest.mark.parametrize("mode", mostly_long(["optimal", 0.5], 1), ids=["optimal", "seconds"])
 def test_modes_that_search(mode: str | float) -> None:
     model, x = nn.Linear(16, 16), torch.randn(4, 16)
     options = {"mode": mode, "search_iterations": 2, "numerics": "relaxed"}

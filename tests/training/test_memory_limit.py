@@ -80,6 +80,7 @@ def test_dims_count_as_large_as_they_may_be() -> None:
     assert arena(limit) <= limit
 
 
+@pytest.mark.long
 def test_a_limit_out_of_reach() -> None:
     with pytest.raises(lm.CompileError) as error:
         lm.compile(graph(EQUAL)[0], memory_limit="10KB")

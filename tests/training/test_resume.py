@@ -108,7 +108,7 @@ def test_what_is_trained_outside_of_the_model_goes_on_too(tmp_path: Path) -> Non
     assert with_its_own_loss(9, tmp_path) == whole
 
 
-@pytest.mark.parametrize("part", ["model", "optimizer", "scheduler", "seed"])
+@pytest.mark.parametrize("part", mostly_long(["model", "seed", "optimizer", "scheduler"], 2))
 def test_another_run_is_not_gone_on_with_and_nothing_changes(tmp_path: Path, part: str) -> None:
     run(2, checkpoint=tmp_path)
     model = network()
@@ -161,6 +161,7 @@ def went_on(folder: Path) -> str:
     return (folder / "done").read_text()
 
 
+@pytest.mark.long
 def test_kill_9_at_random_moments(tmp_path: Path, undisturbed: str) -> None:
     draw = random.Random(0)
     reached = [killed(tmp_path, least, draw.uniform(0, 0.01)) for least in (1, 30)]

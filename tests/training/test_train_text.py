@@ -106,6 +106,7 @@ def test_the_validation_loss_is_that_of_the_weights_written(tmp_path: Path) -> N
     assert trained.bits_per_byte == pytest.approx(bits, 1e-4)
 
 
+@pytest.mark.long
 def test_the_same_seed_twice_and_a_run_that_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,14 +146,14 @@ def test_canonical_form_means_the_tree(tree: Tree, seed: int) -> None:
         assert function(*(env[name] for name in names)) == expected
 
 
-@fuzz(300)
+@fuzz(120)
 @given(st.one_of(trees, conditions))
 def test_text_reads_back(tree: Tree) -> None:
     e = build(tree)
     assert parse(str(e), LEAVES) is e
 
 
-@fuzz(300)
+@fuzz(120)
 @given(st.one_of(trees, conditions))
 def test_rebuilding_keeps_the_node(tree: Tree) -> None:
     e = build(tree)

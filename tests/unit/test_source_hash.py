@@ -13,7 +13,7 @@ import pytest
 from luminal.backends import registry
 from luminal.backends.cpu import compiler, kernels, target
 from luminal.runtime import source_hash
-from tests.long_share import mostly_long
+from tests.long_share import long_but, mostly_long
 
 ROOT = Path(source_hash.ROOT)
 CODE = registry.compiling("cpu").makers
@@ -106,7 +106,7 @@ def _forget() -> None:
     source_hash.package_stamp.cache_clear()
 
 
-@pytest.mark.parametrize("file", DECIDES + DECIDES_NOT)
+@pytest.mark.parametrize("file", long_but(DECIDES + DECIDES_NOT, (*DECIDES[::2], *DECIDES_NOT[:1])))
 def test_a_changed_source_makes_another_key(copied: Path, file: str) -> None:
     native = target.current()
     before = compiler.cache_key("kernel", native, kernels.RENDERER)

@@ -116,7 +116,7 @@ def test_states_are_whole_in_the_child() -> None:
         assert (counts.numpy() == before[0] + 1).all()
 
     with threads(exe):
-        for _ in range(10):
+        for _ in range(5):
             in_child(check)
 
 
@@ -219,6 +219,7 @@ def test_a_run_that_lasts_longer_than_a_fork_waits(monkeypatch: Any) -> None:
     assert count.numpy().tolist() == [2] * 4
 
 
+@pytest.mark.long
 def test_two_threads_fork_at_once() -> None:
     exe, x, expected = product(64)
 

@@ -9,12 +9,10 @@ from luminal.dtypes import DType
 from tests.backends.op_table import check
 from tests.fuzz.cpu_run import compiled
 
-RARE = (
-    dtypes.int16,
-    dtypes.uint16,
-    dtypes.uint32,
+RARE = (  # long: their neighbours stand for them
+    dtypes.float64, dtypes.float16, dtypes.int8, dtypes.int16, dtypes.uint16, dtypes.uint32,
     dtypes.uint64,
-)  # long: their neighbours stand for them
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
