@@ -21,7 +21,7 @@ from tests.backends import op_table
 from tests.expand.launches import compared
 from tests.fuzz.cpu_run import compiled, cut_small, run
 from tests.fuzz.graphs import random_case
-from tests.long_share import long_rows
+from tests.long_share import long_rows, mostly_long
 from tests.machines import needs_wide
 
 GROUPS = {group.__name__: group for group in op_table.GROUPS}
@@ -180,7 +180,7 @@ def test_ragged_columns_of_packed_strips(columns: int) -> None:
     np.testing.assert_allclose(found, given["a"] @ given["b"], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("is_dynamic", mostly_long([True, False], 1))
 def test_ragged_reductions(is_dynamic: bool) -> None:
     graph = lm.Graph()
     x = graph.tensor((graph.dim("n", 1, 1 << 18) if is_dynamic else RAGGED,), name="x")

@@ -18,7 +18,7 @@ from tests.models.widened import widened
 
 Array = np.ndarray[Any, Any]
 LENGTH = 256
-SHORT = ("q8_0", "q4_k")
+SHORT = ("q4_k",)
 
 
 @pytest.fixture(scope="module")

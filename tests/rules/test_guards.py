@@ -95,7 +95,9 @@ def test_a_rule_is_right_on_many_without_a_guard_on_growth(rule: Rule, guard: st
 
 
 @pytest.mark.parametrize(
-    ("rule", "guard"), long_rows(SMALL, [g for g in SMALL if g[0].name not in SPLITS]), ids=named
+    ("rule", "guard"),
+    long_rows(SMALL, [g for g in SMALL if g[0].name not in SPLITS][::2]),
+    ids=named,
 )
 def test_without_a_guard_on_growth_the_egraph_is_larger(rule: Rule, guard: str) -> None:
     """Nodes; or, where the rule then finds what is there already, its matches."""

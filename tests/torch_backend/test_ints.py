@@ -25,7 +25,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", long_but(FUNCTIONS, ("index", "rolled", "factor")))
+@pytest.mark.parametrize("name", long_but(FUNCTIONS, ("index", "factor")))
 def test_ints_of_both_signs(name: str) -> None:
     function, x = FUNCTIONS[name], torch.randn(5, 5)
     fast = compiled(function)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from luminal import luminal_backend
-from tests.long_share import long_rows
+from tests.long_share import long_but, long_rows
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -52,7 +52,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", long_but(CASES, [*CASES][::2]))
 def test_the_door_has_the_meaning_of_pytorch(name: str) -> None:
     function, args = CASES[name]
     fast = torch.compile(

@@ -28,7 +28,7 @@ def check_table(dtype: DType, group: str) -> None:
     assert max(groups_since(before)) > 1
 
 
-@pytest.mark.parametrize("group", ["memory", "leaves"])
+@pytest.mark.parametrize("group", mostly_long(["leaves", "memory"], 1))
 def test_a_sample_of_the_op_table(group: str) -> None:
     check_table(dtypes.float32, group)
 
