@@ -35,6 +35,7 @@ def undisturbed() -> str:
     return digest(run()[0])
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bits_and_another_one_others(undisturbed: str) -> None:
     assert digest(run()[0]) == undisturbed
     assert digest(run(seed=10)[0]) != undisturbed

@@ -445,6 +445,7 @@ def stack_of(carry: Tensor, row: Tensor) -> Tensor:
     return carry
 
 
+@pytest.mark.long
 def test_thousands_of_nodes_roll_in_no_time() -> None:
     seconds: dict[int, float] = {}
     for layers in (80, 320):

@@ -157,7 +157,7 @@ def test_an_interrupt_keeps_the_best_and_the_measurements(monkeypatch: Any) -> N
     same(exe(given()), lm.compile(mlp())(given()))
     assert database.default().prices()
     monkeypatch.setattr(Log, "tried", tried)
-    after = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+    after = lm.compile(mlp(), mode="optimal", search=QUICK).report().search
     assert after is not None
     assert not after.from_database  # the search goes on; nothing was decided
 
