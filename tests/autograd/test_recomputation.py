@@ -78,7 +78,7 @@ def mlp_step(
 EQUAL, VARIED = [64] * 12, [60 + 2 * k for k in range(5)]
 
 
-@pytest.mark.parametrize("inner", [EQUAL, VARIED], ids=["rolled", "unlike"])
+@pytest.mark.parametrize("inner", mostly_long([EQUAL, VARIED], 1), ids=["rolled", "unlike"])
 def test_memory_falls_and_bits_stay(inner: list[int]) -> None:
     found, arenas = [], []
     for wrap in (plain, lm.checkpoint):

@@ -137,7 +137,7 @@ def test_many_genomes(name: str, part: int) -> None:
     check_genomes(NETWORKS[name](), MANY, seed=100 + part, decisive=name in DECISIVE)
 
 
-@pytest.mark.parametrize("seed", mostly_long(range(10), 4))
+@pytest.mark.parametrize("seed", mostly_long(range(10), 2))
 def test_genomes_of_random_graphs(seed: int) -> None:
     check_genomes([random_case(seed)], 4, seed, telling=False)
 

@@ -55,6 +55,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, undisturbed: str, stop: 
     assert (record.resumed, digest(model)) == (STEPS, undisturbed)
 
 
+@pytest.mark.long
 def test_a_scaled_and_accumulated_run_goes_on(tmp_path: Path) -> None:
     options: dict[str, Any] = {"amp": "float16", "accumulate": 3}
     whole = run(9, **options)[0]

@@ -88,6 +88,7 @@ def test_from_a_text_to_a_model_that_generates(
     assert capsys.readouterr().out == outcome["sample"] + "\n"
 
 
+@pytest.mark.long
 def test_the_validation_loss_is_that_of_the_weights_written(tmp_path: Path) -> None:
     settings = read_settings(folder(tmp_path), TextRun)
     trained = train_text(settings, tmp_path)

@@ -120,6 +120,7 @@ def test_states_are_whole_in_the_child() -> None:
             in_child(check)
 
 
+@pytest.mark.long
 def test_new_programs_while_another_thread_compiles() -> None:
     numbers = iter(range(10**9))
 

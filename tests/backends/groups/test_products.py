@@ -58,7 +58,7 @@ GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...], Any]] = {
 }  # fmt: skip
 
 
-SHORT = ("both turned", "linear", "batched", "rows chosen", "bf16", "i32", "dims")
+SHORT = ("both turned", "linear", "rows chosen", "bf16", "dims")
 
 
 def case(name: str) -> Case:
