@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any, NamedTuple
 
 import pytest
@@ -44,6 +44,18 @@ def mostly_long(values: Iterable[Any], short: int) -> list[Any]:
         value if number < short else pytest.param(value, marks=pytest.mark.long)
         for number, value in enumerate(values)
     ]
+
+
+def long_but(values: Iterable[Any], short: Container[Any]) -> list[Any]:
+    """Values of a parameter: the short tests take those of `short`, the long ones the others."""
+    return [
+        value if value in short else pytest.param(value, marks=pytest.mark.long) for value in values
+    ]
+
+
+def long_rows(rows: Iterable[tuple[Any, ...]], short: Container[Any]) -> list[Any]:
+    """Rows of several parameters: the short tests take those of `short`, the long ones the rest."""
+    return [row if row in short else pytest.param(*row, marks=pytest.mark.long) for row in rows]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,6 +8,7 @@ import luminal as lm
 from tests.autograd.differences import difference, is_differentiable
 from tests.conformance.rows import Row, unary
 from tests.conformance.table import FAMILIES
+from tests.long_share import mostly_long
 
 # Rows whose differences say nothing of the derivative.
 UNLIKE = {
@@ -36,7 +37,7 @@ def wrong(rows: list[Row], kind: str) -> list[str]:
 IDS = {name: name.split()[0].strip(",:").lower() for name in FAMILIES}
 
 
-@pytest.mark.parametrize("kind", ["odd", "dynamic"])
+@pytest.mark.parametrize("kind", mostly_long(["dynamic", "odd"], 1))
 @pytest.mark.parametrize("family", FAMILIES, ids=IDS.get)
 def test_gradients_are_the_limits_of_differences(family: str, kind: str) -> None:
     assert wrong(FAMILIES[family], kind) == []

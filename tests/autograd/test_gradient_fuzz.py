@@ -33,13 +33,13 @@ def chunk_of(seeds: range) -> tuple[lm.Graph, list[Program]]:
     return graph, [grown(graph, Random(seed), f"p{seed}_") for seed in seeds]
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(CHUNKS), 4))
+@pytest.mark.parametrize("chunk", mostly_long(range(CHUNKS), 2))
 def test_gradients_of_programs_are_pytorchs(chunk: int) -> None:
     graph, programs = chunk_of(range(CHUNK * chunk, CHUNK * (chunk + 1)))
     assert wrong(graph, programs, "reference") == []
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(CHUNKS), 4))
+@pytest.mark.parametrize("chunk", mostly_long(range(CHUNKS), 2))
 def test_on_the_cpu_too(chunk: int) -> None:
     graph, programs = chunk_of(range(CHUNK * chunk, CHUNK * (chunk + 1), 5))
     assert wrong(graph, programs, "cpu") == []

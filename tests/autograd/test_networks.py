@@ -11,6 +11,7 @@ import torch
 
 import luminal as lm
 from luminal import nn
+from tests.long_share import mostly_long
 
 Pair = tuple[nn.Module, torch.nn.Module]
 
@@ -53,7 +54,9 @@ NETWORKS: dict[str, Callable[[], list[Pair]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("size", [(2, 3, 17, 23), (4, 3, 32, 32)], ids=["odd", "even"])
+@pytest.mark.parametrize(
+    "size", mostly_long([(2, 3, 17, 23), (4, 3, 32, 32)], 1), ids=["odd", "even"]
+)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients_of_all_parameters(name: str, size: tuple[int, ...]) -> None:
     torch.manual_seed(0)  # else a relu may stand at a rounding now and then

@@ -16,6 +16,7 @@ import luminal as lm
 from tests.autograd.opinfo_gradients import LIST, Case, cases, differentiable, failures
 from tests.conformance import opinfo_map
 from tests.conformance.test_opinfo import passing
+from tests.long_share import mostly_long
 
 PARTS, LIMIT = 8, 4
 
@@ -42,7 +43,7 @@ def test_torch_is_the_version_of_the_list() -> None:
     assert torch.__version__.split("+")[0] in LIST.read_text().splitlines()[0]
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", mostly_long(range(PARTS), 4))
 def test_the_first_sample(part: int) -> None:
     assert failures(drawn(part, 1), "reference") == []
 

@@ -23,6 +23,7 @@ from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
 from luminal.program import selection_text
+from tests.long_share import mostly_long
 from tests.machines import COSTS
 
 Array = np.ndarray[Any, Any]
@@ -77,7 +78,7 @@ def mlp_step(
 EQUAL, VARIED = [64] * 12, [60 + 2 * k for k in range(5)]
 
 
-@pytest.mark.parametrize("inner", [EQUAL, VARIED], ids=["rolled", "unlike"])
+@pytest.mark.parametrize("inner", mostly_long([EQUAL, VARIED], 1), ids=["rolled", "unlike"])
 def test_memory_falls_and_bits_stay(inner: list[int]) -> None:
     found, arenas = [], []
     for wrap in (plain, lm.checkpoint):
@@ -108,11 +109,11 @@ def llama_step(wrap: Wrap, layers: int) -> tuple[lm.Graph, dict[str, Array]]:
 def test_checkpointed_layers_roll() -> None:
     (few, fed), (many, _), (kept, _) = (
         llama_step(lm.checkpoint, 5),
-        llama_step(lm.checkpoint, 24),
+        llama_step(lm.checkpoint, 12),
         llama_step(plain, 5),
     )
     assert [node.attrs.trips.value for node in loops(few)] == [5] * len(loops(few))
-    assert [node.attrs.trips.value for node in loops(many)] == [24] * len(loops(few))
+    assert [node.attrs.trips.value for node in loops(many)] == [12] * len(loops(few))
     streams = [len(node.attrs.body.results) - node.attrs.carried for node in loops(few)]
     assert streams[0] == 1 < len(loops(kept)[0].attrs.body.results) - 1  # what layers begin with
     one, other = (lm.compile(cx) for cx in (few, kept))
@@ -175,7 +176,7 @@ def gradients_of(wrap: Wrap, rows: Any, order: int) -> list[Array]:
 
 
 @pytest.mark.parametrize("order", [1, 2], ids=["first", "second"])
-@pytest.mark.parametrize("rows", [5, "n"], ids=["static", "dynamic"])
+@pytest.mark.parametrize("rows", mostly_long(["n", 5], 1), ids=["dynamic", "static"])
 def test_nested_parts_with_dropout(rows: Any, order: int) -> None:
     kept, again = (gradients_of(wrap, rows, order) for wrap in (plain, lm.checkpoint))
     for one, other in zip(kept, again, strict=True):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from tests.long_share import mostly_long
 
 CHUNK, CHUNKS = 60, 10
 LARGEST = 400  # elements
@@ -92,7 +93,7 @@ def numbered(shape: tuple[Any, ...]) -> Any:
     return np.arange(1, np.prod(shape) + 1, dtype=np.float64).reshape(shape)
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize("chunk", mostly_long(range(CHUNKS), 5))
 def test_chains_of_movements(chunk: int) -> None:
     cx, values, shown = lm.Graph(), {}, {}
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):

@@ -12,6 +12,7 @@ import luminal as lm
 from luminal.backends import registry
 from luminal.errors import CompileError, InputError
 from luminal.loaders.ggml.packed import RECORDED, packed
+from tests.long_share import long_but
 from tests.numerics.test_packed_weights import blocks_of, values_of
 
 Array = np.ndarray[Any, Any]
@@ -27,7 +28,7 @@ def device(request: pytest.FixtureRequest) -> str:
     return name
 
 
-@pytest.mark.parametrize("kind", RECORDED)
+@pytest.mark.parametrize("kind", long_but(RECORDED, [*RECORDED][::2]))
 def test_values_are_those_of_the_package(kind: str, device: str) -> None:
     blocks = blocks_of(kind, 3, 256)
     cx = lm.Graph()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ from luminal.kernel.tile_ir import (
 )
 from luminal.shape.expression import Expression, axis, const, minimum
 from tests.backends.c_family.kernels import Writer, index
+from tests.long_share import long_rows
 
 F32 = dtypes.float32
 
@@ -66,8 +68,12 @@ def row_sums(
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("n", [1, 3, 37, 64])
-@pytest.mark.parametrize("together", [1, 2, 4, 16])
+@pytest.mark.parametrize(
+    ("together", "n"),
+    long_rows(
+        product([1, 2, 4, 16], [1, 3, 37, 64]), [(1, 64), (2, 37), (4, 3), (16, 1), (16, 37)]
+    ),
+)
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize(("lanes", "shared_rows", "unroll"), [(4, 4, 2), (32, 2, 1), (2, 8, 3)])
 def test_lanes_fold_in_the_order_of_a_tile(

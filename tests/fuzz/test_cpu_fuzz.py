@@ -10,7 +10,7 @@ from tests.fuzz.cpu_run import check, cut_small
 from tests.fuzz.graphs import Case, cases, random_case
 from tests.long_share import mostly_long
 
-CHUNK = 25
+CHUNK, FEW = 25, 10
 
 
 def check_seeds(seeds: range) -> None:
@@ -22,21 +22,21 @@ def check_seeds(seeds: range) -> None:
             raise
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(80), 2))
+@pytest.mark.parametrize("chunk", mostly_long(range(80), 1))
 def test_cases_of_seeds(chunk: int) -> None:
     check_seeds(range(CHUNK * chunk, CHUNK * (chunk + 1)))
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(2), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(5), 1))
 def test_cases_of_seeds_in_avx2(chunk: int) -> None:
     with config.override(LUMINAL_TARGET="avx2"):
-        check_seeds(range(1000 + CHUNK * chunk, 1000 + CHUNK * (chunk + 1)))
+        check_seeds(range(1000 + FEW * chunk, 1000 + FEW * (chunk + 1)))
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(2), 1))
+@pytest.mark.parametrize("chunk", mostly_long(range(5), 1))
 def test_cases_of_seeds_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     cut_small(monkeypatch)
-    check_seeds(range(2000 + CHUNK * chunk, 2000 + CHUNK * (chunk + 1)))
+    check_seeds(range(2000 + FEW * chunk, 2000 + FEW * (chunk + 1)))
 
 
 @given(case=cases())

@@ -53,6 +53,7 @@ def test_all() -> None:
     check(found, Limits())
 
 
+@pytest.mark.long
 def test_the_check_can_fail() -> None:
     """Reading that takes too long, takes too much, raises something else, hangs, or dies."""
     short = Limits(seconds=0.2, megabytes=60, hang_seconds=4.0)

@@ -19,6 +19,7 @@ from luminal.kernel import stages
 from luminal.program import memory_plan
 from tests.fuzz.campaign import Tally, how_of, programs
 from tests.fuzz.programs.check import check
+from tests.long_share import long_but
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 MOST_PROGRAMS = 60
@@ -93,7 +94,7 @@ def _own_cache(tmp_path: Path) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", long_but(FAULTS, ("wrong_sign", "swapped_axis", "stale_weights")))
 def test_a_planted_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kind, plant = FAULTS[name]
     plant(monkeypatch)

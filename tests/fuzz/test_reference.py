@@ -35,7 +35,7 @@ def check(case: Case) -> None:
     assert to_text(again) == text
 
 
-@pytest.mark.parametrize("chunk", mostly_long(range(8), 3))
+@pytest.mark.parametrize("chunk", mostly_long(range(8), 1))
 def test_cases_of_seeds(chunk: int) -> None:
     for seed in range(25 * chunk, 25 * (chunk + 1)):
         try:
@@ -45,6 +45,7 @@ def test_cases_of_seeds(chunk: int) -> None:
             raise
 
 
+@pytest.mark.long
 def test_a_seed_is_one_case_in_every_process() -> None:
     code = (
         "import zlib; from luminal.hlir.printer import to_text; "

@@ -17,7 +17,7 @@ from luminal.errors import DimError, InputError, LoadError
 from luminal.models import load
 from luminal.models.architectures import read_decoder
 from luminal.models.decoder import Decoder
-from tests.long_share import Share
+from tests.long_share import Share, long_but
 from tests.models.tiny_architectures import RECURRENT, TINY, VARIANTS, VOCABULARY, Tiny
 
 torch = pytest.importorskip("torch")
@@ -197,7 +197,7 @@ def check(theirs: Any, model: Decoder, name: str, backend: str) -> None:
     batched(theirs, model, backend)
 
 
-@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("name", long_but(TINY, [*TINY][::2]))
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     """Of one length; today's share of the architectures with caches as well."""
     theirs = saved(name, tmp_path)

@@ -14,6 +14,7 @@ from luminal.dots import UINT8_BY_INT8
 from luminal.kernel.tile_ir import Contract
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.launch_list import LoopLaunch
+from tests.long_share import long_rows, mostly_long
 
 LAYERS, LONGEST, VOCABULARY = 4, 24, 96
 
@@ -63,8 +64,8 @@ def test_layers_are_laid_out_in_the_bytes_of_the_format(kind: str, bits: float) 
     assert exe.memory_report().derived_bytes <= weights * bits / 8
 
 
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("tied", mostly_long([False, True], 1))
+@pytest.mark.parametrize("kind", mostly_long(["q8_0", "q4_0"], 1))
 def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     cx = recorded(llama(kind, tied), cached=False)
     ids = np.random.default_rng(0).integers(0, VOCABULARY, LONGEST)
@@ -77,7 +78,10 @@ def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -
         check(unrolled(ids=ids[:length])["logits"], want)
 
 
-@pytest.mark.parametrize(("kind", "most"), [("q8_0", 140_000), ("q4_0", 75_000), ("int4", 55_000)])
+FEW_BITS = (("q8_0", 140_000), ("q4_0", 75_000), ("int4", 55_000))
+
+
+@pytest.mark.parametrize(("kind", "most"), long_rows(FEW_BITS, [("q4_0", 75_000)]))
 def test_rolled_layers_keep_few_bits(kind: str, most: int) -> None:
     exe = recorded(llama(kind), cached=False).compile()
     exe(ids=np.arange(5))
@@ -95,7 +99,7 @@ def test_layers_are_one_loop_of_dots() -> None:
         assert dots.count(UINT8_BY_INT8) >= 5  # of q and k and v, output, gate and up, down, logits
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", mostly_long(["q4_0", "q8_0"], 1))
 def test_one_token_at_a_time(kind: str) -> None:
     model = llama(kind)
     ids = np.random.default_rng(1).integers(0, VOCABULARY, 12)

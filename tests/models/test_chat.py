@@ -18,6 +18,7 @@ from luminal.cli.main import main
 from luminal.models import LanguageModel, PromptLookup, load
 from luminal.models.chat_template import ChatTemplate
 from luminal.runtime.executable import Executable
+from tests.long_share import mostly_long
 from tests.models.small_models import language_model
 
 pytest.importorskip("jinja2")
@@ -197,7 +198,7 @@ INTERRUPTED = {
 }
 
 
-@pytest.mark.parametrize("run", range(3))
+@pytest.mark.parametrize("run", mostly_long([1, 0, 2], 1))
 @pytest.mark.parametrize("kind", INTERRUPTED)
 def test_a_chat_after_a_text_that_was_interrupted(
     kind: str, run: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -309,7 +310,7 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("line", ["a " * 200, "caf\udce9"], ids=["long", "bytes"])
+@pytest.mark.parametrize("line", mostly_long(["a " * 200, "caf\udce9"], 1), ids=["long", "bytes"])
 def test_a_message_that_is_refused_ends_no_chat_of_a_person(
     line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

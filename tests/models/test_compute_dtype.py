@@ -11,6 +11,7 @@ import pytest
 import luminal as lm
 from luminal.errors import DTypeError
 from luminal.models.architectures import read_decoder
+from tests.long_share import mostly_long
 from tests.models.test_architectures import cached, saved, whole
 from tests.models.tiny_architectures import VOCABULARY
 
@@ -20,7 +21,7 @@ transformers = pytest.importorskip("transformers")
 Array = np.ndarray[Any, Any]
 
 
-@pytest.fixture(params=["llama", "gemma2", "mixtral"])
+@pytest.fixture(params=mostly_long(["llama", "gemma2", "mixtral"], 2))
 def narrow(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder of a small random model with weights of bfloat16."""
     saved(request.param, tmp_path).bfloat16().save_pretrained(tmp_path)

@@ -60,6 +60,7 @@ def test_every_text_is_what_the_schema_allows(model: LanguageModel, count: int) 
     assert len({completion.text for completion in found}) > count // 2
 
 
+@pytest.mark.long
 def test_a_pattern_and_a_text_without_one_side_by_side(model: LanguageModel) -> None:
     pattern = "[A-Z]{3}-[0-9]{2,4}"
     alone = model.generate("Once", 30, constraint=regex(pattern), temperature=1.5, seed=2)

@@ -34,6 +34,7 @@ from luminal.models.conversion import convert
 from luminal.models.gguf_metadata import check_same
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.write_folder import write_folder
+from tests.long_share import mostly_long
 from tests.unit.test_gguf_tokenizers import CORPUS, TEXTS
 
 TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
@@ -486,7 +487,7 @@ class TestQuantizeCommand:
         kinds = {name for name, each in file.tensors.items() if each.kind == "Q8_0"}
         assert kinds == {"token_embd.weight", "blk.1.attn_v.weight", "blk.1.ffn_down.weight"}
 
-    @pytest.mark.parametrize("target", ["packed", "packed.gguf"])
+    @pytest.mark.parametrize("target", mostly_long(["packed", "packed.gguf"], 1))
     def test_folders_and_files_read_the_same(
         self, target: str, shared_data: Path, tmp_path: Path
     ) -> None:

@@ -12,6 +12,7 @@ import luminal as lm
 from luminal import config
 from luminal.models import LanguageModel, load
 from luminal.search.strategy import Strategy
+from tests.long_share import mostly_long
 
 STORY = (
     "Once upon a time, there was a little girl named Lily. She loved to play outside in the big "
@@ -49,7 +50,7 @@ def greedy(theirs: Any, ids: list[int], count: int) -> tuple[list[int], np.ndarr
     return out[len(ids) :], (best[:, 0] - best[:, 1]).numpy()
 
 
-@pytest.mark.parametrize("length", [3, 20, 100])
+@pytest.mark.parametrize("length", mostly_long([3, 100, 20], 2))
 def test_200_greedy_tokens(model: LanguageModel, theirs: Any, length: int) -> None:
     ids = model.tokenizer.encode(STORY)[:length]
     assert len(ids) == length
@@ -66,6 +67,7 @@ def test_200_greedy_tokens(model: LanguageModel, theirs: Any, length: int) -> No
     assert len(found) == len(expected)
 
 
+@pytest.mark.long
 def test_backends_agree(shared_data: Path) -> None:
     path, prompt = shared_data / "stories-260k/stories260K.gguf", "Tom and his dog"
     texts = {
@@ -89,6 +91,7 @@ def test_the_first_token_waits_for_one_program_only(shared_data: Path) -> None:
     assert model.stats.compile == both
 
 
+@pytest.mark.long
 def test_an_interrupt_ends_the_searches_of_both_programs(
     shared_data: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_many_prompts_are_read_in_groups(
     assert (other.stats.texts, other.stats.new_tokens) == (4, 20)
 
 
+@pytest.mark.long
 def test_texts_end_one_by_one(model: LanguageModel) -> None:
     whole = model.generate(PROMPTS, 10)
     stops = [whole[0][4:6], whole[2][7:9]]

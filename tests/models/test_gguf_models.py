@@ -23,6 +23,7 @@ from luminal.models.architectures import decoder_of
 from luminal.models.export_gguf import gguf_model
 from luminal.models.gguf_metadata import check_same
 from tests.fuzz.damaged_models import GGUF_VALUES
+from tests.long_share import long_but
 from tests.models.test_architectures import close, expected, made
 from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY, YARN
 
@@ -91,7 +92,7 @@ def test_classes_of_the_table_are_decoders() -> None:
     assert named <= {*gguf.MODEL_ARCH_NAMES.values()}
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][1::2]))
 def test_what_is_written_is_read_back(name: str, tmp_path: Path) -> None:
     """The configuration is compared when it is written."""
     _, checkpoint, path = written(name, tmp_path)
@@ -147,7 +148,9 @@ def windows_of(path: Path, window: int, pattern: Any) -> list[int | None] | None
         raise
 
 
-@pytest.mark.parametrize("name", sorted({*WRITTEN} - {"llama_with_biases"}))
+@pytest.mark.parametrize(
+    "name", long_but(sorted({*WRITTEN} - {"llama_with_biases"}), sorted(WRITTEN)[::3])
+)
 def test_windows_are_those_that_the_file_lists(name: str, tmp_path: Path) -> None:
     """Or the file is refused, where the class has no such layers; one without windows never is.
 
@@ -210,7 +213,7 @@ def test_what_the_format_cannot_say_is_refused(name: str, tmp_path: Path) -> Non
         gguf_model(load_checkpoint(tmp_path))
 
 
-@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][::3]))
 def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
     _, checkpoint, path = written(name, tmp_path)
     reader = gguf.GGUFReader(path)
@@ -230,7 +233,7 @@ def test_names_are_those_of_the_format(name: str, tmp_path: Path) -> None:
         assert found & {names.get_name(stem, (".weight", ".bias")) for stem in stems}, theirs
 
 
-@pytest.mark.parametrize("name", READ_BY_TRANSFORMERS)
+@pytest.mark.parametrize("name", long_but(READ_BY_TRANSFORMERS, [*READ_BY_TRANSFORMERS][::3]))
 def test_transformers_reads_the_same_weights(name: str, tmp_path: Path) -> None:
     theirs, _, path = written(name, tmp_path)
     found = load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=theirs)["tensors"]

@@ -18,7 +18,7 @@ from tests.models.widened import widened
 
 Array = np.ndarray[Any, Any]
 LENGTH = 256
-SHORT = ("q8_0", "q4_0", "q3_k", "q4_k", "q4_k_m")
+SHORT = ("q4_k",)
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +125,7 @@ def test_perplexity_by_bytes(kind: str, source: Path, shared_data: Path, tmp_pat
     assert abs(np.exp(loss_of(found, ids) - loss_of(want, ids)) - 1) < BY_BYTES[kind]
 
 
+@pytest.mark.long
 def test_text_is_the_same(source: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     lm.models.convert(source, path, "q8_0")

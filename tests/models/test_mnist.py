@@ -14,7 +14,7 @@ from luminal.loaders.safetensors_file import read_safetensors
 
 @pytest.mark.parametrize(
     ("backend", "count"),
-    [("reference", 40), ("cpu", 1000), pytest.param("cpu", 10000, marks=pytest.mark.long)],
+    [("reference", 20), ("cpu", 1000), pytest.param("cpu", 10000, marks=pytest.mark.long)],
 )
 def test_accuracy(shared_data: Path, backend: str, count: int) -> None:
     net = PlainCNN()

@@ -14,6 +14,7 @@ import pytest
 
 from luminal.errors import LoadError
 from luminal.models.architectures import read_decoder
+from tests.long_share import mostly_long
 from tests.models.test_architectures import check_logits, check_one_length, saved
 from tests.models.tiny_architectures import TINY, VARIANTS, Tiny
 
@@ -264,7 +265,7 @@ def check_changed(theirs: Any, folder: Path, changed: dict[str, dict[str, Any]])
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma"])
+@pytest.mark.parametrize("name", mostly_long(["llama", "gemma"], 1))
 def test_keys_that_other_architectures_have(name: str, tmp_path: Path) -> None:
     check_foreign_keys(name, tmp_path, FOREIGN)
 

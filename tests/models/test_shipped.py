@@ -40,6 +40,7 @@ def test_it_writes_what_its_record_shows() -> None:
     assert time.perf_counter() - start < 60
 
 
+@pytest.mark.long
 def test_its_loss_is_the_one_recorded(shared_data: Path) -> None:
     run = read_settings(CONFIG, TextRun)
     text = (shared_data / "text/tinyshakespeare.txt").read_text("utf-8")

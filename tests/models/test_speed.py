@@ -39,6 +39,7 @@ def bench(*options: str) -> Any:
     return CliRunner().invoke(app, asked, catch_exceptions=False)
 
 
+@pytest.mark.long
 def test_a_shape_as_json(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Peer, "installed", staticmethod(lambda name: False))
     facts = json.loads(bench("--arch", "llama", "--shape", "tiny", "--json").stdout)

@@ -18,6 +18,7 @@ from luminal.kernel.tile_ir import Contract
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.nn.quantization import KINDS
 from luminal.program.buffers import BufferKind
+from tests.long_share import mostly_long
 from tests.numerics.test_packed_weights import blocks_of, values_of
 
 Array = np.ndarray[Any, Any]
@@ -85,7 +86,7 @@ def test_what_is_not_finite_stays_so(value: float) -> None:
     assert np.isfinite(np.asarray(exe({"x": x})["y"])).all(-1).tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("rows", mostly_long([1, 40], 1))
 @pytest.mark.parametrize(
     ("kind", "bits"),
     [
@@ -192,7 +193,7 @@ CONSUMERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("rows", [5, "n"])
-@pytest.mark.parametrize("length", [32, 96])
+@pytest.mark.parametrize("length", mostly_long([32, 96], 1))
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_sums_over_products_of_bytes_leave_them_whole(
     consumer: str, length: int, rows: int | str

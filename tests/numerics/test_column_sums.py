@@ -20,6 +20,7 @@ from luminal.runtime.variants import Variant
 from luminal.shape.expression import TRUE
 from tests.backends.cpu.knob_choices import placed_choices
 from tests.fuzz.cpu_run import compiled
+from tests.long_share import mostly_long
 
 SHAPES = (
     (9001, 17), (4096, 64), (3000, 200), (2049, 256), (1100, 257), (37, 600, 33), (5000, 3, 20),
@@ -128,7 +129,7 @@ def test_walking_rows_changes_no_bit(form: str, rows: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])
-@pytest.mark.parametrize("rows", [2, 5, 8])
+@pytest.mark.parametrize("rows", mostly_long([2, 8, 5], 2))
 def test_few_rows_by_a_matrix_are_kept_beside_each_other(rows: int, dtype: str) -> None:
     """In scratch, while the matrix passes once: the same bits."""
     rng = np.random.default_rng(rows)

@@ -11,6 +11,7 @@ import torch
 
 import luminal as lm
 from luminal.errors import DTypeError, LuminalError, ShapeError
+from tests.long_share import mostly_long
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import close, run
 
@@ -68,7 +69,7 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", mostly_long(BACKENDS, 1))
 def test_like_torch(backend: str) -> None:
     check(CASES, backend)
 

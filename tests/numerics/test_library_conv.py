@@ -13,6 +13,7 @@ import torch.nn.functional as torch_functional
 
 import luminal.nn.functional as functional
 from luminal.errors import DTypeError, ShapeError
+from tests.long_share import mostly_long
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import close, run
 
@@ -252,7 +253,7 @@ SAMPLED = (
 )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", mostly_long(BACKENDS, 1))
 def test_sampling(backend: str) -> None:
     check(SAMPLED, backend)
 

@@ -15,6 +15,7 @@ import torch
 
 import luminal as lm
 from luminal.errors import DTypeError
+from tests.long_share import mostly_long
 from tests.numerics.recording import close, on, run
 
 Array = np.ndarray[Any, Any]
@@ -78,7 +79,7 @@ def _assert_within(name: str, found: Array, exact: Array, x: Array, bound: float
     assert apart[worst] <= bound, f"{name}({x[worst]!r}) is {apart[worst]:.2f} ulp off"
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", mostly_long([np.float32, np.float64], 1))
 def test_elementary_functions_are_within_their_bounds(dtype: Any) -> None:
     x = _every_magnitude(dtype, 1500)
     small = np.where(np.abs(x) > 1000, np.fmod(x, 1000).astype(dtype), x)  # for tan

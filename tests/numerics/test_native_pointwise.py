@@ -18,6 +18,7 @@ from luminal.dtypes import (
     uint8,
 )
 from luminal.hlir import semantics
+from tests.long_share import long_but
 from tests.numerics.jit_lanes import AVX2, AVX512, BASELINE, assembly, host_has, run, text
 
 Array = np.ndarray[Any, Any]
@@ -239,7 +240,7 @@ INT_OPS = ["Add", "Mul", "FloorDiv", "Mod", "Maximum", "LessThan", "Equal"]
 INT_OPS += ["And", "Or", "Xor", "Shl", "Shr"]
 
 
-@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize("dtype", long_but(INTS, [d for d in INTS if d.bits in (8, 64)]), ids=str)
 @pytest.mark.parametrize("op", INT_OPS)
 def test_integer_arithmetic_is_total(op: str, dtype: DType) -> None:
     values = int_values(dtype)

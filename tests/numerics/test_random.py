@@ -57,8 +57,8 @@ def test_keys() -> None:
 
 
 def test_a_batch_of_keys_draws_what_each_draws_alone() -> None:
-    keys = np.random.default_rng(0).integers(0, 2**32, (3, 2)).astype(np.uint32)
-    steps = np.array([5, 0, 7], np.int32)
+    keys = np.random.default_rng(0).integers(0, 2**32, (2, 2)).astype(np.uint32)
+    steps = np.array([5, 0], np.int32)
     draws = (
         lambda k, step: lm.random.bits(k, (4, 2), "uint64"),
         lambda k, step: lm.random.normal(k, (5,), dtype="float64"),
@@ -68,7 +68,7 @@ def test_a_batch_of_keys_draws_what_each_draws_alone() -> None:
         lambda k, step: lm.random.fold_in(lm.random.key(step), 1),
     )
     together = run(lambda k, s: tuple(draw(k, s) for draw in draws), keys, steps)
-    for row in range(3):
+    for row in range(2):
         alone = run(lambda k, s: tuple(draw(k, s) for draw in draws), keys[row], steps[row])
         for found, expected in zip(together, alone, strict=True):
             np.testing.assert_array_equal(found[row], expected)

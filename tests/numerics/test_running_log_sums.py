@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import luminal as lm
+from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
 SHAPES = (
@@ -52,7 +53,7 @@ def worst(found: Array, wanted: Array) -> float:
     return float(np.where(same, 0, np.nan_to_num(apart, nan=np.inf)).max(initial=0))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", mostly_long(["float32", "float64"], 1))
 @pytest.mark.parametrize("case", SHAPES, ids=str)
 def test_like_float64(case: tuple[tuple[int, ...], int], dtype: str) -> None:
     shape, axis = case
@@ -76,7 +77,7 @@ def test_rows_of_any_length() -> None:
         assert worst(program({"x": x})["y"], wanted) <= 1e-6, n
 
 
-@pytest.mark.parametrize("n", [1, 2, 17, 300, 5000])
+@pytest.mark.parametrize("n", mostly_long([17, 5000, 1, 2, 300], 2))
 @pytest.mark.parametrize("name", ["noise", "wide", "rising", "falling", "walk", "jumps"])
 def test_gradients(n: int, name: str) -> None:
     graph = lm.Graph()

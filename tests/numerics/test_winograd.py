@@ -183,6 +183,7 @@ def test_taps_of_a_run_or_of_other_dtypes_stay() -> None:
     assert not points(graph)
 
 
+@pytest.mark.long
 def test_a_search_keeps_what_tiles_store() -> None:
     graph = lm.Graph()
     x, taps = random((1, 32, 12, 12), 1), random((32, 32, 3, 3), 2)

@@ -21,6 +21,7 @@ def _check(number: int) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.long
 def test_a_share():
     _check(0)
 
@@ -31,6 +32,7 @@ def test_all(number: int):
     _check(number)
 
 
+@pytest.mark.long
 def test_the_ledger_names_cases_and_enough_pass():
     known = backend_suite.known_faults()
     assert not set(known) - set(backend_suite.cases())

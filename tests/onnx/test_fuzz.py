@@ -43,8 +43,13 @@ def _check(make: Make, seeds: range) -> None:
     assert not faults
 
 
-def test_thirty():
-    _check(random_model, range(30))
+def test_ten():
+    _check(random_model, range(10))
+
+
+@pytest.mark.long
+def test_twenty_more():
+    _check(random_model, range(10, 30))
 
 
 @pytest.mark.long

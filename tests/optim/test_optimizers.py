@@ -10,6 +10,7 @@ import torch
 
 import luminal as lm
 from luminal import optim
+from tests.long_share import long_rows, mostly_long
 from tests.optim.pairs import Array, Ours, Theirs, assert_near, batches
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -43,11 +44,22 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "radam-decay": ("RAdam", {"lr": 0.01, "betas": (0.9, 0.9), "weight_decay": 0.1}),
     "radam-decoupled": ("RAdam", {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": True}),
 }
+FEW = (
+    "sgd-nesterov",
+    "adam-amsgrad",
+    "rmsprop-momentum",
+    "adagrad-decay",
+    "nadam-decay",
+    "radam-decoupled",
+)
 ON_CPU = ("sgd-dampening", "adamw", "rmsprop-centered", "nadam", "radam")
 RUNS = [(name, "reference") for name in CASES] + [(name, "cpu") for name in ON_CPU]
+SHORT = {(name, "reference") for name in FEW} | {(name, "cpu") for name in ON_CPU}
 
 
-@pytest.mark.parametrize(("case", "backend"), RUNS, ids=[f"{c}-{b}" for c, b in RUNS])
+@pytest.mark.parametrize(
+    ("case", "backend"), long_rows(RUNS, SHORT), ids=[f"{c}-{b}" for c, b in RUNS]
+)
 def test_twenty_steps_are_those_of_torch(case: str, backend: str) -> None:
     name, options = CASES[case]
     ours, theirs = Ours(), Theirs()
@@ -131,7 +143,7 @@ def muon_of(params: list[lm.Parameter]) -> optim.Optimizer:
     return optim.Muon([{"params": matrices}, {"params": others, "use_muon": False}], lr=0.02)
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("backend", mostly_long(["cpu", "reference"], 1))
 @pytest.mark.parametrize(("build", "formula"), [(lion_of, lion), (lamb_of, lamb), (muon_of, muon)])
 def test_twenty_steps_are_those_of_the_paper(build: Any, formula: Any, backend: str) -> None:
     ours, theirs = Ours(), Theirs(np.float64)

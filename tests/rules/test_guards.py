@@ -10,6 +10,7 @@ from luminal.algebra.lower import lower
 from luminal.egraph import saturate
 from luminal.numerics import Class
 from luminal.rules import RULES, Rule, notation
+from tests.long_share import long_rows
 from tests.machines import COSTS
 from tests.rules.agreement import Fault
 from tests.rules.checker import (
@@ -29,11 +30,12 @@ from tests.rules.instances import Instance
 from tests.rules.programs import PROGRAMS, program
 from tests.rules.test_rules import SAMPLES
 
-TWINS = 2
+TWINS = 1
 GUARDS = [(rule, guard) for rule in RULES for guard in rule.guards]
 PLAIN = [(rule, guard) for rule, guard in GUARDS if not rule.handler]
 SMALL = [(rule, guard) for rule, guard in GUARDS if notation.is_growth(guard)]
 SOUND = [(rule, guard) for rule, guard in GUARDS if not notation.is_growth(guard)]
+SPLITS = ("split-sum", "split-max")  # their e-graphs are the largest
 MOST = {"llama": 550, "moe": 220}  # nodes; of the other programs 80
 
 
@@ -83,7 +85,7 @@ def test_egglog_heeds_each_guard(rule: Rule, guard: str) -> None:
 
 @pytest.mark.parametrize(("rule", "guard"), [g for g in SMALL if not g[0].handler], ids=named)
 def test_a_rule_is_right_without_a_guard_on_growth(rule: Rule, guard: str) -> None:
-    check(rule, SAMPLES // 3, guard)
+    check(rule, SAMPLES // 8, guard)
 
 
 @pytest.mark.long
@@ -92,7 +94,11 @@ def test_a_rule_is_right_on_many_without_a_guard_on_growth(rule: Rule, guard: st
     check(rule, 6 * SAMPLES, guard)
 
 
-@pytest.mark.parametrize(("rule", "guard"), SMALL, ids=named)
+@pytest.mark.parametrize(
+    ("rule", "guard"),
+    long_rows(SMALL, [g for g in SMALL if g[0].name not in SPLITS][::2]),
+    ids=named,
+)
 def test_without_a_guard_on_growth_the_egraph_is_larger(rule: Rule, guard: str) -> None:
     """Nodes; or, where the rule then finds what is there already, its matches."""
     instance = Instance(random.Random(0), special(Class.ROUNDING))

@@ -38,7 +38,7 @@ TEXTS = (
 def test_a_respelling_agrees_with_the_program(text: str) -> None:
     rng = random.Random(text)
     compared = Compared()
-    for k in range(8 if "long" in text else 40):
+    for k in range(8 if "long" in text else 16):
         instance = Instance(rng, SPECIAL if k % 2 else ())
         term = instance.concrete(notation.pattern(text))
         spelled = respell(instance.lowered(term), COSTS, Numerics.STANDARD).lowered.roots[0].term

@@ -25,6 +25,7 @@ from luminal.hlir.graph import Output
 from luminal.numerics import Numerics
 from luminal.select.fast import respell
 from tests.fuzz.graphs import random_case
+from tests.long_share import mostly_long
 from tests.machines import COSTS
 from tests.numerics.tolerance import compare
 from tests.rules.programs import PROGRAMS, Program, program
@@ -110,7 +111,7 @@ def compare_finite(
     compare(x, value, error, unstable, name=name, max_unstable=1.0)
 
 
-@pytest.mark.parametrize("numerics", [Numerics.EXACT, Numerics.STANDARD])
+@pytest.mark.parametrize("numerics", mostly_long([Numerics.STANDARD, Numerics.EXACT], 1))
 def test_random_graphs(numerics: Numerics) -> None:
     check_random_graphs(range(25), numerics, 2)
 
@@ -180,6 +181,7 @@ def test_weights_of_contractions_that_share_an_operand_are_merged() -> None:
     assert sorted(name.count("+") for name in names) == [1, 2]
 
 
+@pytest.mark.long
 def test_same_result_in_any_process() -> None:
     script = (
         "from luminal.algebra.lower import lower\n"

@@ -108,10 +108,12 @@ def test_steps_give_the_logits_of_whole_texts(small: StepProgram) -> None:
     check_steps(small)
 
 
+@pytest.mark.long
 def test_steps_on_the_reference() -> None:
     check_steps(make("reference", 7, 4))
 
 
+@pytest.mark.long
 def test_bits_depend_on_nobody_else(large: StepProgram, small: StepProgram) -> None:
     """Alone or among others, in other blocks and chunks, computed once or twice."""
 

@@ -137,7 +137,7 @@ def served(machine: Machine, requests: list[Any]) -> list[Text]:
     return texts
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(REQUESTS, st.integers(8, 20), st.integers(1, 4), st.integers(1, 5))
 def test_texts_are_those_of_a_machine_of_their_own(
     requests: list[Any], blocks: int, rows: int, chunk: int

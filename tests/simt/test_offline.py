@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.long_share import mostly_long
 from tests.simt import offline
 from tests.simt.compiling import TextError
 from tests.simt.samples import HISTOGRAM, METAL_SUMS, PRODUCT, REDUCTION, SORT
@@ -31,7 +32,7 @@ extern "C" __global__ void __launch_bounds__(1024) spilling(const float* from, f
 """
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_long(ARCHITECTURES, 1))
 @pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
 def test_the_texts_of_the_shims_are_hip(text: str, architecture: str) -> None:
     resources = offline.hip_resources(text, architecture)
@@ -39,6 +40,7 @@ def test_the_texts_of_the_shims_are_hip(text: str, architecture: str) -> None:
     assert resources.spilled == resources.stack == 0
 
 
+@pytest.mark.long
 def test_spills_of_hip_are_told() -> None:
     assert offline.hip_resources(SPILLING, "gfx90a").stack > 0
 

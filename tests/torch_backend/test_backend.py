@@ -20,6 +20,7 @@ from luminal import luminal_backend
 from luminal.torch_backend import explain, supported_ops
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops import registry
+from tests.long_share import mostly_long
 from tests.torch_backend.whole import compiled
 
 # of PyTorch's own modules, when Dynamo imports them
@@ -223,7 +224,7 @@ def test_threads_write_arguments_of_their_own() -> None:
         close(x, torch.full((1000,), 200.0 * k))
 
 
-@pytest.mark.parametrize("kind", ["SGD", "AdamW"])
+@pytest.mark.parametrize("kind", mostly_long(["AdamW", "SGD"], 1))
 def test_a_compiled_optimizer_step(kind: str) -> None:
     how = {"SGD": {"lr": 0.1, "momentum": 0.9}, "AdamW": {"lr": 0.01}}[kind]
     values = [torch.randn(4, 3), torch.randn(5)]
@@ -245,6 +246,7 @@ def test_the_backend_goes_by_its_name() -> None:
     close(fast(torch.ones(3)), torch.sin(torch.ones(3)))
 
 
+@pytest.mark.long
 def test_many_calls_hold_no_more_memory() -> None:
     """Weights are the parameters' own memory; a call leaves nothing behind."""
     model, x = (
@@ -297,7 +299,7 @@ def recorded_executables(run: Callable[[], Any]) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("mode", ["optimal", 0.5], ids=["optimal", "seconds"])
+@pytest.mark.parametrize("mode", mostly_long(["optimal", 0.5], 1), ids=["optimal", "seconds"])
 def test_modes_that_search(mode: str | float) -> None:
     model, x = nn.Linear(16, 16), torch.randn(4, 16)
     options = {"mode": mode, "search_iterations": 2, "numerics": "relaxed"}

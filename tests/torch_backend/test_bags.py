@@ -57,6 +57,7 @@ def test_offsets_that_do_not_fit_raise(offsets: list[int]) -> None:
         fast(IDS, table, torch.tensor(offsets))
 
 
+@pytest.mark.long
 def test_bags_of_open_sizes() -> None:
     def bags(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
         return functional.embedding_bag(ids, table)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import luminal as lm
+from tests.long_share import long_but
 from tests.torch_backend.whole import compiled
 
 pytestmark = [
@@ -24,7 +25,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor, int], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", long_but(FUNCTIONS, ("index", "factor")))
 def test_ints_of_both_signs(name: str) -> None:
     function, x = FUNCTIONS[name], torch.randn(5, 5)
     fast = compiled(function)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 
 from luminal import luminal_backend
+from tests.long_share import long_but, long_rows
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -50,7 +52,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", long_but(CASES, [*CASES][::2]))
 def test_the_door_has_the_meaning_of_pytorch(name: str) -> None:
     function, args = CASES[name]
     fast = torch.compile(
@@ -59,8 +61,10 @@ def test_the_door_has_the_meaning_of_pytorch(name: str) -> None:
     torch.testing.assert_close(fast(*args), function(*args), equal_nan=True)
 
 
-@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
-@pytest.mark.parametrize("of_parameters", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    ("of_parameters", "training"),
+    long_rows(product([torch.bfloat16, torch.float32], [True, False]), [(torch.bfloat16, True)]),
+)
 def test_norms_of_bfloat16(training: bool, of_parameters: torch.dtype) -> None:
     """Statistics have PyTorch's dtypes, which are those of the parameters."""
     torch.manual_seed(0)

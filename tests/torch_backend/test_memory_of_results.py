@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from luminal import luminal_backend, pt2
+from tests.long_share import long_but, mostly_long
 from tests.torch_backend.whole import compiled
 
 pytestmark = [
@@ -40,9 +41,11 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
     "argument": lambda x: (x.split(3)[0], x.diagonal(), x.unfold(0, 2, 1), x + 1),
 }
 
+SHORT = ("strided", "equal", "expanded", "dtypes", "argument")
+
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["literal", "open"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", long_but(FUNCTIONS, SHORT))
 def test_a_write_is_seen_where_eager_mode_sees_it(name: str, dynamic: bool) -> None:
     x = torch.randn(6, 6)
     count = len(FUNCTIONS[name](x))
@@ -81,7 +84,7 @@ def last_rows(x: torch.Tensor) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
-@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("is_trained", [True, pytest.param(False, marks=pytest.mark.long)])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["literal", "open"])
 def test_a_part_of_an_argument_that_is_written(dynamic: bool, is_trained: bool) -> None:
     fast = torch.compile(last_rows, backend=luminal_backend, dynamic=dynamic)
@@ -115,8 +118,8 @@ OPEN: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
-@pytest.mark.parametrize("is_trained", [False, True])
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize("is_trained", mostly_long([False, True], 1))
+@pytest.mark.parametrize("name", long_but(OPEN, ("three", "part", "expanded")))
 def test_results_of_open_sizes_lie_as_in_eager_mode(name: str, is_trained: bool) -> None:
     fast = torch.compile(OPEN[name], backend=luminal_backend, dynamic=True, fullgraph=True)
     for n in (4, 5):

@@ -16,6 +16,7 @@ from torch.nn import functional
 from luminal import luminal_backend
 from luminal.torch_backend.compiled import compiled as caller
 from luminal.torch_backend.translation import translated
+from tests.long_share import long_but
 from tests.torch_backend.whole import compiled
 
 pytestmark = [
@@ -47,7 +48,7 @@ SPELLED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", SPELLED)
+@pytest.mark.parametrize("name", long_but(SPELLED, ("there and back", "halves")))
 def test_sizes_known_to_be_equal_have_one_spelling(name: str) -> None:
     agree(SPELLED[name], (4, 6, 10))
 
@@ -66,7 +67,9 @@ NUMBERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(
+    "name", long_but(NUMBERS, ("a root", "var", "nearest", "attention", "a part"))
+)
 def test_floats_made_of_open_sizes(name: str) -> None:
     agree(NUMBERS[name], (4, 5, 11))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from luminal import luminal_backend
+from tests.long_share import long_rows
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),
@@ -115,8 +117,12 @@ def counted(x: torch.Tensor, y: torch.Tensor) -> Any:
     return x, z, w, z.T
 
 
-@pytest.mark.parametrize("shape", [(5, 4), (4, 4)])
-@pytest.mark.parametrize("function", [cleared, counted])
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    long_rows(
+        product([cleared, counted], [(5, 4), (4, 4)]), [(cleared, (5, 4)), (counted, (4, 4))]
+    ),
+)
 def test_sizes_that_only_shapes_or_products_tell(
     function: Callable[..., Any], shape: tuple[int, int]
 ) -> None:

@@ -50,6 +50,7 @@ def stripes(count: int) -> ArrayDataset:
     return ArrayDataset(images, digits)
 
 
+@pytest.mark.long
 def test_digits_are_learned_the_same_way_twice() -> None:
     found = []
     for _ in range(2):

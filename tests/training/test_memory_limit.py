@@ -14,6 +14,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.memory_limit import bytes_of
 from luminal.nn import functional as F
 from luminal.training import ArrayDataset, Batches, fit
+from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
 WIDTH, ROWS = 16, 256
@@ -44,7 +45,7 @@ def graph(inner: Sequence[int], rows: Any = ROWS) -> tuple[lm.Graph, nn.Module]:
 EQUAL, VARIED = [64] * 8, [48, 64, 80, 96]
 
 
-@pytest.mark.parametrize("inner", [EQUAL, VARIED], ids=["rolled", "unlike"])
+@pytest.mark.parametrize("inner", mostly_long([VARIED, EQUAL], 0), ids=["unlike", "rolled"])
 def test_it_is_kept_with_the_same_steps(inner: list[int]) -> None:
     found = []
     arena = 0
@@ -67,6 +68,7 @@ def test_a_limit_that_is_kept_anyway_changes_nothing() -> None:
     assert len(one.report().kernels) == len(other.report().kernels)
 
 
+@pytest.mark.long
 def test_dims_count_as_large_as_they_may_be() -> None:
     def arena(limit: int | None) -> int:
         cx, _ = graph(EQUAL, lm.Graph().dim("n", 1, ROWS))
@@ -78,6 +80,7 @@ def test_dims_count_as_large_as_they_may_be() -> None:
     assert arena(limit) <= limit
 
 
+@pytest.mark.long
 def test_a_limit_out_of_reach() -> None:
     with pytest.raises(lm.CompileError) as error:
         lm.compile(graph(EQUAL)[0], memory_limit="10KB")

@@ -22,6 +22,7 @@ from luminal import nn, optim
 from luminal.errors import InputError, LoadError
 from luminal.nn import functional as F
 from luminal.training import Batches, CheckpointManager, checkpoint, fit
+from tests.long_share import mostly_long
 from tests.training.small_run import STEPS, digest, examples, network, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,13 +35,14 @@ def undisturbed() -> str:
     return digest(run()[0])
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_bits_and_another_one_others(undisturbed: str) -> None:
     assert digest(run()[0]) == undisturbed
     assert digest(run(seed=10)[0]) != undisturbed
     assert digest(run(STEPS - 1)[0]) != undisturbed
 
 
-@pytest.mark.parametrize("stop", [1, 12, 59])
+@pytest.mark.parametrize("stop", mostly_long([12, 1, 59], 1))
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path, undisturbed: str, stop: int) -> None:
     options: dict[str, Any] = {"checkpoint": tmp_path, "log": tmp_path / "log.jsonl"}
     first = run(stop, **options)[1]
@@ -53,6 +55,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, undisturbed: str, stop: 
     assert (record.resumed, digest(model)) == (STEPS, undisturbed)
 
 
+@pytest.mark.long
 def test_a_scaled_and_accumulated_run_goes_on(tmp_path: Path) -> None:
     options: dict[str, Any] = {"amp": "float16", "accumulate": 3}
     whole = run(9, **options)[0]
@@ -107,7 +110,7 @@ def test_what_is_trained_outside_of_the_model_goes_on_too(tmp_path: Path) -> Non
     assert with_its_own_loss(9, tmp_path) == whole
 
 
-@pytest.mark.parametrize("part", ["model", "optimizer", "scheduler", "seed"])
+@pytest.mark.parametrize("part", mostly_long(["model", "seed", "optimizer", "scheduler"], 2))
 def test_another_run_is_not_gone_on_with_and_nothing_changes(tmp_path: Path, part: str) -> None:
     run(2, checkpoint=tmp_path)
     model = network()
@@ -160,6 +163,7 @@ def went_on(folder: Path) -> str:
     return (folder / "done").read_text()
 
 
+@pytest.mark.long
 def test_kill_9_at_random_moments(tmp_path: Path, undisturbed: str) -> None:
     draw = random.Random(0)
     reached = [killed(tmp_path, least, draw.uniform(0, 0.01)) for least in (1, 30)]

@@ -88,6 +88,7 @@ def test_from_a_text_to_a_model_that_generates(
     assert capsys.readouterr().out == outcome["sample"] + "\n"
 
 
+@pytest.mark.long
 def test_the_validation_loss_is_that_of_the_weights_written(tmp_path: Path) -> None:
     settings = read_settings(folder(tmp_path), TextRun)
     trained = train_text(settings, tmp_path)
@@ -106,6 +107,7 @@ def test_the_validation_loss_is_that_of_the_weights_written(tmp_path: Path) -> N
     assert trained.bits_per_byte == pytest.approx(bits, 1e-4)
 
 
+@pytest.mark.long
 def test_the_same_seed_twice_and_a_run_that_was_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

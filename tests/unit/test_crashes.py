@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DYING = """
 import ctypes, os, pytest, signal
 
@@ -25,6 +27,7 @@ def test_last(): pass
 TIMES = "timeout = 0.5\nfaulthandler_timeout = 0.8\nfaulthandler_exit_on_timeout = true"
 
 
+@pytest.mark.long
 def test_the_others_pass(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(f"[pytest]\n{TIMES}\n")
     (tmp_path / "test_all.py").write_text(DYING)

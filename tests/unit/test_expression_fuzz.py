@@ -131,7 +131,7 @@ def fuzz(examples: int) -> Callable[[Any], Any]:
     return settings(max_examples=examples, suppress_health_check=list(HealthCheck))
 
 
-@fuzz(600)
+@fuzz(200)
 @given(st.one_of(trees, conditions), st.integers(0, 2**32))
 def test_canonical_form_means_the_tree(tree: Tree, seed: int) -> None:
     e = build(tree)
@@ -146,14 +146,14 @@ def test_canonical_form_means_the_tree(tree: Tree, seed: int) -> None:
         assert function(*(env[name] for name in names)) == expected
 
 
-@fuzz(300)
+@fuzz(120)
 @given(st.one_of(trees, conditions))
 def test_text_reads_back(tree: Tree) -> None:
     e = build(tree)
     assert parse(str(e), LEAVES) is e
 
 
-@fuzz(300)
+@fuzz(120)
 @given(st.one_of(trees, conditions))
 def test_rebuilding_keeps_the_node(tree: Tree) -> None:
     e = build(tree)
@@ -164,7 +164,7 @@ def test_rebuilding_keeps_the_node(tree: Tree) -> None:
     assert again.evaluate(env) == e.evaluate(env)
 
 
-@fuzz(400)
+@fuzz(150)
 @given(conditions, st.lists(conditions, max_size=2), trees, st.integers(0, 2**32))
 def test_prove_and_simplify_are_sound(goal: Tree, facts: Any, tree: Tree, seed: int) -> None:
     random = np.random.default_rng(seed)

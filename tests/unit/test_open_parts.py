@@ -12,6 +12,7 @@ import torch
 import luminal as lm
 from luminal import nn
 from luminal.errors import DimError, ShapeError
+from tests.long_share import mostly_long
 
 Parts = Callable[[Any], Any]
 
@@ -38,7 +39,7 @@ def listed(found: Any) -> list[Any]:
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["input", "computed"])
+@pytest.mark.parametrize("early", mostly_long([False, True], 1), ids=["input", "computed"])
 @pytest.mark.parametrize("name", BOTH)
 def test_each_length_gives_pytorchs_parts_or_is_refused(name: str, early: bool) -> None:
     fn = BOTH[name]

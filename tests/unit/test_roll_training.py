@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from luminal.hlir.prune import pruned
 from luminal.hlir.roll import roll
 from luminal.hlir.verify import verify
 from luminal.models.llama import Llama, LlamaConfig
+from tests.long_share import long_rows, mostly_long
 from tests.machines import COSTS
 
 F = nn.functional
@@ -49,7 +51,7 @@ def loops(graph: Graph) -> list[Node]:
     return [node for node in graph.nodes() if isinstance(node.attrs, LoopAttrs)]
 
 
-@pytest.mark.parametrize("clip_norm", [None, 1.0], ids=["plain", "clipped"])
+@pytest.mark.parametrize("clip_norm", mostly_long([1.0, None], 1), ids=["clipped", "plain"])
 def test_a_rolled_step_does_what_the_step_does(clip_norm: float | None) -> None:
     model = decoder(5)
     twin = copy.deepcopy(model)
@@ -64,8 +66,10 @@ def test_a_rolled_step_does_what_the_step_does(clip_norm: float | None) -> None:
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("rate", [None, 0.01], ids=["rate given", "rate fixed"])
-@pytest.mark.parametrize("clip_norm", [None, 1.0], ids=["plain", "clipped"])
+@pytest.mark.parametrize(
+    ("clip_norm", "rate"),
+    long_rows(product([None, 1.0], [None, 0.01]), [(1.0, None)]),
+)
 def test_a_step_is_as_long_for_more_layers(clip_norm: float | None, rate: float | None) -> None:
     """Also where a decayed weight is known but for the weight, which the step itself assigns."""
     steps = [lm.compile(step_of(decoder(n), clip_norm, rate)) for n in (5, 9)]

@@ -53,6 +53,7 @@ def test_a_machine_that_likes_many_kernels_gets_them(tmp_path: Path) -> None:
     assert strategy.best.seconds < strategy.fast.seconds
 
 
+@pytest.mark.long
 def test_structure_and_schedules_share_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

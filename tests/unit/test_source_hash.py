@@ -13,6 +13,7 @@ import pytest
 from luminal.backends import registry
 from luminal.backends.cpu import compiler, kernels, target
 from luminal.runtime import source_hash
+from tests.long_share import long_but, mostly_long
 
 ROOT = Path(source_hash.ROOT)
 CODE = registry.compiling("cpu").makers
@@ -55,8 +56,9 @@ def _path(module: str) -> Path:
     return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
-def test_imports_are_those_of_the_syntax_tree() -> None:
-    for module in MODULES:
+@pytest.mark.parametrize("part", mostly_long(range(8), 1))
+def test_imports_are_those_of_the_syntax_tree(part: int) -> None:
+    for module in MODULES[part::8]:
         assert set(source_hash._imported(_path(module).read_text())) == imports(module), module
 
 
@@ -104,7 +106,7 @@ def _forget() -> None:
     source_hash.package_stamp.cache_clear()
 
 
-@pytest.mark.parametrize("file", DECIDES + DECIDES_NOT)
+@pytest.mark.parametrize("file", long_but(DECIDES + DECIDES_NOT, (*DECIDES[::2], *DECIDES_NOT[:1])))
 def test_a_changed_source_makes_another_key(copied: Path, file: str) -> None:
     native = target.current()
     before = compiler.cache_key("kernel", native, kernels.RENDERER)

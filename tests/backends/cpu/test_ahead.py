@@ -16,6 +16,7 @@ from luminal.backends.cpu.ahead import Ahead
 from luminal.compiler import lower_by_stages
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
+from tests.long_share import mostly_long
 
 COUNT = 24
 
@@ -54,7 +55,7 @@ def killed(helper: ahead.Helper) -> None:
     os.kill(helper._process.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("fate", [nothing, killed])
+@pytest.mark.parametrize("fate", mostly_long([nothing, killed], 1))
 def test_code_is_the_same_whoever_makes_it(
     few: Ahead, fate: Callable[[ahead.Helper], None]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends.reference import evaluate_with_bounds
+from tests.long_share import mostly_long
 from tests.numerics.tolerance import compare
 
 Array = np.ndarray[Any, Any]
@@ -75,7 +76,7 @@ def test_heads_of_given_scores() -> None:
     attended(lambda s, v: s.softmax(-1) @ v, both, v)
 
 
-@pytest.mark.parametrize("queries", [1, 3, 65, 300])
+@pytest.mark.parametrize("queries", mostly_long([1, 3, 65, 300], 3))
 def test_causal(queries: int) -> None:
     rng = np.random.default_rng(5)
     q = rng.normal(size=(2, queries, WIDTH)).astype(np.float32)

@@ -18,10 +18,10 @@ from luminal.compiler import lower_to_program
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
 from tests.backends.cpu.tile_work import work
+from tests.long_share import mostly_long
 
 LENGTHS = (
-    512, 1024, 2048,
-    pytest.param(4096, marks=pytest.mark.long), pytest.param(8192, marks=pytest.mark.long),
+    512, 1024, *mostly_long([2048, 4096, 8192], 0),
 )  # fmt: skip
 ROUNDING = 2.0**-25  # half of a unit in the last place: so many additions walk off by its root
 SCRATCH = 1 << 17  # bytes: block of scores, packed queries and sums lie in the first caches

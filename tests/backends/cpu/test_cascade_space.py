@@ -46,12 +46,14 @@ def check(name: str, dtype: str, most: int | None) -> None:
     check_choices(name, run, stages, backend(), [rule, *sample(name, others, most)])
 
 
-@pytest.mark.parametrize("name", mostly_long(NAMES, len(NAMES) // 2))
+@pytest.mark.parametrize("name", mostly_long(NAMES, len(NAMES) // 6))
 def test_one_pass_and_some_choices(name: str) -> None:
     check(name, "float32", BUILDS)
 
 
-@pytest.mark.parametrize("name", ["plain", "one query", "causal", "log-sum-exp beside"])
+@pytest.mark.parametrize(
+    "name", mostly_long(["plain", "one query", "log-sum-exp beside", "causal"], 3)
+)
 def test_in_float64(name: str) -> None:
     check(name, "float64", 1)
 

@@ -18,6 +18,7 @@ import luminal as lm
 from luminal import config, forks, garbage
 from luminal.backends.cpu import device
 from luminal.runtime import pauses
+from tests.long_share import mostly_long
 
 # Forking a process that has threads is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -82,7 +83,7 @@ def product(size: int = 256) -> tuple[lm.Executable, Any, Any]:
     return exe, given, exe({"x": given})["y"].copy()
 
 
-@pytest.mark.parametrize("team", [1, 2])
+@pytest.mark.parametrize("team", mostly_long([2, 1], 1))
 def test_the_program_that_another_thread_runs(monkeypatch: Any, team: int) -> None:
     monkeypatch.setattr(device, "TEAM_GAIN", -np.inf)
     with config.override(LUMINAL_THREADS=team):
@@ -115,10 +116,11 @@ def test_states_are_whole_in_the_child() -> None:
         assert (counts.numpy() == before[0] + 1).all()
 
     with threads(exe):
-        for _ in range(10):
+        for _ in range(5):
             in_child(check)
 
 
+@pytest.mark.long
 def test_new_programs_while_another_thread_compiles() -> None:
     numbers = iter(range(10**9))
 
@@ -218,6 +220,7 @@ def test_a_run_that_lasts_longer_than_a_fork_waits(monkeypatch: Any) -> None:
     assert count.numpy().tolist() == [2] * 4
 
 
+@pytest.mark.long
 def test_two_threads_fork_at_once() -> None:
     exe, x, expected = product(64)
 

@@ -16,6 +16,7 @@ from luminal.kernel.tile_ir import Kernel, Once
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import Expression
 from tests.backends.cpu.tile_builder import TileBuilder, native, run_all
+from tests.long_share import mostly_long
 
 ROWS, COLUMNS, WIDTH = 3, 4, 5
 
@@ -103,7 +104,7 @@ def test_what_scratch_may_not_keep_is_refused(kernel: Kernel, text: str) -> None
         verify(kernel)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", mostly_long([2, 1], 1))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_products_whose_rows_are_cut(threads: int, dtype: str) -> None:
     """Rows enough for several chunks of each strip, which lies badly in the cache."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from tests.long_share import mostly_long
 
 Draw = Callable[..., lm.Tensor]
 Case = Callable[[lm.Graph, Draw, Draw], list[lm.Tensor]]
@@ -72,7 +73,7 @@ CASES: tuple[Case, ...] = (
 )
 
 
-@pytest.mark.parametrize("numerics", ["standard", "exact"])
+@pytest.mark.parametrize("numerics", mostly_long(["standard", "exact"], 1))
 @pytest.mark.parametrize("leaf", ["weight", "constant", "input"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_values_agree_with_those_of_inputs_only(case: Case, leaf: str, numerics: str) -> None:

@@ -13,6 +13,7 @@ from luminal.kernel.tile_ir import Tile
 from luminal.kernel.tile_text import to_text
 from luminal.shape.expression import TRUE, Expression, Symbol, minimum, product_of
 from tests.backends.cpu.tile_builder import LoopHandle, TileBuilder, run_all
+from tests.long_share import mostly_long
 
 SIZE = 61  # elements of each input
 
@@ -143,7 +144,7 @@ def check(seed: int) -> None:
         run_all(kernel, arrays, {"n": n})
 
 
-@pytest.mark.parametrize("seed", range(12, 32))
+@pytest.mark.parametrize("seed", mostly_long(range(12, 32), 10))
 def test_random_kernels(seed: int) -> None:
     check(seed)
 

@@ -8,6 +8,7 @@ import pytest
 from luminal.kernel.tile_ir import Kernel
 from luminal.shape.expression import axis, ceil_div, minimum
 from tests.backends.cpu.tile_builder import TileBuilder, run_all
+from tests.long_share import mostly_long
 
 
 def rng() -> np.random.Generator:
@@ -31,7 +32,7 @@ def row_reduction(op: str, dtype: str, unroll: int, vector: int) -> Kernel:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "i64", "u8"])
-@pytest.mark.parametrize("op", ["Add", "Maximum", "Mul"])
+@pytest.mark.parametrize("op", mostly_long(["Add", "Maximum", "Mul"], 2))
 def test_rows(op: str, dtype: str) -> None:
     function = {"Add": np.sum, "Maximum": np.max, "Mul": np.prod}[op]
     for unroll, vector in ((4, 16), (3, 1), (1, 8), (1, 1)):
@@ -208,7 +209,7 @@ def test_masked_lanes_of_a_carried_vector_axis() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "u8"])
-@pytest.mark.parametrize("op", ["Add", "Maximum", "Mul"])
+@pytest.mark.parametrize("op", mostly_long(["Add", "Maximum", "Mul"], 2))
 def test_prefixes_of_rows(op: str, dtype: str) -> None:
     """Of a loaded value, and of one that all positions share."""
     function: np.ufunc = {"Add": np.add, "Maximum": np.maximum, "Mul": np.multiply}[op]

@@ -20,7 +20,7 @@ from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choice
 from tests.fuzz.graphs import Case
 
 EXTENT = 37  # of the dim s
-BUILDS = 4  # choices of a graph that are built in one test; all are placed and verified
+BUILDS = 2  # choices of a graph that are built in one test; all are placed and verified
 
 Fn = Callable[..., Any]
 GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {

@@ -157,11 +157,12 @@ def test_an_interrupt_keeps_the_best_and_the_measurements(monkeypatch: Any) -> N
     same(exe(given()), lm.compile(mlp())(given()))
     assert database.default().prices()
     monkeypatch.setattr(Log, "tried", tried)
-    after = lm.compile(mlp(), mode="optimal", search=OPTIONS).report().search
+    after = lm.compile(mlp(), mode="optimal", search=QUICK).report().search
     assert after is not None
     assert not after.from_database  # the search goes on; nothing was decided
 
 
+@pytest.mark.long
 def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
     profile = Runner.profile
     kills: list[int] = []
@@ -235,6 +236,7 @@ def test_a_machine_without_room_runs_the_fast_program(monkeypatch: Any, call: st
     same(exe(given()), lm.compile(mlp())(given()))
 
 
+@pytest.mark.long
 def test_arrays_lie_on_disk_where_memory_has_no_room(monkeypatch: Any) -> None:
     made, places = tempfile.TemporaryFile, []
 
@@ -260,6 +262,7 @@ def test_a_fast_program_is_enough_where_the_options_say_so() -> None:
         assert "is within stop_below_us=1e+09: nothing else was tried" in found.decision
 
 
+@pytest.mark.long
 def test_a_damaged_decision_is_made_again() -> None:
     lm.compile(mlp(), mode="optimal", search=QUICK)
     stored = database.default()
@@ -400,6 +403,7 @@ def test_dims_for_timing_are_checked() -> None:
         lm.compile(mlp(), mode="optimal", search={"seed": 1})  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_search_writes_no_file_of_diff(tmp_path: Path) -> None:
     cx = lm.Graph()
     x = cx.tensor((16, 32), name="x")

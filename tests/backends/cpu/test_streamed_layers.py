@@ -19,6 +19,7 @@ from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
 from luminal.select import cascades
 from tests.backends.cpu.test_streamed_gradients import held
+from tests.long_share import mostly_long
 from tests.machines import COSTS, vectors
 
 HEADS, WIDTH, VOCABULARY = 8, 16, 50
@@ -38,7 +39,7 @@ def step(length: int, heads: int = HEADS, width: int = WIDTH) -> Graph:
     return cx.graph()
 
 
-@pytest.mark.parametrize("length", [1024, 2048])
+@pytest.mark.parametrize("length", mostly_long([1024, 2048], 1))
 def test_a_step_of_training_holds_no_scores(length: int) -> None:
     program = lower_to_program(step(length), vectors(512, 32))
     for buffer in program.buffers:
@@ -63,7 +64,7 @@ def test_what_is_handed_out(length: int, heads: int, width: int, handed: bool) -
     assert any([str(n) for n in shape].count(str(length)) > 1 for shape in shapes) is handed
 
 
-@pytest.mark.parametrize("dtype", ROUNDED)
+@pytest.mark.parametrize("dtype", mostly_long(ROUNDED, 1))
 def test_gradients_are_those_of_float64(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
     shapes = {"x": (2, LENGTH, FEATURES)}

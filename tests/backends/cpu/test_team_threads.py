@@ -116,6 +116,7 @@ def test_workers_take_no_signals() -> None:
     assert sum(mask != 0 for mask in blocked) >= 3
 
 
+@pytest.mark.long
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
 def test_a_worker_that_gets_no_cpu_delays_nobody() -> None:
     """About 1.1 times as long as alone; where barriers wait for threads, no run ends at all."""
@@ -144,7 +145,7 @@ def test_exit_with_hot_workers() -> None:
         "program = chain(0).prepare(3)\n"
         "for _ in range(50): program.run()\n"
     )
-    for _ in range(3):
+    for _ in range(2):
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
 

@@ -27,6 +27,7 @@ from luminal.program.selection_text import parse, to_text
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.select import dots, layouts
+from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
 RANDOM = np.random.default_rng(7)
@@ -63,7 +64,7 @@ def close(got: Array, expected: Array) -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("rows", [1, 2, 5, 33])
-@pytest.mark.parametrize("width", [32, 64, 80, 24])
+@pytest.mark.parametrize("width", mostly_long([64, 24, 32, 80], 2))
 def test_heads_stored_apart(rows: int, width: int, turned: bool) -> None:
     """What is read between, at other positions in each head, parts the columns; a panel has some of
     one head, so that its lanes are neighbours in the result. Results in either order of heads.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
+from typing import Any
 
 from luminal.kernel.tile_ir import Contract, If, Kernel, Load, Loop, Map, Statement, Store
 from luminal.shape.expression import Symbol
@@ -19,10 +20,11 @@ def work(kernel: Kernel, params: dict[str, int] | None = None) -> Counter[str]:
         alike *= 1 if axis in moving else count
     ranges = [range(count) if axis in moving else range(1) for axis, count in counts]
     total: Counter[str] = Counter()
+    counted = _Counted()
     for point in product(*ranges):
         env = dict(params or {})
         env.update({axis.name: k for (axis, _), k in zip(counts, point, strict=True)})
-        total += _scaled(_count(kernel.body, env, {}), alike)
+        total += _scaled(counted.body(kernel.body, env, {}), alike)
     return total
 
 
@@ -38,40 +40,63 @@ def _bounds(body: Iterable[Statement]) -> Iterator[tuple[Symbol, Statement]]:
             yield from _bounds(statement.body)
 
 
-def _count(
-    body: Iterable[Statement], env: dict[str, int], loops: dict[Symbol, tuple[int, int]]
-) -> Counter[str]:
-    """`loops`: of the open loops with tiles, the positions and the steps."""
-    total: Counter[str] = Counter()
-    for statement in body:
-        match statement:
-            case Loop():
-                total += _loop(statement, env, loops)
-            case If() if statement.condition.evaluate(env):
-                total += _count(statement.body, env, loops)
-            case Contract():
-                total["Contract"] += _elements(statement.out.axes, loops)
-            case Map():
-                total[statement.op] += _elements(statement.out.axes, loops)
-            case Load():
-                total[f"load {statement.buffer}"] += _elements(statement.out.axes, loops)
-            case Store():
-                total[f"store {statement.buffer}"] += _elements(statement.value.axes, loops)
-    return total
+class _Counted:
+    """Of a kernel's bodies; of a loop once for the same values of what its bounds depend on."""
 
+    def __init__(self) -> None:
+        self.moving: dict[int, frozenset[Symbol]] = {}
+        self.loops: dict[Any, Counter[str]] = {}
 
-def _loop(loop: Loop, env: dict[str, int], loops: dict[Symbol, tuple[int, int]]) -> Counter[str]:
-    start, stop = int(loop.start.evaluate(env)), int(loop.stop.evaluate(env))
-    if stop <= start:
-        return Counter()
-    if loop.axis in {symbol for symbol, _ in _bounds(loop.body)}:
-        assert loop.tile == 1, "bounds depend on a loop's steps, not on positions of its tiles"
+    def body(
+        self, body: Iterable[Statement], env: dict[str, int], loops: dict[Symbol, tuple[int, int]]
+    ) -> Counter[str]:
+        """`loops`: of the open loops with tiles, the positions and the steps."""
         total: Counter[str] = Counter()
-        for position in range(start, stop):
-            total += _count(loop.body, {**env, loop.axis.name: position}, loops)
+        for statement in body:
+            match statement:
+                case Loop():
+                    total.update(self.loop(statement, env, loops))
+                case If() if statement.condition.evaluate(env):
+                    total.update(self.body(statement.body, env, loops))
+                case Contract():
+                    total["Contract"] += _elements(statement.out.axes, loops)
+                case Map():
+                    total[statement.op] += _elements(statement.out.axes, loops)
+                case Load():
+                    total[f"load {statement.buffer}"] += _elements(statement.out.axes, loops)
+                case Store():
+                    total[f"store {statement.buffer}"] += _elements(statement.value.axes, loops)
         return total
-    steps = -(-(stop - start) // loop.tile)
-    return _count(loop.body, env, {**loops, loop.axis: (stop - start, steps)})
+
+    def loop(
+        self, loop: Loop, env: dict[str, int], loops: dict[Symbol, tuple[int, int]]
+    ) -> Counter[str]:
+        values = tuple(env.get(symbol.name) for symbol in self.symbols(loop))
+        key = id(loop), values, tuple(loops.items())
+        if key not in self.loops:
+            self.loops[key] = self._loop(loop, env, loops)
+        return self.loops[key]
+
+    def symbols(self, loop: Loop) -> frozenset[Symbol]:
+        """That its bounds, and those inside of it, depend on."""
+        if id(loop) not in self.moving:
+            self.moving[id(loop)] = frozenset(symbol for symbol, _ in _bounds([loop]))
+        return self.moving[id(loop)]
+
+    def _loop(
+        self, loop: Loop, env: dict[str, int], loops: dict[Symbol, tuple[int, int]]
+    ) -> Counter[str]:
+        start, stop = int(loop.start.evaluate(env)), int(loop.stop.evaluate(env))
+        if stop <= start:
+            return Counter()
+        if loop.axis in self.symbols(loop):
+            assert loop.tile == 1, "bounds depend on a loop's steps, not on positions of its tiles"
+            total: Counter[str] = Counter()
+            for position in range(start, stop):
+                total.update(self.body(loop.body, {**env, loop.axis.name: position}, loops))
+            return total
+        steps = -(-(stop - start) // loop.tile)
+        return self.body(loop.body, env, {**loops, loop.axis: (stop - start, steps)})
 
 
 def _elements(axes: Iterable[Symbol], loops: dict[Symbol, tuple[int, int]]) -> int:

@@ -6,6 +6,7 @@ import pytest
 
 from luminal.backends.cuda import nvrtc
 from luminal.errors import CompileError
+from tests.long_share import mostly_long
 from tests.simt.samples import HISTOGRAM, PRODUCT, REDUCTION, SCAN, SORT
 
 ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a")
@@ -42,7 +43,7 @@ needs_nvrtc = pytest.mark.skipif(
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_long(ARCHITECTURES, 1))
 @pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
 def test_the_texts_of_the_shims_are_cuda(text: str, architecture: str) -> None:
     cubin = nvrtc.compile(text, architecture)

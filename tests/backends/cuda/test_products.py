@@ -12,13 +12,14 @@ from luminal.backends.cuda import nvrtc
 from luminal.backends.cuda.backend import Cuda
 from luminal.compiler import lower_by_stages
 from tests.backends.cuda.test_nvrtc import needs_nvrtc
+from tests.long_share import mostly_long
 
 CHIP = Cuda(machine("cuda", 108, 48 << 10, 40 << 20))
 SHAPES = {"f32": (4096, 4096, 4096), "f64": (512, 1024, 2048), "bf16": (1000, 777, 1333)}
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a", "sm_100a"])
+@pytest.mark.parametrize("architecture", mostly_long(["sm_90a", "sm_80", "sm_100a"], 1))
 @pytest.mark.parametrize("dtype", SHAPES)
 def test_the_default_blocks_of_products_do_not_spill(dtype: str, architecture: str) -> None:
     m, k, n = SHAPES[dtype]

@@ -13,6 +13,7 @@ from tests.backends.cpu.cascade_cases import CASES, case
 from tests.backends.groups.both_meanings import DRIVER, compiled, groups_since
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case
+from tests.long_share import long_but, mostly_long
 
 SAMPLE = (
     "no heads", "one query", "causal, added", "window and first", "grouped", "parts",
@@ -34,7 +35,7 @@ def check(name: str, lanes: int) -> None:
     check_case(compiled_on(backend, run.graph), run)
 
 
-@pytest.mark.parametrize("name", SAMPLE)
+@pytest.mark.parametrize("name", long_but(SAMPLE, set(SAMPLE) - {"relu, causal", "two softmaxes"}))
 def test_a_sample(name: str) -> None:
     check(name, 128)
 
@@ -46,7 +47,7 @@ def test_every_variant(name: str, lanes: int) -> None:
     check(name, lanes)
 
 
-@pytest.mark.parametrize("shapes", [(5, 7, 4), (1, 40, 8), (13, 33, 6)])
+@pytest.mark.parametrize("shapes", mostly_long([(5, 7, 4), (1, 40, 8), (13, 33, 6)], 2))
 def test_small_ones_by_both_meanings(shapes: tuple[int, int, int]) -> None:
     queries, keys, width = shapes
     cx = lm.Graph()

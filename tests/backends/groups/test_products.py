@@ -28,6 +28,7 @@ from tests.backends.cpu.knob_choices import Choice, placed_choices, sample
 from tests.backends.groups.both_meanings import backend
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case
+from tests.long_share import long_but, mostly_long
 
 Fn = Callable[..., Any]
 F16, BF16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
@@ -55,6 +56,9 @@ GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...], Any]] = {
     "dims": (lambda a, b: a @ b, (("s", 9), (9, "s")), np.float32),
     "a sum over a dim": (lambda a, b: a @ b, ((5, "s"), ("s", 6)), np.float32),
 }  # fmt: skip
+
+
+SHORT = ("both turned", "linear", "rows chosen", "bf16", "dims")
 
 
 def case(name: str) -> Case:
@@ -101,7 +105,7 @@ def check(name: str, most: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("name", long_but(GRAPHS, SHORT))
 def test_a_choice_of_blocks(name: str) -> None:
     check(name, 1)
 
@@ -186,7 +190,7 @@ def test_rows_are_read_along_the_sum_by_neighbouring_lanes() -> None:
         assert made.deep_first == deep_first
 
 
-@pytest.mark.parametrize("name", ["f16", "bf16", "bf16 by f32"])
+@pytest.mark.parametrize("name", mostly_long(["bf16", "f16", "bf16 by f32"], 1))
 def test_16_bit_floats_lie_in_shared_memory_as_they_are(name: str) -> None:
     step, schedules, found, sizes = the_step(name), backend().schedules, [], []
     for floats in (32, 16):

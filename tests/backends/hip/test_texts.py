@@ -13,6 +13,7 @@ from luminal.codegen.c_family.kernel import spell
 from luminal.compiler import lower_by_stages
 from luminal.dtypes import DType
 from tests.backends.c_family.kernels import OF_THE_LIBRARY, kernel_of, rows_of
+from tests.long_share import mostly_long
 from tests.simt import offline
 
 ARCHITECTURES = ("gfx90a", "gfx942", "gfx1100")
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", mostly_long(ARCHITECTURES, 1))
 @pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.int8, dtypes.int64], ids=str)
 def test_every_operation_compiles(dtype: DType, architecture: str) -> None:
     rows = [row for row in rows_of(dtype) if row.op not in OF_THE_LIBRARY]

@@ -13,6 +13,7 @@ from tests.backends.cpu.test_schedule_space import GRAPHS, case
 from tests.backends.groups.test_products import products
 from tests.backends.on_device import check_case
 from tests.backends.opencl import devices
+from tests.long_share import mostly_long
 
 PRODUCTS = [
     "matmul", "matmul and epilogue", "linear", "skinny", "dynamic matmul", "batched", "gram",
@@ -36,7 +37,7 @@ def check(name: str, most: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("name", ["matmul", "dynamic matmul", "conv 3x3"])
+@pytest.mark.parametrize("name", mostly_long(["matmul", "dynamic matmul", "conv 3x3"], 2))
 def test_a_choice_of_blocks(name: str) -> None:
     check(name, 1)
 
