@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,17 @@ def test_only_what_decides_must_not_think_of_threads() -> None:
 def test_edges_hold_arrays() -> None:
     for name in EDGES:
         assert HOST_MEMORY.search((ROOT / name).read_text()), f"{name} is no edge any more"
+
+
+def named_by(dialect: str, modules: Iterable[Path]) -> set[str]:
+    """The modules that name a dialect, but for its own."""
+    word = re.compile(rf"(?<![a-z]){dialect}(?![a-z])", re.IGNORECASE)
+    own = f"backends/{dialect}/", f"codegen/c_family/{dialect}.py"
+    names = {str(path.relative_to(ROOT)): path.read_text() for path in modules}
+    return {n for n, text in names.items() if not n.startswith(own) and word.search(text)}
+
+
+@pytest.mark.parametrize("dialect", ["metal", "hip"])
+def test_a_dialect_is_its_own_files_and_a_row(dialect: str) -> None:
+    """Adding one touches nothing else."""
+    assert named_by(dialect, ROOT.rglob("*.py")) == {"backends/registry.py"}
