@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from luminal.algebra.terms import Axes, Term
 from luminal.dots import Dot
+from luminal.dtypes import DType
 from luminal.kernel.fused import Fused, Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.source import Source, sources_of
@@ -46,11 +47,17 @@ def refusal(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> str | N
 
 def in_order(factors: Sequence[Term], dot: Dot) -> Sequence[Term]:
     """The factors as a dot takes them: where it tells them apart, by what they are cast from."""
-    first = factors[0]
-    while first.op == "At":
-        first = first.args[0]
-    turned = first.op == "Cast" and first.args[0].dtype is dot.b is not dot.a
+    turned = multiplied(factors[0], dot) is dot.b is not dot.a
     return factors[::-1] if turned else factors
+
+
+def multiplied(factor: Term, dot: Dot | None) -> DType:
+    """The dtype as which a factor is multiplied: by a dot what is below its Cast."""
+    if dot is None:
+        return factor.dtype
+    while factor.op == "At":
+        factor = factor.args[0]
+    return factor.args[0].dtype if factor.op == "Cast" else factor.dtype
 
 
 def walked(fused: Fused) -> Mapping[Term, Symbol]:

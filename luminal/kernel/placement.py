@@ -25,7 +25,7 @@ from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.fused import Fused, Store
 from luminal.kernel.guards import Range, cut_points, whole_vectors
 from luminal.kernel.loops import LoopAxis
-from luminal.kernel.neighbours import copied
+from luminal.kernel.neighbours import copied, multiplied
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.stages import Stages, every_point
 from luminal.kernel.tile_ir import Role
@@ -246,7 +246,7 @@ class Placement:
         """
         loops = sorted(self.packed_axes(term, dot), key=lambda x: x.neighbours)
         axes = tuple(a for x in loops for a in x.members)
-        length, dtype = extent_of(axes), term.dtype if dot is None else dot.a
+        length, dtype = extent_of(axes), multiplied(term, dot)
         together = 1 if dot is None else dot.k
         if tile.vector > 1:
             point, column, size = const(tile.size), const(1), length * tile.size

@@ -18,7 +18,7 @@ from luminal.kernel.evaluate import Env, Evaluator, Row
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import Range, factors, guarded, ranges
 from luminal.kernel.loops import LoopAxis
-from luminal.kernel.neighbours import in_order, walked
+from luminal.kernel.neighbours import in_order, multiplied, walked
 from luminal.kernel.schedule import Schedule
 from luminal.kernel.tile_ir import Contract, Map, Tile
 from luminal.shape.expression import Expression, Symbol, const, maximum
@@ -249,7 +249,7 @@ class Stages:
             return self.values.evaluate(factor, env)
         strip = self.strips.get((factor, dot))
         if strip is not None:
-            return self.values.load_row(strip, env, dot.a)
+            return self.values.load_row(strip, env, multiplied(factor, dot))
         while isinstance(factor, At):
             env, factor = self.values.move(factor, env), factor.args[0]
         (narrow,) = factor.args

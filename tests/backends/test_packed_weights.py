@@ -13,6 +13,7 @@ from luminal.backends import registry
 from luminal.errors import CompileError, InputError
 from luminal.loaders.ggml.packed import RECORDED, packed
 from tests.long_share import long_but
+from tests.numerics.test_byte_products import in_bytes, recorded
 from tests.numerics.test_packed_weights import blocks_of, values_of
 
 Array = np.ndarray[Any, Any]
@@ -49,6 +50,17 @@ def test_products(kind: str, rows: int, device: str) -> None:
     want = x.astype(np.float64) @ values_of(kind, blocks).T.astype(np.float64)
     np.testing.assert_allclose(exe({"x": x})["y"], want, rtol=0, atol=2e-6 * np.abs(want).max())
     assert exe.memory_report().derived_bytes == blocks.nbytes
+
+
+@pytest.mark.parametrize("outputs", [1, 16])
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_K"])
+def test_products_of_bytes(kind: str, outputs: int, device: str) -> None:
+    """The lanes of a group share blocks, or what is summed of each, not both at once."""
+    blocks = blocks_of(kind, outputs, 768)
+    x = np.random.default_rng(1).standard_normal((3, 768)).astype(np.float32)
+    found = lm.compile(recorded(packed(blocks), x.shape), backend=device)({"x": x})["y"]
+    want = in_bytes(x) @ values_of(kind, blocks).T.astype(np.float64)
+    np.testing.assert_allclose(found, want, rtol=0, atol=2e-5 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("kind", ["q4_k", "int8", "int4"])

@@ -47,13 +47,20 @@ def run_expanded(
     return expected
 
 
+def bare(value: Any) -> Any:
+    """A parameter's value, or values, without what pytest.param marks it with."""
+    if not hasattr(value, "values") or not hasattr(value, "marks"):
+        return value
+    return value.values if len(value.values) > 1 else value.values[0]
+
+
 def calls(module: ModuleType) -> Iterator[tuple[str, Callable[[], None]]]:
     """The tests of a module, each with all its parameters bound."""
     for name, function in vars(module).items():
         if not name.startswith("test_"):
             continue
         marks = [m for m in getattr(function, "pytestmark", ()) if m.name == "parametrize"]
-        for values in itertools.product(*(m.args[1] for m in marks)):
+        for values in itertools.product(*(map(bare, m.args[1]) for m in marks)):
             given: dict[str, Any] = {}
             for mark, value in zip(marks, values, strict=True):
                 names = mark.args[0]

@@ -213,3 +213,33 @@ def test_sums_over_products_of_bytes_leave_them_whole(
     for k, want in enumerate(wide if isinstance(wide, tuple) else (wide,)):
         close = 2e-5 * np.abs(want).max()
         np.testing.assert_allclose(np.asarray(outputs[f"y{k}"]), want, rtol=2e-5, atol=close)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("outputs", [1, 2, 7])
+def test_few_outputs_of_many_blocks(outputs: int, rows: int) -> None:
+    """Lanes take blocks: what is summed of each stands inside them, and has none of its own."""
+    blocks = blocks_of("Q8_0", outputs, 768)
+    x = some(rows, 768)
+    size = in_bytes(np.abs(x)) @ np.abs(values_of("Q8_0", blocks)).T.astype(np.float64)
+    want = in_bytes(x) @ values_of("Q8_0", blocks).T.astype(np.float64)
+    found = np.asarray(lm.compile(recorded(packed(blocks), x.shape))({"x": x})["y"])
+    np.testing.assert_array_less(np.abs(found - want), 1e-5 * size + 1e-30)
+
+
+def test_strips_hold_the_dtype_of_their_factor() -> None:
+    """The factor of signed bytes is packed, beside codes that lie in panels."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-128, 128, (8, 8, 4), np.int8)
+    scale, of_x = (rng.random(shape).astype(np.float32) for shape in ((33, 8), (8, 8)))
+    codes = rng.integers(0, 256, (33, 8, 4), np.uint8)
+    cx = lm.Graph()
+    c = cx.weight(codes.shape, "uint8", "codes").cast("int32").permute(1, 2, 0)
+    dots = (cx.tensor(x.shape, "int8", "x").cast("int32").unsqueeze(-2) @ c).squeeze(-2)
+    steps = dots.cast("float32") * cx.tensor(of_x.shape, name="of_x").unsqueeze(-1)
+    (steps * cx.tensor(scale.shape, name="scale").mT).sum(1).output("y")
+    exe = lm.compile(cx)
+    exe.set({"codes": codes})
+    found = np.asarray(exe({"x": x, "of_x": of_x, "scale": scale})["y"])
+    want = np.einsum("mgk,rgk,rg,mg->mr", *map(np.float64, (x, codes, scale, of_x)))
+    np.testing.assert_allclose(found, want, rtol=0, atol=1e-5 * np.abs(want).max())

@@ -144,9 +144,8 @@ class _Rules:
         streams = floor(max(1, min(STREAMS, most // share)))
         streams = self.pick("row_streams", streams, [n for n in (1, 2, 4, 8) if n * share <= most])
         dealt: list[LoopAxis] = []
-        nests = self.nests()
         for loop in wanted:
-            beside = {x for each in nests if loop in each for x in each}
+            beside = {x for each in facts.nests if loop in each for x in each}
             if loop in ordered or loop.estimate < 2 or not beside.isdisjoint(dealt):
                 continue
             dealt.append(loop)
@@ -154,17 +153,6 @@ class _Rules:
             own = streams if count * streams <= loop.estimate else 1
             self.tiles[loop.symbol] = TileChoice(own, 1, Lanes(count, stride))
         self.left //= share
-
-    def nests(self) -> list[set[LoopAxis]]:
-        """The loop axes inside the grid that run inside each other."""
-        facts = self.facts
-        found = []
-        for reduction in facts.reductions:
-            bound = set(reduction.attrs)
-            found.append({x for x in facts.sequential if x.members[0] in bound})
-        for store in facts.fused.stores:
-            found.append({x for x in facts.inner if x.members[0] in store.axes})
-        return found
 
     def chunk(self, loop: LoopAxis, steps: int) -> int:
         """Positions of a chunk: what the group takes at once, some times; 0 for all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import luminal as lm
 from luminal.hlir.attributes import InputAttrs, StateAttrs
 from luminal.hlir.parser import parse
 from luminal.hlir.semantics import extents
@@ -138,3 +139,17 @@ def case_of(body: str) -> Case:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graph(name: str) -> None:
     check(case_of(GRAPHS[name]))
+
+
+def test_what_windows_read_is_no_key_of_its_rows() -> None:
+    """Rows that begin with the same integer are not the same: of 32 channels many do."""
+    rng = np.random.default_rng(0)
+    x, kernel = rng.integers(0, 2, (1, 32, 3, 5)), rng.integers(-9, 9, (3, 3))
+    cx = lm.Graph()
+    given, k = cx.tensor(x.shape, "int32", "x"), cx.tensor((3, 3), "int32", "k")
+    lm.conv2d(given, k.expand(32, 1, 3, 3), padding=1, groups=32).output("y")
+    found = lm.compile(cx)({"x": x.astype(np.int32), "k": kernel.astype(np.int32)})["y"]
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3)
+    )
+    np.testing.assert_array_equal(found, np.einsum("nchwij,ij->nchw", windows, kernel))

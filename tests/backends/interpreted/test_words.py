@@ -25,6 +25,7 @@ from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Contract
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.runtime.device import Device
+from tests.long_share import long_but, mostly_long
 from tests.numerics.test_byte_products import in_bytes, recorded, some
 from tests.numerics.test_packed_weights import blocks_of, values_of
 
@@ -64,8 +65,8 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[tile_ir.Kernel]:
     return kernels
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("kind", RECORDED)
+@pytest.mark.parametrize("rows", mostly_long([1, 3], 1))
+@pytest.mark.parametrize("kind", long_but(RECORDED, ("Q4_K", "Q6_K")))
 def test_codes_in_their_bytes(kind: str, rows: int, found: list[tile_ir.Kernel]) -> None:
     blocks = blocks_of(kind, 35, 512)
     x = some(rows, 512)

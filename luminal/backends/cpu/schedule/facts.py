@@ -76,6 +76,21 @@ class Facts:
             strips=Strips(fused, reads, grid, sequential, target),
         )
 
+    @property
+    def nests(self) -> list[frozenset[LoopAxis]]:
+        """The loop axes inside the grid that run inside each other: those of a reduction, also the
+        ones along which it has results, and those of a store.
+        """
+        along = walked(self.fused)
+        loops = dict.fromkeys((*self.sequential, *self.inner))
+        found = [
+            frozenset(x for x in loops if x.is_reduced(r, along) or x.members[0] in r.axes)
+            for r in self.reductions
+        ]
+        for store in self.fused.stores:
+            found.append(frozenset(x for x in self.inner if x.members[0] in store.axes))
+        return found
+
     def row_bytes(self) -> int:
         """About how many bytes of one operand a result of a contraction reads."""
         return prod(loop.estimate for loop in self.sequential) * self.reductions[0].dtype.size

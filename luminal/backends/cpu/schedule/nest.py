@@ -297,12 +297,12 @@ class _Rules:
         return self.contraction(order, columns, rows, tiles, packed)
 
     def is_apart(self, loop: LoopAxis) -> bool:
-        """Do only exact reductions run along an axis, and along no other? Then it has vectors of
-        its own, if all that they read lies along it.
+        """Do only exact reductions run along an axis, and no loops inside it or around? Then it has
+        vectors of its own, if all that they read lies along it.
         """
         mine = [r for r in self.facts.fused.reductions if loop.members[0] in r.attrs]
         reads = [a.contiguity(loop) for a in self.accesses if a.reduction in mine]
-        alone = all({*loop.members}.issuperset(r.attrs) for r in mine)
+        alone = all(nest == {loop} for nest in self.facts.nests if loop in nest)
         return alone and min(reads, default=0) > 0 and all(r.monoid.is_exact(r.dtype) for r in mine)
 
     def whole_in_vectors(self, vector: LoopAxis, shared: Sequence[LoopAxis]) -> int:

@@ -60,10 +60,10 @@ class Strips:
         they stay the same from row to row, a strip of the factor serves all of these.
         """
         found: dict[Term, None] = {}
-        own, stack = set(rows.members), [factor]
-        outside = {a for x in (*self.sequential, columns) for a in x.members}
+        own = set(rows.members)
+        stack = [(factor, {a for x in (*self.sequential, columns) for a in x.members})]
         while stack:
-            term = stack.pop()
+            term, outside = stack.pop()
             if own.isdisjoint(term.axes):
                 continue
             if term in self.fused.reads:
@@ -75,9 +75,11 @@ class Strips:
                 direct = (at for _, at in term.attrs if not isinstance(at, int))
                 if moved & own or any(own & at.symbols() for at in direct):
                     return None
-                stack += term.args
+                operand, *chosen = term.args
+                stack.append((operand, outside | moved))
+                stack += [(arg, outside) for arg in chosen]
             elif term.is_pointwise:
-                stack += term.args
+                stack += [(arg, outside) for arg in term.args]
             else:
                 return None
         return tuple(found)
