@@ -19,6 +19,7 @@ from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
+SCATTERED = (float32, float64, int32, int64)  # of which AVX-512 stores elements of a vector apart
 Emit = Callable[[FunctionBuilder, DType, list[IRValue], Type], IRValue]
 
 
@@ -130,6 +131,7 @@ def instructions(features: tuple[str, ...]) -> Instructions:
         found |= {("max", Type(int32, n)) for n in WIDTHS[1:]}
     if "avx512f" in features:
         found.add(("scale", Type(float32, 16)))
+        found |= {("scatter", Type(dtype, n)) for dtype in SCATTERED for n in WIDTHS[1:]}
         found |= {("max", Type(int64, n)) for n in WIDTHS[1:]}
     if "avx512bf16" in features:
         found |= {(BF16_PAIRS.name, Type(float32, n)) for n in (1, *llvm_dots.WIDTHS)}

@@ -209,7 +209,7 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
         where = _place(tiles, statement, (), {}, alone).mask or constant(CONDITION, True)
         tiles.b.where(where, lambda: _store_turned(tiles, statement, elements, axes, across))
         return
-    wide = tiles.wide_axis(axes)
+    wide, b = tiles.wide_axis(axes), tiles.b
     # Integers that differ from lane to lane may lead two of them to one address.
     by_lane = wide is not None and any(wide in tile.axes for _, tile in statement.indices)
     for _, position in tiles.positions(axes):
@@ -222,9 +222,17 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
         step = lanes.step(place.offset)
         if by_lane or not _lie_apart(statement, axes[-1] is wide, step):
             _write_by_lane(tiles, statement, place, value, lanes)
-        else:
-            at = place.address(tiles) if step is ONE else place.addresses(tiles)
-            _write(tiles, statement, at, lanes.spread(value), place.mask)
+            continue
+        value = lanes.spread(value)
+        if step is ONE:
+            _write(tiles, statement, place.address(tiles), value, place.mask)
+        elif step is None or not step.is_const or place.mask or b.has("scatter", value.type):
+            _write(tiles, statement, place.addresses(tiles), value, place.mask)
+        else:  # of vectors that are stored element by element all the same, one address is enough
+            address, distance = place.address(tiles)
+            for lane in range(lanes.count):
+                at = address, distance + lane * step.value
+                _write(tiles, statement, at, b.lane(value, lane), None)
 
 
 def _store_turned(

@@ -12,8 +12,10 @@ import pytest
 import luminal as lm
 from luminal import config, dtypes
 from luminal.backends import registry
-from luminal.dtypes import DType
+from luminal.dtypes import DType, float32
 from luminal.dump import Dump
+from luminal.expand.expand import expand
+from luminal.expand.ir import Store, Type
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import OPS
 from luminal.nn import functional
@@ -227,3 +229,24 @@ def test_random_graphs_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPat
 def test_random_graphs_of_a_narrow_machine(chunk: int) -> None:
     with config.override(LUMINAL_TARGET="avx2"):
         check_seeds(range(1000 + 20 * chunk, 1020 + 20 * chunk))
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_elements_a_step_apart_have_one_address(apart: bool) -> None:
+    """On a machine that stores them one by one, as most do."""
+    cx = lm.Graph()
+    x, g = (cx.tensor(shape, name=name) for shape, name in (((4, 32, 32), "x"), ((4, 16, 16), "g")))
+    (lm.grad((x.max_pool2d(2) * g).sum(), x)).output("dx")
+    kernels = compiled(cx.graph())[1].program.kernels
+    has = frozenset((("scatter", Type(float32, 8)),)) if apart else frozenset()
+    stores = [
+        each
+        for kernel in kernels
+        for each in expand(kernel, 8, has).statements()
+        if isinstance(each, Store) and each.mask is None
+    ]
+    assert any(each.address.type.lanes > 1 for each in stores) == apart
+    rising = np.arange(4096, dtype=np.float32).reshape(4, 32, 32)
+    found = lm.compile(cx)(x=rising, g=np.ones((4, 16, 16), np.float32))["dx"]
+    row, column = np.indices((32, 32)) % 2  # the last of each window is the greatest
+    np.testing.assert_array_equal(found, np.broadcast_to(row * column, found.shape))
