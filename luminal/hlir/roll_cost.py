@@ -21,6 +21,7 @@ class Inlining:
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
         self._known: dict[Node, tuple[int, frozenset[Node]]] = {}
+        self._least: dict[tuple[Node, int], tuple[Node, ...]] = {}
 
     def is_load(self, node: Node) -> bool:
         """Must `node` be read: is it no cheap expression of at most one other value?"""
@@ -41,6 +42,12 @@ class Inlining:
         """`node`, or what choices of bits, casts to wider numbers and products of scales make it
         of, whichever is fewer bytes: as `select.kinds` says of terms.
         """
+        key = node, most
+        if key not in self._least:  # else a chain of squares takes twice as long for each of them
+            self._least[key] = self._made_of(node, most)
+        return self._least[key]
+
+    def _made_of(self, node: Node, most: int) -> tuple[Node, ...]:
         dtype = node.types[0].dtype
         is_bits = node.op.name in ON_BITS and not dtype.is_signed
         is_scaling = node.op.name in SCALING and dtype.is_float
@@ -56,9 +63,10 @@ class Inlining:
         """A product of floats that is made of bytes, and what else is fewer than it, and all that
         is computed on the way; nothing of any other value.
         """
+        if node.op.name != "Mul" or not node.types[0].dtype.is_float:
+            return set()
         least = self.least(node)
-        is_scale = node.op.name == "Mul" and node.types[0].dtype.is_float
-        if not is_scale or all(each.types[0].dtype.size > 1 for each in least):
+        if all(each.types[0].dtype.size > 1 for each in least):
             return set()
         found, stack = set[Node](), [node]
         while stack:

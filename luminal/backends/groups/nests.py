@@ -144,8 +144,9 @@ class _Rules:
         streams = floor(max(1, min(STREAMS, most // share)))
         streams = self.pick("row_streams", streams, [n for n in (1, 2, 4, 8) if n * share <= most])
         dealt: list[LoopAxis] = []
+        nests = facts.nests
         for loop in wanted:
-            beside = {x for each in facts.nests if loop in each for x in each}
+            beside = {x for each in nests if loop in each for x in each}
             if loop in ordered or loop.estimate < 2 or not beside.isdisjoint(dealt):
                 continue
             dealt.append(loop)
