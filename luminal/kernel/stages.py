@@ -20,7 +20,7 @@ from luminal.kernel.guards import Range, factors, guarded, ranges
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.neighbours import in_order, multiplied, walked
 from luminal.kernel.schedule import Schedule
-from luminal.kernel.tile_ir import Contract, Map, Tile
+from luminal.kernel.tile_ir import Carry, Contract, Map, Tile
 from luminal.shape.expression import Expression, Symbol, const, maximum
 
 MOST_CODE = 150  # vectors of a tile times positions: compile time grows faster than the code
@@ -91,8 +91,9 @@ class Stages:
                 steps = (first + number * count + k for k in range(count))
                 points = [here.bind(loops[-1].positions(step)) for step in steps]
                 before = {r: self.values.load_row(row, here, r.dtype) for r, row in sums.items()}
-                found = self.accumulate(stage, reduced, points, (), before)
-                for row, (_, _, after) in zip(sums.values(), found, strict=True):
+                for row, after in zip(
+                    sums.values(), self.added(stage, reduced, points, before), strict=True
+                ):
                     self.values.store_row(row, here, after)
                 closed()
                 self.blocks.close()
@@ -101,6 +102,26 @@ class Stages:
             for reduction, row in sums.items():
                 row.ready = True
                 self.values.rows[reduction] = row
+
+    def added(
+        self,
+        stage: Sequence[Reduction],
+        reduced: Sequence[Term],
+        points: Sequence[Env],
+        before: Mapping[Reduction, Tile],
+    ) -> list[Tile]:
+        """What sums are after some points, which a dot takes with their neighbours."""
+        if stage[0] not in self.along:
+            return [after for _, _, after in self.accumulate(stage, reduced, points, (), before)]
+        level = self.blocks.depth
+        near, points = self.neighbours(stage[0], points)
+        found = self.accumulate(stage, reduced, points, [near], before)
+        carries = [
+            Carry(self.blocks.new(inner.axes, r.dtype, level), before[r], inner, after)
+            for r, (_, inner, after) in zip(stage, found, strict=True)
+        ]
+        self.blocks.close(tuple(carries))
+        return [carry.result for carry in carries]
 
     def row_of_sums(
         self, reduction: Reduction, inner: Sequence[tuple[LoopAxis, Range]], size: Expression
@@ -299,7 +320,10 @@ class Stages:
                 found.append((reduction, x, *self.masked_operands(reduction, x, point)))
             for reduction, x, operands, mask in found:
                 if reduction not in first and sums is not None:
-                    first[reduction] = last[reduction] = sums[reduction]
+                    given = sums[reduction]
+                    first[reduction] = last[reduction] = (
+                        self.blocks.new(given.axes, given.dtype, level) if symbols else given
+                    )
                 elif reduction not in first:
                     # One accumulator for all points, so with every tiled axis that any of them has.
                     touched = operands if mask is None else (*operands, mask)

@@ -147,6 +147,21 @@ def test_few_rows_by_a_matrix_are_kept_beside_each_other(rows: int, dtype: str) 
         np.testing.assert_allclose(found[16].astype(np.float64), wanted, close, close)
 
 
+@pytest.mark.parametrize("rows", mostly_long([4, 1, 8], 1))
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "bfloat16", "float16", "int32", "float32"])
+def test_few_rows_by_a_matrix_from_memory(dtype: str, rows: int) -> None:
+    """As the rule has them, be they multiplied by dots or not."""
+    rng = np.random.default_rng(rows)
+    shapes, narrow = ((rows, 2048), (2048, 4096)), dtype_of(dtype)
+    x, y = (rng.integers(0, 128, s).astype(narrow.numpy) for s in shapes)
+    wide = "float32" if narrow.is_float else "int32"
+    cx = lm.Graph()
+    a, b = (cx.tensor(array.shape, dtype, name) for name, array in (("a", x), ("b", y)))
+    (a.cast(wide) @ b.cast(wide)).output("y")
+    found = lm.compile(cx, backend="cpu")(a=x, b=y)["y"]
+    np.testing.assert_allclose(found, x.astype(np.float64) @ y.astype(np.float64), 1e-6)
+
+
 @pytest.mark.parametrize(("rows", "columns", "whole"), [(8, 4096, True), (8, 64, False)])
 def test_few_rows_by_a_large_matrix_walk_it_whole(rows: int, columns: int, whole: bool) -> None:
     cx = lm.Graph()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from luminal.errors import CompileError
 
-OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v")
+OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v", "--no-cache")
 """A product and a sum are contracted where the text says so, and nowhere else."""
 
 

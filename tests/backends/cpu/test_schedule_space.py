@@ -63,6 +63,11 @@ GRAPHS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
     "bf16 skinny": (lambda a, b: a.float() @ b.float(), ((5, 90), (90, 70))),
     "bf16 batched": (lambda a, b: a.float() @ b.float(), ((3, 19, 24), (3, 24, 35))),
     "bf16 two": (lambda a, b: (a.float() @ b.float()) * (a.float() @ b), ((19, 24), (24, 35))),
+    "i8 matmul": (lambda a, b: a.cast("i32") @ b.cast("i32"), ((70, 48), (48, 83))),
+    "i8 linear": (lambda a, b: a.cast("i32") @ b.cast("i32").mT, ((41, 72), (53, 72))),
+    "i8 skinny": (lambda a, b: a.cast("i32") @ b.cast("i32"), ((5, 88), (88, 70))),
+    "i8 two": (lambda a, b: (a.cast("i32") @ b.cast("i32")) * (a.sum(-1, keepdim=True) + b.sum()),
+               ((3, 88), (88, 70))),
 }  # fmt: skip
 
 
@@ -72,7 +77,7 @@ def case(name: str) -> Case:
     cx = lm.Graph()
     dims = {"s": EXTENT} if any("s" in shape for shape in shapes) else {}
     named = {name: cx.dim(name, 1, 64) for name in dims}
-    dtype = lm.bfloat16 if name.startswith("bf16") else lm.float32
+    dtype = {"bf16": lm.bfloat16, "i8": lm.int8}.get(name.split()[0], lm.float32)
     tensors = [
         cx.tensor(tuple(named.get(n, n) for n in shape), dtype, f"x{k}")
         for k, shape in enumerate(shapes)
@@ -84,7 +89,9 @@ def case(name: str) -> Case:
     inputs = {}
     for k, shape in enumerate(shapes):
         array = rng.standard_normal([dims.get(n, n) for n in shape], np.float32)
-        for special in (np.nan, np.inf) if k == 0 else ():
+        if dtype.is_int:
+            array = np.clip(array * 60, -128, 127)
+        for special in (np.nan, np.inf) if k == 0 and dtype.is_float else ():
             array.flat[rng.integers(array.size)] = special
         inputs[f"x{k}"] = array.astype(dtype.numpy)
     return Case(cx.graph(), inputs, dims, {})

@@ -1,0 +1,78 @@
+"""Schedules for a CPU of vectors of 512 bits, with every dot that one may have, on any machine: its
+kernels are placed, verified, expanded as for it and interpreted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from luminal.assemble import text_key
+from luminal.backends.interpreted import device
+from luminal.compiler import lower_by_stages, reschedule
+from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
+from luminal.dtypes import int32
+from luminal.expand import interpreter
+from luminal.expand.expand import expand
+from luminal.expand.ir import Type
+from luminal.kernel import tile_interpreter, tile_ir
+from luminal.kernel.tile_ir import Contract
+from luminal.program.steps import KernelStep
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
+from tests.backends.cpu.knob_choices import placed_choices, sample
+from tests.backends.cpu.test_schedule_space import GRAPHS, case
+from tests.backends.interpreted.test_words import DEVICE, LANES, OfWords
+from tests.backends.on_device import check_case
+from tests.long_share import long_but
+
+DOTS = (BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8)
+WORDS = frozenset(
+    (dot.name, Type(dot.accumulator, n)) for dot in DOTS for n in (1, LANES)
+)  # fmt: skip
+MACHINE = OfWords(replace(device.TARGET, vector_bits=32 * LANES, registers=32, dots=DOTS))
+
+
+@pytest.fixture(autouse=True)
+def _expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(kernel: tile_ir.Kernel, arrays: Any, params: Any, chunks: int) -> None:
+        interpreter.run(expand(kernel, LANES, WORDS), arrays, params)
+
+    monkeypatch.setattr(tile_interpreter, "run", run)
+
+
+OF_DOTS = [name for name in GRAPHS if name.split()[0] in ("bf16", "i8", "u8")]
+
+
+def check(name: str, most: int) -> None:
+    run = case(name)
+    stages = lower_by_stages(run.graph, MACHINE)
+    by_dot = False
+    for step in stages.partition.steps:
+        assert isinstance(step, KernelStep)
+        texts = placed_choices(step, MACHINE)
+        for knobs in ((), *sample(name, [(text_key(texts[()]), k) for k in texts if k], most)):
+            tuned = {knobs[0]: knobs[1]} if knobs else {}
+            program = reschedule(stages, MACHINE, tuned).program
+            statements = [s for kernel in program.kernels for s in kernel.statements()]
+            by_dot |= any(isinstance(s, Contract) and s.dot in DOTS for s in statements)
+            exe = Executable(run.graph, (Variant({}, MACHINE.runner(program)),))
+            try:
+                check_case(exe, run, 1.0)
+            except Exception as error:
+                error.add_note(f"{name} with {knobs}")
+                raise
+    assert by_dot == (name in OF_DOTS)
+
+
+@pytest.mark.parametrize("name", long_but(list(GRAPHS), tuple(OF_DOTS)))
+def test_some_schedules_of_each_kernel(name: str) -> None:
+    check(name, 2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", GRAPHS)
+def test_more_schedules_of_each_kernel(name: str) -> None:
+    check(name, 6)
