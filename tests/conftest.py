@@ -6,6 +6,7 @@ Most tests are compiles of a few milliseconds: what slows all of them a little c
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -25,6 +26,9 @@ __all__ = [
 ]  # hooks  # fmt: skip
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "../shared/data"
+
+# What is chosen is asked for two cores; and each core has a process of tests.
+os.environ.setdefault("LUMINAL_THREADS", str(min(2, os.cpu_count() or 1)))
 
 # A machine that is busy is no fault of what is tested.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -107,7 +107,8 @@ def _saturate(x: Array, to: DType) -> Array:
     above = wide >= float(int(limits.max) + 1)  # max itself has no float64 in 64 bits
     inside = ~(below | above | np.isnan(wide))
     whole = np.where(inside, wide, 0).astype(to.numpy)
-    ends = np.where(below, limits.min, limits.max).astype(to.numpy)
+    least, most = (to.numpy.type(end) for end in (limits.min, limits.max))
+    ends = np.where(below, least, most)
     return np.asarray(np.where(below | above, ends, whole))
 
 

@@ -272,8 +272,8 @@ def test_asarray_takes_and_shares() -> None:
             xp.asarray(given, dtype=dtype, copy=False)
     with pytest.raises(lm.DTypeError, match="asarray: expected int8, got float64"):
         xp.asarray(memory, dtype=xp.int8)
-    with pytest.raises(lm.InputError, match="device 'cuda'"):
-        xp.asarray(1, device="cuda")
+    with pytest.raises(lm.InputError, match="device 'cuda:97'"):
+        xp.asarray(1, device="cuda:97")
     with pytest.raises(lm.DTypeError, match="a list has no __dlpack__; use asarray"):
         xp.from_dlpack([1.0])
 
@@ -401,8 +401,8 @@ def test_copies_and_pickles() -> None:
     assert np.asarray(pickle.loads(pickle.dumps(bf16))).dtype == ml_dtypes.bfloat16
     assert repr(x) == "Array([1.5, 2.5], dtype=float32)"
     assert x.to_device("cpu") is x
-    with pytest.raises(lm.InputError, match="to_device: device 'cuda'"):
-        x.to_device("cuda")
+    with pytest.raises(lm.InputError, match="to_device: device 'cuda:97'"):
+        x.to_device("cuda:97")
 
 
 def test_operators_that_assign_keep_their_dtype_and_shape() -> None:

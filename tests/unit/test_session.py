@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import threading
+import warnings
 from collections import deque
 from typing import Any
 
@@ -602,7 +603,9 @@ def test_the_pool_takes_what_was_dropped_however_many_are_held(held: int) -> Non
 def test_what_is_done_to_an_output_is_not_seen_at_the_next() -> None:
     pool = OutputPool()
     first = pool.take((3, 5), lm.float32, 60)
-    first.shape = (5, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # NumPy's from 2.5 on
+        first.shape = (5, 3)
     first.flags.writeable = False
     where = first.ctypes.data
     del first
