@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from luminal.backends.cpu import backend
@@ -27,6 +29,12 @@ def vectors(bits: int, registers: int) -> Cpu:
         fma=True,
     )
     return Cpu(target)
+
+
+def usual() -> Cpu:
+    """The instructions of this machine with two cores and usual caches: what is chosen by sizes."""
+    found = backend.current().target
+    return Cpu(replace(found, cores=2, l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=16 << 20))
 
 
 needs_wide = pytest.mark.skipif(

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import luminal as lm
-from luminal.backends.cpu import backend
 from luminal.program.launch_list import Program, walk
 from luminal.search.database import FILE, Database
 from luminal.search.genome import Genome
@@ -18,6 +17,7 @@ from luminal.search.process import Lost
 from luminal.search.runner import Pairs
 from luminal.search.space import Space
 from luminal.search.strategy import Strategy
+from tests.machines import usual
 
 Speed = Callable[[Program], float]
 """Seconds of a program: an invented machine."""
@@ -103,7 +103,7 @@ def make(
     mode: CompilationMode = CompilationMode.OPTIMAL,
     **options: Any,
 ) -> Strategy:
-    space = Space(graph.graph(), backend.current())
+    space = Space(graph.graph(), usual())
     chosen = SearchOptions(stop_below_us=0, **options)
     measurements = Measurements(
         space,

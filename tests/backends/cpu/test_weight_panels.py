@@ -28,6 +28,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.select import dots, layouts
 from tests.long_share import mostly_long
+from tests.machines import usual
 
 Array = np.ndarray[Any, Any]
 RANDOM = np.random.default_rng(7)
@@ -264,7 +265,7 @@ def test_a_large_weight_of_words_is_held_once(
     x = cx.tensor((cx.dim("s", 1, rows) if rows > 1 else 1, k), dtype=lm.bfloat16, name="x")
     w = cx.weight((n, k) if turned else (k, n), lm.bfloat16, "w")
     (x.cast(lm.float32) @ (w.mT if turned else w)).output("y")
-    stages = compiled(cx)
+    stages = lower_by_stages(cx.graph(), usual())
     assert paired(stages)
     assert bool(copies(stages)) is copied
     to = storage("bfloat16")
