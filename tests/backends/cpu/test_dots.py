@@ -99,4 +99,6 @@ def test_products_of_bfloat16(name: str) -> None:
     exact = np.asarray(lm.compile(cx, backend="reference")(given)["y"]).astype(np.float64)
     # What is summed is of size 1 and more, and may cancel out in the one sum of a case.
     tolerance = 1e-5 if cx.graph().sinks[0].value.dtype is lm.float32 else 8e-3  # bf16's last bit
-    np.testing.assert_allclose(got, exact, rtol=tolerance, atol=tolerance * max(1, np.abs(exact).max()))
+    np.testing.assert_allclose(
+        got, exact, rtol=tolerance, atol=tolerance * max(1, np.abs(exact).max())
+    )

@@ -41,9 +41,7 @@ def held(program: Program) -> int:
     ),
 )
 def test_no_scores_in_memory(causal: bool, dtype: str) -> None:
-    program = lower_to_program(
-        gradients((1, HEADS, LENGTH, WIDTH), causal, dtype).graph(), usual()
-    )
+    program = lower_to_program(gradients((1, HEADS, LENGTH, WIDTH), causal, dtype).graph(), usual())
     assert len(program.launches) == 2
     statistics = 3 * HEADS * LENGTH * 4
     assert held(program) <= statistics + (4 << 20)  # a sixteenth of the scores of all heads

@@ -13,7 +13,6 @@ from luminal.assemble import text_key
 from luminal.backends.interpreted import device
 from luminal.compiler import lower_by_stages, reschedule
 from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
-from luminal.dtypes import int32
 from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.ir import Type
@@ -24,7 +23,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from tests.backends.cpu.knob_choices import placed_choices, sample
 from tests.backends.cpu.test_schedule_space import GRAPHS, case
-from tests.backends.interpreted.test_words import DEVICE, LANES, OfWords
+from tests.backends.interpreted.test_words import LANES, OfWords
 from tests.backends.on_device import check_case
 from tests.long_share import long_but
 

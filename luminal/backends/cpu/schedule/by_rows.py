@@ -18,6 +18,7 @@ from luminal.records import dataclass
 
 AT_ONCE = (8, 4, 2)  # rows that are added up to sums in scratch: more meet in few sets of a cache;
 OF_FEW = (16, 8, 2)  # with several rows of another factor the sums themselves are what is read most
+VECTORS = 2  # of columns at a time: with several rows of them more only take longer to compile
 FEW = 8  # rows of another factor, at most
 LONG_ROW = 128  # columns that a prefetcher follows,
 LONGER_ROW = 1024  # and of which a tile with several rows of sums would read a bit of each page

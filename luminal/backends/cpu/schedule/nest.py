@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import prod
 
 from luminal.algebra.terms import Term
-from luminal.backends.cpu.schedule.by_rows import ByRows
+from luminal.backends.cpu.schedule.by_rows import VECTORS, ByRows
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.lanes import DOT_TILE, partly
 from luminal.backends.cpu.schedule.register_tile import register_tiles
@@ -148,7 +148,7 @@ class _Rules:
             tiles = {vector.symbol: TileChoice(vectors, lanes)}
             at_once = self.by_rows.at_once(vector)
             if at_once:
-                tiles = {vector.symbol: self.vectors(vector, STREAMS)}
+                tiles = {vector.symbol: self.vectors(vector, VECTORS)}
                 made = self.done([*order, vector], tiles, self.by_rows.chunk_work(order, vector))
                 return replace(made, by_rows=at_once)
             return self.done([*order, vector], tiles, CHUNK_WORK)
