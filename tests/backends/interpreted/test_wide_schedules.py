@@ -7,8 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
+import luminal as lm
+from luminal import dtypes
 from luminal.assemble import text_key
 from luminal.backends.interpreted import device
 from luminal.compiler import lower_by_stages, reschedule
@@ -16,15 +19,19 @@ from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
 from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.ir import Type
+from luminal.hlir.graph import Graph
 from luminal.kernel import tile_interpreter, tile_ir
 from luminal.kernel.tile_ir import Contract
 from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
+from tests.backends import op_table
 from tests.backends.cpu.knob_choices import placed_choices, sample
+from tests.backends.cpu.test_dots import CASES
 from tests.backends.cpu.test_schedule_space import GRAPHS, case
 from tests.backends.interpreted.test_words import LANES, OfWords
-from tests.backends.on_device import check_case
+from tests.backends.on_device import check_case, compiled_on
+from tests.fuzz.graphs import Case, random_case
 from tests.long_share import long_but
 
 DOTS = (BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8)
@@ -40,6 +47,10 @@ def _expanded(monkeypatch: pytest.MonkeyPatch) -> None:
         interpreter.run(expand(kernel, LANES, WORDS), arrays, params)
 
     monkeypatch.setattr(tile_interpreter, "run", run)
+
+
+def compiled(graph: Graph) -> Executable:
+    return compiled_on(MACHINE, graph)
 
 
 OF_DOTS = [name for name in GRAPHS if name.split()[0] in ("bf16", "i8", "u8")]
@@ -75,3 +86,35 @@ def test_some_schedules_of_each_kernel(name: str) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_more_schedules_of_each_kernel(name: str) -> None:
     check(name, 6)
+
+
+QUICK = ("a batch, turned", "a row", "an odd sum", "two sums of one", "one query")
+
+
+@pytest.mark.parametrize("name", long_but(CASES, QUICK))
+def test_products_of_bfloat16(name: str) -> None:
+    compute, shapes, by_dot = CASES[name]
+    cx = lm.Graph()
+    operands = [cx.tensor(shape, lm.bfloat16, f"x{n}") for n, shape in enumerate(shapes)]
+    compute(*operands).output("y")
+    rng = np.random.default_rng(0)
+    drawn = [rng.standard_normal(shape, np.float32) for shape in shapes]
+    given = {f"x{n}": x.astype(lm.bfloat16.numpy) for n, x in enumerate(drawn)}
+    program = lower_by_stages(cx.graph(), MACHINE).program
+    statements = [s for kernel in program.kernels for s in kernel.statements()]
+    dots = {s.dot for s in statements if isinstance(s, Contract)}
+    assert (BF16_PAIRS in dots) == by_dot
+    exe = Executable(cx.graph(), (Variant({}, MACHINE.runner(program)),))
+    check_case(exe, Case(cx.graph(), given, {}, {}), 1.0)
+
+
+@pytest.mark.parametrize("dtype", long_but(dtypes.ALL, (dtypes.bfloat16, dtypes.int8)), ids=str)
+def test_every_op(dtype: dtypes.DType) -> None:
+    op_table.check(compiled, dtype, op_table.GROUPS, dtypes.ALL)
+
+
+@pytest.mark.parametrize("seeds", long_but([range(10), range(10, 300)], (range(10),)), ids=str)
+def test_random_graphs(seeds: range) -> None:
+    for seed in seeds:
+        case = random_case(seed)
+        check_case(compiled(case.graph), case)
