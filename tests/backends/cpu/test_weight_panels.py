@@ -566,6 +566,15 @@ def test_genes_are_data_that_a_search_may_choose() -> None:
     assert layouts.by_rule(plain, cpu.layouts) == chosen
 
 
+def test_a_layout_is_of_what_lies_in_memory() -> None:
+    cx = lm.Graph()
+    (cx.tensor((8, 160), name="x") @ cx.weight((160, 160), name="w").tril()).output("y")
+    selection = compiled(cx).selection
+    (product,) = (term for term in selection.choices if term.op == "Mul")
+    with pytest.raises(VerifyError, match="reads operand 1, which is inlined"):
+        verify(replace(selection, reads={(product, 1): 0}))
+
+
 def test_rolled_layers_read_each_weight_in_panels() -> None:
     """Layers that repeat are a Loop over a list of weights, each copied into panels."""
     cx = lm.Graph()
