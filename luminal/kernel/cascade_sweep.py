@@ -6,7 +6,7 @@ from luminal.algebra.terms import Reduction, Term, below
 from luminal.hlir.monoid import SUM
 from luminal.kernel.cascade import Cascade, IsRead, Rate, masked
 from luminal.kernel.neutral import neutral_outside
-from luminal.shape.expression import TRUE, Expression, all_of
+from luminal.shape.expression import Expression, all_of
 
 
 class Sweep:
@@ -35,7 +35,9 @@ class Sweep:
         own = [m.term for m in self.members if m.rate is None]
         found = [masked(r)[0] if r in self.maxima else neutral_outside(r) for r in own]
         common = [c for c in found[0] if all(c in each for each in found)]
-        return all_of(common) if common else TRUE
+        # A block is visited or not for all positions along the further axes of wide members.
+        further = own[0].axes - self.cascade.rows
+        return all_of(c for c in common if further.isdisjoint(c.symbols()))
 
     def unmasked(self, maximum: Reduction) -> Term | None:
         """What is maximised, without the mask, if that is the sweep's."""

@@ -147,7 +147,10 @@ def verify(selection: Selection) -> None:
         if len(selection.choices[term].layouts) > 1 and term.phase is Phase.RUN:
             raise VerifyError(f"selection: {term!r} is no weight and has more than one layout")
     for (user, argument), number in selection.reads.items():
-        layouts = selection.choices[user.args[argument]].layouts
+        operand = user.args[argument]
+        if not operand.is_leaf and not selection.is_stored(operand):
+            raise VerifyError(f"selection: {user!r} reads operand {argument}, which is inlined")
+        layouts = selection.choices[operand].layouts
         if not 0 <= number < len(layouts):
             raise VerifyError(
                 f"selection: {user!r} reads operand {argument} in layout {number} of {len(layouts)}"

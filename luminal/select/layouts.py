@@ -309,10 +309,13 @@ def _reads(
         return
     for k, factor in enumerate(product.args):
         is_stored = selection.is_stored
-        factor = unmasked(factor, is_stored)
-        for source in sources_of(factor, is_stored, parts=True, scales=steps):
+        below_masks = unmasked(factor, is_stored)
+        for source in sources_of(below_masks, is_stored, parts=True, scales=steps):
             own = _frame(source, selection)
             if own is None or not _is_weight(source.term, selection, arguments):
+                continue
+            # What only a mask reads is packed with it, once, not masked by every row of tiles.
+            if source.edge is None and below_masks is not factor:
                 continue
             edge = source.edge or (product, k)
             parts = tuple(_start(source, dimension) for dimension in own)

@@ -200,6 +200,8 @@ CASES: dict[str, tuple[Fn, Shapes]] = {
     ),
     "relu, causal": (masked_relu(-np.inf), dict.fromkeys("qkv", (2, 300, 24))),
     "relu, causal, zeros": (masked_relu(0.0), dict.fromkeys("qkv", (2, 99, 24))),
+    "relu, values of a triangle": (lambda q, k, v: (q @ k.mT).relu() @ v.tril(), QKV),
+    "relu, both of a triangle": (lambda q, k, v: (q @ k.mT).tril(9).relu() @ v.triu(-99), QKV),
     "summed first": (summed_first, QKV),
     "greatest": of_scores(lambda s: s.amax(-1)),
     "least": of_scores(lambda s: s.amin(-1)),

@@ -51,6 +51,10 @@ def test_one_pass_and_some_choices(name: str) -> None:
     check(name, "float32", BUILDS)
 
 
+def test_masks_along_what_only_results_have_bound_no_steps() -> None:
+    check("relu, values of a triangle", "float32", 0)
+
+
 @pytest.mark.parametrize(
     "name", mostly_long(["plain", "one query", "log-sum-exp beside", "causal"], 3)
 )

@@ -184,6 +184,19 @@ def test_a_single_row_reads_the_weight_as_it_is() -> None:
         assert copies(compiled(cx)) == []
 
 
+@pytest.mark.parametrize("rows", [1, 8, 33])
+def test_a_masked_weight_is_packed_with_its_mask(rows: int) -> None:
+    cx = lm.Graph()
+    x, w = cx.tensor((rows, 200), name="x"), cx.weight((200, 200), name="w")
+    (x @ w.tril()).output("y")
+    (x @ w.tril().mT).output("turned")
+    assert copies(compiled(cx)) == []
+    given, values = drawn(rows, 200), drawn(200, 200)
+    got = run(cx, {"w": values}, x=given)
+    close(got["y"], given @ np.tril(values))
+    close(got["turned"], given @ np.tril(values).T)
+
+
 def test_small_weights_and_inputs_are_read_as_they_are() -> None:
     cx = lm.Graph()
     (cx.tensor((64, 40), name="x") @ cx.weight((40, 50), name="w")).output("y")
@@ -551,6 +564,15 @@ def test_genes_are_data_that_a_search_may_choose() -> None:
     assert [each.now for each in layouts.all_genes(chosen, cpu.layouts)] == [panels]
     assert layouts.by_rule(plain, cpu.layouts, wishes={gene.weight: str(as_it_is)}) == plain
     assert layouts.by_rule(plain, cpu.layouts) == chosen
+
+
+def test_a_layout_is_of_what_lies_in_memory() -> None:
+    cx = lm.Graph()
+    (cx.tensor((8, 160), name="x") @ cx.weight((160, 160), name="w").tril()).output("y")
+    selection = compiled(cx).selection
+    (product,) = (term for term in selection.choices if term.op == "Mul")
+    with pytest.raises(VerifyError, match="reads operand 1, which is inlined"):
+        verify(replace(selection, reads={(product, 1): 0}))
 
 
 def test_rolled_layers_read_each_weight_in_panels() -> None:
