@@ -20,7 +20,7 @@ FAR_ROWS = 256  # and so many for what is only spread over many pages,
 FEWER = 4  # a part of these where registers are few: a tile's step is done before a page is found
 PAGES = 192  # three times as many as a core finds at once: fewer are found soon enough,
 PAGE_BYTES = 4096
-L2_WAYS = 8  # lines of one set of the second-level cache
+L1_WAYS = L2_WAYS = 8  # lines of one set of a cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,12 @@ class Strips:
             own = [access for access in self.accesses if access.source in terms]
             if any(self.is_scattered(access, columns) for access in own):
                 return True
-            many = self.target.registers >= MANY_REGISTERS
-            if users >= FAR_ROWS // (1 if many else FEWER) and any(map(self.is_far, own)):
+            if self.target.registers >= MANY_REGISTERS:
+                away, least = any(map(self.is_far, own)), FAR_ROWS
+            else:
+                away = any(self.is_far(each) or self.is_crowded(each) for each in own)
+                least = FAR_ROWS // FEWER
+            if away and users >= least:
                 return True
         return False
 
@@ -178,6 +182,18 @@ class Strips:
         (loop,) = self.sequential
         step = (access.stride(loop) or 0) * access.bytes
         return step > self.target.line_bytes and step * loop.estimate > PAGES * PAGE_BYTES
+
+    def is_crowded(self, access: Access) -> bool:
+        """Do so many lines of a column, of a product of matrices, meet in sets of the first-level
+        cache that they do not stay there from one tile of rows to the next? What a step of a tile
+        of few registers waits for then is not hidden.
+        """
+        if len(self.sequential) > 1:
+            return False
+        (loop,) = self.sequential
+        step, line = (access.stride(loop) or 0) * access.bytes, self.target.line_bytes
+        way = self.target.l1_bytes // L1_WAYS
+        return step > line and loop.estimate > L1_WAYS * (way // max(gcd(step, way), line))
 
     def collide(self, columns: LoopAxis) -> bool:
         """Do lines that hold several columns meet in few sets of the L2 cache?"""
