@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from luminal.algebra.terms import Axes, Frame
-from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.expression import ONE, Expression, Symbol, const
 
 UNBOUNDED = 1 << 31  # positions taken of an extent that nothing bounds: one more than a dim has
 
 
 def extent_of(dimension: Axes) -> Expression:
     """The extent of a dimension made of these axes."""
-    total = const(1)
+    total = ONE
     for axis in dimension:
         assert axis.extent is not None
-        total = total * axis.extent
+        total = axis.extent if total is ONE else total * axis.extent
     return total
 
 

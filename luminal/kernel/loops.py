@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from luminal.algebra.frames import UNBOUNDED, extent_of, linear, most, spread
 from luminal.algebra.terms import At, Axes, Frame, Index, Reduction, Term
+from luminal.forks import cached_property
 from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import copied, walked, word_offset
@@ -31,7 +32,7 @@ def estimate(extent: Expression) -> int:
     return positions if positions <= MOST_USEFUL else UNKNOWN
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LoopAxis:
     """One or more axes walked as one, outermost first. `symbol` is its position.
 
@@ -42,11 +43,11 @@ class LoopAxis:
     members: Axes
     neighbours: int = 1
 
-    @property
+    @cached_property
     def extent(self) -> Expression:
         return extent_of(self.members) // self.neighbours
 
-    @property
+    @cached_property
     def estimate(self) -> int:
         """A guess of how many positions it has."""
         return estimate(self.extent)

@@ -66,6 +66,7 @@ class ObjectCache:
 
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory = directory
+        self._path = str(directory)
         self.limit_bytes = limit_bytes
         self._lock = forks.lock()
         self._memory: dict[str, bytes] = {}
@@ -77,8 +78,11 @@ class ObjectCache:
         """The object, or None where there is none or it is damaged."""
         if not self._usable:
             return self._memory.get(key)
+        name = _folder_of(key)
+        if not os.access(f"{self._path}/{name}/{key}{SUFFIX}", os.F_OK):
+            return None  # whoever owns the folders: nothing there is trusted
         try:
-            with self._folder(_folder_of(key)) as folder:
+            with self._folder(name) as folder:
                 data = read_private(folder, key + SUFFIX)
                 if data is None:
                     return None

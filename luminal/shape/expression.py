@@ -1,9 +1,9 @@
 """Symbolic integers: the class, its leaves and its operators.
 
 An `Expression` is canonical from construction on and interned globally (weakly), so two equal
-expressions are one object. The canonical form is a sum: an integer constant plus integer multiples
-of *monomials*, where a monomial is a sorted product of atoms (symbols, `//`, `%`, min, max,
-conditions). Conditions are Expressions with the values 0 and 1.
+expressions are one object, and compare and hash as objects do. The canonical form is a sum: an
+integer constant plus integer multiples of *monomials*, where a monomial is a sorted product of
+atoms (symbols, `//`, `%`, min, max, conditions). Conditions are Expressions with the values 0, 1.
 
 `//` and `%` floor as in Python; by zero they give 0, so every Expression is total.
 """
@@ -84,7 +84,6 @@ class Expression:
     __slots__ = (
         "__weakref__",
         "_args",
-        "_hash",
         "_interval",
         "_key",
         "_symbols",
@@ -97,7 +96,6 @@ class Expression:
     """The constant part of the sum."""
     _args: tuple[Expression, ...] | None
     _terms: tuple[Term, ...] | None
-    _hash: int
     _key: SortKey | None
     _interval: Interval | None
     _symbols: frozenset[Symbol] | None
@@ -220,17 +218,6 @@ class Expression:
     def __index__(self) -> int:
         return self.value
 
-    def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        if isinstance(other, Expression) or self.op != "const":
-            return False
-        is_number = other.__class__ in (int, bool) or isinstance(other, np.integer)
-        return is_number and self.constant == int(other)  # type: ignore[call-overload]
-
-    def __hash__(self) -> int:
-        return self._hash
-
     def __str__(self) -> str:
         return text.to_text(self)
 
@@ -239,6 +226,21 @@ class Expression:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (self.op, self.args, self.constant))
+
+
+class Constant(Expression):
+    """A literal integer, which equals Python's and NumPy's."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Expression):
+            return self is other
+        is_number = other.__class__ in (int, bool) or isinstance(other, np.integer)
+        return is_number and self.constant == int(other)  # type: ignore[call-overload]
+
+    def __hash__(self) -> int:
+        return hash(self.constant)
 
 
 class Symbol(Expression):
@@ -272,7 +274,6 @@ def _intern(
         return found
     node = kind.__new__(kind)
     node.op, node._args, node._terms, node.constant = op, args, terms, constant
-    node._hash = hash(constant) if op == "const" else hash(key)
     node._key = node._interval = node._symbols = None
     if isinstance(node, Symbol):
         _, node.name, node.lo, node.hi, node.extent = key
@@ -290,7 +291,7 @@ def const(value: int) -> Expression:
     if small is not None:
         return small
     value = int(value)
-    return _intern(("const", value), "const", (), (), value)
+    return _intern(("const", value), "const", (), (), value, Constant)
 
 
 _SMALL: dict[int, Expression] = {}
