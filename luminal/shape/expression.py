@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -217,6 +217,11 @@ class Expression:
 
     def __index__(self) -> int:
         return self.value
+
+    if TYPE_CHECKING:  # an Expression may be a Constant, which equals integers
+
+        def __eq__(self, other: object) -> bool: ...
+        def __hash__(self) -> int: ...
 
     def __str__(self) -> str:
         return text.to_text(self)
