@@ -146,8 +146,14 @@ def verify(selection: Selection) -> None:
             raise VerifyError(f"selection: {term!r} is a leaf and is never stored")
         if len(selection.choices[term].layouts) > 1 and term.phase is Phase.RUN:
             raise VerifyError(f"selection: {term!r} is no weight and has more than one layout")
+    unread = {
+        (term, number)
+        for term in order
+        for number in range(1, len(selection.choices[term].layouts))
+    }
     for (user, argument), number in selection.reads.items():
         operand = user.args[argument]
+        unread.discard((operand, number))
         if not operand.is_leaf and not selection.is_stored(operand):
             raise VerifyError(f"selection: {user!r} reads operand {argument}, which is inlined")
         layouts = selection.choices[operand].layouts
@@ -155,6 +161,8 @@ def verify(selection: Selection) -> None:
             raise VerifyError(
                 f"selection: {user!r} reads operand {argument} in layout {number} of {len(layouts)}"
             )
+    for term, number in unread:
+        raise VerifyError(f"selection: layout {number} of {term!r} is made and never read")
     seen: set[Term] = set()
     for merge in selection.merges:
         for term in merge:

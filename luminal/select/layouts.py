@@ -193,12 +193,17 @@ def genes(
 
 
 def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selection:
-    """The selection with these layouts read; a weight that nothing else reads lies in them only."""
+    """The selection with these layouts read; a weight that nothing else reads lies in them only.
+
+    Products in both directions may share an edge, that of a cast: it has the layout of the first.
+    """
     users = _users(selection)
     choices, reads = dict(selection.choices), dict(selection.reads)
+    taken: set[Edge] = set()
     for gene, layout in chosen.items():
-        if layout == gene.now:
+        if layout == gene.now or not taken.isdisjoint(gene.edges):
             continue
+        taken.update(gene.edges)
         old = choices[gene.weight]
         # Memory that is given stays as it was set; what
         # the prologue computes can be made in panels only.

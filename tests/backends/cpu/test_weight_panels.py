@@ -549,6 +549,31 @@ def test_a_loop_reads_an_invariant_weight_in_panels() -> None:
     close(run(cx, {"w": values}, h=h)["y"], expected)
 
 
+def test_products_in_both_directions_share_the_layout_of_a_cast() -> None:
+    """Both read through one edge: a second copy would be made and never read."""
+    cx = lm.Graph()
+    widened = cx.weight((384, 512), lm.bfloat16, "w").cast("float32")
+    x, g = cx.tensor((64, 512), name="x"), cx.tensor((64, 384), name="g")
+    (x @ widened.mT).output("y")
+    (g @ widened).output("dx")
+    stages = compiled(cx)
+    verify(stages.selection)
+    assert len(copies(stages)) == 1
+    w = drawn(384, 512).astype(lm.bfloat16.numpy)
+    given = {"x": drawn(64, 512), "g": drawn(64, 384)}
+    got = run(cx, {"w": w}, **given)
+    close(got["y"], given["x"] @ w.astype(np.float32).T)
+    close(got["dx"], given["g"] @ w.astype(np.float32))
+
+
+def test_a_layout_that_nothing_reads_is_refused() -> None:
+    cx = lm.Graph()
+    (cx.tensor((64, 512), name="x") @ cx.weight((384, 512), name="w").mT).output("y")
+    selection = compiled(cx).selection
+    with pytest.raises(VerifyError, match=r"layout 1 of .* is made and never read"):
+        verify(replace(selection, reads={}))
+
+
 def test_genes_are_data_that_a_search_may_choose() -> None:
     cx = lm.Graph()
     (cx.tensor((8, 160), name="x") @ cx.weight((256, 160), name="w").mT).output("y")
