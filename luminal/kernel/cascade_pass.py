@@ -19,7 +19,7 @@ masked, inf and NaN come out as they do in two passes. Without such a maximum no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Protocol
 
@@ -33,7 +33,21 @@ from luminal.kernel.fused import Store
 from luminal.kernel.guards import Box, Range, alternatives, relaxed_range, strict_range
 from luminal.kernel.schedule import TileChoice
 from luminal.kernel.tile_ir import Tile
-from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, maximum, minimum
+from luminal.shape.expression import (
+    TRUE,
+    Expression,
+    Symbol,
+    all_of,
+    ceil_div,
+    const,
+    maximum,
+    minimum,
+)
+
+
+def is_nothing(ranges: Sequence[Range]) -> Expression:
+    """Are they all empty?"""
+    return all_of(high <= low for low, high in ranges)
 
 
 class Along(Protocol):
@@ -144,24 +158,28 @@ class Pass:
         work.blocks.open(number, const(0), ceil_div(high - low, size))
         work.first = low + number * size
         work.last = minimum(work.first + size, high)
-        self.skip_gaps(env)
+        self.skip_gaps(env, low)
         return env
 
-    def skip_gaps(self, env: Env) -> None:
-        """Where what is visited has gaps (a window, and the first few): opens a loop that runs once
-        where the block has some of it, else not at all.
+    def skip_gaps(self, env: Env, begin: Expression) -> None:
+        """Where what is visited from `begin` on has gaps (a window, and the first few): opens a
+        loop that runs once where the block has some of it, else not at all.
         """
         work = self.work
         spans = [] if work.mask is TRUE else self.spans(env, (work.start, work.stop - 1))
         if len(spans) < 2:
             return
-        some = const(0)
+        some = is_nothing(spans) * (work.first <= begin)  # then the first block makes it NaN
         for low, high in spans:
             some = maximum(some, minimum(work.last, high) - maximum(work.first, low))
         work.blocks.open(work.blocks.fresh_axis(const(1)), const(0), minimum(some, 1))
 
     def visited(self, mask: Expression, env: Env, extent: Expression) -> Range:
-        """The steps outside of which all lanes are masked, in whole rows; also sets `free`."""
+        """The steps outside of which all lanes are masked, in whole rows; also sets `free`.
+
+        One at least, where there are any: what a mask leaves out is 0 over the sum of its row, and
+        in a row that has nothing else the sum is 0 too, so that one such step makes it NaN.
+        """
         work = self.work
         work.mask, work.free = mask, None
         if mask is TRUE:
@@ -171,6 +189,8 @@ class Pass:
         work.free = strict_range(condition, work.step, extent, self.box(lanes))
         # Whole register tiles of steps: what they take in besides is masked as any masked step is.
         low, high = self.seen(env, lanes)
+        low = maximum(minimum(low, extent - 1), 0)
+        high = maximum(high, low + 1)
         rows = work.blocking.row_tile.size
         return low // rows * rows, minimum(ceil_div(high, rows) * rows, extent)
 
@@ -246,8 +266,13 @@ class Pass:
         work.blocks.open(number, const(0), tiles)
         start = work.start + number * rows
         stop = minimum(start + rows, work.stop)
-        low, high = self.seen(env, (start, stop - 1))
-        return (start, stop), (maximum(work.first, low), minimum(work.last, high))
+        lanes = start, stop - 1
+        nothing = is_nothing(self.spans(env, lanes))
+        low, high = self.seen(env, lanes)
+        low, high = maximum(work.first, low), minimum(work.last, high)
+        # Lanes that see nothing have the first step of each block.
+        low = minimum(low, work.first + (1 - nothing) * work.blocking.step_block)
+        return (start, stop), (low, maximum(high, (work.first + 1) * nothing))
 
     def settle(self, sweep: Sweep, env: Env) -> None:
         """The last rescaling of what the next sweep reads."""
