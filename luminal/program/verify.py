@@ -45,10 +45,9 @@ def verify(program: Program) -> None:
     for launches, prologue in ((program.prologue, True), (program.launches, False)):
         _verify_launches(program, launches, 0, set() if prologue else names)
         _verify_accesses(program, launches, prologue)
-    derived = frozenset(b.id for b in program.buffers if b.kind is BufferKind.DERIVED)
+    derived = {b.id for b in program.buffers if b.kind is BufferKind.DERIVED}
     _verify_written(program, program.prologue, set())
-    _verify_written(program, program.launches, {*derived})
-    _verify_used(program, derived)
+    _verify_written(program, program.launches, derived)
     _verify_outputs(program)
 
 
@@ -132,15 +131,6 @@ def _verify_written(program: Program, launches: tuple[Launch, ...], written: set
                 what = program.buffers[numbers[0]]
                 raise VerifyError(f"{launch.label}: reads {what} before it is written")
         written |= {number for number, role in program.accesses(launch) if role is not Role.IN}
-
-
-def _verify_used(program: Program, derived: frozenset[int]) -> None:
-    """What the prologue makes is memory for as long as the program lives: something reads it."""
-    launches = [*walk(program.prologue), *walk(program.launches)]
-    read = {n for each in launches for n, role in program.accesses(each) if role is not Role.OUT}
-    read |= {output.buffer for output in program.outputs}
-    for number in sorted(derived - read):
-        raise VerifyError(f"{program.buffers[number]} is made by the prologue and never read")
 
 
 def _verify_outputs(program: Program) -> None:
