@@ -86,7 +86,7 @@ def _switch(text: str) -> bool:
 
 
 def _directory(text: str) -> Path:
-    return Path(text).expanduser()
+    return Path(text).expanduser().absolute()  # and so it stays, wherever the process goes
 
 
 FLAGS: dict[str, Flag] = {

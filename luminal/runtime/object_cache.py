@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import stat
 import time
 import warnings
 from collections.abc import Iterable
@@ -71,13 +72,15 @@ class ObjectCache:
         self._lock = forks.lock()
         self._memory: dict[str, bytes] = {}
         self._bytes: int | None = None  # files' total as this process knows it; None: not estimated
-        self._usable = True
+        self._usable = self._writable = True
         self._try_out()
 
     def get(self, key: str) -> bytes | None:
         """The object, or None where there is none or it is damaged."""
+        if not self._writable and key in self._memory:
+            return self._memory[key]
         if not self._usable:
-            return self._memory.get(key)
+            return None
         name = _folder_of(key)
         if not os.access(f"{self._path}/{name}/{key}{SUFFIX}", os.F_OK):
             return None  # whoever owns the folders: nothing there is trusted
@@ -98,7 +101,7 @@ class ObjectCache:
 
     def put(self, key: str, payload: bytes) -> None:
         """Keep an object, replacing the entry of the same key."""
-        if self._usable:
+        if self._writable:
             try:
                 self._write(key, _hash(key, payload) + payload)
                 return
@@ -131,17 +134,21 @@ class ObjectCache:
         try:
             with self._folder(create=True) as folder:
                 if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
-                    raise PermissionError(f"{self.directory} is not writable")
+                    self._writable = False  # what is there serves all the same
+                    self._warn("it is not writable; what is new is kept in memory only")
         except OSError as error:
             self._fall_back(error)
 
     def _fall_back(self, error: OSError) -> None:
-        self._usable = False
+        self._usable = self._writable = False
+        self._warn(f"{error}; compiled code is kept in memory only")
+
+    def _warn(self, what: str) -> None:
         warnings.warn(
-            f"object cache {self.directory}: {error}; compiled code is kept in memory only. "
+            f"object cache {self.directory}: {what}. "
             "Set LUMINAL_CACHE_DIR to a directory of your own",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _write(self, key: str, data: bytes) -> None:
@@ -152,8 +159,10 @@ class ObjectCache:
                 with os.fdopen(_created(folder, draft), "wb") as file:
                     file.write(data)
                 os.replace(draft, key + SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
+            except BaseException as error:
                 _unlink(folder, draft)
+                if isinstance(error, IsADirectoryError):
+                    return  # whoever made one in the place of an entry may have something in it
                 raise
             sizes = [] if self._bytes is not None else [f.size for f in _listed(name, folder)]
         with self._lock:
@@ -230,13 +239,18 @@ def _unlink(folder: int, name: str) -> None:
 
 def _listed(name: str, folder: int, ending: str = SUFFIX) -> list[_File]:
     with os.scandir(folder) as entries:
-        return [file for e in entries if e.name.endswith(ending) for file in _described(name, e)]
+        found = [e for e in entries if e.name.endswith(ending)]
+        return [
+            f for e in found if not e.is_dir(follow_symlinks=False) for f in _described(name, e)
+        ]
 
 
 def _described(folder: str, entry: os.DirEntry[str]) -> list[_File]:
     try:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:  # another process evicted it
+        return []
+    if stat.S_ISDIR(status.st_mode):
         return []
     return [_File(folder, entry.name, status.st_size, status.st_mtime)]
 

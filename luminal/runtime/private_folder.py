@@ -10,11 +10,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # waits for no FIFO
+_NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EACCES)  # nothing, a link, a socket, shut
 _OTHERS_WRITE = 0o022
 _OTHERS = 0o077
 
@@ -59,6 +60,9 @@ def _open(name: str, path: str, inside: int | None, closed: int, create: bool) -
         folder = os.open(name, _FOLDER, dir_fd=inside)
     except NotADirectoryError:
         raise Unsafe(f"{path} is not a directory, or a link to one") from None
+    except OSError as error:
+        error.filename = path
+        raise
     try:
         _check(os.fstat(folder), path, closed)
     except BaseException:
@@ -87,12 +91,14 @@ def read_private(folder: int, name: str) -> bytes | None:
     try:
         file = os.open(name, _FILE, dir_fd=folder)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):  # nothing, a link, a socket
+        if error.errno in _NO_FILE:
             return None
         raise
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+        os.close(file)
+        return None
     with os.fdopen(file, "rb") as stream:
-        status = os.fstat(file)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
-            return None
-        os.utime(file)
+        with suppress(OSError):  # the file system may be one to read only
+            os.utime(file)
         return stream.read()

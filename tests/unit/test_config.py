@@ -93,3 +93,14 @@ def test_only_config_reads_the_environment() -> None:
         if isinstance(node, ast.Attribute) and node.attr in READS
     }
     assert readers == {"config.py"}
+
+
+def test_a_relative_cache_folder_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with config.override(LUMINAL_CACHE_DIR="beside_me"):
+        first = config.get("LUMINAL_CACHE_DIR")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert config.get("LUMINAL_CACHE_DIR") == first == tmp_path / "beside_me"

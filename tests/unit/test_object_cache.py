@@ -188,6 +188,39 @@ def test_what_is_no_entry_is_replaced(directory: Path, strange: str) -> None:
     assert (directory / "k/k.o").is_file()
 
 
+def test_a_folder_in_the_place_of_an_entry_stays(directory: Path) -> None:
+    """That entry alone is not kept, and no descriptor stays open."""
+    cache = ObjectCache(directory, MEBIBYTE)
+    cache.put("k", b"payload")
+    cache.put("other", b"another")
+    (directory / "k/k.o").unlink()
+    (directory / "k/k.o/precious").mkdir(parents=True)
+    before = len(os.listdir("/proc/self/fd"))
+    assert cache.get("k") is None
+    cache.put("k", b"again")
+    assert cache.get("k") is None
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert cache.get("other") == b"another"
+    assert [path.name for path in (directory / "k").iterdir()] == ["k.o"]
+    assert cache.clear() == 1
+    assert (directory / "k/k.o/precious").is_dir()
+
+
+def test_a_cache_that_is_only_read_is_read(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one in an image of a machine is; what is new is in memory."""
+    ObjectCache(directory, MEBIBYTE).put("k", b"payload")
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK and real(path, mode))
+    with pytest.warns(RuntimeWarning, match="is not writable; what is new is kept in memory only"):
+        cache = ObjectCache(directory, MEBIBYTE)
+    assert cache.get("k") == b"payload"
+    cache.put("new", b"made here")
+    assert cache.get("new") == b"made here"
+    assert [path.name for path in directory.iterdir()] == ["k"]
+
+
 def check_memory_only(make: Callable[[], ObjectCache], reason: str) -> None:
     def use() -> ObjectCache:
         cache = make()
