@@ -19,8 +19,7 @@ masked, inf and NaN come out as they do in two passes. Without such a maximum no
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping
 from typing import Protocol
 
 from luminal.algebra.frames import extent_of
@@ -30,24 +29,18 @@ from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace, contiguous
 from luminal.kernel.evaluate import Env, Placed
 from luminal.kernel.fused import Store
-from luminal.kernel.guards import Box, Range, alternatives, relaxed_range, strict_range
+from luminal.kernel.guards import (
+    Box,
+    Range,
+    alternatives,
+    are_empty,
+    hull,
+    relaxed_range,
+    strict_range,
+)
 from luminal.kernel.schedule import TileChoice
 from luminal.kernel.tile_ir import Tile
-from luminal.shape.expression import (
-    TRUE,
-    Expression,
-    Symbol,
-    all_of,
-    ceil_div,
-    const,
-    maximum,
-    minimum,
-)
-
-
-def is_nothing(ranges: Sequence[Range]) -> Expression:
-    """Are they all empty?"""
-    return all_of(high <= low for low, high in ranges)
+from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, maximum, minimum
 
 
 class Along(Protocol):
@@ -169,7 +162,7 @@ class Pass:
         spans = [] if work.mask is TRUE else self.spans(env, (work.start, work.stop - 1))
         if len(spans) < 2:
             return
-        some = is_nothing(spans) * (work.first <= begin)  # then the first block makes it NaN
+        some = are_empty(spans) * (work.first <= begin)  # then the first block makes it NaN
         for low, high in spans:
             some = maximum(some, minimum(work.last, high) - maximum(work.first, low))
         work.blocks.open(work.blocks.fresh_axis(const(1)), const(0), minimum(some, 1))
@@ -188,19 +181,14 @@ class Pass:
         condition = work.values.canonical(mask.substitute(env.values))
         work.free = strict_range(condition, work.step, extent, self.box(lanes))
         # Whole register tiles of steps: what they take in besides is masked as any masked step is.
-        low, high = self.seen(env, lanes)
+        low, high = hull(self.spans(env, lanes))
         low = maximum(minimum(low, extent - 1), 0)
         high = maximum(high, low + 1)
         rows = work.blocking.row_tile.size
         return low // rows * rows, minimum(ceil_div(high, rows) * rows, extent)
 
-    def seen(self, env: Env, lanes: Range) -> Range:
-        """The steps outside of which the lanes from first to last are masked."""
-        lows, highs = zip(*self.spans(env, lanes), strict=True)
-        return reduce(minimum, lows), reduce(maximum, highs)
-
     def spans(self, env: Env, lanes: Range) -> list[Range]:
-        """Ranges of steps outside of which these lanes are masked."""
+        """Ranges of steps outside of which the lanes from first to last are masked."""
         work = self.work
         condition = work.values.canonical(work.mask.substitute(env.values))
         extent = work.values.canonical(extent_of((work.step,)))
@@ -266,9 +254,9 @@ class Pass:
         work.blocks.open(number, const(0), tiles)
         start = work.start + number * rows
         stop = minimum(start + rows, work.stop)
-        lanes = start, stop - 1
-        nothing = is_nothing(self.spans(env, lanes))
-        low, high = self.seen(env, lanes)
+        spans = self.spans(env, (start, stop - 1))
+        nothing = are_empty(spans)
+        low, high = hull(spans)
         low, high = maximum(work.first, low), minimum(work.last, high)
         # Lanes that see nothing have the first step of each block.
         low = minimum(low, work.first + (1 - nothing) * work.blocking.step_block)

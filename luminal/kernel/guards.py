@@ -6,7 +6,8 @@ where the condition holds: masks, pads, ragged ends of split reductions become b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 
 from luminal.algebra.reductions import masked
 from luminal.algebra.terms import Index, Literal, Reduction, Term
@@ -26,6 +27,17 @@ SHORT_PIECE = 4  # vectors: an end of a loop that is shorter is not worth code o
 Range = tuple[Expression, Expression]
 Box = Mapping[Symbol, Range]
 """First and last position of some symbols."""
+
+
+def hull(ranges: Sequence[Range]) -> Range:
+    """From the first that any has to the last."""
+    lows, highs = zip(*ranges, strict=True)
+    return reduce(minimum, lows), reduce(maximum, highs)
+
+
+def are_empty(ranges: Sequence[Range]) -> Expression:
+    """The condition that none has anything."""
+    return all_of(high <= low for low, high in ranges)
 
 
 def masks(term: Term) -> bool:

@@ -67,7 +67,6 @@ class ObjectCache:
 
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory = directory
-        self._path = str(directory)
         self.limit_bytes = limit_bytes
         self._lock = forks.lock()
         self._memory: dict[str, bytes] = {}
@@ -82,7 +81,7 @@ class ObjectCache:
         if not self._usable:
             return None
         name = _folder_of(key)
-        if not os.access(f"{self._path}/{name}/{key}{SUFFIX}", os.F_OK):
+        if not os.access(f"{self.directory}/{name}/{key}{SUFFIX}", os.F_OK):
             return None  # whoever owns the folders: nothing there is trusted
         try:
             with self._folder(name) as folder:
@@ -239,10 +238,7 @@ def _unlink(folder: int, name: str) -> None:
 
 def _listed(name: str, folder: int, ending: str = SUFFIX) -> list[_File]:
     with os.scandir(folder) as entries:
-        found = [e for e in entries if e.name.endswith(ending)]
-        return [
-            f for e in found if not e.is_dir(follow_symlinks=False) for f in _described(name, e)
-        ]
+        return [file for e in entries if e.name.endswith(ending) for file in _described(name, e)]
 
 
 def _described(folder: str, entry: os.DirEntry[str]) -> list[_File]:
@@ -250,7 +246,7 @@ def _described(folder: str, entry: os.DirEntry[str]) -> list[_File]:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:  # another process evicted it
         return []
-    if stat.S_ISDIR(status.st_mode):
+    if stat.S_ISDIR(status.st_mode):  # no entry
         return []
     return [_File(folder, entry.name, status.st_size, status.st_mtime)]
 
