@@ -18,9 +18,12 @@ from luminal.records import dataclass
 Kind = Literal["bool", "int", "uint", "float"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type. `name` is NumPy's name, `short` the one used in printed IRs."""
+    """One element type. `name` is NumPy's name, `short` the one used in printed IRs.
+
+    There is one object of each, which equals itself: tables are asked for dtypes all the time.
+    """
 
     name: str
     short: str
@@ -28,9 +31,6 @@ class DType:
     kind: Kind
     numpy: np.dtype[Any]
     is_storage: bool = False  # held in memory only; computed in float32
-
-    def __hash__(self) -> int:
-        return hash(self.name)  # tables are asked for dtypes all the time
 
     @property
     def is_float(self) -> bool:

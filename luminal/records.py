@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, fields
 from reprlib import recursive_repr
-from types import SimpleNamespace
+from types import MemberDescriptorType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -74,7 +74,14 @@ def _written(cls: Any, found: tuple[Field[Any], ...], frozen: bool, eq: bool) ->
         if each.init:
             (named if each.kw_only else takes).append(f"{name}={default}" if default else name)
         if each.init or default:
-            lines.append(f"set_(self_, {name!r}, {value})" if frozen else f"self_.{name} = {value}")
+            slot = getattr(cls, name, None)
+            if not frozen:
+                lines.append(f"self_.{name} = {value}")
+            elif isinstance(slot, MemberDescriptorType):  # far quicker than by its name
+                known[f"set_{name}"] = slot.__set__
+                lines.append(f"set_{name}(self_, {value})")
+            else:
+                lines.append(f"set_(self_, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append("self_.__post_init__()")
     listed = ", ".join(["self_", *takes, *(["*", *named] if named else [])])

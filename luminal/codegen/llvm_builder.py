@@ -15,8 +15,7 @@ instruction means is what IEEE says.
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 FLOAT_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 IN_ORDER = "; in order"
@@ -26,42 +25,46 @@ _STREAMED = "!1 = !{i32 1}"
 _MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
-class IRType(NamedTuple):
-    """A first-class LLVM type: a scalar (`lanes` 1) or a fixed vector; `str` gives its spelling."""
+class IRType:
+    """A first-class LLVM type: a scalar (`lanes` 1) or a fixed vector.
 
+    `text` is its spelling, `mangled` that inside the name of an overloaded intrinsic (`v16f32`),
+    `bits` the width of one lane. There is one object of each type, which equals itself.
+    """
+
+    __slots__ = ("bits", "is_float", "lanes", "mangled", "scalar", "text")
     scalar: str
-    lanes: int = 1
+    lanes: int
+    text: str
+    mangled: str
+    bits: int
+    is_float: bool
+    _all: ClassVar[dict[tuple[str, int], "IRType"]] = {}
+
+    def __new__(cls, scalar: str, lanes: int = 1) -> "IRType":
+        found = cls._all.get((scalar, lanes))
+        if found is None:
+            found = cls._all.setdefault((scalar, lanes), cls._made(scalar, lanes))
+        return found
+
+    @classmethod
+    def _made(cls, scalar: str, lanes: int) -> "IRType":
+        made, element = object.__new__(cls), _MANGLED.get(scalar, scalar)
+        made.scalar, made.lanes, made.is_float = scalar, lanes, scalar in FLOAT_BITS
+        made.text = scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+        made.mangled = element if lanes == 1 else f"v{lanes}{element}"
+        of_integers = int(scalar[1:]) if scalar[1:].isdecimal() else 64 if scalar == "ptr" else 0
+        made.bits = FLOAT_BITS.get(scalar, of_integers)
+        return made
 
     def __str__(self) -> str:
-        return _spelled(self)
-
-    @property
-    def is_float(self) -> bool:
-        return self.scalar in FLOAT_BITS
-
-    @property
-    def bits(self) -> int:
-        """Width of one lane in bits."""
-        if self.scalar == "ptr":
-            return 64
-        return FLOAT_BITS.get(self.scalar) or int(self.scalar[1:])
-
-    @property
-    def mangled(self) -> str:
-        """Spelling inside the name of an overloaded intrinsic: `v16f32`."""
-        element = _MANGLED.get(self.scalar, self.scalar)
-        return element if self.lanes == 1 else f"v{self.lanes}{element}"
+        return self.text
 
     def with_lanes(self, lanes: int) -> "IRType":
         return IRType(self.scalar, lanes)
 
     def with_scalar(self, scalar: str) -> "IRType":
         return IRType(scalar, self.lanes)
-
-
-@lru_cache(1024)
-def _spelled(type_: IRType) -> str:
-    return type_.scalar if type_.lanes == 1 else f"<{type_.lanes} x {type_.scalar}>"
 
 
 VOID = IRType("void")
@@ -86,7 +89,7 @@ class IRValue(NamedTuple):
     @property
     def typed(self) -> str:
         """`<type> <name>`, as operands are written in calls and stores."""
-        return f"{_spelled(self.type)} {self.name}"
+        return f"{self.type.text} {self.name}"
 
 
 def literal(type_: IRType, value: bool | int | float) -> str:

@@ -35,30 +35,46 @@ def ir_type(type_: Type) -> IRType:
     return IRType("i1" if dtype is bool_ else f"i{dtype.bits}", type_.lanes)
 
 
-def _instruction(of_floats: str, signed: str, unsigned: str | None = None) -> Emit:
-    """One instruction for floats, one for integers, or one for each kind of these."""
+def _by_kind(of_floats: str, signed: str, unsigned: str | None = None) -> Callable[..., str]:
+    """One instruction on two operands for floats, one for integers, or one for each of these."""
+
+    @lru_cache(256)
+    def spelled(dtype: DType, type_: IRType) -> str:
+        of_integers = signed if dtype.is_signed else unsigned or signed
+        return f"{of_floats if dtype.is_float else of_integers} {type_} %s, %s"
+
+    return spelled
+
+
+def _instruction(*names: str) -> Emit:
+    spelled = _by_kind(*names)
 
     def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
-        of_integers = signed if dtype.is_signed else unsigned or signed
-        return b.binary(of_floats if dtype.is_float else of_integers, args[0], args[1])
+        x, y = args
+        return b.assign(x.type, spelled(dtype, x.type) % (x.name, y.name))
 
     return emit
 
 
-def _comparison(of_floats: str, signed: str, unsigned: str | None = None) -> Emit:
+def _comparison(of_floats: str, *of_integers: str) -> Emit:
+    spelled = _by_kind(f"fcmp {of_floats}", *[f"icmp {each}" for each in of_integers])
+
     def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
-        if dtype.is_float:
-            return b.fcmp(of_floats, args[0], args[1])
-        return b.icmp(signed if dtype.is_signed else unsigned or signed, args[0], args[1])
+        x, y = args
+        return b.assign(ir_type(out), spelled(dtype, x.type) % (x.name, y.name))
 
     return emit
 
 
 def _intrinsic(of_floats: str, signed: str = "", unsigned: str = "") -> Emit:
-    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    @lru_cache(256)
+    def named(dtype: DType, type_: IRType) -> str:
         of_integers = signed if dtype.is_signed else unsigned
-        name = of_floats if dtype.is_float else of_integers
-        return b.intrinsic(f"llvm.{name}", args[0].type, args)
+        return f"llvm.{of_floats if dtype.is_float else of_integers}.{type_.mangled}"
+
+    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+        type_ = args[0].type
+        return b.call(named(dtype, type_), type_, args)
 
     return emit
 

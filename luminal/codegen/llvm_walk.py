@@ -155,7 +155,8 @@ class _Walk:
         )  # masks are made of them
 
     def statements(self, body: Sequence[Statement]) -> None:
-        if not self.streamed:
+        stores = (each.buffer for each in body if type(each) is Store)
+        if self.streamed.isdisjoint(stores):
             for statement in body:
                 self.RULES[type(statement)](self, statement)
             return
@@ -373,6 +374,9 @@ class _Walk:
     def store_pieces(self, value: IRValue, pointer: IRValue, size: int) -> None:
         """A vector past the caches, by pieces of so many bytes, to which it is aligned."""
         b, lanes = self.b, 8 * size // value.type.bits
+        if lanes == value.type.lanes:
+            b.store(value, pointer, size, streamed=True)
+            return
         for first in range(0, value.type.lanes, lanes):
             piece = b.shuffle(value, value, range(first, first + lanes))
             place = b.gep(pointer, b.const(I64, first), value.type.with_lanes(1))

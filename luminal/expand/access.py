@@ -7,7 +7,7 @@ are made lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from luminal.dots import WORDS
@@ -42,6 +42,8 @@ from luminal.shape.expression import (
     const,
 )
 from luminal.shape.prove import prove, simplify
+
+LINE = 64  # bytes that come from memory together
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +103,15 @@ def _elements(tiles: Tiles, statement: Load, axes: Sequence[Symbol], type_: DTyp
     if across is not None:
         return _load_transposed(tiles, statement, axes, across, type_)
     elements: Elements = {}
+    fetched: set[Hashable] = set()
     for key, position in tiles.positions(axes):
         place = _place(tiles, statement, axes, position)
         if place.lanes is None:
             at = place.address(tiles)
             elements[key] = read(tiles, statement.buffer, at, place.mask, type_=type_)
         else:
+            if statement.ahead and place.mask is None and place.lanes.step(place.offset) is ONE:
+                _fetch(tiles, statement, place, type_, fetched)
             elements[key] = _load(tiles, statement, place, place.lanes, type_)
     return elements
 
@@ -122,8 +127,6 @@ def _load(tiles: Tiles, statement: Load, place: _Place, lanes: Lanes, type_: DTy
         return read(tiles, buffer, (address, distance + beyond), mask, lanes.count, type_)
 
     if step is ONE:
-        if statement.ahead and mask is None:
-            b.emit(Fetch(buffer, address, distance + statement.ahead))
         return in_a_row(0, mask)
     if step.constant == -1:
         return backwards(b, in_a_row, mask, lanes.count)
@@ -135,6 +138,18 @@ def _load(tiles: Tiles, statement: Load, place: _Place, lanes: Lanes, type_: DTy
     if mask is None:
         return value
     return b.op("select", mask, value, constant(value.type, 0))
+
+
+def _fetch(
+    tiles: Tiles, statement: Load, place: _Place, type_: DType, fetched: set[Hashable]
+) -> None:
+    """What is read that far behind the piece, a line once."""
+    address, distance = place.address(tiles)
+    distance += statement.ahead
+    line = address, distance * type_.size // LINE
+    if line not in fetched:
+        fetched.add(line)
+        tiles.b.emit(Fetch(statement.buffer, address, distance))
 
 
 def _load_transposed(

@@ -11,7 +11,7 @@ u16 words everywhere and are converted by operations on bits.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,27 @@ from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 
-@dataclass(frozen=True, slots=True)
 class Type:
-    """A scalar (`lanes` 1) or a vector, of a dtype other than f16 and bf16."""
+    """A scalar (`lanes` 1) or a vector, of a dtype other than f16 and bf16.
 
+    There is one object of each, which equals itself: operations are looked up by their types.
+    """
+
+    __slots__ = ("dtype", "lanes")
     dtype: DType
-    lanes: int = 1
+    lanes: int
+    _all: ClassVar[dict[tuple[DType, int], Type]] = {}
 
-    def __hash__(self) -> int:
-        return hash(self.dtype.name) + self.lanes  # operations are looked up by their types
+    def __new__(cls, dtype: DType, lanes: int = 1) -> Type:
+        found = cls._all.get((dtype, lanes))
+        if found is None:
+            made = object.__new__(cls)
+            made.dtype, made.lanes = dtype, lanes
+            found = cls._all.setdefault((dtype, lanes), made)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Type, (self.dtype, self.lanes)
 
     def __str__(self) -> str:
         return f"{self.dtype}" if self.lanes == 1 else f"{self.dtype}x{self.lanes}"

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal import config
 from luminal.backends.cpu.schedule.fetched import fetched
 from luminal.backends.cpu.target import detect
-from luminal.expand import interpreter
+from luminal.expand import interpreter, ir
 from luminal.expand.expand import expand
 from luminal.expand.ir import Fetch
 from luminal.expand.verify import verify
@@ -73,3 +74,19 @@ def test_results_are_the_same_bits() -> None:
     memory = {"b0": x.ravel().copy(), "b1": found[2].ravel()}
     interpreter.run(expanded, memory, {})
     np.testing.assert_allclose(memory["b1"].reshape(9, 133), found[0], rtol=1e-6)
+
+
+def test_a_line_is_fetched_once() -> None:
+    """Of vectors of half a line: the next row's lines, each of them once."""
+    with config.override(LUMINAL_TARGET="avx2"):
+        (kernel,) = kernels(lambda x: x.softmax(-1), 64, 96)
+    expanded = expand(fetched(kernel, TINY), 8)
+    verify(expanded)
+    fetches = [each for each in expanded.statements() if isinstance(each, Fetch)]
+    near = {each.address for each in fetches}
+    loads = [
+        each for each in expanded.statements() if isinstance(each, ir.Load) and each.address in near
+    ]
+    asked = [each.distance * 4 // 64 for each in fetches]
+    assert len(asked) == len(loads) // 2
+    assert asked == sorted({(each.distance + 96) * 4 // 64 for each in loads})
