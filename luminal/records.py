@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, fields
+from operator import attrgetter
 from reprlib import recursive_repr
 from types import MemberDescriptorType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -132,14 +133,20 @@ def _frozen(cls: Any, found: tuple[Field[Any], ...], slots: bool) -> dict[str, A
             raise FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
-    ordered = [each.name for each in found]
+    kept = _pickled(cls, [each.name for each in found]) if slots else {}
+    return {"__setattr__": __setattr__, "__delattr__": __delattr__, **kept}
+
+
+def _pickled(cls: Any, names: list[str]) -> dict[str, Any]:
+    """The state is the list of what the slots hold."""
+    write = [getattr(cls, name).__set__ for name in names]
+    read = attrgetter(*names) if len(names) > 1 else lambda self: [getattr(self, n) for n in names]
 
     def __getstate__(self: Any) -> list[Any]:
-        return [getattr(self, name) for name in ordered]
+        return [*read(self)]
 
     def __setstate__(self: Any, state: list[Any]) -> None:
-        for name, value in zip(ordered, state, strict=True):
-            _set(self, name, value)
+        for set_, value in zip(write, state, strict=True):
+            set_(self, value)
 
-    kept = {"__getstate__": __getstate__, "__setstate__": __setstate__} if slots else {}
-    return {"__setattr__": __setattr__, "__delattr__": __delattr__, **kept}
+    return {"__getstate__": __getstate__, "__setstate__": __setstate__}

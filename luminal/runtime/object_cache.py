@@ -155,8 +155,7 @@ class ObjectCache:
         with self._folder(name, create=True) as folder:
             draft = secrets.token_hex(8) + UNFINISHED
             try:
-                with os.fdopen(_created(folder, draft), "wb") as file:
-                    file.write(data)
+                _create(folder, draft, data)
                 os.replace(draft, key + SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
             except BaseException as error:
                 _unlink(folder, draft)
@@ -226,9 +225,15 @@ def _hash(key: str, payload: bytes) -> bytes:
     return hashlib.sha256(f"{len(key)}:{key}".encode() + payload).digest()
 
 
-def _created(folder: int, name: str) -> int:
+def _create(folder: int, name: str, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(name, flags, 0o600, dir_fd=folder)
+    file = os.open(name, flags, 0o600, dir_fd=folder)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+    finally:
+        os.close(file)
 
 
 def _unlink(folder: int, name: str) -> None:
