@@ -348,9 +348,9 @@ class _Walk:
         return statement.buffer, statement.address, statement.distance * type_.dtype.size % size
 
     def stream(self, stores: Sequence[Store]) -> None:
-        """Whole, or by quarters of a line, as they lie: a processor puts these together and writes
-        whole lines. Asked once for all: else LLVM moves what a store needs behind the branches of
-        those before it, and computes one vector after the other.
+        """Lines, or quarters of a line, as they lie: a processor puts these together and writes
+        whole lines (halves are no faster than quarters). Asked once for all: else LLVM moves what
+        a store needs behind the branches of those before it, and computes one vector after another.
         """
         b = self.b
         values = [self.value(store.value) for store in stores]
@@ -358,7 +358,7 @@ class _Walk:
         whole = values[0].type.lanes * values[0].type.bits // 8
         place = b.cast("ptrtoint", pointers[0], I64)
         after = b.label("after")
-        for size in dict.fromkeys((whole, PIECE_BYTES)):
+        for size in (whole, PIECE_BYTES) if whole == LINE else (PIECE_BYTES,):
             low = b.binary("and", place, b.const(I64, size - 1))
             past, there = b.label("past"), b.label("there")
             b.cond_br(b.icmp("eq", low, b.const(I64, 0)), past, there)
