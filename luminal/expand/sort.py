@@ -56,6 +56,7 @@ class _Sort:
         self.offset, self.stride = scalar(statement.offset), scalar(statement.stride)
         self.extent = scalar(statement.extent)
         self.keys = key_dtype(tiles.buffers[statement.source].dtype)
+        self.places = Type(tiles.buffers[statement.work_order].dtype)
 
     def at(self, position: Operand) -> Operand:
         """Where a position of the row lies."""
@@ -109,8 +110,8 @@ class _Sort:
             loop.next = self.by_byte(loop.index, *loop.inner)
         found = loop.results[0]
         with b.loop(zero, self.extent, 1) as loop:
-            position = b.load(INDEX, self.row.work_order, b.op("add", found, loop.index))
-            self.put(loop.index, position)
+            position = b.load(self.places, self.row.work_order, b.op("add", found, loop.index))
+            self.put(loop.index, b.cast(position, int64))
 
     def bucket(self, key: Operand, bit: Operand) -> Operand:
         """Where the byte of `key` from a bit on is counted: 8 bits are 256 buckets, 32 a bit."""
@@ -126,7 +127,7 @@ class _Sort:
         with b.loop(zero, self.extent, 1) as loop:
             key = ordered_bits(b, self.source(loop.index))
             b.store(self.row.work, loop.index, key)
-            b.store(self.row.work_order, loop.index, loop.index)
+            b.store(self.row.work_order, loop.index, b.cast(loop.index, self.places.dtype))
             # All bytes in one sweep: how often one occurs does not change as keys move.
             for bit in range(0, self.keys.bits, 8):
                 bucket = self.bucket(key, integer(bit))
@@ -163,4 +164,4 @@ class _Sort:
         b.store(COUNTS, bucket, b.op("add", place, 1))
         to = b.op("add", room, place)
         b.store(self.row.work, to, key)
-        b.store(self.row.work_order, to, b.load(INDEX, self.row.work_order, at))
+        b.store(self.row.work_order, to, b.load(self.places, self.row.work_order, at))

@@ -16,17 +16,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from luminal.dtypes import DType, bool_, int32, int64
+from luminal.dtypes import DType, bool_, int64
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.group_rows import GroupRow
 from luminal.kernel.schedule import SINGLE
+from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import Carry, Role, Tile
 from luminal.shape.expression import TRUE, Expression, ceil_div, const, sum_of
 
 MOST_MERGES = 48
 """Of rows whose length has no bound: a row of 2**48 keys fits no memory."""
-LAST_I32 = 2**31 - 1
 
 
 def place_group_sort(fused: Fused, lanes: int) -> Placed:
@@ -45,7 +45,7 @@ class _Sort(GroupRow):
     def sort(self) -> Placed:
         (operand,) = self.term.args
         place, self.dtype = self.fused.reads[operand], operand.dtype
-        self.numbers = int32 if self.extent.interval.at_most(LAST_I32) else int64
+        self.numbers = order_dtype(self.extent)
         first, second = self.working(), self.working()
         at = self.over(self.extent)
         offset = self.values.canonical(place.layout.offset(self.with_(at), self.shape))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from luminal.algebra.frames import shape_of, spread_frame
 from luminal.algebra.scans import block_size, may_regroup
 from luminal.algebra.terms import Term
-from luminal.dtypes import int64
 from luminal.hlir.monoid import SCANS, Monoid
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import estimate
 from luminal.kernel.schedule import SINGLE, TileChoice
+from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import Carry, Map, Prefix, Role, SortRow, Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, minimum
 
@@ -143,7 +143,7 @@ class _Rows:
             stride = stride * inner
         # Two halves: keys and positions of long rows go to and fro, a byte of the keys at a time.
         work = self.values.new_scratch(operand.dtype, extent * 2)
-        work_order = self.values.new_scratch(int64, extent * 2)
+        work_order = self.values.new_scratch(order_dtype(extent), extent * 2)
         self.blocks.put(
             SortRow(
                 self.values.operand(source, Role.IN),

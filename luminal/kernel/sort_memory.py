@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from luminal.dtypes import DType, dtype_of, int64
+from luminal.dtypes import DType, dtype_of, int32, int64
 from luminal.kernel.tile_ir import Buffer, Kernel, Role, SortRow, Space
-from luminal.shape.expression import const
+from luminal.shape.expression import Expression, const
 
 LANES = 16
 """Keys that one is compared with at a time, where there are vectors."""
 BUCKETS = 256
 COUNTS = "sort_counts"
+
+
+def order_dtype(extent: Expression) -> DType:
+    """What the positions of a row are moved as: half of an i64 where that holds them."""
+    return int32 if extent.interval.at_most(2**31 - 1) else int64
 
 
 def key_dtype(dtype: DType) -> DType:

@@ -299,7 +299,7 @@ class SortRow:
 
     `source[offset + k*stride]` are the keys; the sorted keys go to `values` and their positions
     (i64) to `order`, at the same offset and stride. `work` and `work_order` are scratch buffers of
-    2*extent.
+    2*extent; positions are moved as `sort_memory.order_dtype`.
     """
 
     source: str

@@ -14,6 +14,7 @@ from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS, TensorType
 from luminal.kernel.lanes import ONE_LANE
+from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import (
     Barrier,
     Binding,
@@ -315,7 +316,7 @@ class _Verifier(Checks):
             (statement.values, source.dtype),
             (statement.order, dtypes.int64),
             (statement.work, source.dtype),
-            (statement.work_order, dtypes.int64),
+            (statement.work_order, order_dtype(statement.extent)),
         ):
             self.same_dtype(name, self.buffer(name, written=True).dtype, expected)
             self.stored.add(name)

@@ -136,7 +136,7 @@ def test_sorted_columns(n: int, dtype: str) -> None:
     for name, role, kind in (("x", "in", dtype), ("v", "out", dtype), ("o", "out", "i64")):
         k.buffer(name, n * columns, role, kind)
     k.scratch("work", 2 * n, dtype)
-    k.scratch("work_order", 2 * n, "i64")
+    k.scratch("work_order", 2 * n, "i32")
     column = k.grid("column", columns)
     at = (column, as_expression(columns), as_expression(n))
     k.emit(SortRow("x", "v", "o", *at, "work", "work_order"))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import luminal as lm
 from luminal.expand.sort import RADIX_FROM
+from luminal.kernel.tile_ir import SortRow
+from tests.fuzz.cpu_run import compiled
 
 LENGTHS = (1, 17, RADIX_FROM - 1, RADIX_FROM, 1500)
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64")
@@ -47,3 +50,21 @@ def test_rows_of_every_dtype() -> None:
         assert found[f"{name} values"].tobytes() == expected.tobytes(), name
         backwards = array.shape[1] - 1 - np.argsort(array[:, ::-1], 1, kind="stable")[:, ::-1]
         np.testing.assert_array_equal(found[f"{name} falling"], backwards.T, name)
+
+
+@pytest.mark.parametrize(("most", "name"), [(2**31 - 1, "i32"), (2**31, "i64")])
+def test_positions_are_moved_in_half_where_that_holds_them(most: int, name: str) -> None:
+    graph = lm.Graph()
+    n = graph.dim("n", 1, most)
+    values, order = graph.tensor((n,), name="x").sort()
+    values.output("v")
+    order.output("o")
+    (kernel,) = compiled(graph.graph())[1].program.kernels
+    (row,) = (each for each in kernel.statements() if isinstance(each, SortRow))
+    (moved,) = (each for each in kernel.scratch if each.name == row.work_order)
+    assert moved.dtype.short == name
+    x = np.random.default_rng(0).integers(0, 50, 3000).astype(np.float32)
+    exe = lm.compile(graph)
+    out = exe({"x": x})
+    np.testing.assert_array_equal(out["o"], np.argsort(x, kind="stable"))
+    np.testing.assert_array_equal(out["v"], np.sort(x))
