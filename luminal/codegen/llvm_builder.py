@@ -308,10 +308,6 @@ class FunctionBuilder:
         self._same_type(f"icmp {predicate}", a, b)
         return self.assign(a.type.with_scalar("i1"), f"icmp {predicate} {a.typed}, {b.name}")
 
-    def fcmp(self, predicate: str, a: IRValue, b: IRValue) -> IRValue:
-        self._same_type(f"fcmp {predicate}", a, b)
-        return self.assign(a.type.with_scalar("i1"), f"fcmp {predicate} {a.typed}, {b.name}")
-
     def select(self, cond: IRValue, a: IRValue, b: IRValue) -> IRValue:
         """Per lane, or one scalar condition for whole vectors."""
         self._same_type("select", a, b)

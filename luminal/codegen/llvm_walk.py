@@ -21,6 +21,7 @@ from luminal.codegen.llvm_target import LlvmTarget
 from luminal.expand.fold import constant, uniform
 from luminal.expand.ir import (
     INDEX,
+    LINE,
     Apply,
     Carry,
     Constant,
@@ -39,7 +40,6 @@ from luminal.expand.ir import (
 
 PIECE_BYTES = 16  # of a streamed store: large arrays of NumPy begin so many behind a page
 FAR = 1 << 14  # bytes from a pointer: what lies farther chooses a pointer of its own
-LINE = 64
 NOWHERE = constant(INDEX, 0)
 _PARAMS = [("slots", PTR), ("dims", PTR), ("begin", I64), ("end", I64), ("scratch", PTR)]
 

@@ -15,7 +15,7 @@ from luminal.dtypes import DType, int64
 from luminal.expand.casts import from_memory, held_dtype, neighbours, to_memory, word_of
 from luminal.expand.fold import constant, uniform
 from luminal.expand.index import without_constant
-from luminal.expand.ir import CONDITION, Fetch, Operand, Type, memory_dtype
+from luminal.expand.ir import CONDITION, LINE, Fetch, Operand, Type, memory_dtype
 from luminal.expand.lanes import Lanes
 from luminal.expand.pointwise import POINTWISE
 from luminal.expand.shuffled import (
@@ -42,8 +42,6 @@ from luminal.shape.expression import (
     const,
 )
 from luminal.shape.prove import prove, simplify
-
-LINE = 64  # bytes that come from memory together
 
 
 @dataclass(frozen=True, slots=True)

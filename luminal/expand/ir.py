@@ -57,6 +57,7 @@ def memory_dtype(dtype: DType) -> DType:
     return dtypes.uint16 if dtype.is_storage else dtype
 
 
+LINE = 64  # bytes that memory gives and takes together
 INDEX = Type(dtypes.int64)
 CONDITION = Type(dtypes.bool_)
 
