@@ -41,7 +41,8 @@ class OpenClDriver(Driver):
         self.facts = Facts.of(self.device)
         self.groups, self.workers = self.facts.groups, self.facts.groups * self.facts.group
         self.most_lanes = self.device.max_work_group_size
-        self.context = cl.Context([self.device])
+        with platforms.ignored_signals_kept():
+            self.context = cl.Context([self.device])
         self.builder = builder(number) if platforms.is_built_apart(self.device) else None
         timed = cl.command_queue_properties.PROFILING_ENABLE
         self.queue = cl.CommandQueue(self.context, properties=timed)

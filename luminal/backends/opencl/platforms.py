@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -68,6 +71,20 @@ def exchanges(device: Any) -> bool:
     """Do lanes of a device of pyopencl exchange values, in rows of which a kernel says how long?"""
     needed = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
     return needed <= set(device.extensions.split())
+
+
+@contextmanager
+def ignored_signals_kept() -> Iterator[None]:
+    """What a process ignores, as SIGHUP under nohup, the processes that it starts ignore too, a
+    context made inside the block or not: Intel's library then catches signals, to say where it
+    crashed.
+    """
+    ignored = [each for each in signal.valid_signals() if signal.getsignal(each) is signal.SIG_IGN]
+    try:
+        yield
+    finally:
+        for each in ignored:  # in C: in Python only the main thread may
+            ctypes.CDLL(None).signal(each, ctypes.c_void_p(int(signal.SIG_IGN)))
 
 
 def _found() -> tuple[Any, ...]:

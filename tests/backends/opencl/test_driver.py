@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
 import sys
 from typing import Any
 
@@ -124,3 +126,18 @@ def test_a_text_that_is_no_c_is_shown_with_the_compilers_words() -> None:
 def test_devices_are_listed_or_the_reason_is_given() -> None:
     assert platforms.devices()[0].name.strip() == DEVICE.facts.name
     assert DEVICE.memory().total > 0
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no nohup")
+def test_processes_ignore_what_this_one_ignores() -> None:
+    """Those of `nohup luminal serve` outlive its terminal; Intel's library makes handlers."""
+    program = """
+import signal, subprocess, sys
+from luminal.backends.opencl.driver import OpenClDriver
+OpenClDriver(None)
+shown = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
+subprocess.run([sys.executable, "-c", shown])
+"""
+    command = ["nohup", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, env=config.child_environment())
+    assert (done.returncode, done.stdout) == (0, "True\n")
