@@ -106,6 +106,7 @@ def llama_step(wrap: Wrap, layers: int) -> tuple[lm.Graph, dict[str, Array]]:
     return cx, {"ids": tokens, "wanted": np.roll(tokens, -1, 1)}
 
 
+@pytest.mark.long
 def test_checkpointed_layers_roll() -> None:
     (few, fed), (many, _), (kept, _) = (
         llama_step(lm.checkpoint, 5),
@@ -175,7 +176,7 @@ def gradients_of(wrap: Wrap, rows: Any, order: int) -> list[Array]:
     return [np.array(results[f"g{k}"]) for k in range(3)]
 
 
-@pytest.mark.parametrize("order", [1, 2], ids=["first", "second"])
+@pytest.mark.parametrize("order", mostly_long([1, 2], 1), ids=["first", "second"])
 @pytest.mark.parametrize("rows", mostly_long(["n", 5], 1), ids=["dynamic", "static"])
 def test_nested_parts_with_dropout(rows: Any, order: int) -> None:
     kept, again = (gradients_of(wrap, rows, order) for wrap in (plain, lm.checkpoint))

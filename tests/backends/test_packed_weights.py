@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import luminal as lm
 from luminal.backends import registry
 from luminal.errors import CompileError, InputError
 from luminal.loaders.ggml.packed import RECORDED, packed
-from tests.long_share import long_but
+from tests.long_share import long_but, long_rows
 from tests.numerics.test_byte_products import in_bytes, recorded
 from tests.numerics.test_packed_weights import blocks_of, values_of
 
@@ -38,8 +39,10 @@ def test_values_are_those_of_the_package(kind: str, device: str) -> None:
     np.testing.assert_array_equal(found, values_of(kind, blocks))
 
 
-@pytest.mark.parametrize("rows", [1, 3, 40])
-@pytest.mark.parametrize("kind", ["Q8_0", "Q4_K"])
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    long_rows(itertools.product(("Q8_0", "Q4_K"), (1, 3, 40)), [("Q8_0", 40), ("Q4_K", 3)]),
+)
 def test_products(kind: str, rows: int, device: str) -> None:
     """They read blocks, of which the device holds one copy, whatever reads them as what."""
     blocks = blocks_of(kind, 16, 256)
@@ -52,8 +55,10 @@ def test_products(kind: str, rows: int, device: str) -> None:
     assert exe.memory_report().derived_bytes == blocks.nbytes
 
 
-@pytest.mark.parametrize("outputs", [1, 16])
-@pytest.mark.parametrize("kind", ["Q8_0", "Q4_K"])
+@pytest.mark.parametrize(
+    ("kind", "outputs"),
+    long_rows(itertools.product(("Q8_0", "Q4_K"), (1, 16)), [("Q8_0", 16), ("Q4_K", 1)]),
+)
 def test_products_of_bytes(kind: str, outputs: int, device: str) -> None:
     """The lanes of a group share blocks, or what is summed of each, not both at once."""
     blocks = blocks_of(kind, outputs, 768)

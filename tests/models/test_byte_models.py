@@ -49,9 +49,8 @@ def check(found: Any, wanted: Any) -> None:
     assert errors.max() < 0.03, errors
 
 
-@pytest.mark.parametrize(
-    ("kind", "bits"), long_rows([("q6_k", 6.7), ("q4_k", 5), ("q5_k", 6)], [("q6_k", 6.7)])
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "bits"), [("q6_k", 6.7), ("q4_k", 5), ("q5_k", 6)])
 def test_layers_are_laid_out_in_the_bytes_of_the_format(kind: str, bits: float) -> None:
     nn.init.manual_seed(0)
     model = Llama(LlamaConfig(256, 256, LAYERS, 4, 2, 64, VOCABULARY, LONGEST)).eval()

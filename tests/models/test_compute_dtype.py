@@ -21,7 +21,7 @@ transformers = pytest.importorskip("transformers")
 Array = np.ndarray[Any, Any]
 
 
-@pytest.fixture(params=mostly_long(["llama", "gemma2", "mixtral"], 2))
+@pytest.fixture(params=mostly_long(["llama", "gemma2", "mixtral"], 1))
 def narrow(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder of a small random model with weights of bfloat16."""
     saved(request.param, tmp_path).bfloat16().save_pretrained(tmp_path)

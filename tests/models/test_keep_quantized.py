@@ -14,6 +14,7 @@ from luminal.errors import DTypeError
 from luminal.frontend.packed import Packed
 from luminal.loaders.ggml.quantize import QUANTIZERS
 from luminal.loaders.ggml.types import BLOCKS
+from tests.long_share import long_but
 from tests.models.widened import widened
 
 Array = np.ndarray[Any, Any]
@@ -94,6 +95,7 @@ def stories(source: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     return wide, np.array([each[:length] for each in tokens], np.int32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", some_at_length(WORSE))
 def test_perplexity_beside_the_floats(kind: str, stories: tuple[Path, Array]) -> None:
     wide, ids = stories
@@ -109,7 +111,7 @@ of all kinds, of Q4_0.
 """
 
 
-@pytest.mark.parametrize("kind", some_at_length(BY_BYTES))
+@pytest.mark.parametrize("kind", long_but(BY_BYTES, ("q4_0",)))
 def test_perplexity_by_bytes(kind: str, source: Path, shared_data: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     if BLOCKS[kind.upper()].size > 128:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from luminal.kernel.tile_ir import Contract
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.nn.quantization import KINDS
 from luminal.program.buffers import BufferKind
-from tests.long_share import mostly_long
+from tests.long_share import long_but, long_rows, mostly_long
 from tests.numerics.test_packed_weights import blocks_of, values_of
 
 Array = np.ndarray[Any, Any]
@@ -46,8 +47,12 @@ def recorded(weight: Packed, shape: tuple[int, ...]) -> lm.Graph:
     return cx
 
 
-@pytest.mark.parametrize("rows", [1, 3, 40])
-@pytest.mark.parametrize("kind", RECORDED)
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    long_rows(
+        itertools.product(RECORDED, (1, 3, 40)), [*zip(RECORDED, itertools.cycle((1, 3, 40)))]
+    ),
+)
 def test_products_are_those_of_the_bytes(kind: str, rows: int) -> None:
     blocks = blocks_of(kind, 77, 1024)
     x = some(rows, 1024)
@@ -60,7 +65,7 @@ def test_products_are_those_of_the_bytes(kind: str, rows: int) -> None:
         np.testing.assert_array_less(np.abs(found - want), 1e-5 * size + 1e-30)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", long_but(KINDS, ("q8_0", "q4_0", "q5_k")))
 def test_layers_take_any_shape(kind: str) -> None:
     lm.manual_seed(1)
     layer = lm.nn.Linear(256, 70)

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.usefixtures("fresh")
 IDS, OFFSETS = torch.tensor([1, 3, 3, 2, 8, 0]), torch.tensor([0, 2, 2, 5])
 
 
+@pytest.mark.long
 def test_gradients_of_all_modes() -> None:
     """Row 2 is row 3, so that a bag has two maxima: the first one gets the gradient."""
     torch.manual_seed(0)

@@ -30,6 +30,7 @@ def test_arithmetic_is_learned(capsys: pytest.CaptureFixture[str]) -> None:
     np.testing.assert_allclose(train_math_net.ask(model, 1.5, 1.25), [1.875, 1.2, 1.953], atol=0.1)
 
 
+@pytest.mark.long
 def test_letters_are_learned() -> None:
     text = "abcabcabd" * 60
     letters = char_llama.Letters(text)

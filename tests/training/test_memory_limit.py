@@ -92,6 +92,7 @@ def test_a_limit_out_of_reach() -> None:
     assert made.memory_report().arena_bytes <= least
 
 
+@pytest.mark.long
 def test_fit_keeps_it() -> None:
     def losses(limit: int | str | None) -> list[float]:
         model = network(EQUAL)

@@ -165,6 +165,7 @@ ALL_CHOICES = (
 )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("graph", mostly_long([products, columns, window], 2))
 def test_few_schedules_come_near_the_best_of_all(
     graph: Callable[[], lm.Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -61,6 +61,7 @@ def test_a_module_trains_where_it_was_moved(name: str) -> None:
     assert not np.array_equal(model.weight.numpy(), before)
 
 
+@pytest.mark.long
 def test_models_and_training_follow_the_default_device(name: str) -> None:
     with lm.device(name):
         writer = language_model(backend=None)

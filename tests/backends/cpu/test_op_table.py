@@ -10,8 +10,8 @@ from tests.backends.op_table import check
 from tests.fuzz.cpu_run import compiled
 
 RARE = (  # long: their neighbours stand for them
-    dtypes.float64, dtypes.float16, dtypes.int8, dtypes.int16, dtypes.uint16, dtypes.uint32,
-    dtypes.uint64,
+    dtypes.float64, dtypes.float16, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.uint16,
+    dtypes.uint32, dtypes.uint64,
 )  # fmt: skip
 
 

@@ -86,6 +86,7 @@ def test_what_is_found_is_right_and_kept() -> None:
     same(again(given()), fast(given()))
 
 
+@pytest.mark.long
 def test_a_winner_is_made_again_without_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a search that found another program than the fast one."""
 
@@ -184,6 +185,7 @@ def test_a_killed_process_is_replaced(monkeypatch: Any) -> None:
     same(exe(given()), lm.compile(mlp())(given()))
 
 
+@pytest.mark.long
 def test_a_request_is_made_again_when_its_process_was_killed(monkeypatch: Any) -> None:
     start = Process.start
     kills: list[Process] = []
@@ -359,6 +361,7 @@ def test_states_are_as_before_a_search() -> None:
     np.testing.assert_array_equal(cache.numpy(), np.full((8, 16), 1.5, np.float32))
 
 
+@pytest.mark.long
 def test_python_kernels_travel_with_the_program() -> None:
     def doubled(values: Any, out: Any) -> None:
         out[...] = 2 * values

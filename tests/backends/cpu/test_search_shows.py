@@ -133,6 +133,7 @@ def network() -> lm.Graph:
     return cx
 
 
+@pytest.mark.long
 def test_a_searched_program_gives_the_same_bits_for_any_team(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

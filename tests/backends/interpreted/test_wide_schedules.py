@@ -75,7 +75,7 @@ def check(name: str, most: int) -> None:
     assert by_dot == (name in OF_DOTS)
 
 
-@pytest.mark.parametrize("name", long_but(list(GRAPHS), tuple(OF_DOTS)))
+@pytest.mark.parametrize("name", long_but(list(GRAPHS), ("bf16 skinny", "i8 matmul", "i8 two")))
 def test_some_schedules_of_each_kernel(name: str) -> None:
     check(name, 2)
 
@@ -86,7 +86,7 @@ def test_more_schedules_of_each_kernel(name: str) -> None:
     check(name, 6)
 
 
-QUICK = ("a batch, turned", "a row", "an odd sum", "two sums of one", "one query")
+QUICK = ("a row", "an odd sum", "two sums of one", "one query")
 
 
 @pytest.mark.parametrize("name", long_but(CASES, QUICK))
