@@ -342,7 +342,7 @@ def _sink_names(graph: hlir.Graph) -> str:
 
 def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
     """The backend that a compile names, or the graph's, or the default one."""
-    return registry.find(chosen_device(backend or graph.device))
+    return registry.find(chosen_device(graph.device if backend is None else backend))
 
 
 # --- the default graph ----------------------------------------------------------------------------

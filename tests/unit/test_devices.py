@@ -169,8 +169,10 @@ def test_names_that_no_device_has() -> None:
             lm.device(wrong)
     with pytest.raises(lm.CompileError, match="backend 'cpu:1': there is 1 device here"):
         lm.compile(doubled(), "cpu:1")
-    with pytest.raises(lm.CompileError, match="backend 3: takes 'cpu', "):
-        lm.compile(doubled(), 3)  # type: ignore[arg-type]
+    nameless: tuple[Any, ...] = (3, 0, "", False)
+    for wrong in nameless:
+        with pytest.raises(lm.CompileError, match=f"backend {wrong!r}: takes 'cpu', "):
+            lm.compile(doubled(), wrong)
     assert device_of(lm.compile(doubled(), "cpu:0")) == "cpu"
 
 
