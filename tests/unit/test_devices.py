@@ -11,6 +11,7 @@ import pytest
 
 import luminal as lm
 from luminal import nn
+from luminal.array_api import deferred
 from luminal.backends import registry
 from luminal.cli.devices import command
 from luminal.frontend.foreign import is_device
@@ -94,6 +95,25 @@ def test_a_tensor_moves_its_graph() -> None:
         lm.InputError, match=r"to: device 'reference': .* is for 'interpreted'.*one"
     ):
         x.to("reference")
+
+
+@pytest.mark.usefixtures("new_default_graph")
+def test_values_on_demand_are_computed_where_the_context_says() -> None:
+    x = lm.tensor([1.0, 2.0])
+    for name in ("cpu", DEVICE, "cpu", DEVICE):
+        with lm.device(name):
+            np.testing.assert_array_equal((x * 3).numpy(), [3, 6])
+            latest = [*lm.default_graph()._on_demand._programs.values()][-1]
+            assert f"{name}, fast" in repr(latest.executable)
+    assert len(lm.default_graph()._on_demand._programs) == 2
+
+
+def test_arrays_are_computed_on_the_cpu_whatever_the_context_says() -> None:
+    xp = lm.array_api
+    with lm.device(DEVICE):
+        assert np.asarray(xp.asarray([1.0, 2.0]) * 1.25 + 7).tolist() == [8.25, 9.5]
+    latest = [*deferred.programs._programs.values()][-1]
+    assert "cpu, fast" in repr(latest.executable)
 
 
 @pytest.mark.usefixtures("new_default_graph")
