@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -152,6 +154,32 @@ def test_states_parameters_and_modules_move() -> None:
     assert model.to(DEVICE) is model
     assert {p.buffer.space for p in model.parameters()} == {space}
     np.testing.assert_array_equal(model.to("cpu").weight.numpy(), drawn)
+
+
+@pytest.mark.parametrize("name", ["cpu", DEVICE])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_and_pickles_are_their_own(copied: Callable[[Any], Any], name: str) -> None:
+    state, weight = lm.State((4,), init=X, name="s"), lm.Parameter(X, name="w")
+
+    def run(weight: lm.Parameter, state: lm.State) -> Any:
+        cx = lm.Graph()
+        cx.assign(state, (cx.read(state) + cx.weight_of(weight)).output("y"))
+        cx.assign(weight, cx.weight_of(weight) + 1)
+        return cx.compile(name)()["y"]
+
+    np.testing.assert_array_equal(run(weight, state), 2 * X)  # now both lie there, with a lock
+    others = (
+        copied([weight, state]) if copied is not copy.copy else [*map(copy.copy, (weight, state))]
+    )
+    assert {held.buffer.space for held in others} == {HOST}
+    assert others[0].id != weight.id
+    assert others[0].version != weight.version
+    weight.set(X * 0)
+    state.reset()
+    np.testing.assert_array_equal(run(*others), 3 * X + 1)
+    np.testing.assert_array_equal(state.numpy(), X)
 
 
 def test_a_weight_that_moves_is_found_where_it_is() -> None:
