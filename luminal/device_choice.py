@@ -46,7 +46,7 @@ def chosen_device(device: str | None) -> str:
     """The name that is given, else that of this context, else the CPU's: for what compiles later,
     perhaps in another context.
     """
-    return device or _device.get() or "cpu"
+    return device if device is not None else _device.get() or "cpu"
 
 
 @dataclass(frozen=True, slots=True)

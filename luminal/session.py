@@ -26,7 +26,7 @@ from luminal.runtime import program_cache
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
 from luminal.runtime.executable import Executable
-from luminal.runtime.on_demand import OnDemand
+from luminal.runtime.on_demand import MAX_PROGRAMS, OnDemand
 from luminal.runtime.report import CompileSummary, SearchSummary
 from luminal.runtime.results import Results
 from luminal.runtime.runner import Runner
@@ -56,7 +56,7 @@ class Graph(Recorder):
         super().__init__(name)
         self._executable: Executable | None = None
         self._backend: str | None = None  # the last compile's, for values computed on demand
-        self._on_demand = OnDemand(self._compiled_part)
+        self._on_demand = self._parts_on_demand()
 
     def to(self, device: Any) -> Graph:
         """Compiles for this device ("cpu", "opencl:0"), where they name none; gives itself.
@@ -64,7 +64,6 @@ class Graph(Recorder):
         Raises InputError for one that cannot be used.
         """
         self.device = registry.usable("to", device).name
-        self._on_demand = OnDemand(self._compiled_part)
         return self
 
     def place(self, what: str, device: Any) -> None:
@@ -81,8 +80,7 @@ class Graph(Recorder):
     def compile(self, backend: str | None = None, **options: Any) -> Executable:
         """Compiles what is recorded so far (see `luminal.compile`); `execute` runs it."""
         self._executable = compile(self, backend, **options)
-        if backend != self._backend:
-            self._backend, self._on_demand = backend, OnDemand(self._compiled_part)
+        self._backend = backend
         return self._executable
 
     def computed(self, value: Value) -> Array:
@@ -92,6 +90,10 @@ class Graph(Recorder):
     def backward(self, loss: Tensor, gradient: Tensor | None = None) -> None:
         """Adds gradients of `loss` to those of inputs and weights; see `Tensor.backward`."""
         transforms.backward(loss, gradient)
+
+    def _parts_on_demand(self, max_programs: int = MAX_PROGRAMS) -> OnDemand:
+        """Compiles parts of this graph, for the device that it is for by then."""
+        return OnDemand(self._compiled_part, lambda: _device_of(self, self._backend), max_programs)
 
     def _compiled_part(self, part: hlir.Graph) -> Executable:
         backend = _backend_of(self, self._backend)
@@ -342,7 +344,11 @@ def _sink_names(graph: hlir.Graph) -> str:
 
 def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
     """The backend that a compile names, or the graph's, or the default one."""
-    return registry.find(chosen_device(backend or graph.device))
+    return registry.find(_device_of(graph, backend))
+
+
+def _device_of(graph: Recorder, backend: str | None) -> str:
+    return chosen_device(graph.device if backend is None else backend)
 
 
 # --- the default graph ----------------------------------------------------------------------------

@@ -21,7 +21,6 @@ from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import flatten
 from luminal.hlir.graph import copied, topological
 from luminal.hlir.ops import Value
-from luminal.runtime.on_demand import OnDemand
 from luminal.session import Graph, recording
 
 Memory = np.ndarray[Any, Any]
@@ -54,7 +53,9 @@ _chains: WeakSet[Chain] = WeakSet()
 
 MAX_PROGRAMS = 512
 
-programs = OnDemand(Graph("arrays")._compiled_part, MAX_PROGRAMS)
+_compiler = Graph("arrays")
+_compiler.device = "cpu"  # whatever `lm.device` says: arrays lie in the host's memory
+programs = _compiler._parts_on_demand(MAX_PROGRAMS)
 """What is compiled, for all threads."""
 
 _of_thread = threading.local()

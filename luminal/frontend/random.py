@@ -1,4 +1,5 @@
-"""Random numbers as functions of a key: the same key gives the same numbers, on every backend.
+"""Random numbers as functions of a key: the same key gives the same numbers, on every backend (of
+`normal` and the like, which take logarithms, up to rounding: the reference has NumPy's).
 
 A key is a Tensor u32[2]. The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw:
 Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011), made of Add, Xor, Shl and Shr. An element's

@@ -74,6 +74,10 @@ class Buffer(ABC):
     def write(self, value: Any) -> None:
         """Replaces the value by an array of the host, which is broadcast to the shape."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled, it is one of the host where it is read: neither devices nor addresses travel."""
+        return HostBuffer, (self.array,)
+
 
 B = TypeVar("B", bound=Buffer)
 

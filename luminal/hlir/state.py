@@ -176,12 +176,10 @@ class State(_Held):
         made.persistent = self.persistent
         return made
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> State:
-        """A State of its own with the same value."""
-        copied = State(self.shape, self.dtype, self._init, self.name)
-        copied.set(self.numpy())
-        copied.persistent = self.persistent
-        return copied
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied or pickled it makes a State of its own with the same value, on the host."""
+        held = self.shape, self.dtype, self._init, self.name
+        return _state_of, (*held, self.numpy(), self.persistent)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype)
@@ -326,14 +324,23 @@ class Parameter(_Held):
                 made.set(self.numpy().astype(dtype.numpy))
         return made
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy, here or in another process: the value lies on the host."""
+        with self.lock or nullcontext():
+            held = {**vars(self), "lock": None, "spare": None, "_is_own": False}
+            if self._is_own:
+                own, value = self.stored, HostBuffer(self.numpy())
+                held = {name: value if each is own else each for name, each in held.items()}
+        return held
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        vars(self).update(held)
+        self.id = next(_ids)  # devices find what they hold by it, and by the version
+        self.changed()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         """A Parameter of its own with the same value; arrays are replaced, so both can hold one."""
-        copied = copy.copy(self)
-        copied.id = next(_ids)
-        copied.lock = copied.spare = None
-        if self._is_own:
-            copied.stored, copied._is_own = HostBuffer(self.numpy()), False
-        return copied
+        return copy.copy(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype)  # a copy: what is written there would not be noticed
@@ -350,6 +357,15 @@ class Parameter(_Held):
 
 
 Assignable: TypeAlias = State | Parameter
+
+
+def _state_of(
+    shape: tuple[int, ...], dtype: DType, init: Array, name: str, value: Array, persistent: bool
+) -> State:
+    made = State(shape, dtype, init, name)
+    made.set(value)
+    made.persistent = persistent
+    return made
 
 
 def _moved(held: Assignable, buffer: Buffer, space: MemorySpace[B]) -> B:

@@ -12,6 +12,7 @@ import numpy as np
 from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from luminal import forks, tracing
+from luminal.device_choice import chosen_device
 from luminal.errors import DimError, InputError, LuminalError
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
@@ -54,7 +55,8 @@ class Model:
         self._source = source
         self._forms: OrderedDict[Hashable, Form] = OrderedDict()
         self._lock = forks.rlock()
-        self._options: dict[str, Any] = {}
+        self._device = chosen_device(None)
+        self._options: dict[str, Any] = {"backend": self._device}
         self._quick: dict[Hashable, Quick] = {}  # by the kinds of arrays in order
         self._names = [each.name for each in source.inputs]
         self._is_dynamic = True  # till a form with open dims could not be recorded
@@ -78,10 +80,13 @@ class Model:
         """The message that the model was read from."""
         return self._source.proto
 
-    def compile(self, **options: Any) -> Model:
-        """Sets options of `lm.compile` (mode, numerics, ...) for what is compiled from now on."""
+    def compile(self, backend: str | None = None, **options: Any) -> Model:
+        """Sets options of `lm.compile` (mode, numerics, ...) for what is compiled from now on.
+
+        `backend`: a device; None is the one that the model was loaded for.
+        """
         with self._lock:
-            self._options = options
+            self._options = {"backend": self._device if backend is None else backend, **options}
             self._forms.clear()
             self._quick.clear()
         return self

@@ -30,12 +30,19 @@ class _Program:
 
 
 class OnDemand:
-    """Programs for values, one for each structure: other inputs do not compile anew."""
+    """Programs for values, one for each structure: other inputs do not compile anew.
+
+    `device`: what `compile` compiles for now; each device has programs of its own.
+    """
 
     def __init__(
-        self, compile: Callable[[Graph], Executable], max_programs: int = MAX_PROGRAMS
+        self,
+        compile: Callable[[Graph], Executable],
+        device: Callable[[], str],
+        max_programs: int = MAX_PROGRAMS,
     ) -> None:
         self._compile = compile
+        self._device = device
         self._max_programs = max_programs
         self._programs: OrderedDict[Hashable, _Program] = OrderedDict()
         self._lock = forks.lock()
@@ -51,7 +58,7 @@ class OnDemand:
     def arrays(self, graph: Recorder, values: Sequence[Value]) -> list[Array]:
         """As `array`, of several values, which one program computes."""
         found, inputs = structure(values)
-        key = (found, tuple(graph.requirements))
+        key = (found, tuple(graph.requirements), self._device())
         given = {node.attrs.name: _given(graph, values[0], node) for node in inputs}
         with self._lock:
             program = self._programs.get(key)

@@ -177,12 +177,17 @@ class _Search:
             self.log.reject(str(error), "the best program, in the last comparison")
         decision = Decision(winner.genome.to_json(), *seconds)
         stages = winner.stages
-        if not interrupted:
+        is_enough = fast.seconds * 1e6 < self.options.stop_below_us
+        untried = not (interrupted or is_enough or self.log.candidates) and strategy.is_late
+        if not (interrupted or untried):  # the next search has their kernels, and more time
             holds = self.database.decide(self.key, decision)
             known = None if holds == decision else _replay(self.space, holds)
             if known is not None:  # another process was first
                 decision, stages = holds, known
         text = _decision(decision, self.options)
+        if untried:
+            limit = f"{self.mode} was over before another program was timed"
+            text = f"the fast program ({fast.seconds * 1e6:,.1f} us) runs: {limit}; give it more"
         if interrupted:
             text += " (interrupted: the next search goes on from its measurements)"
         self.log.best(decision.best_seconds)

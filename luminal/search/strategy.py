@@ -130,9 +130,13 @@ class Strategy:
 
     def is_over(self) -> bool:
         """Whether a limit is reached: time, candidates, or a program fast enough."""
-        late = self.deadline is not None and time.monotonic() >= self.deadline
         many = self.log.candidates >= self.options.max_candidates
-        return late or many or self.best.seconds * 1e6 < self.options.stop_below_us
+        return self.is_late or many or self.best.seconds * 1e6 < self.options.stop_below_us
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is up."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     # --- schedules
 

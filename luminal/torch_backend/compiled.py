@@ -69,7 +69,7 @@ class _Caller:
         self.plans = _computed(translation)
         self.views = [each for each in translation.results if isinstance(each, Derived)]
         sinks = translation.graph.sinks
-        self.executable = lm.compile(translation.graph, **options) if sinks else None
+        self.executable = lm.compile(translation.graph, "cpu", **options) if sinks else None
         self.read = self.executable.input_names if self.executable else ()
         by_name = {plan.name: plan for plan in translation.inputs}
         self.inputs = [by_name.get(name) for name in self.read]  # None: the seed

@@ -6,7 +6,6 @@ import pytest
 
 import luminal as lm
 from luminal.array_api import deferred
-from luminal.runtime.on_demand import OnDemand
 from tests.fuzz.array_steps import Steps
 from tests.long_share import mostly_long
 
@@ -15,7 +14,7 @@ from tests.long_share import mostly_long
 def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = lm.Graph("arrays")
     graph._backend = "reference"
-    monkeypatch.setattr(deferred, "programs", OnDemand(graph._compiled_part, 64))
+    monkeypatch.setattr(deferred, "programs", graph._parts_on_demand(64))
     monkeypatch.setattr(deferred, "MAX_NODES", 40)
     monkeypatch.setattr(deferred, "MAX_DEPTH", 6)
     monkeypatch.setattr(deferred._of_thread, "chain", None, raising=False)

@@ -18,7 +18,6 @@ from hypothesis.extra.numpy import arrays, mutually_broadcastable_shapes
 
 import luminal as lm
 from luminal.array_api import deferred
-from luminal.runtime.on_demand import OnDemand
 from tests.numerics import array_api_rows as rows
 from tests.numerics.array_api_rows import Row
 
@@ -50,7 +49,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chains run on the reference backend: nothing is compiled."""
     graph = lm.Graph("arrays")
     graph._backend = "reference"
-    monkeypatch.setattr(deferred, "programs", OnDemand(graph._compiled_part, 64))
+    monkeypatch.setattr(deferred, "programs", graph._parts_on_demand(64))
     monkeypatch.setattr(deferred._of_thread, "chain", None, raising=False)
 
 

@@ -121,6 +121,21 @@ def test_a_slice_of_a_table_is_open_up_to_its_end():
         model(np.zeros((2, 7), np.float32))
 
 
+def test_a_model_stays_with_the_device_that_it_was_loaded_for():
+    def latest() -> str:
+        form = [*model._forms.values()][-1]
+        return repr(form.executables)
+
+    with lm.device("interpreted"):
+        model, _ = _both(POSITIONS)
+    model(np.ones((2, 3), np.float32))
+    assert "interpreted, fast" in latest()
+    for chosen, expected in (({"backend": "cpu"}, "cpu"), ({"mode": "fast"}, "interpreted")):
+        with lm.device("reference"):
+            model.compile(**chosen)(np.ones((2, 3), np.float32))
+        assert f"{expected}, fast" in latest()
+
+
 def test_sizes_that_depend_on_data():
     model, oracle = _both(POSITIVE)
     draw = np.random.default_rng(1)

@@ -44,6 +44,12 @@ def test_inference() -> None:
         close(compiled(model)(x), model(x))
 
 
+def test_tensors_of_the_host_are_computed_there() -> None:
+    model, x = network(), torch.randn(3, 4)
+    with lm.device("reference"), torch.no_grad():
+        close(compiled(model)(x), model(x))
+
+
 def test_gradients_for_all_lengths() -> None:
     model = network()
     fast, before = compiled(model, dynamic=True), lm.compile_count()

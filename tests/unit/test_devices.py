@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 import luminal as lm
 from luminal import nn
+from luminal.array_api import deferred
 from luminal.backends import registry
 from luminal.cli.devices import command
 from luminal.frontend.foreign import is_device
@@ -97,6 +100,25 @@ def test_a_tensor_moves_its_graph() -> None:
 
 
 @pytest.mark.usefixtures("new_default_graph")
+def test_values_on_demand_are_computed_where_the_context_says() -> None:
+    x = lm.tensor([1.0, 2.0])
+    for name in ("cpu", DEVICE, "cpu", DEVICE):
+        with lm.device(name):
+            np.testing.assert_array_equal((x * 3).numpy(), [3, 6])
+            latest = [*lm.default_graph()._on_demand._programs.values()][-1]
+            assert f"{name}, fast" in repr(latest.executable)
+    assert len(lm.default_graph()._on_demand._programs) == 2
+
+
+def test_arrays_are_computed_on_the_cpu_whatever_the_context_says() -> None:
+    xp = lm.array_api
+    with lm.device(DEVICE):
+        assert np.asarray(xp.asarray([1.0, 2.0]) * 1.25 + 7).tolist() == [8.25, 9.5]
+    latest = [*deferred.programs._programs.values()][-1]
+    assert "cpu, fast" in repr(latest.executable)
+
+
+@pytest.mark.usefixtures("new_default_graph")
 def test_values_on_demand_come_from_the_graphs_device() -> None:
     x = lm.tensor([1.0, 2.0], device=DEVICE)
     assert x.device == DEVICE
@@ -134,6 +156,32 @@ def test_states_parameters_and_modules_move() -> None:
     np.testing.assert_array_equal(model.to("cpu").weight.numpy(), drawn)
 
 
+@pytest.mark.parametrize("name", ["cpu", DEVICE])
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_and_pickles_are_their_own(copied: Callable[[Any], Any], name: str) -> None:
+    state, weight = lm.State((4,), init=X, name="s"), lm.Parameter(X, name="w")
+
+    def run(weight: lm.Parameter, state: lm.State) -> Any:
+        cx = lm.Graph()
+        cx.assign(state, (cx.read(state) + cx.weight_of(weight)).output("y"))
+        cx.assign(weight, cx.weight_of(weight) + 1)
+        return cx.compile(name)()["y"]
+
+    np.testing.assert_array_equal(run(weight, state), 2 * X)  # now both lie there, with a lock
+    others = (
+        copied([weight, state]) if copied is not copy.copy else [*map(copy.copy, (weight, state))]
+    )
+    assert {held.buffer.space for held in others} == {HOST}
+    assert others[0].id != weight.id
+    assert others[0].version != weight.version
+    weight.set(X * 0)
+    state.reset()
+    np.testing.assert_array_equal(run(*others), 3 * X + 1)
+    np.testing.assert_array_equal(state.numpy(), X)
+
+
 def test_a_weight_that_moves_is_found_where_it_is() -> None:
     weight = lm.Parameter(X, name="w")
     cx = lm.Graph()
@@ -169,8 +217,10 @@ def test_names_that_no_device_has() -> None:
             lm.device(wrong)
     with pytest.raises(lm.CompileError, match="backend 'cpu:1': there is 1 device here"):
         lm.compile(doubled(), "cpu:1")
-    with pytest.raises(lm.CompileError, match="backend 3: takes 'cpu', "):
-        lm.compile(doubled(), 3)  # type: ignore[arg-type]
+    nameless: tuple[Any, ...] = (3, 0, "", False)
+    for wrong in nameless:
+        with pytest.raises(lm.CompileError, match=f"backend {wrong!r}: takes 'cpu', "):
+            lm.compile(doubled(), wrong)
     assert device_of(lm.compile(doubled(), "cpu:0")) == "cpu"
 
 

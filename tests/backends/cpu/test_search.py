@@ -264,6 +264,15 @@ def test_a_fast_program_is_enough_where_the_options_say_so() -> None:
         assert "is within stop_below_us=1e+09: nothing else was tried" in found.decision
 
 
+def test_a_budget_without_time_for_a_candidate_decides_nothing() -> None:
+    brief = CompilationMode.TimeBudget(1e-3)
+    for _ in range(2):
+        found = lm.compile(mlp(), mode=brief, search=lm.SearchOptions(stop_below_us=0)).report()
+        assert found.search is not None
+        assert not found.search.from_database
+        assert "TimeBudget(0.001) was over before another program was timed" in str(found)
+
+
 @pytest.mark.long
 def test_a_damaged_decision_is_made_again() -> None:
     lm.compile(mlp(), mode="optimal", search=QUICK)

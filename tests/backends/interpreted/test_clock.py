@@ -67,3 +67,11 @@ def test_times_are_the_devices() -> None:
     assert second == [many * LAUNCH] * 3
     assert worker.profile(2, runs=2, slow=1e6) == [[LAUNCH] * many] * 2
     assert len(worker.profile(2, runs=2, slow=LAUNCH)) == 1  # slow by its own clock
+
+
+def test_one_slow_run_is_enough_of_a_program_without_a_rival() -> None:
+    worker = Worker("interpreted", None)
+    worker.inputs = [drawn(*SHAPE)]
+    (worker.programs[1], launches), (worker.programs[2], _) = loaded(1), loaded(1)
+    assert worker.time([1], rounds=3, seconds=LAUNCH / 2) == [[launches * LAUNCH]]
+    assert list(map(len, worker.time([1, 2], rounds=3, seconds=LAUNCH / 2))) == [3, 3]
