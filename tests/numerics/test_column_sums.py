@@ -200,3 +200,14 @@ def test_few_queries_over_a_long_cache_are_products_of_their_own(
     k, v = (cx.tensor((groups, long, 128), name=name) for name in "kv")
     ((q @ k.mT).softmax(-1) @ v).output("y")
     assert (len(compiled(cx.graph())[1].program.kernels) == 1) == one
+
+
+def test_sums_of_columns_beside_each_other_keep_no_more_than_a_cache_holds() -> None:
+    """However many rows three loops may have together."""
+    cx = lm.Graph()
+    x = cx.tensor((cx.dim("m", 1, 1 << 21), cx.dim("n", 1, 1 << 21)), lm.int32, name="x")
+    for k, form in enumerate((lm.Tensor.amax, lm.Tensor.sum, lm.Tensor.amin)):
+        form(x[k::4], 0).output(form.__name__)
+    (kernel,) = compiled(cx.graph())[1].program.kernels
+    assert kernel.scratch
+    assert all(buffer.size.interval.at_most(1 << 14) for buffer in kernel.scratch)

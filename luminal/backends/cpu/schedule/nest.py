@@ -392,10 +392,7 @@ class _Rules:
         """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut.
         What lies inside the `packed` axis is walked for a whole tile of it.
         """
-        work = self.facts.operations
-        for loop in (*self.inner, *self.sequential):
-            work *= loop.estimate
-        work = max(1, min(work, 1 << 40))
+        work = self.facts.operations * positions([*self.inner, *self.sequential])
         strip = tiles.get(packed, TileChoice()).size if packed is not None else 1
         work *= strip
         out: list[tuple[LoopAxis, int]] = []
@@ -405,15 +402,14 @@ class _Rules:
                 work //= strip
                 if any(cut for _, cut in out):  # chunks of one strip, which is packed for all
                     wanted = 0
-            positions = loop.estimate
-            known = loop.extent.interval.hi is not None and positions < UNKNOWN
+            known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
             count = max(1, wanted // work) if wanted > work else 1
             if loop is block[0]:
                 count = self.pick("row_block", block[1], (256, 64, 512, 128))
             count = -(-count // tile) * tile
-            if count >= positions and known:
+            if count >= loop.estimate and known:
                 out.append((loop, 0))
-                work *= positions
+                work *= loop.estimate
             else:
                 out.append((loop, count))
                 work *= count
