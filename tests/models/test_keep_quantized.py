@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.models.widened import widened
 
 Array = np.ndarray[Any, Any]
 LENGTH = 256
-SHORT = ("q4_k",)
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +41,7 @@ def loss_of(logits: Array, ids: Array) -> float:
     return float((total - np.take_along_axis(wide, ids[:, 1:, None], -1)[..., 0]).mean())
 
 
-def some_at_length(kinds: Iterable[str]) -> list[Any]:
-    """Every kind, those that are like another one only among the long tests."""
-    marks = {False: [pytest.mark.long], True: []}
-    return [pytest.param(kind, marks=marks[kind in SHORT]) for kind in kinds]
-
-
-@pytest.mark.parametrize("kind", some_at_length(name.lower() for name in QUANTIZERS))
+@pytest.mark.parametrize("kind", long_but(map(str.lower, QUANTIZERS), ("q4_k",)))
 def test_perplexity_is_that_of_the_values(
     kind: str, source: Path, shared_data: Path, tmp_path: Path
 ) -> None:
@@ -96,7 +88,7 @@ def stories(source: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", some_at_length(WORSE))
+@pytest.mark.parametrize("kind", WORSE)
 def test_perplexity_beside_the_floats(kind: str, stories: tuple[Path, Array]) -> None:
     wide, ids = stories
     model = lm.models.load(wide).model

@@ -18,7 +18,6 @@ from luminal.search.cost_model import PREDICTED_SLOW, CostModel
 from luminal.search.genome import Genome, is_call
 from luminal.search.measure import batches
 from luminal.search.options import TimeBudget
-from tests.long_share import mostly_long
 from tests.unit.invented_machine import Builders, Clock, Runner, layers, make, only_key
 
 MOST = 60  # schedules of a kernel that a search may time
@@ -166,7 +165,7 @@ ALL_CHOICES = (
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("graph", mostly_long([products, columns, window], 2))
+@pytest.mark.parametrize("graph", [products, columns, window])
 def test_few_schedules_come_near_the_best_of_all(
     graph: Callable[[], lm.Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
