@@ -17,6 +17,7 @@ import luminal as lm
 from bench.block import EFFORT
 from bench.pair import TOLERANCE, compare, in_pairs
 from bench.row import Row, Rows
+from bench.targets import against_mkl
 from bench.work import BFLOAT16, Work, normal, rows_of
 from luminal.nn import functional
 
@@ -61,7 +62,7 @@ def _rows(length: int) -> Rows:
 
         calls[causal] = ours
         flops = 4 * HEADS * WIDTH * length * (length + 1 if causal else 2 * length) // 2
-        yield compare(name, ours, theirs, 1.8, flops=flops)
+        yield compare(name, ours, theirs, against_mkl(1.8), flops=flops)
         memory = exe.memory_report()
         used, most = memory.arena_bytes + memory.scratch_bytes, 64 * length * HEADS + (8 << 20)
         yield Row(f"{name}: arena, scratch", used / 2**20, most / 2**20, "MiB", (0, used / 2**20))
@@ -84,7 +85,7 @@ def _others() -> Iterator[Work]:
         tolerance = 1e-3 if dtype == np.float32 else BF16_ROUNDED
         return Work(
             name,
-            target,
+            against_mkl(target),
             given,
             partial(own, **options),
             partial(peer, **options),
@@ -126,7 +127,7 @@ def _window() -> Work:
 
     given = {name: normal(1, HEADS, LONG, WIDTH, seed=seed) for seed, name in enumerate("qkv")}
     theirs = partial(f.scaled_dot_product_attention, attn_mask=seen)
-    return Work(f"attention {LONG}, window {WINDOW}", 4.0, given, ours, theirs)
+    return Work(f"attention {LONG}, window {WINDOW}", against_mkl(4.0), given, ours, theirs)
 
 
 def _backward(causal: bool, dtype: np.dtype[Any]) -> Rows:
@@ -154,7 +155,8 @@ def _backward(causal: bool, dtype: np.dtype[Any]) -> Rows:
 
     name = f"{'bf16 ' * narrow}attention forward and backward 2048{' causal' * causal}"
     tolerance, most = (BF16_ROUNDED, BF16_ROUNDED) if narrow else (TOLERANCE, 1e-5)
-    yield compare(name, ours, partial(pulled, leaves, seed), 1.3, tolerance=tolerance)
+    theirs = partial(pulled, leaves, seed)
+    yield compare(name, ours, theirs, against_mkl(1.3), tolerance=tolerance)
     memory = executable.memory_report()
     used = (memory.arena_bytes + memory.scratch_bytes) / 2**20
     yield Row(f"{name}: arena, scratch", used, 8.0, "MiB", (used, used))

@@ -10,6 +10,7 @@ import torch
 
 from bench.block import EFFORT, Call
 from bench.row import Row, Rows
+from bench.targets import against_mkl
 from bench.work import Work, normal, row_of
 from luminal.nn import functional as F
 
@@ -35,16 +36,18 @@ def rows() -> Rows:
         found.append(row.measured)
         yield row
     spread = min(found), max(found)
-    yield Row("ResNet-50's convolutions", statistics.geometric_mean(found), 1.5, "x", spread,
-              f"geometric mean of {len(found)}")  # fmt: skip
+    mean, target = statistics.geometric_mean(found), against_mkl(1.5)
+    detail = f"geometric mean of {len(found)}"
+    yield Row("ResNet-50's convolutions", mean, target, "x", spread, detail)
     depthwise = []
     for channels, stride, extent in DEPTHWISE[:: 3 if EFFORT.quick else 1]:
         row = row_of(_convolution(channels, channels, 3, stride, extent, channels))
         depthwise.append(row.measured)
         yield row
     spread = min(depthwise), max(depthwise)
-    yield Row("MobileNet's depthwise convolutions", statistics.geometric_mean(depthwise), 1.7, "x",
-              spread, f"geometric mean of {len(depthwise)}")  # fmt: skip
+    mean, target = statistics.geometric_mean(depthwise), against_mkl(1.7)
+    detail = f"geometric mean of {len(depthwise)}"
+    yield Row("MobileNet's depthwise convolutions", mean, target, "x", spread, detail)
 
 
 def _convolution(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from bench.block import in_turns
+from bench.block import in_block, in_turns
 from bench.row import Row, Rows
 from bench.work import normal
 from luminal import nn
@@ -25,6 +25,7 @@ HEADS, GROUPS, WIDTH = 32, 4, 64  # of the 1.1B Llama
 LAYERS = 4
 CONTEXT = 8192
 PAST = (2048, 4096, CONTEXT - 1)
+BLOCKS = 15  # differences of times: more of them than of times
 
 
 def rows() -> Rows:
@@ -58,17 +59,19 @@ def _positions() -> Rows:
     past, ids = cx.dim("past", 0, CONTEXT - 1), cx.tensor((1,), np.int64, "ids")
     model.eval()(ids, model.make_caches(CONTEXT), past).output("logits")
     exe, given = lm.compile(cx), {"ids": np.array([7])}
-    calls = {str(n): partial(exe, given, dims={"past": n}) for n in PAST}
-    speed = measure(current(), team_size_default()).memory
-    taken = in_turns(calls)
-    moved = 2 * LAYERS * GROUPS * WIDTH * np.dtype(np.float32).itemsize / speed
-    first, middle, last = (taken[str(n)] for n in PAST)
-    slopes = [(b - a) / (PAST[2] - PAST[0]) for a, b in zip(first, last, strict=True)]
-    yield _row("a position more of a cache, against its bytes", [s / moved for s in slopes])
-    bends = [
-        (c - b) / (PAST[2] - PAST[1]) / ((b - a) / (PAST[1] - PAST[0]))
-        for a, b, c in zip(first, middle, last, strict=True)
-    ]
+    calls = [partial(exe, given, dims={"past": n}) for n in PAST]
+    position = 2 * LAYERS * GROUPS * WIDTH * np.dtype(np.float32).itemsize
+    slopes, bends = [], []
+    for _ in range(BLOCKS):
+        first, middle, last = map(in_block, calls)
+        memory = measure(current(), team_size_default()).memory  # of the same seconds: it drifts
+        slopes.append((last - first) / (PAST[2] - PAST[0]) / (position / memory))
+        later, before = (
+            (last - middle) / (PAST[2] - PAST[1]),
+            (middle - first) / (PAST[1] - PAST[0]),
+        )
+        bends.append(later / before)
+    yield _row("a position more of a cache, against its bytes", slopes)
     yield _row(f"the same from {PAST[1]} on, against before", bends)
 
 
