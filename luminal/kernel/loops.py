@@ -145,13 +145,14 @@ def loop_axes(fused: Fused) -> tuple[LoopAxis, ...]:
     for reduction in fused.reductions:
         for a in _in_memory_order(reduction, fused):
             ordered[a, fused.dots[reduction].k if a is along.get(reduction) else 1] = None
-    follows = _neighbours(fused, {*along.values()})
+    words = {a for a, count in ordered if count > 1}
+    follows = _neighbours(fused, words, {a for a in words if (a, 1) in ordered})
     runs: list[tuple[list[Symbol], int]] = []
     for symbol, count in ordered:
-        if runs and count == runs[-1][1] == 1 and (runs[-1][0][-1], symbol) in follows:
-            runs[-1][0].append(symbol)
-        else:
-            runs.append(([symbol], count))
+        run: list[Symbol] = []
+        if runs and runs[-1][1] == 1 and (runs[-1][0][-1], symbol) in follows:
+            run, _ = runs.pop()
+        runs.append(([*run, symbol], count))
     out = []
     for number, (run, count) in enumerate(runs):
         members = tuple(run)
@@ -172,9 +173,11 @@ def _in_memory_order(reduction: Term, fused: Fused) -> Axes:
     return tuple(reduction.attrs)
 
 
-def _neighbours(fused: Fused, alone: Set[Symbol]) -> set[tuple[Symbol, Symbol]]:
-    """Pairs (outer, inner) that nothing in a kernel tells apart from one merged axis. `alone`:
-    axes walked by words.
+def _neighbours(
+    fused: Fused, words: Set[Symbol], alone: Set[Symbol]
+) -> set[tuple[Symbol, Symbol]]:
+    """Pairs (outer, inner) that nothing in a kernel tells apart from one merged axis. `words`: axes
+    walked by words, with nothing inside; `alone`: those that stay as they are.
     """
     # One long loop has fewer ends than two short ones, and its tiles are full. Two axes are one if
     # each value, each place in memory and each formula knows them by their joint position alone.
@@ -202,7 +205,7 @@ def _neighbours(fused: Fused, alone: Set[Symbol]) -> set[tuple[Symbol, Symbol]]:
     together = [t.axes for t in terms] + [frozenset(t.attrs) for t in terms if t.is_reduction]
 
     def inseparable(outer: Symbol, inner: Symbol) -> bool:
-        if outer in fixed or inner in fixed:
+        if outer in fixed or inner in fixed or outer in words:
             return False
         if ZERO in (outer.extent, inner.extent):
             return False  # positions would be 0 whatever the loop's is, and loads leave it
@@ -281,7 +284,7 @@ def accesses(fused: Fused, axes: tuple[LoopAxis, ...]) -> list[Access]:
         term: _every_neighbour(loop)
         for term, along in walked(fused).items()
         for loop in axes
-        if loop.members == (along,) and loop.neighbours > 1
+        if loop.members[-1] is along and loop.neighbours > 1
     }
     for store in fused.stores:
         for root in store.roots:
