@@ -13,6 +13,7 @@ from luminal.backends import registry
 from luminal.compiler import lower_by_stages
 from luminal.dots import BF16_PAIRS, INT8_FOURS, Dot
 from luminal.kernel.tile_ir import Contract
+from luminal.kernel.tile_text import to_text
 
 RANDOM = np.random.default_rng(11)
 SCORES = ((3, 100, 64),) * 2
@@ -23,6 +24,10 @@ Case = tuple[Callable[..., Any], Shapes, bool]
 
 def scores(q: Any, k: Any) -> Any:
     return (q.float() @ k.float().mT) * 0.125
+
+
+def joined(a: Any, b: Any) -> Any:
+    return lm.einsum("shd,nhd->sn", a, b)
 
 
 CASES: dict[str, Case] = {
@@ -37,6 +42,23 @@ CASES: dict[str, Case] = {
     "two sums of one": (lambda a, b, c: (a @ b) * (a @ c.mT), ((9, 64), (64, 48), (48, 64)), True),
     "heads": (lambda a, b: lm.einsum("hsd,thd->hst", a, b), ((3, 9, 64), (47, 3, 64)), True),
     "heads summed": (lambda a, b: lm.einsum("hsd,nhd->sn", a, b), ((3, 9, 50), (70, 3, 50)), True),
+    "heads joined": (joined, ((9, 3, 50), (70, 3, 50)), True),
+    "a row joined": (lambda a, b: lm.einsum("hd,nhd->n", a, b), ((8, 64), (70, 8, 64)), True),
+    "three joined": (
+        lambda a, b: lm.einsum("shcd,nhcd->sn", a, b),
+        ((5, 2, 3, 6), (40, 2, 3, 6)),
+        True,
+    ),
+    "joined, not alone": (
+        lambda a, b: joined(a, b) * a.float().amax((1, 2)).unsqueeze(1) + b.float().sum((1, 2)),
+        ((9, 3, 50), (70, 3, 50)),
+        True,
+    ),
+    "joined and apart": (
+        lambda a, b, c: joined(a, b) + joined(a, c.transpose(1, 2)),
+        ((9, 3, 50), (70, 3, 50), (70, 50, 3)),
+        True,
+    ),
     "a convolution": (lambda x, w: x.conv2d(w), ((2, 16, 9, 9), (32, 16, 1, 1)), True),
     "relu scores": (lambda q, k, v: scores(q, k).relu() @ v.float(), ATTENTION, True),
     "softmax": (lambda q, k, v: scores(q, k).softmax(-1) @ v.float(), ATTENTION, True),
@@ -102,3 +124,17 @@ def test_products_of_bfloat16(name: str) -> None:
     np.testing.assert_allclose(
         got, exact, rtol=tolerance, atol=tolerance * max(1, np.abs(exact).max())
     )
+
+
+@has(BF16_PAIRS)
+def test_axes_walked_by_words_are_one_with_those_outside() -> None:
+    """A row by a weight is the same kernel where both have heads."""
+
+    def kernels(formula: str, *sizes: int) -> list[str]:
+        cx = lm.Graph()
+        x, w = cx.tensor(sizes, lm.bfloat16), cx.weight((96, *sizes), lm.bfloat16, "w")
+        lm.einsum(formula, x, w).output("y")
+        program = lower_by_stages(cx.graph(), registry.compiling("cpu")).program
+        return [to_text(kernel) for kernel in program.kernels]
+
+    assert kernels("hd,nhd->n", 32, 64) == kernels("k,nk->n", 2048)

@@ -23,7 +23,8 @@ FEW = 8  # rows of another factor, at most
 LONG_ROW = 128  # columns that a prefetcher follows,
 LONGER_ROW = 1024  # and of which a tile with several rows of sums would read a bit of each page
 PAGE = 4096  # bytes of a row: several that are no longer end before a prefetcher knows of them,
-SHORT_ROW = 64  # but two at once come as fast as memory gives them
+SHORT_ROW = 8  # but two at once come as fast as memory gives them: of so many vectors, with several
+# rows of another factor; a tile of fewer has about all of a row
 SHARES = 2  # chunks of such rows for each core, at least
 
 
@@ -52,7 +53,8 @@ class ByRows:
         far, best = target.cores * target.l2_bytes, options[0]
         least = LONG_ROW if rows is None else LONGER_ROW
         if row <= PAGE and 4 * size >= target.l3_bytes:
-            least, best = (LONG_ROW if rows is None else SHORT_ROW), options[-1]
+            short = SHORT_ROW * target.vector_lanes(max(a.bytes for a in reads))
+            least, best = (LONG_ROW if rows is None else short), options[-1]
         pays = lie and size > far and columns.estimate >= least
         return pick("by_rows", best if pays else 0, (0, *options))
 
