@@ -126,6 +126,9 @@ def read_split_gguf(path: Path) -> GGUFFile:
     return GGUFFile(file.metadata, tensors)
 
 
+_LENGTH = struct.Struct("<Q")  # of a string, before it
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     name: str
@@ -170,6 +173,21 @@ class _Reader:
             )
         return bytes(self.take(size)).decode("utf-8", "surrogateescape")
 
+    def texts(self, count: int) -> list[str]:
+        """So many in a row: a vocabulary is most of a header."""
+        found, data, position = [], self.data, self.position
+        for _ in range(count):
+            start = position + _LENGTH.size
+            position = (
+                start + _LENGTH.unpack_from(data, position)[0] if start <= len(data) else start
+            )
+            if position > len(data) or position - start > MAX_TEXT_BYTES:
+                self.position = start - _LENGTH.size
+                self.text()  # says what is wrong
+            found.append(str(data[start:position], "utf-8", "surrogateescape"))
+        self.position = position
+        return found
+
     def value(self, kind: int, depth: int = 0) -> Any:
         if kind == _STRING:
             return self.text()
@@ -190,6 +208,8 @@ class _Reader:
             )
         if kind in _SCALARS:
             return self.numbers(kind, count)
+        if kind == _STRING:
+            return self.texts(count)
         return [self.value(kind, depth) for _ in range(count)]
 
     def numbers(self, kind: int, count: int) -> list[Any]:

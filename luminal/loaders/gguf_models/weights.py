@@ -68,9 +68,13 @@ def hugging_face_tensors(
 
 
 def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:
-    """What `read` makes of arrays. Raises LoadError for shapes that it is not for."""
+    """What `read` makes of arrays, not to be written to, as what is mapped: nobody needs a copy of
+    his own. Raises LoadError for shapes that it is not for.
+    """
     try:
-        return read(*given)
+        made = read(*given)
+        made.flags.writeable = False
+        return made
     except LoadError:
         raise
     except ValueError as error:  # NumPy's of a reshape, a transposition, a concatenation
