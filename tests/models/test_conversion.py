@@ -126,6 +126,17 @@ def same_weights(one: Path, other: Path) -> None:
         assert found[name].tobytes() == array.tobytes(), name
 
 
+def test_weights_of_a_gguf_are_held_once(folder: Path, tmp_path: Path) -> None:
+    """Those that the file stores in another order too: a model takes them as they were made."""
+    convert(folder, tmp_path / "m.gguf")
+    checkpoint = load_checkpoint(tmp_path / "m.gguf")
+    assert not any(array.flags.writeable for array in checkpoint.tensors.values())
+    held = dict(decoder_of(checkpoint).named_parameters())
+    for name in ("q_proj", "k_proj", "v_proj"):
+        wanted = f"model.layers.0.self_attn.{name}.weight"
+        assert np.shares_memory(held[wanted].memory, checkpoint.tensors[wanted])
+
+
 def test_to_gguf_and_back(folder: Path, tmp_path: Path) -> None:
     convert(folder, tmp_path / "m.gguf")
     convert(tmp_path / "m.gguf", tmp_path / "again")

@@ -10,6 +10,7 @@ import pytest
 
 from luminal.hlir.memory import address
 from luminal.loaders import read_ahead as subject
+from luminal.loaders.gguf_models import weights
 from luminal.loaders.mapped import array_at, map_file
 from luminal.loaders.read_ahead import read_ahead, runs
 
@@ -53,3 +54,19 @@ def test_arrays_of_the_process_and_more_than_memory_are_left_alone(
     assert read_ahead([np.zeros(10), mapped[:0]]) is None
     monkeypatch.setattr(subject, "SHARE", 0.0)
     assert read_ahead([mapped]) is None
+
+
+def test_pages_of_what_is_rearranged_are_let_go(mapped: np.ndarray) -> None:
+    def turned(array: np.ndarray) -> np.ndarray:
+        return array.reshape(2, -1).T.copy()
+
+    def halved(array: np.ndarray) -> np.ndarray:
+        return array[: len(array) // 2]
+
+    assert np.array_equal(weights._read("w", turned, mapped), turned(mapped))
+    assert present(mapped) == PAGES  # read again by the line above
+    made = weights._read("w", turned, mapped)
+    assert present(mapped) == 0
+    assert not made.flags.writeable
+    assert weights._read("w", halved, mapped).sum() == halved(mapped).sum()
+    assert present(mapped) > 0, "a view is read where it lies"

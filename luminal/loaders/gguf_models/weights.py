@@ -14,6 +14,7 @@ from luminal.loaders.gguf import StoredTensor
 from luminal.loaders.gguf_models.architecture import GGUFArchitecture
 from luminal.loaders.gguf_models.rearranged import Heads
 from luminal.loaders.mapped import Array
+from luminal.loaders.read_ahead import let_go
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _LAYER = "blk.*."
@@ -69,11 +70,13 @@ def hugging_face_tensors(
 
 def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:
     """What `read` makes of arrays, not to be written to, as what is mapped: nobody needs a copy of
-    his own. Raises LoadError for shapes that it is not for.
+    his own, and the file's pages are not held beside it. Raises LoadError for shapes that it is not
+    for.
     """
     try:
         made = read(*given)
         made.flags.writeable = False
+        let_go(each for each in given if not np.may_share_memory(made, each))
         return made
     except LoadError:
         raise
