@@ -173,9 +173,7 @@ def _in_memory_order(reduction: Term, fused: Fused) -> Axes:
     return tuple(reduction.attrs)
 
 
-def _neighbours(
-    fused: Fused, words: Set[Symbol], alone: Set[Symbol]
-) -> set[tuple[Symbol, Symbol]]:
+def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tuple[Symbol, Symbol]]:
     """Pairs (outer, inner) that nothing in a kernel tells apart from one merged axis. `words`: axes
     walked by words, with nothing inside; `alone`: those that stay as they are.
     """
