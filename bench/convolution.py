@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -35,19 +35,18 @@ def rows() -> Rows:
         row = row_of(_convolution(*shape))
         found.append(row.measured)
         yield row
-    spread = min(found), max(found)
-    mean, target = statistics.geometric_mean(found), against_mkl(1.5)
-    detail = f"geometric mean of {len(found)}"
-    yield Row("ResNet-50's convolutions", mean, target, "x", spread, detail)
+    yield _mean("ResNet-50's convolutions", found, 1.5)
     depthwise = []
     for channels, stride, extent in DEPTHWISE[:: 3 if EFFORT.quick else 1]:
         row = row_of(_convolution(channels, channels, 3, stride, extent, channels))
         depthwise.append(row.measured)
         yield row
-    spread = min(depthwise), max(depthwise)
-    mean, target = statistics.geometric_mean(depthwise), against_mkl(1.7)
-    detail = f"geometric mean of {len(depthwise)}"
-    yield Row("MobileNet's depthwise convolutions", mean, target, "x", spread, detail)
+    yield _mean("MobileNet's depthwise convolutions", depthwise, 1.7)
+
+
+def _mean(name: str, found: Sequence[float], target: float) -> Row:
+    mean, detail = statistics.geometric_mean(found), f"geometric mean of {len(found)}"
+    return Row(name, mean, against_mkl(target), "x", (min(found), max(found)), detail)
 
 
 def _convolution(

@@ -29,6 +29,7 @@ MAX_PARTS = 1000  # of a model in several files
 _TYPE_NAMES = {number: name for name, number in NUMBERS.items()}
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 _FLOAT32, _STRING, _ARRAY = 6, 8, 9
+_LAYOUTS = {code: struct.Struct("<" + code) for code in "IQ"}
 _SCALARS: dict[int, np.dtype[Any]] = {
     0: np.dtype("<u1"),
     1: np.dtype("<i1"),
@@ -126,9 +127,6 @@ def read_split_gguf(path: Path) -> GGUFFile:
     return GGUFFile(file.metadata, tensors)
 
 
-_LENGTH = struct.Struct("<Q")  # of a string, before it
-
-
 @dataclass(frozen=True, slots=True)
 class _Entry:
     name: str
@@ -161,7 +159,8 @@ class _Reader:
         return piece
 
     def scalar(self, code: str) -> int:
-        return int(struct.unpack("<" + code, self.take(struct.calcsize(code)))[0])
+        layout = _LAYOUTS[code]
+        return int(layout.unpack(self.take(layout.size))[0])
 
     def text(self) -> str:
         # Tokenizers hold pieces that are not whole UTF-8 characters; keep their bytes.
@@ -172,21 +171,6 @@ class _Reader:
                 "the file is damaged"
             )
         return bytes(self.take(size)).decode("utf-8", "surrogateescape")
-
-    def texts(self, count: int) -> list[str]:
-        """So many in a row: a vocabulary is most of a header."""
-        found, data, position = [], self.data, self.position
-        for _ in range(count):
-            start = position + _LENGTH.size
-            position = (
-                start + _LENGTH.unpack_from(data, position)[0] if start <= len(data) else start
-            )
-            if position > len(data) or position - start > MAX_TEXT_BYTES:
-                self.position = start - _LENGTH.size
-                self.text()  # says what is wrong
-            found.append(str(data[start:position], "utf-8", "surrogateescape"))
-        self.position = position
-        return found
 
     def value(self, kind: int, depth: int = 0) -> Any:
         if kind == _STRING:
@@ -209,7 +193,7 @@ class _Reader:
         if kind in _SCALARS:
             return self.numbers(kind, count)
         if kind == _STRING:
-            return self.texts(count)
+            return [self.text() for _ in range(count)]
         return [self.value(kind, depth) for _ in range(count)]
 
     def numbers(self, kind: int, count: int) -> list[Any]:

@@ -27,11 +27,11 @@ SHARE = 0.5  # of the machine's memory: more would push out what is still to be 
 
 
 def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:
-    """Starts to map the pages of read-only arrays, which stay alive until that is done.
+    """Starts to map the pages of mapped arrays, which stay alive until that is done.
 
     None where there are no such arrays, or more than memory holds.
     """
-    held = [array for array in arrays if not array.flags.writeable and array.nbytes]
+    held = [array for array in arrays if array.nbytes and is_mapped(array)]
     memory = mmap.PAGESIZE * os.sysconf("SC_PHYS_PAGES")
     if not held or sum(array.nbytes for array in held) > SHARE * memory:
         return None
