@@ -54,6 +54,11 @@ CASES: dict[str, Case] = {
         ((9, 3, 50), (70, 3, 50)),
         True,
     ),
+    "joined by one of two sums": (
+        lambda a, b: lm.einsum("hd,nhd->n", a, b).float() + b.float().amax((1, 2)),
+        ((8, 64), (70, 8, 64)),
+        True,
+    ),
     "joined and apart": (
         lambda a, b, c: joined(a, b) + joined(a, c.transpose(1, 2)),
         ((9, 3, 50), (70, 3, 50), (70, 50, 3)),
