@@ -234,7 +234,7 @@ def _gradients(
     what: str, loss: Tensor, variables: Sequence[Variable], above: Tensor | None
 ) -> list[Tensor]:
     graph = loss.graph
-    tensors = [graph.weight_of(x) if isinstance(x, Parameter) else x for x in variables]
+    tensors = [_in_memory(graph, x) if isinstance(x, Parameter) else x for x in variables]
     for x in tensors:
         if not is_tensor(x):
             raise GraphError(f"{what}: {x!r} is no Tensor and no Parameter")
@@ -244,7 +244,18 @@ def _gradients(
         check_view(loss, x, what)
     given = None if above is None else graph.constant(above)
     found = gradients(graph, [loss], [seed(loss, given, what)], [x.value for x in tensors])
-    return [_zeros(x) if g is None else g for x, g in zip(tensors, found, strict=True)]
+    each = [_zeros(x) if g is None else g for x, g in zip(tensors, found, strict=True)]
+    return [_of_value(x, g) for x, g in zip(variables, each, strict=True)]
+
+
+def _in_memory(graph: Recorder, x: Parameter) -> Tensor:
+    """What every reader of it reads: the Weight, if need be as its rows lie."""
+    return graph.weight_of(x) if x.order is None else graph.leaf_of(x)
+
+
+def _of_value(x: Variable, g: Tensor) -> Tensor:
+    """The gradient of a variable from that of what `_in_memory` gives."""
+    return x.order.value(g) if isinstance(x, Parameter) and x.order is not None else g
 
 
 def _zeros(x: Tensor) -> Tensor:

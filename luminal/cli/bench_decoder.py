@@ -52,7 +52,9 @@ def _of_model(asked: Asked) -> dict[str, Any]:
 
     assert asked.model is not None
     place = locate(asked.model)
-    model = decoder_of(load_checkpoint(place, None, asked.keep_quantized), asked.compute_dtype)
+    model = decoder_of(
+        load_checkpoint(place, None, asked.keep_quantized, keep_order=True), asked.compute_dtype
+    )
     spec = {"path": str(place), "dtype": "auto"}
     peers = "transformers" if place.is_dir() else "llama.cpp"
     speed = _measured(asked, model, {peers: spec})

@@ -168,10 +168,16 @@ class Recorder:
     def weight_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
         """The one Weight of `parameter` in this graph, named at its first use.
 
-        Of a packed one the value that its Weights are decoded to.
+        Of a packed one the value that its Weights are decoded to, of one whose rows lie in another
+        order its value.
         """
         if isinstance(parameter, Packed):
             return self.packed(parameter, name)
+        leaf = self.leaf_of(parameter, name)
+        return leaf if parameter.order is None else parameter.order.value(leaf)
+
+    def leaf_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
+        """The Weight of a Parameter that is not packed, as its memory lies."""
         value = self._weights.get(parameter)
         if value is None:
             paths = parameter_names.get() or {}
@@ -212,7 +218,10 @@ class Recorder:
     def latest(self, state: Assignable) -> Tensor:
         """What `state` is assigned so far in this graph, else its value at the start of a run."""
         assigned = self._assigned.get(state)
-        return self.constant(state) if assigned is None else self.wrap(assigned.value)
+        if assigned is None:
+            return self.constant(state)
+        found = self.wrap(assigned.value)
+        return found if state.order is None else state.order.value(found)
 
     def assign(self, state: Assignable | Tensor, value: Tensor, *, again: bool = False) -> None:
         """`state` holds `value` at the end of a run; `again` allows it to replace an assignment.
@@ -221,7 +230,7 @@ class Recorder:
         from their next run on. A Tensor that reads a State or Parameter stands for it.
         Raises GraphError if the types differ, if it is assigned twice, or inside `scan`.
         """
-        held = _held_by(state) if isinstance(state, Tensor) else state
+        held = self._held_by(state) if isinstance(state, Tensor) else state
         if value.graph.depth > self.depth:
             raise GraphError(
                 f"assign: {held!r} inside scan; return the value from the function as a carried "
@@ -233,6 +242,8 @@ class Recorder:
         whole = self.constant(held).value
         if found.type != whole.type:
             raise GraphError(f"assign: {held!r} cannot hold {found.type}; make both types agree")
+        if held.order is not None:
+            found = held.order.rows(self.wrap(found)).value
         earlier = self._assigned.get(held)
         if earlier is not None and not again:
             raise GraphError(f"assign: {held!r} is assigned twice; assign it once per graph")
@@ -240,6 +251,16 @@ class Recorder:
             self.sinks.remove(earlier)
         self._assigned[held] = Assign(held, found)
         self.sinks.append(self._assigned[held])
+
+    def _held_by(self, x: Tensor) -> Assignable:
+        """What a Tensor reads; raises GraphError if it is another kind of value."""
+        node = x.value.node
+        leaf = node.args[0].node if node.op.name == "View" else node
+        if isinstance(leaf.attrs, WeightAttrs):
+            found = leaf.attrs.parameter
+            if self.weight_of(found).value == x.value:
+                return found
+        return x.state
 
     def _leaf_name(self, name: str | None, stem: str) -> str:
         """A name for a new leaf: `name`, or the next free of stem0, stem1 ..."""
@@ -440,11 +461,6 @@ class Recorder:
             "record both in one graph (lm.arange and the like record into the default graph, "
             "which is cx inside `with lm.recording(cx):`)"
         )
-
-
-def _held_by(x: Tensor) -> Assignable:
-    attrs = x.value.node.attrs
-    return attrs.parameter if isinstance(attrs, WeightAttrs) else x.state
 
 
 def _is_number(x: Any) -> bool:

@@ -9,7 +9,6 @@ from luminal.errors import GraphError, ShapeError
 from luminal.frontend.binary import graph_of
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, Extent, describe
-from luminal.frontend.packed import Packed
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.tree import Tree, flatten
 from luminal.hlir.attributes import Body
@@ -141,11 +140,9 @@ class BodyRecorder(Recorder):
             self.captured[outer] = self.argument(outer.type).value
         return self.captured[outer]
 
-    def weight_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
-        """The Weight of the graph around the body, as an invariant; one packed is decoded here."""
-        if isinstance(parameter, Packed):
-            return self.packed(parameter, name)
-        return self.wrap(self.bring(self.parent.weight_of(parameter, name)))
+    def leaf_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
+        """The Weight of the graph around the body, as an invariant."""
+        return self.wrap(self.bring(self.parent.leaf_of(parameter, name)))
 
     def read(self, state: Assignable) -> Tensor:
         """The State's value at the start of the run, as an invariant."""

@@ -32,6 +32,7 @@ from luminal.hlir.memory import (
     aligned_empty,
     aligned_zeros,
 )
+from luminal.hlir.row_order import Interleaved, Rows
 
 _ids = itertools.count()
 _versions = itertools.count(1)
@@ -55,6 +56,8 @@ class _Held(ABC):
     """What is asked of an array that lives outside of graphs."""
 
     shape: tuple[int, ...]
+    order: Interleaved | None = None
+    """How rows lie in memory, where that is not as in the value. Programs read the memory."""
 
     @property
     def ndim(self) -> int:
@@ -248,7 +251,15 @@ class Parameter(_Held):
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, self.shape, self.dtype)
-        borrowed = isinstance(value, np.ndarray) and not array.flags.writeable
+        self._keep(array if self.order is None else self.order.rows(array), value)
+
+    def lies(self, rows: Rows) -> None:
+        """Takes an array as it lies, of its own shape and dtype; before any graph reads it."""
+        self.order = rows.order
+        self._keep(rows.memory, rows.memory)
+
+    def _keep(self, array: Array, given: Any) -> None:
+        borrowed = isinstance(given, np.ndarray) and not array.flags.writeable
         if not borrowed or not array.flags.c_contiguous:
             kept = aligned_empty(self.shape, self.dtype)
             kept[...] = array
@@ -294,7 +305,7 @@ class Parameter(_Held):
 
     @property
     def memory(self) -> Array:
-        """The value on the host, for runs that read it: the array itself if it lies there."""
+        """On the host as it lies, for runs that read it: the array itself if that is there."""
         return self.buffer.array
 
     def changed(self) -> None:
@@ -302,7 +313,14 @@ class Parameter(_Held):
         self.version = Parameter.newest = next(_versions)
 
     def numpy(self) -> Array:
-        """The current value, a copy where programs assign it; raises ShapeError if never set."""
+        """The current value, a copy where programs assign it or rows lie in another order; raises
+        ShapeError if never set.
+        """
+        found = self._memory()
+        return found if self.order is None else self.order.value(found)
+
+    def _memory(self) -> Array:
+        """As it lies, a copy where programs assign it."""
         if not self._is_own:
             return self.memory
         with self.lock or nullcontext():
@@ -329,7 +347,7 @@ class Parameter(_Held):
         with self.lock or nullcontext():
             held = {**vars(self), "lock": None, "spare": None, "_is_own": False}
             if self._is_own:
-                own, value = self.stored, HostBuffer(self.numpy())
+                own, value = self.stored, HostBuffer(self._memory())
                 held = {name: value if each is own else each for name, each in held.items()}
         return held
 

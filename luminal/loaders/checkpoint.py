@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from luminal.errors import InputError, LoadError
+from luminal.hlir.row_order import Rows
 from luminal.loaders import hub
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.named_blocks import METHOD, with_blocks
@@ -29,7 +30,7 @@ class Checkpoint:
     """
 
     config: Mapping[str, Any]
-    tensors: Mapping[str, Array]
+    tensors: Mapping[str, Any]
     tokenizer: HuggingFaceTokenizer | None
     path: Path
     chat_template: str | None = None
@@ -47,17 +48,22 @@ class Checkpoint:
 
 
 def load_checkpoint(
-    path_or_id: str | Path, tokenizer: str | Path | None = None, keep_quantized: bool = False
+    path_or_id: str | Path,
+    tokenizer: str | Path | None = None,
+    keep_quantized: bool = False,
+    keep_order: bool = False,
 ) -> Checkpoint:
     """Read a model from a folder, a `.gguf` or `.bin` file, or the Hugging Face Hub.
 
     `tokenizer` names a tokenizer.json, a llama2.c tokenizer file, a `.gguf`, or a folder, where
     the model has none of its own. `keep_quantized`: packed matrices stay blocks, of which
-    `luminal.loaders.ggml.packed` makes Parameters. Raises LoadError for whatever is missing,
-    damaged or unknown, InputError where there are no packed matrices to keep.
+    `luminal.loaders.ggml.packed` makes Parameters. `keep_order`: matrices whose rows a GGUF file
+    has in another order stay as they lie, for `decoder_of`; else they are copied. Raises
+    LoadError for whatever is missing, damaged or unknown, InputError where there are no packed
+    matrices to keep.
     """
     path = locate(path_or_id)
-    found = _read(path, tokenizer, keep_quantized)
+    found = _read(path, tokenizer, keep_quantized, keep_order)
     if keep_quantized and not any(each.dtype.names for each in found.tensors.values()):
         raise InputError(
             f"{path}: has no packed matrices that could be kept (keep_quantized); `luminal "
@@ -66,7 +72,9 @@ def load_checkpoint(
     return found
 
 
-def _read(path: Path, tokenizer: str | Path | None, keep_quantized: bool) -> Checkpoint:
+def _read(
+    path: Path, tokenizer: str | Path | None, keep_quantized: bool, keep_order: bool
+) -> Checkpoint:
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
         config, tensors = folder_config(path), folder_tensors(path, keep_quantized)
@@ -74,7 +82,7 @@ def _read(path: Path, tokenizer: str | Path | None, keep_quantized: bool) -> Che
         own, template = other or _own_tokenizer(path), folder_chat_template(path)
         return Checkpoint(config, tensors, own, path / "config.json", template)
     if path.suffix == ".gguf":
-        return _read_gguf(path, other, keep_quantized)
+        return _read_gguf(path, other, keep_quantized, keep_order)
     if path.suffix == ".bin":
         from luminal.loaders.llama2c import read_llama2c
 
@@ -86,7 +94,7 @@ def _read(path: Path, tokenizer: str | Path | None, keep_quantized: bool) -> Che
 
 
 def _read_gguf(
-    path: Path, tokenizer: HuggingFaceTokenizer | None, keep_quantized: bool
+    path: Path, tokenizer: HuggingFaceTokenizer | None, keep_quantized: bool, keep_order: bool
 ) -> Checkpoint:
     from luminal.loaders.gguf import read_split_gguf  # late: a folder needs none of it
     from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
@@ -98,8 +106,10 @@ def _read_gguf(
     config = config_of(file, architecture, path)
     heads = heads_of(file, architecture, path)
     with naming(path):
-        tensors = hugging_face_tensors(file.tensors, architecture, heads, keep_quantized)
-    read_ahead(tensors.values())
+        tensors = hugging_face_tensors(
+            file.tensors, architecture, heads, keep_quantized, keep_order
+        )
+    read_ahead(each.memory if isinstance(each, Rows) else each for each in tensors.values())
     if tokenizer is None and "tokenizer.ggml.model" in file.metadata:
         tokenizer = gguf_tokenizer(file.metadata, path)
     template = Fields(file.metadata, path).text("tokenizer.chat_template", "") or None

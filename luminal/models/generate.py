@@ -401,7 +401,7 @@ def load(
                     f"{path}: no language model, which alone takes {name}=; leave it out"
                 )
         return read_family(place, mode, backend)
-    checkpoint = load_checkpoint(place, tokenizer, keep_quantized)
+    checkpoint = load_checkpoint(place, tokenizer, keep_quantized, keep_order=True)
     model = decoder_of(checkpoint, compute_dtype)
     found = checkpoint.tokenizer_for(model.config.vocab_size)
     if found is None:

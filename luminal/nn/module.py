@@ -17,6 +17,7 @@ from luminal.frontend.packed import Packed
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.watched import watch
 from luminal.hlir.data import array_of
+from luminal.hlir.row_order import Rows
 from luminal.hlir.state import Parameter, State
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
@@ -296,14 +297,15 @@ class Module:
         that was packed alike has in its state_dict.
 
         `strict=False` allows missing and unexpected names. `adopt_dtypes` gives Parameters the
-        arrays' dtypes, before any graph uses them; else arrays must convert without loss. Raises
+        arrays' dtypes, and the order of Rows, before any graph uses them; else arrays must convert
+        without loss. Raises
         LoadError that lists what is missing, unexpected or misshapen, and then changes nothing.
         """
         wanted: dict[str, Holder] = dict(self._held())
         whole = _with_packed(wanted, state)
         self._check_names(wanted, whole, strict)
         data: dict[Packed, dict[str, Array]] = {}
-        arrays: dict[Holder, Array] = {}
+        arrays: dict[Holder, Array | Rows] = {}
         packed: dict[Holder, Holder] = {}
         for path, held in wanted.items():
             if isinstance(whole.get(path), Packed):
@@ -320,7 +322,10 @@ class Module:
             taking.load(given)
         for held, array in arrays.items():
             held.dtype = dtype_of(array)
-            held.set(array)
+            if isinstance(array, Rows) and isinstance(held, Parameter):
+                held.lies(array)
+            else:
+                held.set(array)
         self.exchange(packed)
 
     def exchange(self, made: Mapping[Holder, Holder]) -> None:
@@ -423,13 +428,15 @@ def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict
     return found
 
 
-def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array:
-    """`value` as an array of the holder's dtype, or of its own if that is adopted."""
+def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | Rows:
+    """`value` as an array of the holder's dtype, or as it is if that is adopted."""
     if isinstance(held, Packed):
         raise LoadError(
             f"{path}: is packed as {held.kind}, the state_dict has floats; load them before "
             "lm.quantize, or into a module that is not packed"
         )
+    if adopt_dtype and isinstance(value, Rows):
+        return value
     try:
         array = array_of(value, None if adopt_dtype else held.dtype, path)
     except DTypeError as error:

@@ -25,12 +25,14 @@ from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.gguf import StoredTensor, read_gguf
 from luminal.loaders.gguf_tokenizer import UNUSED, WHOLE_FILE, gguf_tokenizer
+from luminal.loaders.mapped import is_mapped
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.models import conversion
-from luminal.models.architectures import decoder_of
+from luminal.models.architectures import decoder_of, read_decoder
 from luminal.models.chat_template import special_tokens
 from luminal.models.conversion import convert
+from luminal.models.decoder import Decoder
 from luminal.models.gguf_metadata import check_same
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.write_folder import write_folder
@@ -135,6 +137,31 @@ def test_weights_of_a_gguf_are_held_once(folder: Path, tmp_path: Path) -> None:
     for name in ("q_proj", "k_proj", "v_proj"):
         wanted = f"model.layers.0.self_attn.{name}.weight"
         assert np.shares_memory(held[wanted].memory, checkpoint.tensors[wanted])
+
+
+def logits(model: Decoder) -> Any:
+    model.computing(None)
+    return lm.jit(lambda ids: model(ids))(np.arange(9)[None] + 5)
+
+
+def test_a_model_leaves_the_weights_of_a_gguf_where_they_are(folder: Path, tmp_path: Path) -> None:
+    """In the file's memory, all of them; what is asked of the model is as of one of a folder."""
+    convert(folder, tmp_path / "m.gguf")
+    model, wanted = read_decoder(tmp_path / "m.gguf"), read_decoder(folder)
+    held = dict(model.named_parameters())
+    assert all(is_mapped(each.memory) for each in held.values())
+    turned = {name for name, each in held.items() if each.order is not None}
+    assert turned == {name for name in held if name.endswith(("q_proj.weight", "k_proj.weight"))}
+    found = model.state_dict()
+    for name, array in wanted.state_dict().items():
+        np.testing.assert_array_equal(found[name], array, name)
+    one, other = map(logits, (model, wanted))
+    np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    written = {}
+    for name, each in (("of_gguf", model), ("of_folder", wanted)):
+        write_folder(tmp_path / name, each, tokenizer_json(), "bfloat16")
+        written[name] = (tmp_path / name / "model.safetensors").read_bytes()
+    assert written["of_gguf"] == written["of_folder"]
 
 
 def test_to_gguf_and_back(folder: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from luminal.errors import LoadError
+from luminal.hlir.row_order import Interleaved
 from luminal.loaders.mapped import Array
 
 
@@ -20,35 +21,31 @@ class Heads(NamedTuple):
 
 class Change(NamedTuple):
     """`read`: an array of the file to Hugging Face's; `written`: the inverse. `by_rows`: both move
-    whole rows, whatever these hold.
+    whole rows, whatever these hold. `order`: that of the rows, where Parameters can keep it.
     """
 
     read: Callable[[Array, Heads], Array]
     written: Callable[[Array, Heads], Array]
     by_rows: bool = False
+    order: Callable[[Array, Heads], Interleaved] | None = None
 
 
-def rotated_halves(array: Array, heads: int) -> Array:
-    """Rows of `heads` whose pairs (2i, 2i + 1) are rotated, as rows with pairs (i, i + half).
+def interleaved(array: Array, heads: int) -> Interleaved:
+    """How rows of `heads` lie whose pairs (2i, 2i + 1) are rotated.
 
     Raises LoadError for rows that are not pairs of each head.
     """
-    return _swapped(array, heads, (-1, 2))
-
-
-def _neighbours(array: Array, heads: int) -> Array:
-    """The inverse."""
-    return _swapped(array, heads, (2, -1))
-
-
-def _swapped(array: Array, heads: int, pairs: tuple[int, int]) -> Array:
     if not array.ndim or array.shape[0] % (2 * heads):
         raise LoadError(
             f"weights: {array.shape} for {heads} heads, which are rotated by pairs of rows; "
             f"its first dim must be a multiple of {2 * heads}"
         )
-    split = array.reshape(heads, *pairs, *array.shape[1:])
-    return split.swapaxes(1, 2).reshape(array.shape)
+    return Interleaved(heads)
+
+
+def rotated_halves(array: Array, heads: int) -> Array:
+    """Rows in pairs (2i, 2i + 1) as rows in pairs (i, i + half). LoadError as `interleaved`."""
+    return interleaved(array, heads).value(array)
 
 
 def _by_head_of_keys(array: Array, heads: Heads) -> Array:
@@ -164,13 +161,15 @@ GATES_FIRST = Joined(
 )
 INTERLEAVED_QUERIES = Change(
     lambda array, heads: rotated_halves(array, heads.queries),
-    lambda array, heads: _neighbours(array, heads.queries),
+    lambda array, heads: interleaved(array, heads.queries).rows(array),
     by_rows=True,
+    order=lambda array, heads: interleaved(array, heads.queries),
 )
 INTERLEAVED_KEYS = Change(
     lambda array, heads: rotated_halves(array, heads.keys),
-    lambda array, heads: _neighbours(array, heads.keys),
+    lambda array, heads: interleaved(array, heads.keys).rows(array),
     by_rows=True,
+    order=lambda array, heads: interleaved(array, heads.keys),
 )
 GROUPED = Change(_by_head_of_keys, _one_after_another, by_rows=True)
 PLUS_ONE = Change(_less_one, _plus_one)

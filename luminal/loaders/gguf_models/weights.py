@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from luminal.errors import InputError, LoadError
+from luminal.hlir.row_order import Rows
 from luminal.loaders.ggml.packed import RECORDED
 from luminal.loaders.gguf import StoredTensor
 from luminal.loaders.gguf_models.architecture import GGUFArchitecture
 from luminal.loaders.gguf_models.rearranged import Heads
-from luminal.loaders.mapped import Array
+from luminal.loaders.mapped import Array, is_mapped
 from luminal.loaders.read_ahead import let_go
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -27,15 +28,17 @@ def hugging_face_tensors(
     architecture: GGUFArchitecture,
     heads: Heads,
     keep_quantized: bool = False,
-) -> dict[str, Array]:
+    keep_order: bool = False,
+) -> dict[str, Any]:
     """Under Hugging Face's names and as it stores them; a name that is not known stays as it is.
 
     `keep_quantized`: matrices of which no rows are joined or changed stay blocks, (rows, blocks)
-    records, where their type can be read so.
+    records, where their type can be read so. `keep_order`: mapped matrices stay as they lie, as
+    Rows, where Parameters can keep their order.
     """
     names = {theirs: ours for ours, theirs in _templates(architecture)}
     joins = {part: ours for ours, each in architecture.joined.items() for part in each.parts}
-    found: dict[str, Array] = {}
+    found: dict[str, Any] = {}
     parts: dict[tuple[str, str], dict[str, Array]] = {}
     for name, tensor in tensors.items():
         if _NO_WEIGHT.fullmatch(name):
@@ -52,9 +55,12 @@ def hugging_face_tensors(
         if template is None:
             found[name] = array
             continue
+        ours = names[template] + end
+        if known is not None and known.order is not None and keep_order and _can_stay(array):
+            found[_filled(ours, numbers)] = Rows(array, known.order(array, heads))
+            continue
         if known is not None:
             array = _read(name, known.read, array, heads)
-        ours = names[template] + end
         if ours.count("*") > len(numbers):
             for number, part in enumerate(np.atleast_1d(array)):
                 found[_filled(ours, [*numbers, str(number)])] = part
@@ -66,6 +72,11 @@ def hugging_face_tensors(
             name = _filled(architecture.prefix + ours, [layer])
             found[name] = _read(name, join.read, *(given[part] for part in join.parts))
     return found
+
+
+def _can_stay(array: Array) -> bool:
+    """Is it a matrix of numbers that a file holds?"""
+    return array.ndim == 2 and array.dtype.names is None and is_mapped(array)
 
 
 def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:

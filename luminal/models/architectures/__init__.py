@@ -97,7 +97,7 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
 
 def read_decoder(path: Path, compute_dtype: Any = None) -> Decoder:
     """The model of a folder with a `config.json` and safetensors, or of another kind of file."""
-    return decoder_of(load_checkpoint(path), compute_dtype)
+    return decoder_of(load_checkpoint(path, keep_order=True), compute_dtype)
 
 
 def decoder_of(checkpoint: Checkpoint, compute_dtype: Any = None) -> Decoder:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
 from luminal.errors import LoadError
 from luminal.frontend.handle import Array
+from luminal.hlir.row_order import Rows
 from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
 from luminal.models.decoder_config import DecoderConfig
 from luminal.records import dataclass
 
-Tensors = Mapping[str, Array]
+Tensors = Mapping[str, Any]
+"""Arrays, or Rows."""
 
 _FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
@@ -58,13 +61,13 @@ class Architecture:
     parts: tuple[str, ...] = ()
     unpacked: Callable[[Tensors], Tensors] = dict
 
-    def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Array]:
+    def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Any]:
         """The arrays under the names of a Decoder; views where rows are only taken apart. Blocks
         stay records, (rows, blocks), but where more is done to them.
 
         A `lm_head.weight` among them is not that of the embedding, whatever `config` says.
         """
-        found: dict[str, Array] = {}
+        found: dict[str, Any] = {}
         experts: dict[str, dict[tuple[str, int], Array]] = {}
         for theirs, array in self.unpacked(tensors).items():
             if DERIVED.fullmatch(theirs) or not theirs.startswith(self.parts or ""):
@@ -73,13 +76,19 @@ class Architecture:
             if self.further_layers and _number(name) >= config.num_hidden_layers:
                 continue
             expert = _EXPERT.fullmatch(name)
-            if expert or self.adapted is not _kept or self.divided is not None:
+            changes = bool(expert) or self.adapted is not _kept or self.divided is not None
+            if isinstance(array, Rows) and (changes or _FUSED.fullmatch(name)):
+                array = np.asarray(array)
+            if changes:
                 array = unpacked(array)
             if not (array.dtype in WEIGHT_DTYPES or array.dtype.names) or not array.ndim:
                 raise LoadError(
                     f"weights: {theirs!r} is {array.dtype} of shape {array.shape}; it must be an "
                     "array of floats"
                 )
+            if isinstance(array, Rows):
+                found[name] = array
+                continue
             array = self.adapted(name, array)
             if expert:
                 experts.setdefault(expert[1], {})[expert[3], int(expert[2])] = array

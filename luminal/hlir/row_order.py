@@ -1,0 +1,69 @@
+"""Weights whose rows lie in another order than that of their value.
+
+Attention turns features of a head in pairs. Hugging Face's models pair row i of a head with
+i + half; GGUF's files of the same models have both side by side. To lay such rows anew takes as
+much memory as they do, and of a start the time until the machine has found that much; to read them
+where they are costs a product nothing. So they stay mapped, and whoever asks a Parameter for its
+value, in a graph or as an array, gets it in the order of all others.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from luminal.hlir.memory import Array
+from luminal.records import dataclass
+
+A = TypeVar("A")
+"""An Array, or a Tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interleaved:
+    """Of each of `heads`, half of the rows lie each before its partner in the other half."""
+
+    heads: int
+
+    def value(self, rows: A) -> A:
+        """What lies so, in the order of the value."""
+        return cast(A, self._swapped(rows, (-1, 2)))
+
+    def rows(self, value: A) -> A:
+        """The inverse."""
+        return cast(A, self._swapped(value, (2, -1)))
+
+    def _swapped(self, rows: Any, pairs: tuple[int, int]) -> Any:
+        split = rows.reshape(self.heads, *pairs, *rows.shape[1:])
+        return split.swapaxes(1, 2).reshape(*rows.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """An array as it lies in memory, and how. As an array (`np.asarray`) it is the value, a copy;
+    `Module.load_state_dict` lets a Parameter keep the memory.
+    """
+
+    memory: Array
+    order: Interleaved
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The value's."""
+        return tuple(self.memory.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return self.memory.ndim
+
+    @property
+    def dtype(self) -> Any:
+        """The elements'."""
+        return self.memory.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("rows that lie in another order are an array only as a copy")
+        return np.asarray(self.order.value(self.memory), dtype)
