@@ -7,8 +7,9 @@ are made lane by lane.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from luminal.dots import WORDS
 from luminal.dtypes import DType, int64
@@ -76,6 +77,8 @@ def load(tiles: Tiles, statement: Load) -> None:
     out = statement.out
     type_ = memory_dtype(tiles.buffers[statement.buffer].dtype)
     near = tiles.near_axis(out.axes)
+    if statement.ahead is not ZERO:
+        _fetch(tiles, statement)
     if near is None:
         tiles.values[out.id] = _elements(tiles, statement, out.axes, type_)
         return
@@ -101,15 +104,12 @@ def _elements(tiles: Tiles, statement: Load, axes: Sequence[Symbol], type_: DTyp
     if across is not None:
         return _load_transposed(tiles, statement, axes, across, type_)
     elements: Elements = {}
-    fetched: set[Hashable] = set()
     for key, position in tiles.positions(axes):
         place = _place(tiles, statement, axes, position)
         if place.lanes is None:
             at = place.address(tiles)
             elements[key] = read(tiles, statement.buffer, at, place.mask, type_=type_)
         else:
-            if statement.ahead and place.mask is None and place.lanes.step(place.offset) is ONE:
-                _fetch(tiles, statement, place, type_, fetched)
             elements[key] = _load(tiles, statement, place, place.lanes, type_)
     return elements
 
@@ -138,16 +138,26 @@ def _load(tiles: Tiles, statement: Load, place: _Place, lanes: Lanes, type_: DTy
     return b.op("select", mask, value, constant(value.type, 0))
 
 
-def _fetch(
-    tiles: Tiles, statement: Load, place: _Place, type_: DType, fetched: set[Hashable]
-) -> None:
-    """What is read that far behind the piece, a line once."""
-    address, distance = place.address(tiles)
-    distance += statement.ahead
-    line = address, distance * type_.size // LINE
-    if line not in fetched:
-        fetched.add(line)
-        tiles.b.emit(Fetch(statement.buffer, address, distance))
+def _fetch(tiles: Tiles, statement: Load) -> None:
+    """The lines that are read soon, one after the other, where all lanes read side by side."""
+    near = tiles.near_axis(statement.out.axes)
+    axes = tuple(axis for axis in statement.out.axes if axis is not near)
+    offset, count = statement.offset, 1
+    if near is not None:
+        offset, count = offset.substitute({near: ZERO}), tiles.pieces[near].neighbours
+    first = dict.fromkeys(axes, 0)
+    place = _place(tiles, replace(statement, offset=offset), axes, first)
+    if place.lanes is None or place.mask is not None:
+        return
+    if place.lanes.step(place.offset) != const(count):
+        return
+    ahead = _place(tiles, replace(statement, offset=offset + statement.ahead), axes, first)
+    address, distance = ahead.address(tiles)
+    pieces = prod(tiles.pieces[axis].number for axis in axes)
+    size = tiles.buffers[statement.buffer].dtype.size
+    elements = pieces * place.lanes.count * count
+    for start in range(0, elements, LINE // size):
+        tiles.b.emit(Fetch(statement.buffer, address, distance + start))
 
 
 def _load_transposed(

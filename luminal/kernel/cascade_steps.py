@@ -46,13 +46,14 @@ class AlongSteps:
             # Vectors run along one axis: a dot product's own, whose parts are folded, or the steps.
             work.tiles[along.symbol] = TileChoice(1, work.blocking.width if dots else 1)
             lanes = TileChoice(size, 1, work.blocking.row_lanes)
-            with work.loops(work.lane_axes, env, lanes) as outside:
-                inside = work.open(work.step, outside, tile)
+            # Steps outside: what they read, which is long, is read once for all lanes.
+            outside = work.open(work.step, env, tile)
+            with work.loops(work.lane_axes, outside, lanes) as inside:
                 work.stages.reduce(stage, inside)
                 for reduction in stage:
                     value = work.values.evaluate(reduction, inside)
                     work.write(rows[reduction], inside, value)
-                work.blocks.close()
+            work.blocks.close()
             work.keep({r: rows[r] for r in stage})
 
     def lies_along_steps(self, reduction: Term) -> bool:

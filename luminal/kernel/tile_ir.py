@@ -37,7 +37,7 @@ from luminal.forks import cached_property
 from luminal.hlir.attributes import CustomKernel, Shape
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.records import dataclass
-from luminal.shape.expression import TRUE, Expression, Symbol
+from luminal.shape.expression import TRUE, ZERO, Expression, Symbol
 
 
 class Binding(enum.Enum):
@@ -133,7 +133,8 @@ class Map:
 class Load:
     """`out = buffer[offset]` where `guard` holds, else 0; `indices` bind symbols to tiles.
 
-    What lies `ahead` so many elements, if any, is read soon: it may be fetched.
+    As much as all of the tile, from so many elements `ahead` of its first on, is read soon and may
+    be fetched; 0: nothing is.
     """
 
     out: Tile
@@ -141,7 +142,7 @@ class Load:
     offset: Expression  # in elements
     guard: Expression = TRUE
     indices: tuple[tuple[Symbol, Tile], ...] = ()
-    ahead: int = 0
+    ahead: Expression = ZERO
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from luminal.kernel.tile_ir import (
     Store,
     Tile,
 )
-from luminal.shape.expression import TRUE
+from luminal.shape.expression import TRUE, ZERO
 
 
 @kept
@@ -102,7 +102,7 @@ def _line(statement: Statement) -> str:
         case Map(out, op, args):
             return f"{_typed(out)} = {op} {' '.join(map(str, args))}"
         case Load(out):
-            ahead = f", ahead {statement.ahead}" if statement.ahead else ""
+            ahead = f", ahead {statement.ahead}" if statement.ahead is not ZERO else ""
             return f"{_typed(out)} = load {_access(statement)}{ahead}"
         case Store():
             return (

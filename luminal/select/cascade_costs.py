@@ -17,7 +17,6 @@ from luminal.shape.expression import Symbol
 COPIED = 1 << 15  # elements of a weight, from which it is copied so that it lies as it is read
 WRITTEN = 2  # a line that is written comes from memory before it goes there
 OWN = 4  # of the largest rows fill a unit's own cache
-FEW = 0.2  # of what is read: storing as much for it, and reading it again, is not what takes time
 LIGHTER = 4 / 3  # times as long may be what holds no value that leaves the caches
 
 
@@ -42,8 +41,10 @@ def _saves(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool:
     lane = lane_axis(cascade)
     rows = 1 if lane is None else estimate(extent_of((lane,)))
     read = upper(cascade.rows) // rows * steps * others * size
-    # A few rows wait for memory, of which kernels of their own walk longer runs than blocks are.
-    if read >= costs.cache_bytes and (WRITTEN + 1) * stored <= FEW * read:
+    # So few rows that there is no block of them for each unit: kernels of their own are shared out
+    # by steps.
+    blocks = upper(cascade.rows) // rows * -(-rows // costs.shares.lanes)
+    if blocks < costs.units and read > costs.shares.work * size:
         return False
     if cascade.sweeps == 1 and any(m.rate for m in cascade.members):
         return True

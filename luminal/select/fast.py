@@ -90,7 +90,7 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
     tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
     scanned = scans_in_blocks(tiled, costs.shares, numerics)
-    return split_reductions(private_sums(scanned, costs.shares, numerics), costs)
+    return split_reductions(private_sums(scanned, costs.shares, numerics), costs, numerics)
 
 
 def choose(

@@ -14,9 +14,12 @@ from luminal.algebra.frames import upper
 from luminal.algebra.reductions import Cut, cut, longest, only_inside
 from luminal.algebra.terms import Frame, Leaf, Reduction, Term, Terms, term_order
 from luminal.costs import Costs, Shares
+from luminal.numerics import ROUNDING, Numerics
+from luminal.select import cascades
 from luminal.select.kinds import is_contraction
 from luminal.select.places import Place, first_place, place
 from luminal.select.rewrite import Respelled
+from luminal.select.stored import stored_anyway
 from luminal.shape.expression import Expression, Symbol
 
 ROWS = 64  # that are added up for each one of partial results, at least: it is written and read
@@ -25,10 +28,16 @@ TRIES = 256  # chunk sizes looked at for one that divides the extent
 MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the same
 
 
-def split_reductions(program: Respelled, costs: Costs) -> Respelled:
-    """The same program with such reductions in two stages."""
+def split_reductions(program: Respelled, costs: Costs, numerics: Numerics) -> Respelled:
+    """The same program with such reductions in two stages, but those of kernels that stream what
+    they reduce: these end when their block does.
+    """
     order = program.order()
     wanted = {term for term in order if _wanted(term, program.lowered.shapes, costs)}
+    if numerics.allows(ROUNDING) and any(map(is_contraction, wanted)):
+        forced = stored_anyway(program.lowered.roots, order)
+        passes = cascades.find(order, forced, costs)
+        wanted.difference_update(r for p in passes for r in p.cascade.reductions)
     if not wanted:
         return program
     terms = program.lowered.terms

@@ -187,13 +187,13 @@ def test_short_rows_from_memory_are_walked_two_at_once() -> None:
         assert len(matrix) >= 2
 
 
-@pytest.mark.parametrize(
-    ("groups", "queries", "one"), [(8, 4, False), (32, 1, False), (8, 512, True)]
-)
-def test_few_queries_over_a_long_cache_are_products_of_their_own(
-    groups: int, queries: int, one: bool
+@pytest.mark.parametrize(("queries", "one"), [(1, True), (4, True), (512, True), (4, False)])
+def test_few_queries_are_products_of_their_own_where_cores_would_idle(
+    queries: int, one: bool
 ) -> None:
-    """Blocks of keys and values would end what a prefetcher follows; scores are few beside them."""
+    groups = 2 * target.current().cores if one else 1
+    if target.current().cores == 1 and not one:
+        pytest.skip("one core has work wherever there is any")
     long = target.current().l3_bytes // (groups * 128 * 4)
     cx = lm.Graph()
     q = cx.tensor((groups, queries, 128), name="q")

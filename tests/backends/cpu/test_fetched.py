@@ -10,13 +10,14 @@ import pytest
 
 import luminal as lm
 from luminal import config
-from luminal.backends.cpu.schedule.fetched import fetched
+from luminal.backends.cpu.schedule.fetched import AHEAD, fetched
 from luminal.backends.cpu.target import detect
 from luminal.expand import interpreter, ir
 from luminal.expand.expand import expand
 from luminal.expand.ir import Fetch
 from luminal.expand.verify import verify
 from luminal.kernel.tile_ir import Kernel, Load
+from luminal.shape.expression import ZERO
 from tests.backends.cpu.tile_builder import native
 from tests.fuzz.cpu_run import compiled
 
@@ -32,7 +33,9 @@ def kernels(record: Record, *shape: int | None) -> tuple[Kernel, ...]:
 
 
 def distances(kernel: Kernel) -> list[int]:
-    return [each.ahead for each in kernel.statements() if isinstance(each, Load) and each.ahead]
+    """Of loads that fetch, which here do at one distance."""
+    loads = (each for each in kernel.statements() if isinstance(each, Load))
+    return [each.ahead.constant for each in loads if each.ahead is not ZERO]
 
 
 @pytest.mark.parametrize(
@@ -90,3 +93,67 @@ def test_a_line_is_fetched_once() -> None:
     asked = [each.distance * 4 // 64 for each in fetches]
     assert len(asked) == len(loads) // 2
     assert asked == sorted({(each.distance + 96) * 4 // 64 for each in loads})
+
+
+def scores(
+    rows: int, length: int, width: int, dtype: str = "float32", cap: str = "native"
+) -> Kernel:
+    """Products of a few rows by those of a long matrix."""
+    graph = lm.Graph()
+    q, k = (graph.tensor((n, width), dtype, name) for name, n in (("q", rows), ("k", length)))
+    (q.cast("float32") @ k.cast("float32").mT).output("y")
+    with config.override(LUMINAL_TARGET=cap):
+        *_, kernel = compiled(graph.graph())[1].program.kernels
+    return kernel
+
+
+@pytest.mark.parametrize("cap", ["native", "avx2"])
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype", "is_fetched"),
+    [
+        (5, 64, "float32", True),
+        (3, 128, "float32", True),
+        (8, 128, "bfloat16", True),
+        (8, 1024, "float32", False),  # of a tile that long lines are read before they are fetched
+    ],
+)
+def test_lines_of_tiles_are_fetched_in_their_order_before_they_are_read(
+    rows: int,
+    width: int,
+    dtype: str,
+    is_fetched: bool,
+    cap: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    length = 80
+    kernel = scores(rows, length, width, dtype, cap)
+    marked = fetched(kernel, replace(TINY, l2_bytes=1 << 10))
+    (matrix,) = (b for b in marked.buffers if b.size.constant == length * width)
+    lanes = 8 if cap == "avx2" else detect().vector_lanes(4)
+    size, fetches, reads = matrix.dtype.size, [], {}
+
+    def line(run: interpreter._Interpreter, statement: Fetch | ir.Load) -> int:
+        element = size if isinstance(statement, Fetch) else statement.out.type.dtype.size
+        return (int(run.scalar(statement.address)) + statement.distance) * element // 64
+
+    def fetch(run: interpreter._Interpreter, statement: Fetch) -> None:
+        fetches.append(line(run, statement))
+
+    load = interpreter._Interpreter.RULES[ir.Load]
+
+    def read(run: interpreter._Interpreter, statement: ir.Load) -> None:
+        if statement.buffer == matrix.name:
+            reads.setdefault(line(run, statement), len(fetches))
+        load(run, statement)
+
+    monkeypatch.setitem(interpreter._Interpreter.RULES, Fetch, fetch)  # type: ignore[arg-type]
+    monkeypatch.setitem(interpreter._Interpreter.RULES, ir.Load, read)  # type: ignore[arg-type]
+    memory = {b.name: np.zeros(int(b.size.evaluate({})), b.dtype.numpy) for b in marked.buffers}
+    interpreter.run(expand(marked, lanes), memory, {})
+    assert bool(fetches) == is_fetched
+    if is_fetched:
+        first = AHEAD // 64
+        once = list(dict.fromkeys(fetches))
+        assert once == list(range(first, first + len(reads)))
+        for each, before in reads.items():
+            assert each < first or fetches.index(each) < before, each

@@ -16,13 +16,13 @@ FEW_LANES = 8  # so many do not fill vectors
 LANE_VECTORS = 2  # vectors of lanes in a block: what is masked in whole is left out finely
 STEP_BLOCK = 256  # with 32 lanes a block of x is read from the first two caches
 SHORT_BLOCK = 64  # of narrow tiles, which read what they multiply more often: from the first
-LONG_BLOCK = 512  # steps of a block where lanes are few,
+LONG_BLOCK = 1024  # steps of a block where lanes are few,
 LONG_OF_NARROW = 128  # and of narrow tiles there
 MAXIMA = 4  # folded side by side: one takes some ten cycles after the other
 PARTS = 2  # vectors of steps folded side by side
 TILES, SMALL_TILES = ("8x2", "6x4", "4x4", "4x2"), ("4x2", "6x2", "8x1", "2x4")
-POSITION_TILES = ("4x4", "8x2", "4x2")
-SMALL_POSITION_TILES = ("2x4", "4x2", "4x3", "3x3")
+POSITION_TILES = ("4x4", "2x8", "8x2", "4x2")
+SMALL_POSITION_TILES = ("2x4", "1x8", "4x2", "4x3", "3x3")
 DOTS = 4  # lanes and steps of a tile of dot products: 16 accumulators
 COPIED = 8  # elements copied per step of a loop over single ones
 
@@ -85,8 +85,10 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
     else:
         block = min(positions, choices.pick("lanes", FEW_LANES, (4, 32)))
         rule = LONG_BLOCK if many else LONG_OF_NARROW
-        steps = choices.pick("steps", rule, (128, 2048) if many else (64, 512))
-        first, *others = POSITION_TILES if many else SMALL_POSITION_TILES
+        steps = choices.pick("steps", rule, (128, 512) if many else (64, 512))
+        first, *others = _of_whole_rows(
+            fused, cascade, width, POSITION_TILES if many else SMALL_POSITION_TILES
+        )
         rows, vectors = choices.pick("tile", first, others).split("x")
     chains = MAXIMA if along == "lanes" else PARTS
     tile = int(rows), int(vectors)
@@ -101,6 +103,19 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
         COPIED,
         _keeps(cascade, block, target, choices),
     )
+
+
+def _of_whole_rows(fused: Fused, cascade: Cascade, width: int, tiles: tuple[str, ...]) -> list[str]:
+    """The tiles, first one whose vectors are whole rows of what is multiplied, else the widest:
+    prefetchers follow rows that are read to their ends.
+    """
+    inner = [a for store in fused.stores for a in store.axes if a not in cascade.rows][-1:]
+    vectors = -(-estimate(extent_of(tuple(inner))) // width)
+
+    def left(tile: str) -> int:
+        return abs(vectors - int(tile.split("x")[1]))
+
+    return sorted(tiles, key=left)
 
 
 def _keeps(cascade: Cascade, block: int, target: VectorTarget, choices: Choices) -> bool:
