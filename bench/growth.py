@@ -51,8 +51,8 @@ def _products() -> Row:
 
 
 def _positions() -> Rows:
-    """What a position more takes, against the memory's time for its keys and values; and whether
-    that is the same later on.
+    """What a position more takes, against a sum of as many bytes as its keys and values have, of
+    which the caches keep as much; and whether that is the same later on.
     """
     nn.init.manual_seed(0)
     model = Llama(LlamaConfig(HEADS * WIDTH, 256, LAYERS, HEADS, GROUPS, WIDTH, 256, CONTEXT))
@@ -61,20 +61,27 @@ def _positions() -> Rows:
     model.eval()(ids, model.make_caches(CONTEXT), past).output("logits")
     exe, given = lm.compile(cx), {"ids": np.array([7])}
     calls = [partial(exe, given, dims={"past": n}) for n in PAST]
-    position = 2 * LAYERS * GROUPS * WIDTH * np.dtype(np.float32).itemsize
-    slopes, bends = [], []
+    sums = lm.Graph()
+    count = sums.dim("count", 1, CONTEXT)
+    sums.tensor((count, 2 * LAYERS * GROUPS * WIDTH), name="x").sum().output("y")
+    read, cache = lm.compile(sums), normal(CONTEXT, 2 * LAYERS * GROUPS * WIDTH)
+    reads = [partial(read, {"x": cache[:n]}) for n in (PAST[0], PAST[2])]
+    flops = 4 * LAYERS * HEADS * WIDTH / measure(current(), team_size_default()).flops
+    slopes, bends, shares = [], [], []
     for _ in range(BLOCKS):
         first, middle, last = (in_block(call, SECONDS, 0.0) for call in calls)
-        memory = measure(current(), team_size_default()).memory  # of the same seconds: it drifts
-        slopes.append((last - first) / (PAST[2] - PAST[0]) / (position / memory))
+        fewer, more = (in_block(call, SECONDS, 0.0) for call in reads)  # of the same seconds
+        slopes.append((last - first) / (more - fewer))
+        shares.append(flops * (PAST[2] - PAST[0]) / (more - fewer))
         later, before = (
             (last - middle) / (PAST[2] - PAST[1]),
             (middle - first) / (PAST[1] - PAST[0]),
         )
         bends.append(later / before)
-    yield _row("a position more of a cache, against its bytes", slopes)
+    detail = f"its arithmetic alone, at the peak: {statistics.median(shares):.2f}"
+    yield _row("a position more of a cache, against a sum of its bytes", slopes, detail)
     yield _row(f"the same from {PAST[1]} on, against before", bends)
 
 
-def _row(name: str, found: list[float]) -> Row:
-    return Row(name, statistics.median(found), MOST, "times", (min(found), max(found)))
+def _row(name: str, found: list[float], detail: str = "") -> Row:
+    return Row(name, statistics.median(found), MOST, "times", (min(found), max(found)), detail)

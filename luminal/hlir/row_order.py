@@ -9,33 +9,35 @@ value, in a graph or as an array, gets it in the order of all others.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
 from luminal.hlir.memory import Array
 from luminal.records import dataclass
 
-A = TypeVar("A")
-"""An Array, or a Tensor."""
-
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """Of each of `heads`, half of the rows lie each before its partner in the other half."""
+    """Of each of `heads`, half of the rows lie each before its partner in the other half. Takes
+    and gives an Array, or a Tensor.
+    """
 
     heads: int
 
-    def value(self, rows: A) -> A:
+    def value(self, rows: Any) -> Any:
         """What lies so, in the order of the value."""
-        return cast(A, self._swapped(rows, (-1, 2)))
+        return self._swapped(rows, self._half(rows), 2)
 
-    def rows(self, value: A) -> A:
+    def rows(self, value: Any) -> Any:
         """The inverse."""
-        return cast(A, self._swapped(value, (2, -1)))
+        return self._swapped(value, 2, self._half(value))
 
-    def _swapped(self, rows: Any, pairs: tuple[int, int]) -> Any:
-        split = rows.reshape(self.heads, *pairs, *rows.shape[1:])
+    def _half(self, rows: Any) -> int:
+        return int(rows.shape[0]) // (2 * self.heads)
+
+    def _swapped(self, rows: Any, first: int, last: int) -> Any:
+        split = rows.reshape(self.heads, first, last, *rows.shape[1:])
         return split.swapaxes(1, 2).reshape(*rows.shape)
 
 

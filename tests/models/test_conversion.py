@@ -33,6 +33,7 @@ from luminal.models.architectures import decoder_of, read_decoder
 from luminal.models.chat_template import special_tokens
 from luminal.models.conversion import convert
 from luminal.models.decoder import Decoder
+from luminal.models.generate import load as models_load
 from luminal.models.gguf_metadata import check_same
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.write_folder import write_folder
@@ -162,6 +163,26 @@ def test_a_model_leaves_the_weights_of_a_gguf_where_they_are(folder: Path, tmp_p
         write_folder(tmp_path / name, each, tokenizer_json(), "bfloat16")
         written[name] = (tmp_path / name / "model.safetensors").read_bytes()
     assert written["of_gguf"] == written["of_folder"]
+
+
+@pytest.mark.parametrize("kind", ["bf16", "q8_0"])
+def test_a_dim_that_is_wrong_is_an_error_of_one_kind(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    """Of matrices that are decoded, kept packed, and mapped in another order."""
+    convert(folder, tmp_path / "m.gguf", kind)
+    data = (tmp_path / "m.gguf").read_bytes()
+    place = tmp_path / "damaged.gguf"
+    for name in ("token_embd", "blk.1.attn_q", "blk.0.attn_k", "blk.0.attn_v", "blk.0.ffn_down"):
+        dims = data.index(f"{name}.weight".encode()) + len(f"{name}.weight") + 4
+        for dim in range(2):
+            for value in (0, 1, 3, 1 << 40, (1 << 64) - 1):
+                damaged = bytearray(data)
+                damaged[dims + 8 * dim : dims + 8 * dim + 8] = value.to_bytes(8, "little")
+                place.write_bytes(damaged)
+                for keeps in {False, kind == "q8_0"}:
+                    with pytest.raises(LoadError, match=r"damaged\.gguf|weight"):
+                        models_load(place, keep_quantized=keeps)
 
 
 def test_to_gguf_and_back(folder: Path, tmp_path: Path) -> None:

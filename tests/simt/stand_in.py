@@ -55,7 +55,7 @@ def run(cases: Path, library: Path) -> None:
     """The tests in a file, in a process that finds this library."""
     path = [str(library.parent), os.environ.get("LD_LIBRARY_PATH", "")]
     environment = os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, path))}
-    options = ("-q", "-n", "0", "-p", "no:cacheprovider")
+    options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:benchmark")
     command = [sys.executable, "-m", "pytest", *options, str(cases)]
     done = subprocess.run(
         command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, check=False

@@ -192,7 +192,7 @@ def packed(blocks: Array, name: str | None = None) -> Packed:
     if kind not in RECORDED:
         raise InputError(f"{name}: {kind} cannot stay packed; of {', '.join(RECORDED)} one can")
     shape = (*blocks.shape[:-1], blocks.shape[-1] * BLOCKS[kind].size)
-    rows = read_only(blocks).reshape(-1, blocks.shape[-1])
+    rows = read_only(blocks).reshape(math.prod(blocks.shape[:-1]), blocks.shape[-1])
     data = rows.view(np.uint8).reshape(*rows.shape, rows.dtype.itemsize)
     return Packed(FORMATS[kind], shape, {"blocks": data}, name)
 

@@ -45,7 +45,8 @@ def interleaved(array: Array, heads: int) -> Interleaved:
 
 def rotated_halves(array: Array, heads: int) -> Array:
     """Rows in pairs (2i, 2i + 1) as rows in pairs (i, i + half). LoadError as `interleaved`."""
-    return interleaved(array, heads).value(array)
+    found: Array = interleaved(array, heads).value(array)
+    return found
 
 
 def _by_head_of_keys(array: Array, heads: Heads) -> Array:
