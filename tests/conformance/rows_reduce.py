@@ -100,7 +100,8 @@ RUNNING = [
     along("cumprod", lambda x: np.cumprod(x, 1), (-2, 2), (*WIDE, "int32", "int8", "uint8"),
           call=lambda x: x.cumprod(1), against="numpy.cumprod", note="dtypes as of cumsum"),
     along("cummax", **by(torch, "cummax", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummax(1),
-          note="(values, indices), the last of equals, as PyTorch"),
+          note="(values, indices), the last of equals, as PyTorch; of zeros of both signs 0, "
+               "where PyTorch gives the last"),
     along("cummin", **by(torch, "cummin", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummin(1)),
     along("logcumsumexp", **by(torch, "logcumsumexp", 1), dtypes=WIDE, largest=True,
           call=lambda x: x.logcumsumexp(1)),
