@@ -123,13 +123,10 @@ class AlongLanes:
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
             for each in sweep.maxima:
                 work.know_maximum(each, lanes)
-            inits = [(m.term.monoid, work.rescaled(m, lanes)) for m in sweep.narrow]
             inside = work.open(work.step, lanes)
             tiles = [work.values.evaluate(e, inside) for e in rows]
             values = [(work.values.evaluate(m.term.args[0], inside),) for m in sweep.narrow]
             for row, tile in zip(rows.values(), tiles, strict=True):
                 work.write(row, inside, tile)
-            totals = work.arithmetic.fold(inits, values)
-            for member, total in zip(sweep.narrow, totals, strict=True):
-                work.write(work.state[member.term], lanes, total)
+            work.add(sweep.narrow, values, lanes)
         work.keep(rows)

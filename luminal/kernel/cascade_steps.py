@@ -91,13 +91,5 @@ class AlongSteps:
             values = [(work.values.evaluate(m.term.args[0], inside),) for m in sweep.narrow]
             for row, tile in zip(rows.values(), tiles, strict=True):
                 work.write(row, inside, tile)
-            # A maximum may start from the old one at every position of a vector. A sum may not:
-            # what it has so far would count once for each, so it is added when these are folded.
-            results = [m.term for m in sweep.narrow]
-            nothing = [(r.monoid, work.values.identity(r.monoid, r.dtype)) for r in results]
-            totals = work.arithmetic.fold(nothing, values)
-            for member, total in zip(sweep.narrow, totals, strict=True):
-                so_far = work.rescaled(member, lanes)
-                both = work.arithmetic.apply(member.term.monoid.combine, so_far, total)
-                work.write(work.state[member.term], lanes, both)
+            work.add(sweep.narrow, values, lanes)
         work.keep(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from luminal.algebra.frames import extent_of
@@ -264,6 +264,18 @@ class Workspace:
             if rate.maximum is maximum:
                 self.write(row, env, self.arithmetic.moved(rate, old, new))
         self.write(self.state[maximum], env, new)
+
+    def add(self, members: Sequence[Member], values: Sequence[tuple[Tile, ...]], env: Env) -> None:
+        """Closes a loop over a block of steps and adds up the members' values to what they are so
+        far, which is none of a vector's positions; and long sums are nearer the truth by parts.
+        """
+        results = [m.term for m in members]
+        nothing = [(r.monoid, self.values.identity(r.monoid, r.dtype)) for r in results]
+        totals = self.arithmetic.fold(nothing, values)
+        for member, total in zip(members, totals, strict=True):
+            so_far = self.rescaled(member, env)
+            both = self.arithmetic.apply(member.term.monoid.combine, so_far, total)
+            self.write(self.state[member.term], env, both)
 
     def know_maximum(self, maximum: Reduction, env: Env) -> None:
         """From here on, in the innermost loop, the maximum enters exponents."""
