@@ -255,7 +255,7 @@ def _in_memory(graph: Recorder, x: Parameter) -> Tensor:
 
 def _of_value(x: Variable, g: Tensor) -> Tensor:
     """The gradient of a variable from that of what `_in_memory` gives."""
-    return x.order.value(g) if isinstance(x, Parameter) and x.order is not None else g
+    return x.in_order(g) if isinstance(x, Parameter) else g
 
 
 def _zeros(x: Tensor) -> Tensor:

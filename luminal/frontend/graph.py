@@ -173,8 +173,7 @@ class Recorder:
         """
         if isinstance(parameter, Packed):
             return self.packed(parameter, name)
-        leaf = self.leaf_of(parameter, name)
-        return leaf if parameter.order is None else parameter.order.value(leaf)
+        return parameter.in_order(self.leaf_of(parameter, name))
 
     def leaf_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
         """The Weight of a Parameter that is not packed, as its memory lies."""
@@ -220,8 +219,7 @@ class Recorder:
         assigned = self._assigned.get(state)
         if assigned is None:
             return self.constant(state)
-        found = self.wrap(assigned.value)
-        return found if state.order is None else state.order.value(found)
+        return state.in_order(self.wrap(assigned.value))
 
     def assign(self, state: Assignable | Tensor, value: Tensor, *, again: bool = False) -> None:
         """`state` holds `value` at the end of a run; `again` allows it to replace an assignment.

@@ -13,7 +13,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from luminal.hlir.memory import (
 )
 from luminal.hlir.row_order import Interleaved, Rows
 
+A = TypeVar("A")
 _ids = itertools.count()
 _versions = itertools.count(1)
 
@@ -58,6 +59,10 @@ class _Held(ABC):
     shape: tuple[int, ...]
     order: Interleaved | None = None
     """How rows lie in memory, where that is not as in the value. Programs read the memory."""
+
+    def in_order(self, rows: A) -> A:
+        """An Array or a Tensor that lies as the memory does, in the order of the value."""
+        return rows if self.order is None else cast(A, self.order.value(rows))
 
     @property
     def ndim(self) -> int:
@@ -316,8 +321,7 @@ class Parameter(_Held):
         """The current value, a copy where programs assign it or rows lie in another order; raises
         ShapeError if never set.
         """
-        found = self._memory()
-        return found if self.order is None else self.order.value(found)
+        return self.in_order(self._memory())
 
     def _memory(self) -> Array:
         """As it lies, a copy where programs assign it."""

@@ -298,8 +298,8 @@ class Module:
 
         `strict=False` allows missing and unexpected names. `adopt_dtypes` gives Parameters the
         arrays' dtypes, and the order of Rows, before any graph uses them; else arrays must convert
-        without loss. Raises
-        LoadError that lists what is missing, unexpected or misshapen, and then changes nothing.
+        without loss. Raises LoadError that lists what is missing, unexpected or misshapen, and
+        then changes nothing.
         """
         wanted: dict[str, Holder] = dict(self._held())
         whole = _with_packed(wanted, state)

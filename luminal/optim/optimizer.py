@@ -168,11 +168,8 @@ class Optimizer(ABC):
         trained = [p for p in self.parameters if p in weights and p.requires_grad]
         above = seed(loss, None, f"{self._name}.step")
         found = gradients(graph, [loss], [above], [weights[p] for p in trained])
-        made = {
-            p: g if p.order is None else p.order.value(g)
-            for p, g in zip(trained, found, strict=True)
-            if g is not None
-        }
+        pairs = zip(trained, found, strict=True)
+        made = {p: p.in_order(g) for p, g in pairs if g is not None}
         if not made:
             if self.parameters and all(isinstance(p, Packed) for p in self.parameters):
                 raise GraphError(
