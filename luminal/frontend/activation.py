@@ -196,6 +196,7 @@ def hardsigmoid(x: Tensor) -> Tensor:
 
 
 @in_float
+@differentiated(lambda g, y, x: where(x <= -3, 0, where(x >= 3, g, g * (x / 3 + 0.5))))
 def hardswish(x: Tensor) -> Tensor:
     """x * (x + 3) / 6 between -3 and 3, 0 below, x above. Howard et al., arXiv 1905.02244."""
     return where(x <= -3, 0, where(x >= 3, x, x * (x + 3) / 6))

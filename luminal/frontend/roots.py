@@ -35,8 +35,8 @@ def hypot(a: Operand, b: Operand) -> Tensor:
 
 def _length_derivative(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """0 at the origin, as of a norm."""
-    share = where(z == 0, 0, g / where(z == 0, 1, z))
-    return share * x, share * y
+    length = where(z == 0, 1, z)
+    return g * (x / length), g * (y / length)
 
 
 @differentiated(_length_derivative)
