@@ -16,6 +16,7 @@ from luminal import dtypes
 from luminal.errors import DTypeError, InputError, LoadError
 from luminal.frontend.derivatives import differentiated
 from luminal.hlir.memory import Array, Buffer, HostBuffer, MemorySpace
+from luminal.hlir.row_order import Interleaved, Rows
 from luminal.hlir.state import Parameter
 from luminal.records import dataclass
 
@@ -53,7 +54,8 @@ def _as_unrounded(g: Tensor, y: Tensor, weight: Packed, x: Tensor) -> Tensor:
 class Packed(Parameter):
     """A Parameter of `shape` whose value is decoded from `data`, and rounded to `dtype`.
 
-    It is not set and not trained: pack other values, or `load` other data.
+    It is not set and not trained: pack other values, or `load` other data. `order`: how the rows
+    of all its data lie, where that is not as in the value.
     """
 
     def __init__(
@@ -63,17 +65,19 @@ class Packed(Parameter):
         data: Arrays,
         name: str | None = None,
         dtype: dtypes.DType = dtypes.float32,
+        order: Interleaved | None = None,
     ) -> None:
         super().__init__(tuple(shape), dtype, name, requires_grad=False)
         self.format, self.kind = format, format.kind
         self._data = {part: _kept(array) for part, array in data.items()}
+        self._order = order
         parts = format.parts(self._data)
         self.parts = {part: Parameter(array, name=part) for part, array in parts.items()}
         for held in self.parts.values():
-            held.is_part = True
+            held.is_part, held.order = True, order
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Packed, (self.format, self.shape, self._data, self.name, self.dtype)
+        return Packed, (self.format, self.shape, self._data, self.name, self.dtype, self._order)
 
     @property
     def nbytes(self) -> int:
@@ -81,20 +85,31 @@ class Packed(Parameter):
         return sum(array.nbytes for array in self._data.values())
 
     @property
+    def data_names(self) -> dict[str, str]:
+        """The ends of names in a state_dict, "int8.codes", "q4_0.blocks", and what they name."""
+        return {f"{self.kind.lower()}.{part}": part for part in self._data}
+
+    @property
     def data_dict(self) -> dict[str, Array]:
-        """Its data under the ends of names in a state_dict: "int8.codes", "q4_0.blocks"."""
-        return {f"{self.kind.lower()}.{part}": array for part, array in self._data.items()}
+        """Its data under these names; copies where rows lie in another order."""
+        order = self._order
+        return {
+            end: self._data[part] if order is None else order.value(self._data[part])
+            for end, part in self.data_names.items()
+        }
 
     def loaded(self, data: Arrays) -> dict[str, Array]:
         """Data under the names of `data_dict`, for `load`. LoadError if it is of other types."""
         found = {}
-        for (end, mine), part in zip(self.data_dict.items(), self._data, strict=True):
-            array = np.asarray(data[end])
+        for end, part in self.data_names.items():
+            array, mine = np.asarray(data[end]), self._data[part]
             if (array.dtype, array.shape) != (mine.dtype, mine.shape):
                 raise LoadError(
                     f"{self.name}.{end}: expected {mine.dtype}{list(mine.shape)}, got "
                     f"{array.dtype}{list(array.shape)}"
                 )
+            if self._order is not None:
+                array = self._order.rows(array)
             found[part] = _kept(array.copy() if array.flags.writeable else array)
         return found
 
@@ -102,7 +117,8 @@ class Packed(Parameter):
         """Takes what `loaded` gave; programs that read it see it from their next run on."""
         self._data = data
         for part, array in self.format.parts(data).items():
-            self.parts[part].set(array)
+            held = self.parts[part]
+            held.set(array) if held.order is None else held.lies(Rows(array, held.order))
 
     def codes(self, graph: Recorder, name: str) -> Codes:
         """What it is made of in a graph, where its parts are Weights called `name` and what they
@@ -131,6 +147,8 @@ class Packed(Parameter):
         """A copy of its value on the host: programs read its parts."""
         with np.errstate(over="ignore"):
             value = self.format.unpack(self._data, self.shape)
+            if self._order is not None:
+                value = self._order.value(value)
             return HostBuffer(value.astype(self.dtype.numpy, copy=False))
 
     @buffer.setter
@@ -158,7 +176,7 @@ class Packed(Parameter):
 
     def rounded(self, dtype: dtypes.DType) -> Packed:
         """One of the same data, whose value is rounded to `dtype`."""
-        return Packed(self.format, self.shape, self._data, self.name, dtype)
+        return Packed(self.format, self.shape, self._data, self.name, dtype, self._order)
 
     def _refuse(self) -> NoReturn:
         raise DTypeError(

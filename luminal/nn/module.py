@@ -313,7 +313,7 @@ class Module:
                     packed[held] = state[path]
                 elif isinstance(held, Packed):
                     data[held] = held.loaded(
-                        {end: state[f"{path}.{end}"] for end in held.data_dict}
+                        {end: state[f"{path}.{end}"] for end in held.data_names}
                     )
             elif path in whole:
                 adopts = adopt_dtypes and isinstance(held, Parameter)
@@ -345,7 +345,7 @@ class Module:
             for name in module.optional
         }
         missing = [
-            f"{p}.{next(iter(held.data_dict))}" if isinstance(held, Packed) else p
+            f"{p}.{next(iter(held.data_names))}" if isinstance(held, Packed) else p
             for p, held in wanted.items()
             if held not in given and p not in optional
         ]
@@ -420,7 +420,7 @@ def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict
     found = dict(state)
     for path, held in wanted.items():
         if isinstance(held, Packed) and path not in state:
-            names = [f"{path}.{end}" for end in held.data_dict]
+            names = [f"{path}.{end}" for end in held.data_names]
             if all(name in state for name in names):
                 found[path] = held
                 for name in names:

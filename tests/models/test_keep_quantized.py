@@ -13,6 +13,7 @@ from luminal.errors import DTypeError
 from luminal.frontend.packed import Packed
 from luminal.loaders.ggml.quantize import QUANTIZERS
 from luminal.loaders.ggml.types import BLOCKS
+from luminal.loaders.mapped import is_mapped
 from tests.long_share import long_but
 from tests.models.widened import widened
 
@@ -134,6 +135,10 @@ def test_a_packed_weight_keeps_its_value(source: Path, tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     lm.models.convert(source, path, "q4_0")
     model = lm.models.load(path, keep_quantized=True).model
+    held = dict(model.named_parameters())
+    blocks = [each for each in held.values() if isinstance(each, Packed)]
+    assert {*blocks} > {held[name] for name in held if name.endswith("q_proj.weight")}
+    assert all(is_mapped(part.memory) for each in blocks for part in each.parts.values())
     weight = model.model.embed_tokens.weight
     with pytest.raises(DTypeError, match=r"is packed as Q4_0 and cannot be set to floats"):
         weight.set(weight.numpy())

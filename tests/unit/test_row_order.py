@@ -14,9 +14,11 @@ import luminal as lm
 from luminal.errors import GraphError, LoadError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array
-from luminal.frontend.packed import read_only
+from luminal.frontend.packed import Packed, read_only
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.row_order import Interleaved, Rows
+from luminal.loaders.ggml.packed import packed
+from luminal.loaders.ggml.quantize import quantized
 from luminal.nn.init import DrawnParameter
 from luminal.nn.linear import Linear
 
@@ -98,6 +100,76 @@ def test_a_layer_draws_anew() -> None:
     drawn = [each.initialize(7).weight.numpy() for each in both]
     np.testing.assert_array_equal(*drawn)
     assert isinstance(both[1].weight, DrawnParameter)
+
+
+WIDE = 256  # of all types a row is whole blocks
+PACKED = ("Q8_0", "Q4_0", "Q5_1", "Q6_K")
+
+
+def packed_layers(kind: str, seed: int = 1) -> tuple[Linear, Linear]:
+    """Two packed ones of the same value, of which the second's rows lie interleaved."""
+    value = np.random.default_rng(seed).standard_normal((ROWS, WIDE)).astype(np.float32)
+    plain, other = (Linear(WIDE, ROWS, bias=False) for _ in range(2))
+    blocks = quantized("w", value, kind).reshape(ROWS, -1)
+    plain.load_state_dict({"weight": packed(blocks, "w")})
+    rows = read_only(ORDER.rows(blocks))
+    other.load_state_dict({"weight": packed(Rows(rows, ORDER), "w")})
+    assert isinstance(other.weight, Packed)
+    assert all(np.shares_memory(part.memory, rows) for part in other.weight.parts.values())
+    return plain, other
+
+
+def same_bytes(one: Linear, other: Linear) -> None:
+    np.testing.assert_array_equal(other.weight.numpy(), one.weight.numpy())
+    states = one.state_dict(), other.state_dict()
+    assert states[0].keys() == states[1].keys()
+    for name, array in states[0].items():
+        np.testing.assert_array_equal(states[1][name], array)
+
+
+@pytest.mark.parametrize("kind", PACKED)
+@pytest.mark.parametrize("computing", [None, "int8", "bfloat16"])
+def test_packed_rows_are_read_where_they_lie(kind: str, computing: str | None) -> None:
+    layers = packed_layers(kind)
+    same_bytes(*layers)
+    for rows in (1, 7, 40):
+        x = np.random.default_rng(rows).standard_normal((rows, WIDE)).astype(np.float32)
+        found = [lm.jit(each.computing(computing))(x) for each in layers]
+        np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
+        assert abs(found[0] - x @ layers[0].weight.numpy().T).max() < 0.5
+
+    def gradient(layer: Linear) -> Array:
+        return lm.jit(lambda x: lm.grad((layer(x) ** 2).sum(), x))(x)
+
+    np.testing.assert_allclose(*map(gradient, layers), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda layer: pickle.loads(pickle.dumps(layer)),
+        lambda layer: layer.to("bfloat16"),
+        lambda layer: layer.to(device="cpu"),
+    ],
+)
+def test_packed_rows_are_copied_and_set(again: Callable[[Linear], Linear]) -> None:
+    plain, other = map(again, packed_layers("Q4_0"))
+    same_bytes(plain, other)
+    x = np.random.default_rng(4).standard_normal((7, WIDE)).astype(np.float32)
+    run = lm.jit(other)
+    run(x)
+    third, fourth = packed_layers("Q4_0", 2)
+    for source in (third, fourth):
+        other.load_state_dict(packed_layers("Q4_0", 3)[0].state_dict())
+        other.load_state_dict(source.state_dict())
+        same_bytes(again(third), other)
+        np.testing.assert_allclose(run(x), lm.jit(again(third))(x), rtol=1e-5, atol=1e-5)
+    short = {name: array[1:] for name, array in third.state_dict().items()}
+    with pytest.raises(LoadError, match="expected uint8"):
+        other.load_state_dict(short)
+    same_bytes(again(third), other)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.bfloat16])

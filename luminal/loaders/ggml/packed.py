@@ -18,6 +18,7 @@ from luminal.errors import InputError
 from luminal.frontend.codes import Codes
 from luminal.frontend.packed import Format, Packed, read_only
 from luminal.frontend.tensor import Tensor
+from luminal.hlir.row_order import Rows
 from luminal.loaders.ggml.simple import UNEVEN
 from luminal.loaders.ggml.types import BLOCKS, kind_of
 from luminal.loaders.mapped import Array
@@ -183,18 +184,20 @@ RECORDED: Mapping[str, Callable[[_Blocks], Codes]] = {
 """Types whose blocks can stay packed; the others are decoded when they are loaded."""
 
 
-def packed(blocks: Array, name: str | None = None) -> Packed:
-    """A Parameter (..., in_features) over (..., blocks) records of a type, which it keeps.
+def packed(given: Array | Rows, name: str | None = None) -> Packed:
+    """A Parameter (..., in_features) over (..., blocks) records of a type, which it keeps as they
+    lie.
 
     Raises InputError for a type that is not in RECORDED.
     """
+    blocks, order = (given.memory, given.order) if isinstance(given, Rows) else (given, None)
     kind = kind_of(blocks)
     if kind not in RECORDED:
         raise InputError(f"{name}: {kind} cannot stay packed; of {', '.join(RECORDED)} one can")
     shape = (*blocks.shape[:-1], blocks.shape[-1] * BLOCKS[kind].size)
     rows = read_only(blocks).reshape(math.prod(blocks.shape[:-1]), blocks.shape[-1])
     data = rows.view(np.uint8).reshape(*rows.shape, rows.dtype.itemsize)
-    return Packed(FORMATS[kind], shape, {"blocks": data}, name)
+    return Packed(FORMATS[kind], shape, {"blocks": data}, name, order=order)
 
 
 def _codes(kind: str, parts: Mapping[str, Tensor]) -> Codes:

@@ -75,8 +75,8 @@ def hugging_face_tensors(
 
 
 def _can_stay(array: Array) -> bool:
-    """Is it a matrix of numbers that a file holds?"""
-    return array.ndim == 2 and array.dtype.names is None and is_mapped(array)
+    """Is it a matrix that a file holds, of numbers or of blocks?"""
+    return array.ndim == 2 and is_mapped(array)
 
 
 def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:
