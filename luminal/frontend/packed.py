@@ -117,8 +117,10 @@ class Packed(Parameter):
         """Takes what `loaded` gave; programs that read it see it from their next run on."""
         self._data = data
         for part, array in self.format.parts(data).items():
-            held = self.parts[part]
-            held.set(array) if held.order is None else held.lies(Rows(array, held.order))
+            if self._order is None:
+                self.parts[part].set(array)
+            else:
+                self.parts[part].lies(Rows(array, self._order))
 
     def codes(self, graph: Recorder, name: str) -> Codes:
         """What it is made of in a graph, where its parts are Weights called `name` and what they
