@@ -77,12 +77,12 @@ def _check_dims(model: Model, given: Mapping[str, Array], dims: Mapping[str, int
 
 def _read(path: Path) -> Array:
     try:
-        found = np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise InputError(f"--input {path}: {error}") from None
-    if not isinstance(found, np.ndarray):
-        raise InputError(f"--input {path}: takes a .npy file with one array")
-    return found
+        with path.open("rb") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"--input {path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"--input {path}: takes a .npy file with one array: {error}") from None
 
 
 def _drawn(

@@ -122,11 +122,14 @@ def arrays_of(
 ) -> dict[str, Array]:
     """The values of a state_dict as row-major arrays of dtypes that the format `what` has.
 
-    Raises InputError for another dtype, and for what is no mapping of names.
+    Raises InputError for another dtype, for what is no mapping of names, and for names that no file
+    can hold.
     """
     check_mapping(state, "save")
     found: dict[str, Array] = {}
     for name, value in state.items():
+        if not isinstance(name, str) or not _is_unicode(name):
+            raise InputError(f"save: {name!r} is no name for an array; give a str of Unicode")
         array = np.asarray(value)
         if array.dtype not in names:
             raise InputError(
@@ -135,3 +138,12 @@ def arrays_of(
             )
         found[name] = np.require(array, requirements="C")
     return found
+
+
+def _is_unicode(text: str) -> bool:
+    """Has it no halves of surrogate pairs?"""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

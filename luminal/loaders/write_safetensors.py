@@ -7,23 +7,30 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from luminal.errors import InputError
 from luminal.loaders.safetensors_file import DTYPES
 from luminal.loaders.write_atomic import arrays_of, replacing
 
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
+METADATA = "__metadata__"
 ALIGNMENT = 8  # of the data's start; the format asks for it
 
 
 def save_safetensors(
     path: str | Path, state: Mapping[str, Any], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes arrays by name, atomically. Raises InputError for dtypes that the format lacks.
+    """Writes arrays by name, atomically. Raises InputError for dtypes that the format lacks, and for
+    the one name that it keeps for itself.
 
     Tensors of wide elements come first, so that each begins at a multiple of its element's size.
     """
     arrays = arrays_of(state, NAMES, "safetensors")
+    if METADATA in arrays:
+        raise InputError(
+            f"{METADATA}: is where safetensors has its metadata; name the array otherwise"
+        )
     order = sorted(arrays, key=lambda name: (-arrays[name].itemsize, name))
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
     offset = 0
     for name in order:
         array = arrays[name]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from luminal.dtypes import DType, bfloat16, float32, int8, promote
+from luminal.dtypes import DType, bfloat16, float32, int8, int32, promote
 from luminal.errors import DTypeError
 from luminal.frontend.packed import Packed
 from luminal.frontend.tensor import Tensor
@@ -177,6 +177,8 @@ class DecoderModel(Module):
     ) -> Tensor:
         """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights)."""
         graph, count = ids.graph, ids.extents[-1]
+        if isinstance(positions, Tensor) and not positions.ndim:
+            positions = (positions + graph.arange(count)).cast(int32).expand(*ids.extents)
         x = self.embed_tokens(ids)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         if self.scale is not None:
@@ -233,11 +235,12 @@ class Decoder(Module):
     ) -> Tensor:
         """(..., s) ids to logits (..., s, vocab_size).
 
-        `positions`: an Extent is the position of the first id, the others follow it; a Tensor of
-        the ids' shape (int32) is that of each. `caches`, one a layer, keep the keys and values of
-        positions before; Tensors of positions must lie below `longest_text` then. Rows of different
-        lengths are padded on the right: what a padded id leaves in a cache lies after its text's
-        end, where nobody sees it until the next id is written there.
+        `positions`: an Extent, or a Tensor of one number, is the position of the first id, the
+        others follow it; a Tensor of the ids' shape (int32) is that of each. `caches`, one a layer,
+        keep the keys and values of positions before; Tensors of positions must lie below
+        `longest_text` then. Rows of different lengths are padded on the right: what a padded id
+        leaves in a cache lies after its text's end, where nobody sees it until the next id is
+        written there.
         `last_only`: logits of the last column, (..., 1, vocab_size).
         """
         hidden = self.model(ids, caches, positions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from luminal.dtypes import float32
@@ -247,7 +248,7 @@ class PReLU(Module):
 
 
 def _filled(count: int, value: float, dtype: Any) -> init.DrawnParameter:
-    return init.parameter((count,), lambda rng, shape: init.constant(rng, shape, value), dtype)
+    return init.parameter((count,), partial(init.constant, val=value), dtype)
 
 
 class RReLU(Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from luminal.dtypes import float32
@@ -21,13 +22,13 @@ def _rows(what: str, count: int, padding_idx: int | None) -> tuple[Draw, int | N
     if not -count <= padding_idx < count:
         raise InputError(f"{what}: padding_idx {padding_idx} is not among {count} rows")
     row = padding_idx % count
+    return partial(_but_one, row), row
 
-    def draw(rng: Rng, shape: Shape) -> Array:
-        table = init.normal(rng, shape)
-        table[row] = 0
-        return table
 
-    return draw, row
+def _but_one(row: int, rng: Rng, shape: Shape) -> Array:
+    table = init.normal(rng, shape)
+    table[row] = 0
+    return table
 
 
 class Embedding(Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 
 from luminal.dtypes import float32
@@ -17,6 +18,22 @@ def _gelu_by_tanh(x: Tensor) -> Tensor:
     return x.gelu("tanh")
 
 
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _quick_gelu(x: Tensor) -> Tensor:
+    return x * (x * 1.702).sigmoid()
+
+
+def _squared_relu(x: Tensor) -> Tensor:
+    return x.relu().square()
+
+
+def _relu6(x: Tensor) -> Tensor:
+    return x.clip(0, 6)
+
+
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu": Tensor.gelu,
     "gelu_fast": _gelu_by_tanh,
@@ -24,18 +41,20 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu_pytorch_tanh": _gelu_by_tanh,
     "gelu_python": Tensor.gelu,
     "leaky_relu": Tensor.leaky_relu,
-    "linear": lambda x: x,
+    "linear": _same,
     "mish": Tensor.mish,
-    "quick_gelu": lambda x: x * (x * 1.702).sigmoid(),
+    "quick_gelu": _quick_gelu,
     "relu": Tensor.relu,
-    "relu2": lambda x: x.relu().square(),
-    "relu6": lambda x: x.clip(0, 6),
+    "relu2": _squared_relu,
+    "relu6": _relu6,
     "sigmoid": Tensor.sigmoid,
     "silu": Tensor.silu,
     "swish": Tensor.silu,
     "tanh": Tensor.tanh,
 }
-"""Activations by the names that configurations of models use."""
+"""Activations by the names that configurations of models use; functions of modules, as all that
+modules hold: they are pickled.
+"""
 
 
 def activation_of(name: str) -> Callable[[Tensor], Tensor]:
@@ -53,8 +72,11 @@ GatedActivation: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 def gated(name: str) -> GatedActivation:
     """`activation(gate) * up`."""
-    activation = activation_of(name)
-    return lambda gate, up: activation(gate) * up
+    return partial(_gated, activation_of(name))
+
+
+def _gated(activation: Callable[[Tensor], Tensor], gate: Tensor, up: Tensor) -> Tensor:
+    return activation(gate) * up
 
 
 def clamped_swiglu(limit: float, slope: float) -> GatedActivation:
@@ -62,12 +84,12 @@ def clamped_swiglu(limit: float, slope: float) -> GatedActivation:
 
     OpenAI, arXiv 2508.10925.
     """
+    return partial(_clamped_swiglu, limit, slope)
 
-    def activation(gate: Tensor, up: Tensor) -> Tensor:
-        gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
-        return gate * (gate * slope).sigmoid() * (up + 1)
 
-    return activation
+def _clamped_swiglu(limit: float, slope: float, gate: Tensor, up: Tensor) -> Tensor:
+    gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
+    return gate * (gate * slope).sigmoid() * (up + 1)
 
 
 class FeedForward(Module):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,13 +107,13 @@ def _dynamic(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
         raise ShapeError("rotary: dynamic scaling of 2 features has no theta; it needs 4 or more")
     powers = (-np.arange(0, dims, 2) / (dims - 2)).astype(np.float32)
     kept = plain.astype(np.float32)
+    return Scaled(kept, longer=Longer(length, partial(_stretched, factor, length, powers, kept)))
 
-    def of(total: Tensor) -> Tensor:
-        stretch = total * (factor / length) - (factor - 1)
-        found: Tensor = (stretch.log() * powers).exp() * kept
-        return found
 
-    return Scaled(kept, longer=Longer(length, of))
+def _stretched(factor: float, length: int, powers: Array, kept: Array, total: Tensor) -> Tensor:
+    stretch = total * (factor / length) - (factor - 1)
+    found: Tensor = (stretch.log() * powers).exp() * kept
+    return found
 
 
 def _longrope(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
@@ -132,7 +133,11 @@ def _longrope(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
         given = math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0
     if np.array_equal(short, long):
         return Scaled(short, float(given))
-    return Scaled(short, float(given), Longer(length, lambda total: long))
+    return Scaled(short, float(given), Longer(length, partial(_as_given, long)))
+
+
+def _as_given(frequencies: Array, total: Tensor) -> Array:
+    return frequencies
 
 
 def _proportional(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:

@@ -64,7 +64,11 @@ def test_run(luminal_command, model: Path, tmp_path: Path):
     assert "--dims n=4: x has 1; leave it out" in luminal_command(*given, "n=4")
     assert "y: float32[1, 3]" in luminal_command(*given, "n=1")
     assert "cannot be read" in luminal_command("run", tmp_path / "none.onnx")
-    assert "model.onnx" in luminal_command("run", model, "--input", model)
+    for wrong, why in ((model, "takes a .npy file"), (tmp_path, "Is a directory")):
+        found = luminal_command("run", model, "--input", wrong)
+        assert f"--input {wrong}: " in found
+        assert why in found
+        assert "allow_pickle" not in found
 
 
 def test_bench_compares_with_onnx_runtime(luminal_command, model: Path):

@@ -8,6 +8,7 @@ import pytest
 from onnx import parser
 
 import luminal.onnx
+from luminal.onnx.errors import OnnxError
 
 EVERY_ATTRIBUTE = (
     'coordinate_transformation_mode = "half_pixel", cubic_coeff_a = -0.75, '
@@ -29,3 +30,40 @@ def test_attributes_of_other_modes(mode: str, scales: str) -> None:
     (wanted,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
     found = luminal.onnx.load(proto)(x)["y"]
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize(
+    "transform", ["half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners"]
+)
+def test_extents_down_to_none(mode: str, transform: str) -> None:
+    """One element, and none: what is left is as long as ONNX Runtime says."""
+    for extent, scale in [(1, 0.5), (1, 0.3), (8, 0.1), (3, 0.4), (1, 1.0), (1, 2.0), (4, 0.25)]:
+        for shape, scales in [((2, 1, extent, 2), (1, 1, scale, 2)), ((extent, 2), (scale, 2))]:
+            text = f"""
+                <ir_version: 9, opset_import: ["" : 17]>
+                g (float[{",".join(map(str, shape))}] x)
+                => (float[{",".join("abcd"[: len(shape)])}] y)
+                <float[{len(shape)}] s = {{{",".join(map(str, map(float, scales)))}}}> {{
+                  y = Resize<mode="{mode}", coordinate_transformation_mode="{transform}">(x, , s)
+                }}
+            """
+            proto = parser.parse_model(text)
+            x = np.random.default_rng(0).standard_normal(shape, np.float32)
+            session = onnxruntime.InferenceSession(proto.SerializeToString())
+            (wanted,) = session.run(None, {"x": x})
+            found = luminal.onnx.load(proto)(x)["y"]
+            assert found.shape == wanted.shape, text
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5, err_msg=text)
+
+
+def test_nothing_cannot_be_stretched() -> None:
+    text = """
+        <ir_version: 9, opset_import: ["" : 17]>
+        g (float[1, 1, 0] x) => (float[a, b, c] y) <int64[3] n = {1, 1, 4}> {
+          y = Resize<mode="linear", coordinate_transformation_mode="asymmetric">(x, , , n)
+        }
+    """
+    model = luminal.onnx.load(parser.parse_model(text))
+    with pytest.raises(OnnxError, match="dim 2 has no elements to make 4 of"):
+        model(np.zeros((1, 1, 0), np.float32))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import pickle
 import re
 
 import ml_dtypes
@@ -143,3 +145,33 @@ def test_forward_is_to_be_written() -> None:
 def test_a_module_takes_tensors() -> None:
     with pytest.raises(DTypeError, match=r"Linear: takes Tensors, got a ndarray; .*@lm\.jit"):
         nn.Linear(3, 4)(np.zeros((2, 3), np.float32))
+
+
+ARGUMENTS = (
+    (), (4,), (4, 4), (4, 4, 3), (2, 4), (4, 2), (4, 8, 2), (2, 2, 3), ((4,),), (4, 4, 4),
+    (4, 8, "relu2"), (4, 2, 2, 2), (1, (2, 2)),
+)  # fmt: skip
+MADE_OTHERWISE = {"Attention", "MoE"}  # of what models say: tests/models/test_modules.py
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        each
+        for name, each in vars(nn).items()
+        if isinstance(each, type) and issubclass(each, nn.Module) and name not in MADE_OTHERWISE
+    ],
+)
+def test_layers_are_pickled(kind: type[nn.Module]) -> None:
+    made = []
+    for arguments in ARGUMENTS:
+        with contextlib.suppress(Exception):
+            layer = kind(*arguments)
+            layer.state_dict()
+            made.append(layer)
+    assert made, f"{kind.__name__}: none of ARGUMENTS makes one"
+    for layer in made:
+        again = pickle.loads(pickle.dumps(layer))
+        assert repr(again) == repr(layer)
+        for name, held in layer.state_dict().items():
+            np.testing.assert_array_equal(again.state_dict()[name], held, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from luminal.errors import LoadError
+import luminal as lm
+from luminal.errors import InputError, LoadError
 from luminal.loaders.json_file import MAX_BYTES
 from luminal.loaders.safetensors_file import MAX_HEADER, read_safetensors, read_sharded
 
@@ -179,3 +181,12 @@ def test_an_endless_index_is_not_read(tmp_path: Path) -> None:
         file.truncate(MAX_BYTES + 1)
     with pytest.raises(LoadError, match=r"index\.json: more than 100000000 bytes"):
         read_sharded(index)
+
+
+@pytest.mark.parametrize("name", [1, None, b"a", "\ud800", "__metadata__"])
+def test_names_that_no_file_holds_are_refused(name: Any, tmp_path: Path) -> None:
+    shown = name if name == "__metadata__" else repr(name)
+    for state in ({name: np.zeros(2)}, {"b": np.zeros(2), name: np.zeros(2)}):
+        with pytest.raises(InputError, match=re.escape(shown)):
+            lm.save(tmp_path / "m.safetensors", state)
+        assert not [*tmp_path.iterdir()]

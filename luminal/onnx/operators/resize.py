@@ -130,7 +130,10 @@ def _sizes(
         return out, factors
     wanted = ints_of(sizes)
     policy = call.attribute("keep_aspect_ratio_policy", "stretch")
-    ratios = [n / extents[k] for n, k in zip(wanted, axes, strict=True)]
+    for n, k in zip(wanted, axes, strict=True):
+        if n and not extents[k]:
+            raise OnnxError(f"Resize: dim {k} has no elements to make {n} of; give it the size 0")
+    ratios = [n / (extents[k] or 1) for n, k in zip(wanted, axes, strict=True)]
     if policy != "stretch":
         one = min(ratios) if policy == "not_larger" else max(ratios)
         for k in axes:
@@ -154,7 +157,7 @@ def _places(
             offset = n / 2 * (1 - out / (factor * n))
             return offset + (x + 0.5) / factor - 0.5
         case "pytorch_half_pixel":
-            return (x + 0.5) / factor - 0.5 if out > 1 else np.zeros(1)
+            return (x + 0.5) / factor - 0.5 if out > 1 else np.zeros(out)
         case "align_corners":
             size = (
                 factor * n
@@ -176,6 +179,8 @@ def _interpolated(
     """x read at real places along an axis."""
     n = x.shape[axis]
     assert isinstance(n, int)
+    if not at.size:
+        return x.take(call.graph.constant(np.zeros(0, np.int64)), axis)
     mode = call.attribute("mode", "nearest")
     if mode == "nearest":
         rounded = _ROUNDINGS[nearest or _rounding(call, factor)](at)
