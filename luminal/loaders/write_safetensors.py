@@ -19,8 +19,8 @@ ALIGNMENT = 8  # of the data's start; the format asks for it
 def save_safetensors(
     path: str | Path, state: Mapping[str, Any], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Writes arrays by name, atomically. Raises InputError for dtypes that the format lacks, and for
-    the one name that it keeps for itself.
+    """Writes arrays by name, atomically. Raises InputError for dtypes that the format lacks, and
+    for the one name that it keeps for itself.
 
     Tensors of wide elements come first, so that each begins at a multiple of its element's size.
     """
