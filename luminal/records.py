@@ -98,7 +98,9 @@ def __eq__(self_, other_):
         hashed = [each for each in found if (each.compare if each.hash is None else each.hash)]
         text += f"\ndef __hash__(self_):\n return hash({_listed('self_', hashed)})"
     made_methods: dict[str, Any] = {}
-    exec(text, known, made_methods)
+    # Of a Ctrl-C that arrives while a text is executed, Python remembers that nobody caught it, and
+    # ends by that signal in the end, whoever caught it; not so of code.
+    exec(compile(text, "<records>", "exec"), known, made_methods)
     types = {each.name: each.type for each in found if each.init}
     made_methods["__init__"].__annotations__ = types | {"return": None}
     return made_methods

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from luminal.shape.evaluation import function_of
 from luminal.shape.expression import Expression
 from luminal.shape.text import to_python
 
@@ -30,6 +31,5 @@ class Quantities:
             self._used = tuple(name for name in self._dims if name in found)
             names = {name: f"d{k}" for k, name in enumerate(self._used)}
             texts = "".join(f"{to_python(each, names)}, " for each in self._numbers)
-            source = f"lambda {', '.join(names.values())}: ({texts})"
-            self._function = eval(source, {"min": min, "max": max, "sum": sum})
+            self._function = function_of(names.values(), f"({texts})")
         return self._function(*(dims[name] for name in self._used))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +148,12 @@ def compiled(e: Expression, names: tuple[str, ...]) -> Callable[..., int]:
     if missing:
         raise DimError(f"no value for {missing[0]} in {e}; add it to the names {names}")
     variables = {name: f"v{position}" for position, name in enumerate(names)}
-    source = f"lambda {', '.join(variables.values())}: {to_python(e, variables)}"
-    function: Callable[..., int] = eval(source, {"min": min, "max": max, "sum": sum})
+    return function_of(variables.values(), to_python(e, variables))
+
+
+def function_of(arguments: Iterable[str], text: str) -> Callable[..., Any]:
+    """A Python lambda of a text that `to_python` wrote."""
+    # not of the text itself: see luminal.records
+    code = compile(f"lambda {', '.join(arguments)}: {text}", "<expression>", "eval")
+    function: Callable[..., Any] = eval(code, {"min": min, "max": max, "sum": sum})
     return function

@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field
 from typing import Any, ClassVar
@@ -145,3 +147,39 @@ class Kept:
 def test_pickles() -> None:
     assert pickle.loads(pickle.dumps(Kept(1, (2,)))) == Kept(1, (2,))
     assert copy.deepcopy(Kept(1)) == Kept(1)
+
+
+INTERRUPTED = """
+import sys
+import luminal as lm
+from luminal import records
+from luminal.shape.evaluation import compiled
+
+def interrupt(frame, event, argument):
+    if frame.f_code.co_name == "<module>":
+        raise KeyboardInterrupt
+
+def make():
+    @records.dataclass
+    class Made:
+        x: int
+
+def evaluate():
+    compiled(lm.Graph().dim("n", 1, 8) * 2, ("n",))
+
+caught = 0
+for each in (make, evaluate):
+    sys.settrace(interrupt)
+    try:
+        each()
+    except KeyboardInterrupt:
+        caught += 1
+    sys.settrace(None)
+print(caught)
+"""
+
+
+def test_a_process_that_caught_an_interrupt_ends_well() -> None:
+    """Python would end it by the signal, if that came while a text was executed."""
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (0, "2\n"), ended.stderr
