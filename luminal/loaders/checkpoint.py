@@ -19,6 +19,8 @@ from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
 from luminal.records import dataclass
 
+_EMBEDDING, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
+
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
@@ -78,7 +80,7 @@ def _read(
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
         config, tensors = folder_config(path), folder_tensors(path, keep_quantized)
-        read_ahead(tensors.values())
+        _read_ahead(tensors)
         own, template = other or _own_tokenizer(path), folder_chat_template(path)
         return Checkpoint(config, tensors, own, path / "config.json", template)
     if path.suffix == ".gguf":
@@ -109,11 +111,18 @@ def _read_gguf(
         tensors = hugging_face_tensors(
             file.tensors, architecture, heads, keep_quantized, keep_order
         )
-    read_ahead(each.memory if isinstance(each, Rows) else each for each in tensors.values())
+    _read_ahead(tensors)
     if tokenizer is None and "tokenizer.ggml.model" in file.metadata:
         tokenizer = gguf_tokenizer(file.metadata, path)
     template = Fields(file.metadata, path).text("tokenizer.chat_template", "") or None
     return Checkpoint(config, tensors, tokenizer, path, template)
+
+
+def _read_ahead(tensors: Mapping[str, Any]) -> None:
+    """Of what runs read whole; of an embedding beside an output they read the rows of their ids."""
+    rows = {_EMBEDDING} if _OUTPUT in tensors else set()
+    whole = (each for name, each in tensors.items() if name not in rows)
+    read_ahead(each.memory if isinstance(each, Rows) else each for each in whole)
 
 
 def _check_ids(tokenizer: HuggingFaceTokenizer, count: int, source: str | Path) -> None:

@@ -18,6 +18,8 @@ import luminal as lm
 from luminal.cli.main import app
 from luminal.errors import InputError, LoadError
 from luminal.frontend.packed import Packed
+from luminal.hlir.row_order import Rows
+from luminal.loaders import checkpoint
 from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.ggml.k_quantizers import QUANTIZERS as FITTED
 from luminal.loaders.ggml.named_blocks import with_blocks
@@ -138,6 +140,26 @@ def test_weights_of_a_gguf_are_held_once(folder: Path, tmp_path: Path) -> None:
     for name in ("q_proj", "k_proj", "v_proj"):
         wanted = f"model.layers.0.self_attn.{name}.weight"
         assert np.shares_memory(held[wanted].memory, checkpoint.tensors[wanted])
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", ["gguf", "folder"])
+def test_an_embedding_beside_an_output_is_not_read_ahead(
+    tied: bool, kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs read the rows of their ids; of one that is the output too they read all."""
+    model = Llama(LlamaConfig(64, 96, 2, 4, 2, 16, 300, tie_word_embeddings=tied))
+    place = tmp_path / "folder"
+    write_folder(place, model, (folder / "tokenizer.json").read_text("utf-8"))
+    if kind == "gguf":
+        convert(place, tmp_path / "m.gguf")
+        place = tmp_path / "m.gguf"
+    ahead: list[Any] = []
+    monkeypatch.setattr(checkpoint, "read_ahead", ahead.extend)
+    tensors = load_checkpoint(place, keep_order=True).tensors
+    memory = {n: each.memory if isinstance(each, Rows) else each for n, each in tensors.items()}
+    left = [n for n, each in memory.items() if not any(each is one for one in ahead)]
+    assert left == ([] if tied else ["model.embed_tokens.weight"])
 
 
 def logits(model: Decoder) -> Any:
