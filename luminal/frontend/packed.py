@@ -16,7 +16,7 @@ from luminal import dtypes
 from luminal.errors import DTypeError, InputError, LoadError
 from luminal.frontend.derivatives import differentiated
 from luminal.hlir.memory import Array, Buffer, HostBuffer, MemorySpace
-from luminal.hlir.row_order import Interleaved, Rows
+from luminal.hlir.row_order import Interleaved
 from luminal.hlir.state import Parameter
 from luminal.records import dataclass
 
@@ -117,10 +117,7 @@ class Packed(Parameter):
         """Takes what `loaded` gave; programs that read it see it from their next run on."""
         self._data = data
         for part, array in self.format.parts(data).items():
-            if self._order is None:
-                self.parts[part].set(array)
-            else:
-                self.parts[part].lies(Rows(array, self._order))
+            self.parts[part].lies(array, self._order)
 
     def codes(self, graph: Recorder, name: str) -> Codes:
         """What it is made of in a graph, where its parts are Weights called `name` and what they

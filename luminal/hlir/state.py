@@ -32,7 +32,7 @@ from luminal.hlir.memory import (
     aligned_empty,
     aligned_zeros,
 )
-from luminal.hlir.row_order import Interleaved, Rows
+from luminal.hlir.row_order import Interleaved
 
 A = TypeVar("A")
 _ids = itertools.count()
@@ -258,10 +258,12 @@ class Parameter(_Held):
         array = _checked(self.name, value, self.shape, self.dtype)
         self._keep(array if self.order is None else self.order.rows(array), value)
 
-    def lies(self, rows: Rows) -> None:
-        """Takes an array as it lies, of its own shape and dtype; before any graph reads it."""
-        self.order = rows.order
-        self._keep(rows.memory, rows.memory)
+    def lies(self, memory: Array, order: Interleaved | None) -> None:
+        """Takes an array of its own shape and dtype whose rows lie so; another order than it has
+        only before any graph reads it.
+        """
+        self.order = order
+        self._keep(memory, memory)
 
     def _keep(self, array: Array, given: Any) -> None:
         borrowed = isinstance(given, np.ndarray) and not array.flags.writeable

@@ -19,7 +19,7 @@ from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
 from luminal.records import dataclass
 
-_EMBEDDING, _OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
+EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _read_gguf(
 
 def _read_ahead(tensors: Mapping[str, Any]) -> None:
     """Of what runs read whole; of an embedding beside an output they read the rows of their ids."""
-    rows = {_EMBEDDING} if _OUTPUT in tensors else set()
+    rows = {EMBEDDING} if OUTPUT in tensors else set()
     whole = (each for name, each in tensors.items() if name not in rows)
     read_ahead(each.memory if isinstance(each, Rows) else each for each in whole)
 

@@ -34,6 +34,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
 }
 
+METADATA = "__metadata__"
 MAX_NAME = 255  # of a file, on every file system that matters
 MAX_HEADER = 16_000_000  # bytes; the format allows more, the largest known have 1/20 of it
 MAX_SHARDS = 10_000
@@ -56,9 +57,9 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     data = map_file(path)
     header, start = _read_header(data, path)
     size = len(data) - start
-    metadata = header.pop("__metadata__", {})
+    metadata = header.pop(METADATA, {})
     if not isinstance(metadata, dict) or not all(type(v) is str for v in metadata.values()):
-        raise LoadError(f"{path}: __metadata__ is {shown(metadata)}, it must map names to texts")
+        raise LoadError(f"{path}: {METADATA} is {shown(metadata)}, it must map names to texts")
     entries: dict[str, _Entry] = {}
     for name, raw in header.items():
         entry = entries[name] = _check_entry(name, raw, path)

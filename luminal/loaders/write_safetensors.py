@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from luminal.errors import InputError
-from luminal.loaders.safetensors_file import DTYPES
+from luminal.loaders.safetensors_file import DTYPES, METADATA
 from luminal.loaders.write_atomic import arrays_of, replacing
 
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
-METADATA = "__metadata__"
 ALIGNMENT = 8  # of the data's start; the format asks for it
 
 

@@ -130,7 +130,7 @@ class DecoderLayer(Module):
 
 def _each(positions: Positions, ids: Tensor) -> Tensor:
     """The position of every id, for rows that have the same ones (s,)."""
-    if isinstance(positions, Tensor):
+    if isinstance(positions, Tensor) and positions.ndim:
         return positions
     return ids.graph.arange(ids.extents[-1]) + ids.graph.constant(positions)
 
@@ -178,7 +178,7 @@ class DecoderModel(Module):
         """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights)."""
         graph, count = ids.graph, ids.extents[-1]
         if isinstance(positions, Tensor) and not positions.ndim:
-            positions = (positions + graph.arange(count)).cast(int32).expand(*ids.extents)
+            positions = _each(positions, ids).cast(int32).expand(*ids.extents)
         x = self.embed_tokens(ids)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         if self.scale is not None:

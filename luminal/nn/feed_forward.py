@@ -30,10 +30,6 @@ def _squared_relu(x: Tensor) -> Tensor:
     return x.relu().square()
 
 
-def _relu6(x: Tensor) -> Tensor:
-    return x.clip(0, 6)
-
-
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "gelu": Tensor.gelu,
     "gelu_fast": _gelu_by_tanh,
@@ -46,7 +42,7 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "quick_gelu": _quick_gelu,
     "relu": Tensor.relu,
     "relu2": _squared_relu,
-    "relu6": _relu6,
+    "relu6": Tensor.relu6,
     "sigmoid": Tensor.sigmoid,
     "silu": Tensor.silu,
     "swish": Tensor.silu,

@@ -323,7 +323,7 @@ class Module:
         for held, array in arrays.items():
             held.dtype = dtype_of(array)
             if isinstance(array, Rows) and isinstance(held, Parameter):
-                held.lies(array)
+                held.lies(array.memory, array.order)
             else:
                 held.set(array)
         self.exchange(packed)

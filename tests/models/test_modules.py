@@ -22,16 +22,20 @@ from tests.models.tiny_architectures import TINY, VARIANTS
 NAMES = (*TINY, *VARIANTS)
 
 
+def same_state(one: lm.nn.Module, other: lm.nn.Module) -> None:
+    states = one.state_dict(), other.state_dict()
+    assert states[0].keys() == states[1].keys()
+    for key, array in states[0].items():
+        np.testing.assert_array_equal(states[1][key], array, key)
+
+
 @pytest.mark.parametrize("name", long_but(NAMES, NAMES[::12]))
 def test_a_pickle_is_the_same_model(name: str, tmp_path: Path) -> None:
     saved(name, tmp_path)
     model = read_decoder(tmp_path)
     again = pickle.loads(pickle.dumps(model))
     assert to_text(whole(again).graph()) == to_text(whole(model).graph())
-    states = model.state_dict(), again.state_dict()
-    assert states[0].keys() == states[1].keys()
-    for key, array in states[0].items():
-        np.testing.assert_array_equal(states[1][key], array, key)
+    same_state(model, again)
 
 
 @pytest.mark.parametrize("kind", [test_t5, test_whisper, test_yolo, *test_vision.TINY])
@@ -45,10 +49,7 @@ def test_pickles_of_other_families(kind: Any, tmp_path: Path) -> None:
     model = read_model(tmp_path)
     again = pickle.loads(pickle.dumps(model))
     assert repr(again) == repr(model)
-    states = model.state_dict(), again.state_dict()
-    assert states[0].keys() == states[1].keys()
-    for key, array in states[0].items():
-        np.testing.assert_array_equal(states[1][key], array, key)
+    same_state(model, again)
 
 
 def test_jitted() -> None:

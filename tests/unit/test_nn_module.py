@@ -173,5 +173,6 @@ def test_layers_are_pickled(kind: type[nn.Module]) -> None:
     for layer in made:
         again = pickle.loads(pickle.dumps(layer))
         assert repr(again) == repr(layer)
+        state = again.state_dict()
         for name, held in layer.state_dict().items():
-            np.testing.assert_array_equal(again.state_dict()[name], held, name)
+            np.testing.assert_array_equal(state[name], held, name)

@@ -10,11 +10,11 @@ from typing import Any
 
 from luminal import late
 from luminal.errors import InputError, LoadError, ShapeError
-from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
+from luminal.loaders.checkpoint import OUTPUT, Checkpoint, load_checkpoint
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.shown import shown
-from luminal.models.architectures.architecture import OUTPUT, Architecture
+from luminal.models.architectures.architecture import Architecture
 from luminal.models.decoder import Decoder, compute_dtype_of
 
 ARCHITECTURES: Mapping[str, str] = {

@@ -12,6 +12,7 @@ import numpy as np
 from luminal.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.hlir.row_order import Rows
+from luminal.loaders.checkpoint import EMBEDDING, OUTPUT
 from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
@@ -25,7 +26,6 @@ _FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 DERIVED = re.compile(r".*(rotary_emb\.inv_freq|\.attn\.(masked_)?bias|\.attention\.(masked_)?bias)")
 """Frequencies and masks that old checkpoints carry."""
-_EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
 
 def tie(tensors: dict[str, Array], embedding: str, output: str) -> None:
@@ -97,7 +97,7 @@ class Architecture:
         for path, arrays in experts.items():
             found.update(_stacked(path, arrays))
         if config.tie_word_embeddings and OUTPUT in found:
-            tie(found, _EMBEDDING, OUTPUT)
+            tie(found, EMBEDDING, OUTPUT)
         return found
 
     def _renamed(self, name: str) -> str:
