@@ -23,7 +23,7 @@ from luminal.runtime.report_text import table_lines
 WORKER = Path(__file__).with_name("trees_worker.py")
 START = """
 import runpy, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1] + "/src", sys.argv[1]]  # the package lay in the root once
 runpy.run_path(sys.argv[2], run_name="__main__")
 """
 BATCH_SECONDS = 0.05  # of calls that are timed together
@@ -41,7 +41,7 @@ class Tree:
             text=True,
         )
         found = Path(self.read()["luminal"]).resolve().parents[1]
-        if found != root.resolve():
+        if found not in (root.resolve(), root.resolve() / "src"):
             raise SystemExit(f"{root}: the worker imports luminal from {found}")
 
     def read(self) -> dict[str, Any]:

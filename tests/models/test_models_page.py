@@ -29,5 +29,5 @@ def test_every_row_leads_to_what_it_names() -> None:
 
 def test_the_example_is_the_file() -> None:
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert block == (ROOT / "luminal/models/architectures/olmo2.py").read_text("utf-8")
+    assert block == (ROOT / "src/luminal/models/architectures/olmo2.py").read_text("utf-8")
     assert block.count("\n") < 60

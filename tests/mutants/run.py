@@ -40,7 +40,7 @@ class Tree:
         self.folder = folder
         self._written = 0
         shutil.rmtree(folder, ignore_errors=True)
-        for path in sorted((ROOT / "luminal").rglob("*")):
+        for path in sorted((ROOT / "src/luminal").rglob("*")):
             if path.suffix == ".py" or path.name == "py.typed":
                 link = folder / path.relative_to(ROOT)
                 link.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def _test(tree: Tree, tests: Sequence[str], limit: int | None, log: Path) -> Non
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(tree.folder / "hypothesis")
         options = ["-x", "-q", "-n", "0", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is preloaded
-        code = int(pytest.main([*options, "-o", f"pythonpath={tree.folder} .", *tests]))
+        code = int(pytest.main([*options, "-o", f"pythonpath={tree.folder}/src .", *tests]))
     except BaseException:
         traceback.print_exc()
     finally:

@@ -142,7 +142,7 @@ def test_another_run_is_not_gone_on_with_and_nothing_changes(tmp_path: Path, par
 
 def started(folder: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "tests.training.small_run", str(folder)]
-    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    return subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
 
 
 def killed(folder: Path, least: int, delay: float) -> int:

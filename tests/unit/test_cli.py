@@ -53,7 +53,7 @@ def test_brackets_colons_and_long_words_of_data_are_printed_as_they_are(
 
 
 def test_commands_print_by_the_console_that_takes_texts_as_data() -> None:
-    files = [path for path in (ROOT / "luminal" / "cli").glob("*.py") if path.stem != "console"]
+    files = [path for path in (ROOT / "src/luminal/cli").glob("*.py") if path.stem != "console"]
     assert len(files) > 10
     assert [
         path.name
@@ -276,7 +276,7 @@ def test_a_command_that_is_told_to_end_leaves_nothing_half_written(
     with subprocess.Popen(
         command,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -360,7 +360,7 @@ def test_debug_lets_the_error_through(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_process_exits_with_1_and_no_traceback() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "luminal.cli.main", "env"],
-        env={"LUMINAL_DEBUG": "9", "PYTHONPATH": str(ROOT)},
+        env={"LUMINAL_DEBUG": "9", "PYTHONPATH": str(ROOT / "src")},
         capture_output=True,
         text=True,
         check=False,

@@ -54,9 +54,9 @@ def test_lines_above_change_no_key() -> None:
 
 def test_faults_that_were_once_planted_are_among_them() -> None:
     for file, fault in (
-        ("luminal/program/launch_list.py", "or read & writes -> written & (reads | writes)"),
-        ("luminal/models/choice.py", "_leading.lowered: _ < _ -> _ <= _"),
-        ("luminal/search/measure.py", "0.02 -> 0.04"),
+        ("src/luminal/program/launch_list.py", "or read & writes -> written & (reads | writes)"),
+        ("src/luminal/models/choice.py", "_leading.lowered: _ < _ -> _ <= _"),
+        ("src/luminal/search/measure.py", "0.02 -> 0.04"),
     ):
         found = [m.name for m in mutants(file, (ROOT / file).read_text())]
         assert any(fault in name for name in found), (file, fault)

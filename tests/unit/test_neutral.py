@@ -38,7 +38,9 @@ EDGES = (  # where users' arrays and files come in and results go out
 
 def neutral() -> list[Path]:
     """The modules that the contract names."""
-    contracts = tomllib.loads((ROOT.parent / "pyproject.toml").read_text())["tool"]["importlinter"]
+    contracts = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["tool"][
+        "importlinter"
+    ]
     (names,) = (c["source_modules"] for c in contracts["contracts"] if c["id"] == "neutral")
     places = [ROOT / name.removeprefix("luminal.").replace(".", "/") for name in names]
     return sorted(
