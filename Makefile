@@ -13,7 +13,7 @@ ARGS ?=
 # Tests start many processes, which read what the first one has compiled of the sources.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-long conformance lint mutants bench bench-check clean
+.PHONY: run test test-long conformance lint mutants bench bench-check wheel clean
 
 run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --temperature 0.8 --stats $(ARGS)
@@ -46,8 +46,15 @@ bench: $(VENV)/.installed-test
 bench-check: $(VENV)/.installed-test
 	@$(BIN)/python -m bench.check $(ARGS)
 
+# What an earlier build left in build/ would be packed too.
+wheel: | $(BIN)/python
+	@rm -rf build
+	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	@rm -rf build
+	@ls dist/*.whl
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis \
 		.import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -82,6 +82,7 @@ from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.unary import cast as astype
 from luminal.hlir.state import Parameter, State
+from luminal.installation import VERSION as __version__
 from luminal.jit import jit
 from luminal.loaders.state_dict import load
 from luminal.loaders.write_safetensors import save_safetensors as save
@@ -119,6 +120,7 @@ broadcast_arrays = functions.broadcast_tensors
 unstack = functions.unbind
 
 __all__ = [
+    "__version__",
     "CompilationMode",
     "SearchOptions",
     "TimeBudget",

@@ -36,7 +36,7 @@ def library(name: str, *flags: str) -> Path:
     """CUDA's or HIP's, built once; it has a folder of its own, for the loader's search path."""
     runtime, own = runtime_library(), SOURCES[name]
     found = headers()
-    assert found is not None, "no cuda.h: install luminal[cuda]"
+    assert found is not None, "no cuda.h: install the extra cuda"
     folder = cached("stand-in", str(runtime), *flags, *sources((*own, "runtime.h", "fibres.h")))
     target = folder.with_suffix("") / name
     if not target.exists():

@@ -231,7 +231,7 @@ def test_losses_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_plot_needs_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"install luminal\[plot\]"):
+    with pytest.raises(InputError, match=r"matplotlib is not .* pip install .*\[plot\]"):
         linear(X, Y, plot=tmp_path / "loss.png")
 
 

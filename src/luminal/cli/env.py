@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 
-from luminal import config
+from luminal import config, installation
 from luminal.cli.console import console, table
 
-_PACKAGES = ("luminal", "numpy", "ml_dtypes", "llvmlite")
+_PACKAGES = ("numpy", "ml_dtypes", "llvmlite")
 
 
 def command() -> None:
@@ -22,6 +22,7 @@ def command() -> None:
         flags.add_row(row.flag.name, f"{value}\n({origin})", meaning)
     out.print(flags)
     out.print(f"python {platform.python_version()}, {platform.platform()}")
+    out.print(f"luminal {installation.VERSION}", highlight=False)
     for package in _PACKAGES:
         out.print(f"{package} {_version(package)}", highlight=False)
 

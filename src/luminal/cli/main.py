@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import io
 import os
 import sys
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from luminal import config
+from luminal import config, installation
 from luminal.cli import (
     bench,
     cache,
@@ -49,7 +48,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"luminal {importlib.metadata.version('luminal')}")
+        typer.echo(f"luminal {installation.VERSION}")
         raise typer.Exit
 
 

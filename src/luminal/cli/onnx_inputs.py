@@ -22,9 +22,7 @@ def load_model(path: Path) -> Model:
     try:
         from luminal import onnx
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"{path}: reading ONNX needs the package {error.name!r}; install luminal[onnx]"
-        ) from None
+        raise InputError(f"{path}: {error}") from None
     return onnx.load(path)
 
 

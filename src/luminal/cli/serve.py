@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from luminal import installation
 from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
 from luminal.errors import InputError
 
@@ -65,7 +66,7 @@ def command(
         from luminal.serve.server import bound, log_as_json, run
     except ImportError as error:
         raise InputError(
-            f"serve: {error.name} is not installed; pip install 'luminal[serve]'"
+            f"serve: {error.name} is not installed; {installation.hint('serve')}"
         ) from None
     from luminal.serve.load import load
     from luminal.serve.orders import Limits

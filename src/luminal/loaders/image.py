@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from luminal import installation
 from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import MOST, Fields
 from luminal.loaders.mapped import open_file
@@ -34,7 +35,9 @@ def read_image(path: Path) -> Image:
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ModuleNotFoundError:
-        raise InputError(f"{path}: reading images needs Pillow; install luminal[image]") from None
+        raise InputError(
+            f"{path}: reading images needs Pillow; {installation.hint('image')}"
+        ) from None
     with open_file(path) as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a large image, or tags that nobody reads
         try:

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from luminal import installation
 from luminal.errors import InputError
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
@@ -43,7 +44,7 @@ class ChatTemplate:
         try:
             from luminal.models.template_environment import Environment
         except ImportError:
-            raise InputError("chat: it needs jinja2; pip install 'luminal[chat]'") from None
+            raise InputError(f"chat: it needs jinja2; {installation.hint('chat')}") from None
         try:
             return Environment().from_string(self.source)
         except Exception as error:  # deeply nested ones are no TemplateErrors

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from luminal import installation
 from luminal.errors import InputError
 from luminal.frontend.handle import Array
 from luminal.loaders.tokenizer import Tokenizer
@@ -122,6 +123,6 @@ def _llguidance() -> Any:
         import llguidance
     except ImportError:
         raise InputError(
-            "constraint: it needs llguidance; pip install 'luminal[constrain]'"
+            f"constraint: it needs llguidance; {installation.hint('constrain')}"
         ) from None
     return llguidance

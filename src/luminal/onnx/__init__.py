@@ -1,13 +1,22 @@
-"""ONNX: models in and out. Needs the extra `luminal[onnx]`.
+"""ONNX: models in and out. Needs the extra `onnx`.
 
 model = luminal.onnx.load("model.onnx")
 outputs = model(x)
 luminal.onnx.export(module, "module.onnx", ("batch", 8))
 """
 
-from luminal.onnx.backend import Backend
-from luminal.onnx.errors import OnnxError, UnsupportedError
-from luminal.onnx.exporting import export
-from luminal.onnx.model import Model, load
+from luminal import installation
+
+try:
+    from luminal.onnx.backend import Backend
+    from luminal.onnx.errors import OnnxError, UnsupportedError
+    from luminal.onnx.exporting import export
+    from luminal.onnx.model import Model, load
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] != "onnx":
+        raise
+    raise ModuleNotFoundError(
+        f"luminal.onnx: the package onnx is not installed; {installation.hint('onnx')}"
+    ) from None
 
 __all__ = ["Backend", "Model", "OnnxError", "UnsupportedError", "export", "load"]

@@ -72,7 +72,7 @@ def fit(
     ends in the same bits as one that was never stopped. `seed` is that of dropout; the order of
     batches follows from the seed of `data`, first values from `lm.manual_seed`.
 
-    `log`: a file of metrics, a JSON object a step; `plot`: a PNG of the losses (luminal[plot]).
+    `log`: a file of metrics, a JSON object a step; `plot`: a PNG of the losses (extra `plot`).
     `statistics`: every so many steps the row has those of each layer's result and each gradient.
     `detect_nan` keeps the values from before each step, and where the loss or a new value is not
     finite raises NonFiniteError, which names the first operation that made a NaN and its layer; the

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from luminal import installation
 from luminal.errors import InputError
 from luminal.loaders.mapped import given_path
 from luminal.training.metrics import Row
@@ -21,7 +22,7 @@ def plot_losses(rows: Sequence[Row], path: str | Path) -> None:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError(
-            "plot: matplotlib is not installed; install luminal[plot], or leave plot=None"
+            f"plot: matplotlib is not installed; {installation.hint('plot')}, or leave plot=None"
         ) from None
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()

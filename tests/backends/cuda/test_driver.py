@@ -23,5 +23,5 @@ def test_the_driver_over_the_stand_in() -> None:
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
     for package in presence.PACKAGES:
-        pytest.importorskip(package, reason=f"{package} is not installed (luminal[cuda])")
+        pytest.importorskip(package, reason=f"{package} is not installed (extra cuda)")
     stand_in.run(CASES, stand_in.library(stand_in.CUDA))

@@ -38,8 +38,8 @@ def test_the_driver_over_the_stand_in() -> None:
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
     if stand_in.headers() is None:
-        pytest.skip("cuda.h, which the stand-in takes its records from, needs luminal[cuda]")
-    hip = pytest.importorskip("hip", reason="hip-python is not installed (luminal[hip])").hip
+        pytest.skip("cuda.h, which the stand-in takes its records from, needs the extra cuda")
+    hip = pytest.importorskip("hip", reason="hip-python is not installed (extra hip)").hip
     flags = (
         f"-DPROPERTIES_SIZE={hip.hipDeviceProp_t().c_sizeof()}",
         f"-DMULTIPROCESSORS_OFFSET={_offset(hip, 'multiProcessorCount')}",

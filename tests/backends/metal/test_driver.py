@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from luminal import installation
 from luminal.backends.metal import presence
 from luminal.backends.metal.driver import MetalDriver
 from luminal.codegen.c_family.kernel import spell
@@ -39,7 +40,7 @@ def test_absence_has_a_reason() -> None:
     assert (presence.absence() is None) == bool(presence.devices())
     assert presence.absence() in (
         None, "Metal is a part of macOS", "macOS finds no device",
-        "pyobjc-framework-Metal is not installed; install luminal[metal]",
+        f"pyobjc-framework-Metal is not installed; {installation.hint('metal')}",
     )  # fmt: skip
 
 

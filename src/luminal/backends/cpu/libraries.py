@@ -7,6 +7,7 @@ import functools
 from importlib.util import find_spec
 from pathlib import Path
 
+from luminal import installation
 from luminal.codegen.llvm_product import SYMBOLS
 from luminal.errors import CompileError
 
@@ -27,7 +28,7 @@ def addresses(symbols: tuple[str, ...]) -> dict[str, int]:
     if path is None:
         raise CompileError(
             f"the program calls {', '.join(symbols)} of {PACKAGE}, which is not installed here; "
-            f"pip install {PACKAGE.replace('_', '-')}, or compile the program on this machine"
+            f"{installation.hint('blas')}, or compile the program on this machine"
         )
     library = _load(path)
     return {each: library[each] for each in symbols}

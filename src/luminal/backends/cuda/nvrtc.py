@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from luminal import installation
 from luminal.errors import CompileError
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v", "--no-cache")
@@ -40,7 +41,7 @@ def _bindings() -> Any:
 
         nvrtc.nvrtcVersion()  # looks for the library
     except (ImportError, RuntimeError):
-        raise CompileError("NVRTC is not installed; install luminal[cuda]") from None
+        raise CompileError(f"NVRTC is not installed; {installation.hint('cuda')}") from None
     return nvrtc
 
 

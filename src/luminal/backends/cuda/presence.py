@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 
+from luminal import installation
+
 LIBRARY = "libcuda.so.1"
 PACKAGES = ("cuda.core", "cuda.bindings.nvrtc")
 
@@ -28,7 +30,7 @@ def absence() -> str | None:
     """Why CUDA cannot be used here; None where it can."""
     missing = [name for name in PACKAGES if not _is_installed(name)]
     if missing:
-        return f"there is no {' and no '.join(missing)}; install luminal[cuda]"
+        return f"there is no {' and no '.join(missing)}; {installation.hint('cuda')}"
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from luminal import installation
+
 
 def bindings() -> Any:
     """hip-python's module of the runtime. Raises ImportError where there is none."""
@@ -28,7 +30,7 @@ def _found() -> tuple[int, str | None]:
     try:
         hip = bindings()
     except ImportError:
-        return 0, "hip-python is not installed; install luminal[hip]"
+        return 0, f"hip-python is not installed; {installation.hint('hip')}"
     try:
         status, count = hip.hipGetDeviceCount()  # looks for the library
     except (ImportError, OSError, RuntimeError) as error:

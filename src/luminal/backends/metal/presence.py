@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 from typing import Any
 
+from luminal import installation
+
 
 def bindings() -> Any:
     """pyobjc's module. Raises ImportError where there is none."""
@@ -30,5 +32,5 @@ def absence() -> str | None:
     try:
         bindings()
     except ImportError:
-        return "pyobjc-framework-Metal is not installed; install luminal[metal]"
+        return f"pyobjc-framework-Metal is not installed; {installation.hint('metal')}"
     return "macOS finds no device"

@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from luminal import config
+from luminal import config, installation
 from luminal.errors import CompileError
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
@@ -45,12 +45,13 @@ def devices() -> tuple[Any, ...]:
                     found = _found()
     except ImportError:
         raise CompileError(
-            "pyopencl is not installed; install luminal[opencl], or luminal[opencl-cpu] with an "
-            "implementation for CPUs"
+            f"pyopencl is not installed; {installation.hint('opencl')} (opencl-cpu brings an "
+            "implementation for CPUs too)"
         ) from None
     if not found:
         raise CompileError(
-            "pyopencl finds no OpenCL device; install the driver of one, or luminal[opencl-cpu]"
+            "pyopencl finds no OpenCL device; install the driver of one, or an implementation for "
+            f"CPUs: {installation.hint('opencl-cpu')}"
         )
     return found
 
