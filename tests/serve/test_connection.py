@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import resource
 import socket
 import time
@@ -52,13 +53,32 @@ def soon(condition: Callable[[], bool]) -> bool:
     return False
 
 
-NO_HTTP = {
-    "zeros": b"\0" * 50 + b"\r\n\r\n",
-    "version": b"GET / HTTP/9\r\n\r\n",
-    "tls": b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03",
-    "length": message("POST / HTTP/1.1", ["Content-Length: x"]),
-    "chunk": message("POST /v1/completions HTTP/1.1", ["Transfer-Encoding: chunked"], b"z\r\n"),
-    "head": message("GET / HTTP/1.1", ["X: " + "a" * 3_000_000]),
+SMUGGLED = b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+CHUNKED = "Transfer-Encoding: chunked"
+NO_HTTP: dict[str, tuple[bytes, int, str]] = {
+    "zeros": (b"\0" * 50 + b"\r\n\r\n", 400, "no request of HTTP/1.1"),
+    "version": (b"GET / HTTP/9\r\n\r\n", 400, "no request of HTTP/1.1"),
+    "tls": (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03", 400, "no request of HTTP/1.1"),
+    "length": (message("POST / HTTP/1.1", ["Content-Length: x"]), 400, "no request of HTTP/1.1"),
+    "chunk": (message("POST /v1/completions HTTP/1.1", [CHUNKED], b"z\r\n"), 400, "no request"),
+    "head": (message("GET / HTTP/1.1", ["X: " + "a" * 3_000_000]), 431, "More than 64 KiB"),
+    "head at once": (message("GET / HTTP/1.1", ["X: " + "a" * 66_000]), 431, "More than 64 KiB"),
+    "headers": (message("GET / HTTP/1.1", ["X: " + "a" * 999] * 70), 431, "More than 64 KiB"),
+    "two lengths": (
+        message("POST /health HTTP/1.1", [CHUNKED, "Content-Length: 5"], b"0\r\n\r\n" + SMUGGLED),
+        400,
+        "Transfer-Encoding beside a Content-Length",
+    ),
+    "chunks of 1.0": (
+        message("POST /health HTTP/1.0", [CHUNKED], b"0\r\n\r\n" + SMUGGLED),
+        400,
+        "Transfer-Encoding beside HTTP/1.0",
+    ),
+    "coding": (message("POST / HTTP/1.1", ["Transfer-Encoding: gzip"]), 501, "only chunked"),
+    **{
+        name: (message(f"GET /health HTTP/{name}", []), 505, f"HTTP/{name}: the server speaks")
+        for name in ("0.9", "1.2", "2.0", "9.9")
+    },
 }
 
 
@@ -66,13 +86,48 @@ NO_HTTP = {
 def test_what_is_no_http_is_refused_as_all_else(
     server: Running, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    """Once; then the connection ends, and nothing that follows is taken for a request."""
     monkeypatch.setattr("luminal.serve.connection.LINGER_SECONDS", 0.2)
+    sent, status, said = NO_HTTP[name]
     with connected(server) as connection:
-        connection.sendall(NO_HTTP[name])
-        start, body = parted(read(connection))
-    assert start == b"HTTP/1.1 400 Bad Request"
-    assert "no request of HTTP/1.1" in body["error"]["message"]
+        connection.sendall(sent)
+        found = read(connection)
+    start, body = parted(found)
+    assert len(re.findall(rb"HTTP/1\.1 \d", found)) == 1
+    assert start.startswith(b"HTTP/1.1 %d " % status)
+    assert said in body["error"]["message"]
     assert body["error"]["type"] == "invalid_request_error"
+
+
+def test_a_head_of_64_kib_is_read(server: Running) -> None:
+    with connected(server) as connection:
+        connection.sendall(
+            message("GET /health HTTP/1.1", ["X: " + "a" * 65_000, "Connection: close"])
+        )
+        assert read(connection).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "said"),
+    [
+        ("Content-Length: " + "9" * 20, 413, "more than 20000 bytes"),
+        ("Content-Length: 20001", 413, "more than 20000 bytes"),
+        ("Content-Encoding: gzip\r\nContent-Length: 9", 415, "'gzip' is not understood"),
+    ],
+    ids=["absurd", "long", "coded"],
+)
+def test_a_body_that_is_not_read_is_refused_at_once(
+    server: Running, header: str, status: int, said: str
+) -> None:
+    """None of it has come."""
+    with connected(server) as connection:
+        connection.sendall(message("POST /v1/completions HTTP/1.1", [header]))
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        assert (answer.status, said in json.loads(answer.read())["error"]["message"]) == (
+            status,
+            True,
+        )
 
 
 SLOW = {"nothing": b"", "head": GOOD[:30], "body": GOOD[:-5]}

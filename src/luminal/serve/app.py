@@ -151,13 +151,14 @@ class Api:
     async def completions(self, request: Request) -> Response:
         """POST /v1/completions."""
         order, groups = await self._ordered(request, orders.completion)
-        replies = Completions(self.served.name, int(time.time()), self.served.tokenizer)
+        about = self.served.name, int(time.time()), self.served.tokenizer, order.usage_in_stream
+        replies = Completions(*about)
         return await self._written(request, order, groups, replies)
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
         order, groups = await self._ordered(request, orders.chat)
-        about = self.served.name, int(time.time()), self.served.tokenizer
+        about = self.served.name, int(time.time()), self.served.tokenizer, order.usage_in_stream
         return await self._written(request, order, groups, Chats(*about, order.tools, order.calls))
 
     async def _ordered(self, request: Request, read: Read) -> tuple[Order, list[list[Job]]]:
@@ -171,10 +172,16 @@ class Api:
         return await asyncio.to_thread(ordered)
 
     async def _body(self, request: Request) -> bytes:
-        """A request of at most so many bytes."""
+        """A request of at most so many bytes. Raises ApiError at once where it says it has more."""
         most, got = self.limits.body, bytearray()
-        said = request.headers.get("content-length", "")
-        if said.isdecimal() and len(said) < 20 and int(said) > most:
+        coding = request.headers.get("content-encoding", "identity")
+        if coding.lower() != "identity":
+            raise ApiError(
+                415,
+                f"Content-Encoding: {shown(coding)} is not understood; send the body as it is",
+                code="unsupported_encoding",
+            )
+        if int(request.headers.get("content-length", 0)) > most:  # h11 lets digits pass only
             raise ApiError(413, f"body: more than {most} bytes", code="too_large")
         async for part in request.stream():
             got += part
@@ -305,7 +312,7 @@ class Work:
             "finish": [choice.reason for choice in self.choices],
         }
 
-    async def events(self) -> AsyncIterator[list[tuple[Choice, Event]]]:
+    async def events(self) -> AsyncIterator[list[tuple[Choice, Event, int]]]:
         """What has come since the last time, until all texts have ended. Raises ApiError."""
         while self._left:
             got = [await self._feed.get()]
@@ -316,7 +323,8 @@ class Work:
             if self._left and pause > SHORT:
                 await asyncio.sleep(pause)  # what comes meanwhile is sent together
 
-    def _noticed(self, event: Event | None) -> tuple[Choice, Event]:
+    def _noticed(self, event: Event | None) -> tuple[Choice, Event, int]:
+        """Whose event it is, and where its token's text begins."""
         if event is None:
             seconds = self._api.limits.seconds
             raise ApiError(504, f"It took more than {seconds:g} s", code="timeout")
@@ -329,9 +337,9 @@ class Work:
             seconds = time.perf_counter() - self._start
             self._noted["first_token_seconds"] = round(seconds, 4)
             self._api.metrics.first_token.observe(seconds)
-        choice.add(event)
+        offset = choice.add(event)
         self._left -= event.reason is not None
-        return choice, event
+        return choice, event, offset
 
     async def finish(self) -> None:
         """Waits for all of it."""
@@ -388,8 +396,8 @@ class Stream(Response):
         replies, work = self._replies, self._work
         yield _lines([chunk for choice in work.choices for chunk in replies.begin(choice)])
         try:
-            async for pairs in work.events():
-                yield _lines([chunk for pair in pairs for chunk in replies.chunks(*pair)])
+            async for events in work.events():
+                yield _lines([chunk for each in events for chunk in replies.chunks(*each)])
             if work.order.usage_in_stream:
                 yield _lines([replies.end(usage(work.order.prompts, work.choices))])
         except ApiError as error:

@@ -1,6 +1,7 @@
 """A client's connection: what is no HTTP is refused like other requests, and waiting has an end.
 
 It builds on uvicorn's protocol over h11; uvicorn would choose another one where that is installed.
+h11 parses strictly, but reads on where RFC 9112 lets a server refuse: see Strict.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from luminal.serve.errors import ApiError
 from luminal.serve.replies import to_json
 
+HEAD = 64 << 10  # bytes of a request before its body
 REQUEST_SECONDS = 30.0  # a request, its body too, must be there within
 STALL_SECONDS = 60.0  # a client that reads nothing for so long is given up
 LINGER_SECONDS = 2.0  # a client may go on to send, after it was refused, so that it reads the error
@@ -23,9 +25,60 @@ BACKLOG = 256  # connections that wait to be accepted, which then happens at onc
 SPARE_FILES = BACKLOG + 32  # what a process may open besides the connections that it knows of
 
 
+class Strict(h11.Connection):
+    """One that takes a request only where all readers agree on where it ends.
+
+    A proxy in front that reads another length, or another version, would take part of one client's
+    body for the request of another (RFC 9112, 2.3, 6.1 and 11.2).
+    """
+
+    refusal: ApiError | None = None
+    """Why what the client sent was no request; None before."""
+
+    def next_event(self) -> Any:
+        """See h11. Raises RemoteProtocolError."""
+        try:
+            event = super().next_event()
+        except h11.RemoteProtocolError as error:
+            self.refusal = _refusal(error.error_status_hint)
+            raise
+        if isinstance(event, h11.Request):
+            self.refusal = _checked(event)
+            if self.refusal is not None:
+                raise h11.RemoteProtocolError(self.refusal.message)
+        return event
+
+
+def _refusal(status: int) -> ApiError:
+    """What h11 does not understand."""
+    said = {
+        431: f"More than {HEAD >> 10} KiB of headers; send fewer",
+        501: "Transfer-Encoding: only chunked is understood; send the body with its Content-Length",
+    }
+    return ApiError(status, said.get(status, "This is no request of HTTP/1.1"))
+
+
+def _checked(request: h11.Request) -> ApiError | None:
+    """What is wrong with a request that h11 has parsed, if anything is."""
+    version = request.http_version.decode()
+    names = [name for name, _ in request.headers]
+    if version not in ("1.0", "1.1"):
+        return ApiError(505, f"HTTP/{version}: the server speaks HTTP/1.1 and 1.0; use one of them")
+    if b"transfer-encoding" in names and (b"content-length" in names or version == "1.0"):
+        beside = "a Content-Length" if b"content-length" in names else "HTTP/1.0"
+        return ApiError(
+            400, f"Transfer-Encoding beside {beside}: where the body ends is not sure; send one"
+        )
+    lines = sum(len(name) + len(value) + len(": \r\n") for name, value in request.headers)
+    if lines + len(request.method) + len(request.target) > HEAD:
+        return _refusal(431)
+    return None
+
+
 class Connection(H11Protocol):
     """One of uvicorn's, with limits of time, and errors in OpenAI's form."""
 
+    conn: Strict
     _request: asyncio.TimerHandle | None = None
     _answer: asyncio.TimerHandle | None = None
     _unread = 0
@@ -34,6 +87,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """A client has come; it is sent away where the process would have no files for others."""
         super().connection_made(transport)
+        self.conn = Strict(h11.SERVER, HEAD)
         if len(self.connections) + SPARE_FILES > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
             transport.abort()
         transport.set_write_buffer_limits(0)  # writing is paused while anything is not sent
@@ -56,7 +110,7 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answers what h11 does not understand."""
-        self._refuse(ApiError(400, "This is no request of HTTP/1.1 with at most 64 KiB of headers"))
+        self._refuse(self.conn.refusal or ApiError(400, msg))
 
     def _await_request(self) -> None:
         """The time of a request begins with the connection; of another, with its first byte."""

@@ -20,7 +20,8 @@ class ApiError(LuminalError):
     def kind(self) -> str:
         """OpenAI's word for errors of this status."""
         named = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-        default = "server_error" if self.status >= 500 else "invalid_request_error"
+        own = self.status >= 500 and self.status not in (501, 505)  # these are of what was sent
+        default = "server_error" if own else "invalid_request_error"
         return named.get(self.status, default)
 
     def body(self) -> dict[str, Any]:
