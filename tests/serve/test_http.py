@@ -55,6 +55,8 @@ def test_a_stream_has_the_same_text(client: Any) -> None:
     assert "".join(part.choices[0].text for part in stream[:-1]) == whole.choices[0].text
     assert stream[-2].choices[0].finish_reason == "length"
     assert stream[-1].usage.completion_tokens == 20
+    assert all(part.usage is None and "usage" in part.model_fields_set for part in stream[:-1])
+    assert all("usage" not in part.model_fields_set for part in greedy(client, stream=True))
     assert len({part.id for part in stream}) == 1
 
 
@@ -288,6 +290,12 @@ WRONG: dict[str, tuple[str, dict[str, Any], int, str]] = {
     "stop": ("completions", OK | {"stop": [""]}, 400, "stop: [''] is no text"),
     "bias": ("completions", OK | {"logit_bias": {"x": 1}}, 400, "'x' is no token"),
     "unknown field": ("completions", OK | {"tempratur": 1}, 400, "there is no such field here"),
+    "stream options": (
+        "completions",
+        OK | {"stream_options": {"include_usage": True}},
+        400,
+        "stream_options: it is for streams only",
+    ),
     "echo": ("completions", OK | {"echo": True}, 400, "echo: it is not supported"),
     "no messages": ("chat/completions", {"model": "tiny", "messages": []}, 400, "there are none"),
     "role": (

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from luminal.loaders.tokenizer import StreamDecoder
 from luminal.serve.engine import Event
 from luminal.serve.replies import Chats, Choice, Completions, shown
 from tests.unit.test_token_bytes import byte_fallback, byte_level
@@ -32,7 +33,19 @@ def test_of_several_calls_all_or_one_are_told(most: int | None) -> None:
     job: Any = SimpleNamespace()
     end = Event(job, '<tool_call>{"name": "f"}</tool_call>' * 3, reason="stop")
     choice = Choice(job, 0, job, [end])
-    chats = Chats("m", 0, byte_level(), ("f",), most)
+    chats = Chats("m", 0, byte_level(), False, ("f",), most)
     whole = chats.whole([choice], {})["choices"][0]["message"]["tool_calls"]
-    told = chats.chunks(choice, end)[0]["choices"][0]["delta"]["tool_calls"]
+    told = chats.chunks(choice, end, 0)[0]["choices"][0]["delta"]["tool_calls"]
     assert (len(whole), len(told)) == ((3, 3) if most is None else (1, 1))
+
+
+def test_events_that_come_together_have_offsets_of_their_own() -> None:
+    """A client that is slow gets several chunks at once; each says where its own token begins."""
+    tokenizer, job = byte_level(), SimpleNamespace()
+    given: Any = job
+    choice = Choice(given, 0, StreamDecoder(tokenizer))
+    events = [Event(given, "a", token, -1.0) for token in tokenizer.encode("aaaé")]
+    noted = [(event, choice.add(event)) for event in events]
+    found = [Completions("m", 0, tokenizer).chunks(choice, *each)[0] for each in noted]
+    offsets = [chunk["choices"][0]["logprobs"]["text_offset"] for chunk in found]
+    assert offsets == [[each] for each in choice.offsets] == [[0], [1], [2], [3], [3]]

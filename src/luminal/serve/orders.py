@@ -175,6 +175,10 @@ def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order
             )
     stream = body.flag("stream")
     options = body.object("stream_options")
+    if options is not None and not stream:
+        raise refused(
+            "stream_options", "it is for streams only; give stream: true, or leave it out"
+        )
     usage = options is not None and options.flag("include_usage")
     if options is not None:
         options.ignore("include_obfuscation")

@@ -30,12 +30,14 @@ class Choice:
     offsets: list[int] = field(default_factory=list)
     _length: int = 0
 
-    def add(self, event: Event) -> None:
-        """Takes what a step added."""
+    def add(self, event: Event) -> int:
+        """Takes what a step added; where the text of its token begins."""
         self.events.append(event)
+        begin = self._length
         if event.token is not None and event.logprob is not None:
-            self.offsets.append(self._length)
+            self.offsets.append(begin)
             self._length += len(self.decoder.push(event.token))
+        return begin
 
     @property
     def text(self) -> str:
@@ -68,11 +70,12 @@ def usage(prompts: Sequence[Sequence[int]], choices: Sequence[Choice]) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class Completions:
-    """The form of `/v1/completions`."""
+    """The form of `/v1/completions`. `uses`: chunks say that they do not tell the use of tokens."""
 
     model: str
     created: int
     tokenizer: Tokenizer
+    uses: bool = False
     id: str = field(default_factory=lambda: "cmpl-" + secrets.token_hex(12))
 
     def whole(self, choices: Sequence[Choice], used: dict[str, Any]) -> dict[str, Any]:
@@ -87,12 +90,13 @@ class Completions:
         """Chunks before the first event."""
         return []
 
-    def chunks(self, choice: Choice, event: Event) -> list[dict[str, Any]]:
-        """Those of an event."""
+    def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
+        """Those of an event, the text of whose token begins at `offset`."""
         if not event.piece and event.reason is None and event.logprob is None:
             return []
-        logprobs = self._logprobs([event], choice.offsets[-1:])
-        return [self._object([self._choice(choice, event.piece, event.reason, logprobs)])]
+        logprobs = self._logprobs([event], [offset])
+        made = self._object([self._choice(choice, event.piece, event.reason, logprobs)])
+        return [made | _no_usage(self.uses)]
 
     def end(self, used: dict[str, Any]) -> dict[str, Any]:
         """The last chunk, where the use of tokens is asked for."""
@@ -128,6 +132,11 @@ class Completions:
         return found
 
 
+def _no_usage(uses: bool) -> dict[str, Any]:
+    """What a chunk has where the last one tells the use of tokens."""
+    return {"usage": None} if uses else {}
+
+
 def shown(tokenizer: Tokenizer, token: int | None) -> str:
     """A token as completions name it: its characters, or its bytes where they are none."""
     assert token is not None
@@ -142,11 +151,13 @@ class Chats:
     """The form of `/v1/chat/completions`.
 
     `tools`: the functions that a text may call; of so many `calls` it tells (None: of all).
+    `uses`: see Completions.
     """
 
     model: str
     created: int
     tokenizer: Tokenizer
+    uses: bool = False
     tools: tuple[str, ...] = ()
     calls: int | None = None
     id: str = field(default_factory=lambda: "chatcmpl-" + secrets.token_hex(12))
@@ -161,7 +172,7 @@ class Chats:
         """Chunks before the first event: whose message it is."""
         return [self._chunk(choice, {"role": "assistant", "content": ""})]
 
-    def chunks(self, choice: Choice, event: Event) -> list[dict[str, Any]]:
+    def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
         """Those of an event. Where functions may be called, text waits for the end."""
         logprobs = self._logprobs([event])
         if self.tools:
@@ -199,7 +210,8 @@ class Chats:
         logprobs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         made = {"index": choice.index, "delta": delta, "logprobs": logprobs}
-        return self._object("chat.completion.chunk", [made | {"finish_reason": reason}])
+        chunk = self._object("chat.completion.chunk", [made | {"finish_reason": reason}])
+        return chunk | _no_usage(self.uses)
 
     def _message(self, choice: Choice) -> dict[str, Any]:
         text, reason = choice.text, choice.reason
