@@ -1,4 +1,7 @@
-"""`python -m bench`: the table of measurements, and the same as JSON."""
+"""`python -m bench`: the table of measurements, and the same as JSON.
+
+`python -m bench fuzz` is another command: drawn cases against PyTorch (`fuzz/command.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import importlib
 import json
 import platform
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,7 @@ from typing import Any
 import torch
 
 from bench.block import EFFORT
+from bench.fuzz import command as fuzz
 from bench.pictures import page, plot
 from bench.row import HEAD, Row, Skipped
 from luminal import config
@@ -21,7 +26,7 @@ from luminal.runtime.report_text import table_lines
 SUBJECTS = (
     "start", "small", "pointwise", "reductions", "scatter", "matmul", "attention", "chains",
     "blocks", "convolution", "beside", "language_model", "training", "moe", "torch_compile",
-    "onnx_runtime", "compile_time", "costs", "search", "serving", "growth",
+    "onnx_runtime", "compile_time", "costs", "search", "serving", "growth", "fuzz",
 )  # fmt: skip
 QUICK = ("small", "pointwise", "reductions", "matmul", "attention", "blocks", "convolution")
 RESULTS = Path(__file__).parent / "results.json"
@@ -67,4 +72,6 @@ def _report(rows: list[Row | Skipped], threads: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["fuzz"]:
+        sys.exit(fuzz.main(sys.argv[2:]))
     main()

@@ -28,7 +28,7 @@ from luminal.runtime.report_text import table_lines
 THRESHOLDS = Path(__file__).parent / "thresholds.json"
 BLOCKS = 3
 PAUSE = 3.0  # seconds before each block
-SAMPLED = ("convolution", "search")  # of whose many rows those that stand for others, once
+SAMPLED = ("convolution", "search", "fuzz")  # whose many rows are measured once, or a part of them
 HEAD = ("what", "measured", "threshold", "", "blocks", "")
 
 

@@ -40,6 +40,16 @@ CASES: dict[str, Case] = {
     "an odd sum": (lambda a, b: a @ b, ((40, 35), (35, 47)), False),
     "with itself": (lambda a: a.mT @ a, ((66, 70),), True),
     "two sums of one": (lambda a, b, c: (a @ b) * (a @ c.mT), ((9, 64), (64, 48), (48, 64)), True),
+    "columns over their sums": (
+        lambda a: a / (a.float() * a.float()).sum(0, keepdim=True),
+        ((6, 2),),
+        True,
+    ),
+    "rows over their sums": (
+        lambda a: a / (a.float() * a.float()).sum(1, keepdim=True),
+        ((9, 6),),
+        True,
+    ),
     "heads": (lambda a, b: lm.einsum("hsd,thd->hst", a, b), ((3, 9, 64), (47, 3, 64)), True),
     "heads summed": (lambda a, b: lm.einsum("hsd,nhd->sn", a, b), ((3, 9, 50), (70, 3, 50)), True),
     "heads joined": (joined, ((9, 3, 50), (70, 3, 50)), True),

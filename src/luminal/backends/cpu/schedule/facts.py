@@ -13,9 +13,10 @@ from luminal.dtypes import DType
 from luminal.kernel.cost import label
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import SHORT_STEP, Access, LoopAxis, accesses, loop_axes
-from luminal.kernel.neighbours import walked
+from luminal.kernel.neighbours import copied, walked
 from luminal.kernel.stages import WRITTEN_OUT
 from luminal.records import dataclass
+from luminal.shape.expression import Symbol
 
 NARROW = 4  # bytes: what is that wide has as many lanes as positions and masks have
 
@@ -50,7 +51,11 @@ class Facts:
         free = frozenset(stored - ordered)
         for reduction in reductions:
             free &= reduction.axes
-        grid = tuple(x for x in axes if x.members[0] in free)
+        in_words = copied(fused)
+        words = {in_words[0]} if in_words is not None else set[Symbol]()
+        # A sum by words has loops of its own, beside those of stores along the same axis.
+        walks = [x for x in axes if (x.neighbours > 1) == (x.members[-1] in words)]
+        grid = tuple(x for x in walks if x.members[0] in free)
         along = walked(fused)
         sequential = tuple(x for x in axes if any(x.is_reduced(r, along) for r in reductions))
         summed = [r.dtype for r in reductions]
@@ -69,8 +74,8 @@ class Facts:
             reductions,
             grid,
             sequential,
-            inner=tuple(x for x in axes if x.members[0] in stored - free),
-            ordered=tuple(x for x in axes if x.members[0] in ordered),
+            inner=tuple(x for x in walks if x.members[0] in stored - free),
+            ordered=tuple(x for x in walks if x.members[0] in ordered),
             operations=max(1, len(fused.terms) - len(fused.reads)),
             lanes=Lanes(most, inside, grid, sequential),
             strips=Strips(fused, reads, grid, sequential, target),
