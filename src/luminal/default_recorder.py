@@ -9,7 +9,7 @@ from luminal.dtypes import float32, int64
 from luminal.frontend.foreign import placed
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Assignable, State
+from luminal.hlir.state import Assignable
 from luminal.session import default_graph
 from luminal.shape.expression import MAX_DIM, Expression, Symbol
 
@@ -30,8 +30,8 @@ def weight(shape: Sequence[int], dtype: Any = float32, name: str = "") -> Tensor
     return default_graph().weight(shape, dtype, name)
 
 
-def read(state: State) -> Tensor:
-    """The value of a State at the start of a run of the default graph."""
+def read(state: Assignable) -> Tensor:
+    """The value of a State or Parameter at the start of a run of the default graph."""
     return default_graph().read(state)
 
 

@@ -15,7 +15,7 @@ from luminal import dtypes
 from luminal.default_recorder import tensor
 from luminal.errors import DTypeError
 from luminal.frontend.foreign import placed
-from luminal.frontend.handle import is_tensor
+from luminal.frontend.handle import is_tensor, value_of
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.data import array_of
 from luminal.hlir.dlpack import Holder
@@ -44,6 +44,7 @@ def to_dlpack(x: Any) -> Holder:
 @placed
 def as_tensor(data: Any, dtype: Any = None) -> Tensor:
     """Data as an Input with that value, a Tensor as it is; in `dtype`, if one is given."""
+    data = value_of(data)
     if is_tensor(data):
         return data if dtype is None else data.cast(dtype)
     wanted = None if dtype is None else dtypes.dtype_of(dtype)

@@ -15,11 +15,12 @@ from luminal.backends.backend import Backend, Interpreter
 from luminal.device_choice import chosen_device
 from luminal.dim_choices import DimChoice, DimChoices, narrowed_to
 from luminal.errors import CompileError, DimError, GraphError, InputError
-from luminal.frontend.graph import Recorder
+from luminal.frontend.graph import Recorder, recording_into
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
+from luminal.hlir.state import recorder
 from luminal.numerics import Numerics
 from luminal.records import dataclass
 from luminal.runtime import program_cache
@@ -357,7 +358,12 @@ _default: ContextVar[Graph | None] = ContextVar("luminal_default_graph", default
 
 
 def default_graph() -> Graph:
-    """The graph of this context that `lm.tensor`, `lm.arange`, ... record into."""
+    """The graph of this context that `lm.tensor`, `lm.arange`, ... record into: inside of
+    `recording` that one, in a module's forward that of its arguments.
+    """
+    current: Graph | None = recorder.get()
+    if current is not None:
+        return current
     graph = _default.get()
     if graph is None:
         graph = Graph("default graph")
@@ -367,12 +373,9 @@ def default_graph() -> Graph:
 
 @contextmanager
 def recording(graph: Graph) -> Iterator[Graph]:
-    """Makes `graph` the default graph inside the block."""
-    token = _default.set(graph)
-    try:
+    """Makes `graph` the default graph inside the block; Parameters are Tensors of it there."""
+    with recording_into(graph):
         yield graph
-    finally:
-        _default.reset(token)
 
 
 def reset() -> None:

@@ -37,8 +37,9 @@ def test_methods_that_write_in_place_name_the_one_that_does_not() -> None:
 
 def test_what_is_explained_is_not_there() -> None:
     x, model = lm.ones(2), nn.Linear(2, 2)
+    optimizer = lm.optim.SGD(model.parameters(), lr=0.1)
     for name, why in foreign.WHY.items():
-        lack = [owner for owner in (x, model, lm) if not hasattr(owner, name)]
+        lack = [owner for owner in (x, model, lm, optimizer) if not hasattr(owner, name)]
         assert lack, f"{name} is there now: drop its row in WHY"
         for owner in lack:
             with pytest.raises(AttributeError, match=re.escape(why) + "$"):
@@ -250,3 +251,18 @@ def test_operators_with_arrays_and_scalars_of_numpy() -> None:
         assert made.tolist() == wanted
     assert ((a > x) == [True, True]).all()
     assert (a == x).tolist() == [False, False]
+
+
+def test_a_step_of_pytorchs_says_what_is_written_here() -> None:
+    model = nn.Linear(2, 2)
+    optimizer = lm.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(
+        AttributeError, match=r"a SGD has no attribute 'zero_grad': nothing adds up"
+    ):
+        optimizer.zero_grad()  # type: ignore[attr-defined]
+    with pytest.raises(lm.GraphError, match=r"SGD.step: got no loss; opt\.step\(loss\) records"):
+        optimizer.step()
+    with pytest.raises(AttributeError, match=r"has no 'grad': gradients are Tensors: lm\.grad"):
+        _ = model.weight.grad
+    model(lm.ones((1, 2))).sum().backward()
+    np.testing.assert_array_equal(lm.read(model.weight).grad, np.ones((2, 2)))

@@ -39,9 +39,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_advice_keeps_the_gradient(name: str) -> None:
-    with pytest.raises((TypeError, lm.DTypeError), match=r"cx\.weight_of\(parameter\)"):
+    with pytest.raises((TypeError, lm.DTypeError), match=r"cx\.read\("):
         CALLS[name](P)
-    with pytest.raises((TypeError, lm.DTypeError), match=r"cx\.read\(state\)"):
+    with pytest.raises((TypeError, lm.DTypeError), match=r"cx\.read\("):
         CALLS[name](lm.State((3, 4)))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -22,7 +23,7 @@ from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, Weigh
 from luminal.hlir.data import array_of
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import Node, Value
-from luminal.hlir.state import Assignable, Parameter, State
+from luminal.hlir.state import Assignable, Parameter, State, recorder
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 from luminal.shape.prove import prove
 
@@ -32,6 +33,16 @@ parameter_names: ContextVar[Mapping[Parameter, str] | None] = ContextVar(
     "luminal_parameter_names", default=None
 )
 """The paths of Parameters in the module that is being called."""
+
+
+@contextmanager
+def recording_into(graph: Recorder) -> Iterator[None]:
+    """Has Parameters and States read by this graph, and `lm.arange` and the like record there."""
+    token = recorder.set(graph)
+    try:
+        yield
+    finally:
+        recorder.reset(token)
 
 
 class Recorder:
@@ -75,6 +86,16 @@ class Recorder:
         parts = [f"{len(self.builder)} nodes", *([f"{weights} weights"] if weights else [])]
         takes = f"{_some(inputs)} -> {_some(outputs)}"
         return f"<{type(self).__name__} {self.name}: {', '.join(parts)}; {takes}>"
+
+    @property
+    def root(self) -> Recorder:
+        """The graph around all bodies that this one lies in."""
+        return self
+
+    @staticmethod
+    def has(name: str) -> bool:
+        """Is this an attribute of Tensors?"""
+        return hasattr(Tensor, name)
 
     # --- dims
 

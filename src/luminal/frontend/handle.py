@@ -14,14 +14,13 @@ from luminal.errors import DTypeError, ShapeError
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.data import is_array, is_list_of_numbers
 from luminal.hlir.ops import Value
-from luminal.hlir.state import Parameter, State, how_to_read
+from luminal.hlir.state import Parameter, State, how_to_read, recorder
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 
 if TYPE_CHECKING:
     from luminal.frontend.graph import Recorder
     from luminal.frontend.tensor import Tensor
-    from luminal.hlir.state import Parameter, State, how_to_read
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Scalar: TypeAlias = bool | int | float
@@ -108,6 +107,17 @@ def is_tensor(x: object) -> TypeGuard[Tensor]:
     return isinstance(x, Handle)
 
 
+def value_of(x: Any) -> Any:
+    """A Parameter or State as the Tensor that it is in what is being recorded; else `x` itself."""
+    value = x.value_here() if isinstance(x, State | Parameter) else None
+    return x if value is None else value
+
+
+def _values_of(x: Any) -> Any:
+    """As `value_of`, in a list or tuple of operands too."""
+    return type(x)(map(value_of, x)) if type(x) in (list, tuple) else value_of(x)
+
+
 def describe(x: Handle) -> str:
     """`x: f32[s, 64]`, for an error text; without the name where it has none."""
     attrs = x.value.node.attrs
@@ -137,18 +147,25 @@ def as_tensor_advice(x: Any) -> str:
 
 
 def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
-    """Says what is wrong where the function gets an array or a list of numbers for a Tensor."""
+    """Says what is wrong where the function gets an array or a list of numbers for a Tensor; takes
+    Parameters and States as the Tensors that they are in what is being recorded.
+    """
 
     @wraps(function)
-    def saying(*args: P.args, **kwargs: P.kwargs) -> R:
+    def saying(*given: P.args, **named: P.kwargs) -> R:
+        args: Any = given
+        kwargs: Any = named
+        if recorder.get() is not None:
+            args = [_values_of(x) for x in given]
+            kwargs = {name: _values_of(x) for name, x in named.items()}
         try:
             return function(*args, **kwargs)
         except AttributeError:
-            given = [
+            all_given = [
                 x for arg in args for x in (arg, *(arg if isinstance(arg, list | tuple) else ()))
             ]
             wrong = [
-                x for x in given if not is_tensor(x) and (is_array(x) or is_list_of_numbers(x))
+                x for x in all_given if not is_tensor(x) and (is_array(x) or is_list_of_numbers(x))
             ]
             if not wrong:
                 raise
@@ -241,15 +258,16 @@ def in_float(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
 
     @wraps(function)
     def cast_around(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-        first = args[0]
+        first = value_of(args[0])
         if not is_tensor(first):
             raise DTypeError(
                 f"{function.__name__.lstrip('_')}: {first!r} is no Tensor; "
                 f"{as_tensor_advice(first)}"
             )
         work = work_dtype(first.dtype)
-        up: list[Any] = [x.cast(work) if is_tensor(x) else x for x in args]
-        named: dict[str, Any] = {k: x.cast(work) if is_tensor(x) else x for k, x in kwargs.items()}
+        up: list[Any] = [x.cast(work) if is_tensor(x) else x for x in map(value_of, args)]
+        given = {name: value_of(x) for name, x in kwargs.items()}
+        named: dict[str, Any] = {k: x.cast(work) if is_tensor(x) else x for k, x in given.items()}
         result = function(*up, **named)
         return result.cast(first.dtype) if first.dtype.is_storage else result
 

@@ -11,6 +11,7 @@ from luminal.frontend.binary import maximum, minimum, sub, where
 from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import axes_of, axis_of, describe, is_tensor, numpy_names
 from luminal.frontend.movement import concat
+from luminal.hlir.state import Parameter, State
 from luminal.shape.expression import Expression, const, product_of
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
     With a Tensor, `maximum` of both.
     """
-    if is_tensor(dim):
+    if is_tensor(dim) or isinstance(dim, Parameter | State):
         return maximum(x, dim)
     if dim is None:
         return amax(x, None, keepdim)
@@ -233,7 +234,7 @@ def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
     With a Tensor, `minimum` of both.
     """
-    if is_tensor(dim):
+    if is_tensor(dim) or isinstance(dim, Parameter | State):
         return minimum(x, dim)
     if dim is None:
         return amin(x, None, keepdim)

@@ -117,6 +117,10 @@ class BodyRecorder(Recorder):
             Value, Value
         ] = {}  # the parent's value: the argument that stands for it
 
+    @property
+    def root(self) -> Recorder:
+        return self.parent.root
+
     def argument(self, of_type: TensorType) -> Tensor:
         """A new argument of the body."""
         name = f"arg{len(self.leaves)}"

@@ -25,6 +25,7 @@ from luminal.frontend.indexing import gather
 from luminal.frontend.reduce import Dims, Extreme, any, check_not_empty, count, nansum, number, sum
 from luminal.frontend.sorting import sort
 from luminal.hlir.data import array_of
+from luminal.hlir.state import Parameter, State
 from luminal.shape.expression import const
 from luminal.shape.expression import maximum as greater
 
@@ -232,8 +233,8 @@ def _quantile(
 
 def _shares(x: Tensor, q: Any) -> Tensor:
     """q as a Tensor; ShapeError where numbers are not in 0 .. 1."""
-    if is_tensor(q):
-        return q
+    if is_tensor(q) or isinstance(q, Parameter | State):
+        return x.graph.constant(q)
     numbers = array_of(q, dtypes.float64, "quantile: q")
     if not np.all((numbers >= 0) & (numbers <= 1)) or numbers.ndim > 1:
         raise ShapeError(f"quantile: q is {q}; give a number in 0..1, or a list of them")

@@ -13,7 +13,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
+from contextvars import ContextVar
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -35,6 +36,9 @@ from luminal.hlir.memory import (
 from luminal.hlir.row_order import Interleaved
 
 A = TypeVar("A")
+
+recorder: ContextVar[Any] = ContextVar("luminal_recorder", default=None)
+"""The Recorder of what is being recorded here: in a module's forward that of its arguments."""
 _ids = itertools.count()
 _versions = itertools.count(1)
 
@@ -54,7 +58,11 @@ def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Arr
 
 
 class _Held(ABC):
-    """What is asked of an array that lives outside of graphs."""
+    """What is asked of an array that lives outside of graphs.
+
+    While a module's forward or a function under jit is recorded it has what a Tensor has: methods,
+    properties and operators (`_operator` below) are those of its value in that graph.
+    """
 
     shape: tuple[int, ...]
     order: Interleaved | None = None
@@ -81,16 +89,19 @@ class _Held(ABC):
         """The shape, or the extent of one dim; IndexError beyond the dims."""
         return self.shape if dim is None else self.shape[dim]
 
-    def detach(self) -> Self:
-        """Itself, as there are no gradients; so is `cpu()`."""
-        return self
+    def detach(self) -> Any:
+        """In a graph its value without gradients; outside of one, where there are none, itself."""
+        value = self.value_here()
+        return self if value is None else value.detach()
 
-    cpu = detach
+    def cpu(self) -> Self:
+        """Itself."""
+        return self
 
     @property
-    def data(self) -> Self:
-        """Itself; what is assigned to it is set."""
-        return self
+    def data(self) -> Any:
+        """As `detach`; what is assigned to it is set."""
+        return self.detach()
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -101,12 +112,71 @@ class _Held(ABC):
         """Replaces the value."""
 
     @abstractmethod
-    def to(self, device: Any) -> Self:
+    def move(self, device: Any) -> None:
+        """Moves the value into the memory of a device."""
+
+    def to(self, *targets: Any, **options: Any) -> Any:
         """Moves the value into the memory of a device ("cpu", "opencl:0"); gives itself.
 
         Runs bring it where they need it, so this is for room and for the time that a copy takes.
+        In a graph, asked for anything else than a device: the value's `to`.
         Raises InputError for a device that cannot be used, MemoryError.
         """
+        kind = str(targets[0]).partition(":")[0] if targets else ""
+        value = None if kind in ("auto", *MemorySpace.names) else self.value_here()
+        if value is not None:
+            return value.to(*targets, **options)
+        self.move(*targets, **options)
+        return self
+
+    # --- as a Tensor
+
+    def value_here(self) -> Any:
+        """The Tensor that it is in what is being recorded; None where nothing is."""
+        graph = recorder.get()
+        return None if graph is None else graph.constant(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            kind = type(self).__name__
+            raise AttributeError(f"a {kind} has no attribute {name!r}", name=name, obj=self)
+        graph = recorder.get()
+        if graph is not None and graph.has(name):
+            return getattr(graph.constant(self), name)
+        raise AttributeError(f"{self!r} has no {name!r}: {_instead(self, name)}")
+
+    def __bool__(self) -> bool:
+        """Outside of what is being recorded True: it is there."""
+        value = self.value_here()
+        return True if value is None else bool(value)
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        """With numbers, arrays and Tensors by element; Parameters and States are each only itself,
+        and so can be keys.
+        """
+        return self._compared("__eq__", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared("__ne__", other)
+
+    def _compared(self, name: str, other: object) -> Any:
+        is_number = isinstance(other, bool | int | float | np.generic | np.ndarray | list)
+        value = self.value_here() if is_number else None
+        return NotImplemented if value is None else getattr(value, name)(other)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return getattr(ufunc, method)(*map(_operand, inputs), **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return function(*_operand([*args]), **{k: _operand(x) for k, x in kwargs.items()})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            f"x[...] = v: {self!r} is set as a whole: x.set(array); a State is also assigned by a "
+            "run: lm.assign(state, value), of a value that index_put or slice_scatter gives"
+        )
 
 
 class State(_Held):
@@ -155,10 +225,9 @@ class State(_Held):
             self.spare = None
         return buffer  # type: ignore[no-any-return]
 
-    def to(self, device: Any) -> Self:
+    def move(self, device: Any) -> None:
         with self.lock:
             self.on(MemorySpace.by_name(device))
-        return self
 
     def numpy(self) -> Array:
         """A copy of the current value."""
@@ -301,14 +370,13 @@ class Parameter(_Held):
             self.spare, self._is_own = None, True
         return stored  # type: ignore[no-any-return]
 
-    def to(self, device: Any) -> Self:
+    def move(self, device: Any) -> None:
         with self.lock or nullcontext():
             space = MemorySpace.by_name(device)
             is_there = self.buffer.space is space if self._is_own else space is HOST
             if not is_there:
                 self.on(space)
                 self.changed()  # programs look for it where it is now
-        return self
 
     @property
     def memory(self) -> Array:
@@ -331,14 +399,6 @@ class Parameter(_Held):
             return self.memory
         with self.lock or nullcontext():
             return self.buffer.copy()
-
-    if not TYPE_CHECKING:  # or every attribute would be Any
-
-        def __getattr__(self, name: str) -> Any:
-            """Asked for what a Parameter has not: AttributeError that says how it is used."""
-            if name.startswith("_"):
-                raise AttributeError(f"a Parameter has no attribute {name!r}", name=name, obj=self)
-            raise AttributeError(f"{self!r} has no {name!r}: {how_to_read(self)}")
 
     def rounded(self, dtype: DType) -> Parameter:
         """A Parameter of its own with the value, if there is one, rounded to `dtype`."""
@@ -413,27 +473,51 @@ def exchange(held: Assignable, space: MemorySpace[Any]) -> None:
 
 
 def how_to_read(held: Assignable) -> str:
-    """What to write instead of the Parameter or State itself, so that gradients reach it."""
-    if isinstance(held, State):
-        return "it is an array outside of graphs; read it with cx.read(state)"
+    """Where a Parameter or State is like a Tensor, and what to write elsewhere."""
     return (
-        "it is an array outside of graphs; in a module's forward read it with "
-        "self.read(parameter, x), elsewhere cx.weight_of(parameter)"
+        "it is an array outside of graphs, and a Tensor only in a module's forward and under "
+        "lm.jit; elsewhere read it into a graph with cx.read(...)"
     )
 
 
-def _refusal(name: str) -> Callable[..., Any]:
-    def operator(self: Assignable, *others: Any) -> Any:
+def _instead(held: _Held, name: str) -> str:
+    """What to write for an attribute that is not there."""
+    if name == "grad":
+        return "gradients are Tensors: lm.grad(loss, [p]), or cx.read(p).grad after backward()"
+    if name.endswith("_"):
+        return "it does not change in place; write p.set(array), or nn.init's functions"
+    return how_to_read(cast(Assignable, held))
+
+
+def _operand(x: Any) -> Any:
+    """What NumPy is called with: Tensors where something is being recorded, else arrays."""
+    if isinstance(x, list | tuple):
+        return type(x)(map(_operand, x)) if type(x) in (list, tuple) else x
+    if not isinstance(x, _Held):
+        return x
+    value = x.value_here()
+    return np.asarray(x) if value is None else value
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def operator(self: _Held, *others: Any) -> Any:
+        value = self.value_here()
+        if value is not None:
+            return getattr(value, name)(*others)
         if name in _BINARY and not isinstance(others[0], State | Parameter | int | float):
             return NotImplemented  # a Tensor reads it
-        raise TypeError(f"{self!r} has no __{name}__: {how_to_read(self)}")
+        raise TypeError(f"{self!r} has no {name}: {how_to_read(cast(Assignable, self))}")
 
     return operator
 
 
-_BINARY = (
-    "add sub mul truediv floordiv mod pow matmul radd rsub rmul rtruediv rfloordiv rmod rpow "
-    "lt le gt ge"
-).split()
-for _name in (*_BINARY, "neg", "pos", "abs", "getitem"):
-    setattr(_Held, f"__{_name}__", _refusal(_name))
+_ARITHMETIC = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
+_BINARY = {f"__{side}{name}__" for name in _ARITHMETIC.split() for side in ("", "r")} | {
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+}
+_OTHERS = "neg pos abs invert getitem len iter contains float int index".split()
+for _name in (*_BINARY, *(f"__{name}__" for name in _OTHERS)):
+    setattr(_Held, _name, _operator(_name))

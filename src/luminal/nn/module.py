@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int8
 from luminal.errors import DTypeError, InputError, LoadError
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.generator import checked_seed
-from luminal.frontend.graph import parameter_names
+from luminal.frontend.graph import Recorder, parameter_names, recording_into
 from luminal.frontend.handle import Array, is_tensor
 from luminal.frontend.packed import Packed
 from luminal.frontend.tensor import Tensor
@@ -29,9 +30,9 @@ Holder = Parameter | State
 class Module:
     """Base of models and their layers.
 
-    Attributes that hold a Parameter, a State or a Module are its parts; a subclass writes `forward`
-    and reads a Parameter there with `self.read(self.weight, x)`. New modules are in training mode,
-    as PyTorch's; `eval()` is for inference.
+    Attributes that hold a Parameter, a State or a Module are its parts; a subclass writes
+    `forward`, where Parameters and States are as Tensors of the arguments' graph. New
+    modules are in training mode, as PyTorch's; `eval()` is for inference.
     """
 
     training = True
@@ -51,9 +52,11 @@ class Module:
         for path, parameter in self.named_parameters():
             names.setdefault(parameter, path)  # tied: named by the first path
         watch(self)
+        graph = _graph_of([*args, *kwargs.values()])
         token = parameter_names.set(names)
         try:
-            return self.forward(*args, **kwargs)
+            with nullcontext() if graph is None else recording_into(graph):
+                return self.forward(*args, **kwargs)
         finally:
             parameter_names.reset(token)
 
@@ -391,6 +394,19 @@ class Module:
         ]
         inside = ", ".join(own) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
         return f"{type(self).__name__}({inside})"
+
+
+def _graph_of(arguments: Iterable[Any]) -> Recorder | None:
+    """The graph of the Tensors among arguments, which may lie in lists, tuples and dicts."""
+    found: Recorder | None = None
+    for x in arguments:
+        if isinstance(x, list | tuple | dict):
+            graph = _graph_of(x.values() if isinstance(x, dict) else x)
+        else:
+            graph = x.graph if is_tensor(x) else None
+        if graph is not None and (found is None or graph.depth > found.depth):
+            found = graph
+    return None if found is None else found.root
 
 
 def factors_dtype(dtype: Any) -> DType:

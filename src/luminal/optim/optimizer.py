@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from luminal import garbage
 from luminal.autograd.reverse import gradients, seed
 from luminal.dtypes import bool_, float32, int64
 from luminal.errors import GraphError, InputError
 from luminal.frontend.binary import where
+from luminal.frontend.foreign import STEPS, absent
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor, work_dtype
 from luminal.frontend.packed import Packed
@@ -68,6 +69,11 @@ class Optimizer(ABC):
     @property
     def _name(self) -> str:
         return type(self).__name__
+
+    if not TYPE_CHECKING:  # or every attribute would be Any
+
+        def __getattr__(self, name: str) -> Any:
+            raise absent(self, name, lambda known: False)
 
     # --- what a subclass says
 
@@ -133,7 +139,7 @@ class Optimizer(ABC):
 
     def step(
         self,
-        loss: Tensor,
+        loss: Tensor | None = None,
         clip_norm: float | Tensor | None = None,
         clip_value: float | None = None,
         *,
@@ -147,6 +153,8 @@ class Optimizer(ABC):
         a 0-d bool: nothing changes in runs where it is False. Raises GraphError if the
         loss depends on none of the parameters.
         """
+        if loss is None:
+            raise GraphError(f"{self._name}.step: got no loss; {STEPS}, with no loss.backward()")
         found, norm = clipped(self.gradients(loss), clip_norm, clip_value)
         self.apply(found, when=when)
         return norm
