@@ -206,9 +206,55 @@ def embedding(d: Draw) -> Any:
     return taken
 
 
+def merged(d: Draw, rank: int) -> Any:
+    """A batch of one, channels, and axes each of which is made of two or comes out of one."""
+    rng, channels = d.rng, d.rng.choice([1, 2, 4])
+    outer, inner = rng.randint(1, 200 if rank == 1 else 17), rng.choice([1, 2, 3, 4, 5, 7, 16])
+    rest = [rng.randint(1, 17)] * (rank - 1)
+    kind = rng.choice(["outer", "turned", "stacked", "repeated", "split", "transposed"])
+    if kind == "outer":
+        x = (d.tensor(channels, outer, 1) * d.tensor(inner)).reshape(1, channels, outer * inner)
+        return x.unsqueeze(3).repeat(1, 1, 1, *rest) if rank > 1 else x
+    if kind == "turned":
+        x = d.tensor(channels, inner, outer, *rest).transpose(1, 2)
+        return x.reshape(1, channels, outer * inner, *rest)
+    x = d.tensor(1, channels, outer, *rest)
+    if kind == "stacked":
+        return lm.stack([x, x + 1, x * 2], 3).reshape(1, channels, 3 * outer, *rest)
+    if kind == "repeated":
+        return x.repeat_interleave(inner, rng.choice(range(2, 2 + rank)))
+    if kind == "split" and outer % 2 == 0:
+        halves = x.reshape(1, channels, 2, outer // 2, *rest).transpose(2, 3)
+        return halves.reshape(1, 2 * channels, outer // 2, *rest)
+    if rank > 1 or d.integers:
+        return x.flip(2)
+    size, stride = rng.randint(1, 8), rng.randint(1, 4)
+    w = d.tensor(channels, rng.choice([1, 2]), size)
+    return x.conv_transpose1d(w, stride=stride, padding=rng.randint(0, (size - 1) // 2))
+
+
+def windowed(d: Draw) -> Any:
+    """Padded windows over merged axes: convolutions, pools, and neighbours added."""
+    rng, rank = d.rng, d.rng.choice([1, 1, 2])
+    x = merged(d, rank)
+    if rng.random() < 0.2:
+        before, after = rng.randint(0, 4), rng.randint(0, 4)
+        y = x.pad([(0, 0)] * 2 + [(before, after)] + [(0, 0)] * (rank - 1))
+        return y[:, :, before + after :] + x
+    dilation, stride = rng.choice([1, 1, 2]), rng.choice([1, 1, 2, 3])
+    size = [rng.randint(1, min(6, (n - 1) // dilation + 1)) for n in x.shape[2:]]
+    if rng.random() < 0.3:
+        pool, padding = (x.max_pool1d, x.max_pool2d)[rank - 1], [n // 2 for n in size]
+        return pool(size, stride=stride, padding=padding)
+    padding = [rng.randint(0, dilation * (n - 1)) for n in size]
+    w = d.tensor(rng.choice([1, 1, 3, 8]), x.shape[1], *size).cast(x.dtype)
+    convolve = (x.conv1d, x.conv2d)[rank - 1]
+    return convolve(w, stride=stride, padding=padding, dilation=dilation)
+
+
 KINDS: tuple[Callable[[Draw], Any], ...] = (
     matmul, matmul, gram, convolution, rows, norm, moves, attention, ordered,
-    masked, masked, pieces, embedding,
+    masked, masked, pieces, embedding, windowed, windowed,
 )  # fmt: skip
 
 
@@ -220,10 +266,17 @@ def cases(seed: int) -> list[Case]:
     return [draw.case(dims) for dims in ([draw.dims, draw.others()] if draw.dims else [draw.dims])]
 
 
-def check_seeds(seeds: range) -> None:
+def windows(seed: int) -> list[Case]:
+    """One graph of a padded window over merged axes."""
+    draw = Draw(seed)
+    windowed(draw).output("y")
+    return [draw.case({})]
+
+
+def check_seeds(seeds: range, make: Callable[[int], list[Case]] = cases) -> None:
     for seed in seeds:
         try:
-            check(*cases(seed), max_unstable=1.0)
+            check(*make(seed), max_unstable=1.0)
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
@@ -232,3 +285,22 @@ def check_seeds(seeds: range) -> None:
 @pytest.mark.parametrize("chunk", mostly_long(range(50), 2))
 def test_sizes_of_seeds(chunk: int) -> None:
     check_seeds(range(10 * chunk, 10 * (chunk + 1)))
+
+
+@pytest.mark.parametrize("chunk", mostly_long(range(50), 1))
+def test_windows_over_merged_axes(chunk: int) -> None:
+    check_seeds(range(40 * chunk, 40 * (chunk + 1)), windows)
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(100, 4), (140, 4), (140, 3), (129, 4)])
+def test_a_tail_of_several_vectors_over_a_merged_axis(outer: int, inner: int) -> None:
+    """Tails of 9 vectors of 16 that started at 256 were asked and read as if at 144."""
+    cx = lm.Graph()
+    x, y = cx.tensor((2, outer, 1), name="x"), cx.tensor((inner,), name="y")
+    w = cx.tensor((1, 2, 5), name="w")
+    (x * y).reshape(1, 2, outer * inner).conv1d(w, padding=2).output("z")
+    given = {"x": np.arange(2 * outer, dtype=np.float32).reshape(2, outer, 1)}
+    given |= {"y": np.ones(inner, np.float32), "w": np.ones((1, 2, 5), np.float32)}
+    rows = given["x"].repeat(inner, 1)[:, :, 0].sum(0)
+    wanted = np.convolve(rows, np.ones(5), "same")
+    np.testing.assert_array_equal(lm.compile(cx)(given)["z"][0, 0], wanted)

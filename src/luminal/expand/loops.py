@@ -234,7 +234,7 @@ def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
     if loop.tile > 1:
         tiles.active.append(loop.axis)
     if steps.pieces.width > 1 and loop.lanes.count == 1 and _divides(loop.body, loop.axis):
-        _split_lanes(tiles, loop, steps.pieces)
+        _split_lanes(tiles, loop.axis, steps)
     if not steps.masked and loop.tile > 1 and steps.pieces == tiles.cut(loop):
         pieces = steps.pieces
         beyond = pieces.step if loop.axis in tiles.dealt else 1  # a lane's own positions
@@ -263,16 +263,20 @@ def _divides(body: Sequence[Statement], axis: Symbol) -> bool:
     return False
 
 
-def _split_lanes(tiles: Tiles, loop: Loop, pieces: Pieces) -> None:
-    """Name the multiple of the step, or of the lanes, that the axis is where it starts at one."""
-    size = next((n for n in (pieces.size, pieces.width) if loop.start % n is ZERO), None)
+def _split_lanes(tiles: Tiles, axis: Symbol, steps: _Steps) -> None:
+    """Name the multiple of the steps' size, or of their lanes, that the axis is in each of them.
+
+    It is one only where these steps start at one: a tail starts where the whole tiles end, which
+    is no multiple of the tail's own size.
+    """
+    pieces = steps.pieces
+    size = next((n for n in (pieces.size, pieces.width) if steps.start % n is ZERO), None)
     if size is not None:
-        name, hi = loop.axis.name, loop.axis.hi
-        step = opaque(f"{name}.step", 0, None if hi is None else hi // size)
-        lane = opaque(f"{name}.lane", 0, pieces.width - 1)
-        tiles.index.bind(step, tiles.index.scalar(loop.axis // size))
+        step = opaque(f"{axis.name}.step", 0, None if axis.hi is None else axis.hi // size)
+        lane = opaque(f"{axis.name}.lane", 0, pieces.width - 1)
+        tiles.index.bind(step, tiles.index.scalar(axis // size))
         tiles.index.bind(lane, integer(0))
-        tiles.digits[loop.axis] = Digits(step * size, lane)
+        tiles.digits[axis] = Digits(step * size, lane)
 
 
 def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[Operand]:
