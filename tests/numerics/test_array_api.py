@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
+from types import FunctionType
 from typing import Any
 
 import array_api_strict as strict
@@ -91,6 +94,87 @@ def test_every_function_has_a_row() -> None:
     covered = named | {"linalg", "__array_namespace_info__", *ELSEWHERE}
     covered |= {"broadcast_arrays", "matrix_transpose"}
     assert functions - covered == set()
+
+
+# --- signatures -----------------------------------------------------------------------------------
+
+UNSAID = ("Undef.UNDEF", "<Undef.UNDEF: 0>", "None")
+NO_SIGNATURE = {"__buffer__", "__weakref__"}  # of Python, not of the standard
+
+
+def signatures() -> Iterator[tuple[str, Callable[..., Any], Callable[..., Any]]]:
+    """Our function and theirs: of the namespace, `linalg`, arrays' methods and the inspection."""
+    for name in standard():
+        find = attrgetter(name)
+        if name not in NOT_THERE and isinstance(find(strict), FunctionType):
+            yield name, find(xp), find(strict)
+    pairs = {
+        "array": (type(xp.asarray(0)), type(strict.asarray(0))),
+        "info": (type(xp.__array_namespace_info__()), type(strict.__array_namespace_info__())),
+    }
+    for owner, (our_type, their_type) in pairs.items():
+        for name, theirs in vars(their_type).items():
+            is_public = name.startswith("__") or not name.startswith("_")
+            if isinstance(theirs, FunctionType) and is_public and name not in NO_SIGNATURE:
+                yield f"{owner}.{name}", getattr(our_type, name), theirs
+
+
+def calls(theirs: Callable[..., Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """Ways to give a function its parameters: those needed, and each other one where it may be."""
+    parameters = list(inspect.signature(theirs).parameters.values())
+    needed = [p for p in parameters if p.default is p.empty and p.kind is not p.KEYWORD_ONLY]
+    by_place = [p.name for p in needed if p.kind is not p.VAR_POSITIONAL]
+    yield (*by_place,), {}
+    for each in parameters:
+        if each.kind in (each.KEYWORD_ONLY, each.POSITIONAL_OR_KEYWORD) and each not in needed:
+            yield (*by_place,), {each.name: None}
+        if each.kind is each.POSITIONAL_OR_KEYWORD and each in needed and each is not needed[0]:
+            yield (
+                (*by_place[: by_place.index(each.name)],),
+                dict.fromkeys(by_place[by_place.index(each.name):]),
+            )
+
+
+def default_of(function: Callable[..., Any], name: str) -> str:
+    """As text; "None" where it is left out."""
+    found = inspect.signature(function).parameters.get(name)
+    text = "None" if found is None else str(found.default)
+    return "None" if text in UNSAID else text
+
+
+def test_signatures_are_the_standards() -> None:
+    """All calls that array-api-strict's signature allows are allowed, with its defaults."""
+    met = 0
+    for name, ours, theirs in signatures():
+        signature = inspect.signature(ours)
+        for args, kwargs in calls(theirs):
+            if name == "array.to_device":
+                kwargs = {k: v for k, v in kwargs.items() if k == "stream"}
+                args = (*args[:2],)
+            signature.bind(*args, **kwargs)  # TypeError says the parameter
+            met += 1
+            for each in kwargs:
+                assert each in signature.parameters, f"{name} takes {each} without naming it"
+                if "_empty" not in default_of(theirs, each):
+                    assert default_of(ours, each) == default_of(theirs, each), (name, each)
+    assert met > 350
+
+
+def test_the_parameters_that_ports_write() -> None:
+    x = xp.reshape(xp.arange(6, dtype=xp.float32), (2, 3))
+    assert xp.expand_dims(x, 1).shape == xp.expand_dims(x, axis=1).shape == (2, 1, 3)
+    assert xp.vecdot(x, x, axis=0).shape == xp.linalg.vecdot(x, x, axis=0).shape == (3,)
+    assert xp.tensordot(x, x, axes=([0], [0])).shape == (3, 3)
+    for shape in ((0,), (0, 3)):
+        empty = np.zeros(shape, np.float32)
+        assert xp.asarray(empty, copy=False).shape == shape
+        assert xp.asarray(xp.asarray(empty), copy=False).shape == shape
+        with pytest.raises(lm.InputError, match="copy=False, but a copy is needed"):
+            xp.asarray(empty, dtype=xp.float64, copy=False)
+    for made in (x, lm.as_tensor(np.ones(2)), lm.State((2,)), lm.Parameter([1.0])):
+        assert [*inspect.signature(made.__dlpack__).parameters] == [
+            "stream", "max_version", "dl_device", "copy",
+        ]  # fmt: skip
 
 
 # --- values ---------------------------------------------------------------------------------------

@@ -136,11 +136,16 @@ class Array:
         view.flags.writeable = False
         return np.array(view, dtype, copy=copy)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
         array = self._deferred.array()
         settle(array)
         self._deferred.is_private, self._deferred.is_shared = False, True
-        return dlpack.capsule_of(array, **options)
+        return dlpack.capsule_of(
+            array, stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0

@@ -15,6 +15,12 @@ from luminal.hlir.data import array_of, is_array
 from luminal.hlir.dlpack import imported
 
 
+def _in_one_memory(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+    """Are both of one dtype in one memory, or have no elements that would lie anywhere?"""
+    is_empty = first.size == 0 and first.dtype == second.dtype
+    return is_empty or np.may_share_memory(first, second)
+
+
 def asarray(
     obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
 ) -> Array:
@@ -29,7 +35,7 @@ def asarray(
     is_ours = isinstance(obj, Array)
     given = memory_of(obj) if is_ours else obj
     array = array_of(given, wanted, "asarray")
-    is_new = not (is_array(given) and np.may_share_memory(array, array_of(given)))
+    is_new = not (is_array(given) and _in_one_memory(array, array_of(given)))
     if copy is False and is_new:
         raise InputError("asarray: copy=False, but a copy is needed; leave copy out")
     if copy:

@@ -29,8 +29,6 @@ matrix_transpose = of_arrays(movement.matrix_transpose)
 outer = promoting(products.outer)
 slogdet = of_arrays(decompositions.slogdet)
 svdvals = of_arrays(decompositions.svdvals)
-tensordot = promoting(in_their_dtype(products.tensordot))
-vecdot = promoting(in_their_dtype(products.vecdot))
 
 
 @of_arrays
@@ -86,6 +84,20 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
 def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of the last two dims; narrow integers give int64 (uint64)."""
     return diagonals.diagonal(x, offset, -2, -1).sum(-1, dtype=dtype)
+
+
+@promoting
+@in_their_dtype
+def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
+    """Summed products over the last `axes` dims of x1 and the first of x2, or over two lists."""
+    return products.tensordot(x1, x2, axes)
+
+
+@promoting
+@in_their_dtype
+def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
+    """The sum of products along `axis`, counted from the end where shapes broadcast."""
+    return products.vecdot(x1, x2, axis)
 
 
 @of_arrays

@@ -64,7 +64,7 @@ def _cast(x: Tensor, dtype: Any) -> Tensor:
 
 
 @of_arrays
-def expand_dims(x: Tensor, /, *, axis: int | tuple[int, ...] = 0) -> Tensor:
+def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Tensor:
     """With a new dim of extent 1 at `axis`."""
     return movement.unsqueeze(x, axis)
 

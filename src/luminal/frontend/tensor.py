@@ -234,8 +234,13 @@ class Tensor(Handle):
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return numpy_calls.function(function, args, kwargs)
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return dlpack.capsule_of(self.numpy(), **options)
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: builtins.bool | None = None,
+    ) -> Any:  # fmt: skip
+        return dlpack.capsule_of(
+            self.numpy(), stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
     def __dlpack_device__(self) -> tuple[builtins.int, builtins.int]:
         return dlpack.CPU, 0

@@ -261,9 +261,18 @@ class State(_Held):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype)
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
         with self.lock:
-            return dlpack.snapshot_of(self.buffer.array, **options)
+            return dlpack.snapshot_of(
+                self.buffer.array,
+                stream=stream,
+                max_version=max_version,
+                dl_device=dl_device,
+                copy=copy,
+            )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0
@@ -429,8 +438,13 @@ class Parameter(_Held):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype)  # a copy: what is written there would not be noticed
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return dlpack.snapshot_of(self.numpy(), **options)
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        return dlpack.snapshot_of(
+            self.numpy(), stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0
