@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 import warnings
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -144,12 +143,19 @@ class Jitted:
         """As a method: each receiver has compiled forms of its own."""
         if receiver is None or not inspect.isfunction(self._function):
             return self
-        bound = copy.copy(self)
+        bound: Jitted = object.__new__(type(self))
+        vars(bound).update(vars(self))
         bound._function = self._function.__get__(receiver)
         bound._signature = self._method_signature
         bound._receiver = receiver
         bound._forms = self._forms_of(receiver)
         return bound
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"jit: compiled forms of {self._name} cannot be pickled or copied; pickle or copy what "
+            "was compiled (f.__wrapped__), and call lm.jit on it there"
+        )
 
     @functools.cached_property
     def _method_signature(self) -> inspect.Signature:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from luminal import config, garbage, tracing
 from luminal.autograd import transforms
@@ -77,6 +77,12 @@ class Graph(Recorder):
                     "runs on one device; move all of it with graph.to(...)"
                 )
             self.to(name)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self.name}: a Graph cannot be pickled or copied, as its Tensors are of it; record "
+            "it again in a function that makes it (modules and state_dicts can be pickled)"
+        )
 
     def compile(self, backend: str | None = None, **options: Any) -> Executable:
         """Compiles what is recorded so far (see `luminal.compile`); `execute` runs it."""

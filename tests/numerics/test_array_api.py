@@ -131,7 +131,7 @@ def calls(theirs: Callable[..., Any]) -> Iterator[tuple[tuple[Any, ...], dict[st
         if each.kind is each.POSITIONAL_OR_KEYWORD and each in needed and each is not needed[0]:
             yield (
                 (*by_place[: by_place.index(each.name)],),
-                dict.fromkeys(by_place[by_place.index(each.name):]),
+                dict.fromkeys(by_place[by_place.index(each.name) :]),
             )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tokenizers import pre_tokenizers
 
+import luminal as lm
 from luminal.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, StoredTensor, read_gguf
@@ -425,3 +426,31 @@ def test_byte_level_tokenizer() -> None:
 def test_another_tokenizer_is_refused() -> None:
     with pytest.raises(LoadError, match="tokenizer 'rwkv' is not supported; 'llama', 'gpt2', 'b"):
         gguf_tokenizer({"tokenizer.ggml.model": "rwkv"}, PATH)
+
+
+# --- what is refused by its first bytes, its keys and its name ------------------------------------
+
+
+def test_a_big_endian_file_is_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF" + struct.pack(">IQQ", 3, 0, 0))
+    with pytest.raises(LoadError, match=r"m\.gguf: a big-endian GGUF file; .* gguf-convert-endian"):
+        read_gguf(path)
+
+
+def test_an_empty_key_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf({"": 1}, {}))
+    with pytest.raises(LoadError, match="the metadata has an empty key; the file is damaged"):
+        read_gguf(path)
+
+
+def test_load_takes_the_first_of_several_files_and_no_other(tmp_path: Path) -> None:
+    for k in (1, 2):
+        tensors = {f"w{k}": (0, np.full(2, k, np.float32))}
+        file = gguf({"split.count": 2, "split.no": k - 1}, tensors)
+        (tmp_path / f"m-0000{k}-of-00002.gguf").write_bytes(file)
+    found = lm.load(tmp_path / "m-00001-of-00002.gguf")
+    assert {name: array.tolist() for name, array in found.items()} == {"w1": [1, 1], "w2": [2, 2]}
+    with pytest.raises(LoadError, match=r"is one of 2 files; pass the first, .*-00001-of-00002"):
+        lm.load(tmp_path / "m-00002-of-00002.gguf")

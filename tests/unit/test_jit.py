@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
+import pickle
 import warnings
 import weakref
 from dataclasses import dataclass
@@ -360,3 +362,16 @@ def test_a_list_of_numbers_is_an_array() -> None:
     assert len(f([1.0], trees=[ones(1), 2.0])[1]) == 2
     with pytest.raises(lm.ShapeError, match="jit: x: rows of unequal lengths"):
         f([[1.0], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_what_is_compiled_or_recorded_is_neither_pickled_nor_copied(copied: Any) -> None:
+    jitted = lm.jit(lambda x: x + 1)
+    assert jitted(np.ones(1, np.float32)) == 2
+    module = lm.jit(lm.nn.Linear(2, 2))
+    for held in (jitted, module):
+        with pytest.raises(TypeError, match=r"jit: .*\(f\.__wrapped__\), and call lm\.jit on"):
+            copied(held)
+    with pytest.raises(TypeError, match=r"g: a Graph cannot be pickled or copied, .* record it"):
+        copied(lm.Graph("g"))
+    assert copied(module.__wrapped__)

@@ -83,12 +83,19 @@ def read_gguf(path: Path) -> GGUFFile:
         raise LoadError(f"{path}: not a GGUF file: it begins with {bytes(data[:4])!r}")
     reader.position = 4
     version = reader.scalar("I")
+    if int.from_bytes(data[4:8], "big") in (1, 2, 3):
+        raise LoadError(
+            f"{path}: a big-endian GGUF file; convert it once, with gguf-convert-endian of the "
+            "package gguf, or download the little-endian one"
+        )
     if version not in (2, 3):
         raise LoadError(f"{path}: GGUF version {version} is not supported; 2 and 3 are")
     n_tensors, n_keys = reader.scalar("Q"), reader.scalar("Q")
     metadata: dict[str, Any] = {}
     for _ in range(n_keys):
         key = reader.text()
+        if not key:
+            raise LoadError(f"{path}: the metadata has an empty key; the file is damaged")
         if key in metadata:
             raise LoadError(f"{path}: the metadata has {shown(key)} twice; the file is damaged")
         metadata[key] = reader.value(reader.scalar("I"))

@@ -12,7 +12,8 @@ PICKLES = (b"PK\x03\x04", b"\x80\x02\x8a\x0a")  # torch.save: a zip archive, bef
 
 
 def load(path: str | Path) -> dict[str, Array]:
-    """Arrays by name from a safetensors file, its `.index.json`, or a GGUF file.
+    """Arrays by name from a safetensors file, its `.index.json`, or a GGUF file, of
+    several the first.
 
     They are read-only views of the mapped file, for `module.load_state_dict`. Raises LoadError.
     """
@@ -32,7 +33,7 @@ def load(path: str | Path) -> dict[str, Array]:
             "safetensors.torch.save_file(torch.load(path), new_path)"
         )
     if begin == b"GGUF":
-        from luminal.loaders.gguf import read_gguf  # late, as in checkpoint.py
+        from luminal.loaders.gguf import read_split_gguf  # late, as in checkpoint.py
 
-        return {name: tensor.array() for name, tensor in read_gguf(path).tensors.items()}
+        return {name: tensor.array() for name, tensor in read_split_gguf(path).tensors.items()}
     return read_safetensors(path)
