@@ -103,6 +103,22 @@ def test_states_that_update_each_other_do_not_wait_in_a_circle() -> None:
         np.testing.assert_array_equal(state.numpy(), held_now)
 
 
+@pytest.mark.parametrize("is_first", [True, False], ids=["output first", "state first"])
+def test_a_state_is_updated_once_though_a_wider_output_is_made_with_it(is_first: bool) -> None:
+    cx = lm.Graph()
+    state = lm.State((2, 3), lm.float32, np.arange(6, dtype=np.float32).reshape(2, 3))
+    new = cx.read(state) + 1
+    if not is_first:
+        cx.assign(state, new)
+    new.cast(lm.float64).expand(2, 2, 3).output("y")
+    if is_first:
+        cx.assign(state, new)
+    y = lm.compile(cx)({})["y"]
+    wanted = np.arange(1, 7).reshape(2, 3)
+    np.testing.assert_array_equal(y, np.stack([wanted, wanted]))
+    np.testing.assert_array_equal(state.numpy(), wanted)
+
+
 def calls(run: Callable[[], object]) -> int:
     """Python calls: the same on every machine, busy or not."""
     profile = cProfile.Profile(builtins=True)

@@ -90,6 +90,8 @@ class Scope:
                 # sink's buffer can be that entry where the trips are counted and it is one buffer.
                 elsewhere = varies(loop.trips) or not is_fixed(place.operand)
             elsewhere = elsewhere or root.frame != term.attrs.result
+        if any(t in self.rewritten for t in self.merged.get(term, ())):
+            elsewhere = elsewhere or not is_as_wide(term, root.frame)
         if term not in self.places and not elsewhere and may_hold(root):
             self.places[term] = place
         else:
@@ -107,6 +109,9 @@ class Scope:
         term, is_stored = root.term, self.selection.is_stored
         if self.may_fail or term in self.places:
             return None
+        together = self.merged.get(term, [term])
+        if not all(is_as_wide(t, self.places[t].frame) for t in together if t in self.places):
+            return None
         if term.op == "Scatter":
             leaf = term.args[0]
             fits = is_update(root, leaf, is_stored) and may(leaf)
@@ -116,7 +121,7 @@ class Scope:
             if len(found) != 1:
                 return None
             (leaf,) = found
-            fits = is_rewrite(root, leaf, self.merged.get(term, [term]), is_stored)
+            fits = is_rewrite(root, leaf, together, is_stored)
         # Last: a yes is an order that stays.
         if not fits or not self.readers.run_before(term, (leaf,)):
             return None
@@ -243,6 +248,13 @@ class Scope:
     def is_at(self, term: Term, place: Place) -> bool:
         """Is that the home of the term?"""
         return term in self.places and self.places[term].operand == place.operand
+
+
+def is_as_wide(term: Term, frame: Frame) -> bool:
+    """Has the frame the term's own axes? Along any other one, all that is made together with it
+    would be made again, out of elements that were overwritten the first time.
+    """
+    return {a for dimension in frame for a in dimension} == term.axes
 
 
 def is_fixed(operand: Operand) -> bool:
