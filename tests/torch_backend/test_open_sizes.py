@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from luminal import luminal_backend
 from luminal.torch_backend.compiled import compiled as caller
-from luminal.torch_backend.translation import translated
+from luminal.torch_backend.translation import Results, translated
 from tests.long_share import long_but
 from tests.torch_backend.whole import compiled
 
@@ -135,7 +135,7 @@ def test_a_size_that_only_a_formula_gives(name: str, given_as: str) -> None:
         node = graph.call_function(torch.ops.aten.full.default, ([size], 3.0))
         node.meta["val"] = torch.empty(wanted(s))
     graph.output((node, size))
-    call = caller(translated(GraphModule({}, graph), shares=False), {})
+    call = caller(translated(GraphModule({}, graph), (), Results(share=False)), {})
     for n in (7, 4, 9):
         x_given = torch.empty(given(n)) if given_as == "shape" else given(n)
         made, told = call([x_given])

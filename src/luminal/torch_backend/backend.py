@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.schemas import OutputType
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
 from torch.fx import GraphModule
@@ -14,6 +15,14 @@ from torch.fx import GraphModule
 from luminal.torch_backend.decompositions import decompositions
 from luminal.torch_backend.options import Options
 from luminal.torch_backend.segments import compiled_in_parts
+from luminal.torch_backend.separate import (
+    Found,
+    falling_back,
+    left_to_eager,
+    separated,
+    writes_shared_places,
+)
+from luminal.torch_backend.translation import Results
 
 
 def luminal_backend(
@@ -26,40 +35,72 @@ def luminal_backend(
     that names it, "error" raises UnsupportedError.
     """
     chosen = Options.of(options or {})
+    if writes_shared_places(module):
+        return left_to_eager(module, falls_back=chosen.falls_back)
+    found = Found()
     compiler = aot_autograd(
-        fw_compiler=partial(_compile_forward, chosen),
+        fw_compiler=partial(_compile_forward, chosen, found),
         bw_compiler=partial(_compile_backward, chosen),
-        inference_compiler=partial(_compile_inference, chosen),
+        inference_compiler=partial(_compile_inference, chosen, found),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )
-    return compiler(module, inputs)
+    call = compiler(module, separated(module, inputs))
+    return falling_back(call, module, inputs, found, falls_back=chosen.falls_back)
 
 
 def _compile_forward(
-    options: Options, module: GraphModule, inputs: Sequence[Any]
+    options: Options, found: Found, module: GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    """Of training: AOTAutograd makes views among results anew, where these say that they lie."""
-    return compiled_in_parts(module, (), options, shares=True)
+    """Of training: AOTAutograd makes views among results anew, where these say that they lie. What
+    is kept for the backward pass, behind all other results, lies as the program likes.
+    """
+    known = _metadata(found)
+    count = known.num_forward_returns if known else None
+    return compiled_in_parts(module, (), options, Results(count, of_arguments=_aliases(known)))
 
 
 def _compile_backward(
     options: Options, module: GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:
     """Gradients lie apart, as one may be changed where it lies."""
-    return compiled_in_parts(module, (), options, shares=False)
+    return compiled_in_parts(module, (), options, Results(0, share=False))
 
 
 def _compile_inference(
-    options: Options, module: GraphModule, inputs: Sequence[Any]
+    options: Options, found: Found, module: GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    return compiled_in_parts(module, _static(), options, shares=True)
+    known = _metadata(found)
+    static = known.static_input_indices if known else ()  # the same tensors in every call
+    return compiled_in_parts(module, static, options, Results(of_arguments=_aliases(known)))
 
 
-def _static() -> tuple[int, ...]:
-    """The arguments that are parameters and buffers: the same tensors in every call."""
+def _metadata(found: Found) -> Any:
+    """What AOTAutograd knows of the arguments and results of the graph that is compiled."""
     context = TracingContext.try_get()
-    if context is None or context.fw_metadata is None:
-        return ()
-    return tuple(context.fw_metadata.static_input_indices)
+    known = context and context.fw_metadata
+    if known:
+        found.written = {k for k, info in enumerate(known.input_info) if info.mutates_data}
+        found.by_offset = found.written & {
+            info.base_idx
+            for info in known.output_info
+            if info.output_type is OutputType.alias_of_input
+            and (info.view_meta_sequence is None or _is_open(info.view_meta_sequence))
+        }
+    return known
+
+
+def _is_open(views: Any) -> bool:
+    return any(view.has_symbolic_inputs for view in views.sequence)
+
+
+def _aliases(known: Any) -> frozenset[int]:
+    """The numbers of the results that are views of arguments."""
+    if not known:
+        return frozenset()
+    first = known.num_mutated_inp_runtime_indices
+    kinds = (OutputType.alias_of_input, OutputType.is_input)
+    return frozenset(
+        first + k for k, info in enumerate(known.output_info) if info.output_type in kinds
+    )

@@ -30,6 +30,7 @@ from luminal.torch_backend.translation import (
     OutputPlan,
     Place,
     Result,
+    Spread,
     StatePlan,
     Translation,
 )
@@ -48,7 +49,7 @@ class Binding(NamedTuple):
 
     run: Callable[[Sequence[int], Sequence[int]], None]
     made: tuple[Made, ...]
-    views: tuple[tuple[Any, ...], ...]  # sizes, strides and offset of each Derived result
+    views: tuple[tuple[Any, ...], ...]  # of a Derived: sizes, strides, offset; of a Spread: Made
     sizes: Mapping[str, int]
 
 
@@ -67,7 +68,7 @@ class _Caller:
     def __init__(self, translation: Translation, options: Mapping[str, Any]) -> None:
         self.made = translation
         self.plans = _computed(translation)
-        self.views = [each for each in translation.results if isinstance(each, Derived)]
+        self.views = [each for each in translation.results if isinstance(each, Derived | Spread)]
         sinks = translation.graph.sinks
         self.executable = lm.compile(translation.graph, "cpu", **options) if sinks else None
         self.read = self.executable.input_names if self.executable else ()
@@ -104,10 +105,7 @@ class _Caller:
             program = self.executable.at([tuple(x.shape) for x in inputs], sizes)
             run, sizes = program.run, {**sizes, **program.dims}
         made = tuple(_making(plan, sizes) for plan in self.plans)
-        views = tuple(
-            tuple(_value(n, sizes) for n in (view.shape, view.strides, view.offset))
-            for view in self.views
-        )
+        views = tuple(_viewing(view, sizes) for view in self.views)
         found = Binding(run, made, views, sizes)
         if len(self.bindings) >= MAX_BINDINGS:
             del self.bindings[next(iter(self.bindings))]
@@ -225,6 +223,9 @@ class _Caller:
                     return f"reinterpret({how})"
                 self.names[f"retyped{number}"] = partial(_retyped, result.dtype)
                 return f"retyped{number}({how})"
+            case Spread(dense):
+                made = f"empty(*views[{self.views.index(result)}])"
+                return f"{made}.copy_(o{self.places[dense.name]})"
             case Number(scalar):
                 return f"o{self.places[scalar.name]}.item()"
             case Borrowed(position, ()):
@@ -260,6 +261,7 @@ def _computed(made: Translation) -> list[OutputPlan]:
     """The outputs of the program, in its order."""
     found = [r for r in made.results if isinstance(r, OutputPlan)]
     found += [r.whole for r in made.results if isinstance(r, Derived)]
+    found += [r.dense for r in made.results if isinstance(r, Spread)]
     found += [r.scalar for r in made.results if isinstance(r, Number)]
     found += [plan for _, plan in made.written]
     found += [plan for plan, _ in made.checks]
@@ -273,7 +275,16 @@ def _making(plan: OutputPlan, sizes: Mapping[str, int]) -> Made:
     for k in reversed(plan.order):
         stride[k] = step
         step *= max(size[k], 1)
+    for k, given in plan.of_ones:
+        stride[k] = given
     return size, tuple(stride), plan.dtype
+
+
+def _viewing(view: Derived | Spread, sizes: Mapping[str, int]) -> tuple[Any, ...]:
+    if isinstance(view, Spread):
+        shape, strides = (tuple(_value(n, sizes)) for n in (view.dense.shape, view.strides))
+        return shape, strides, view.dense.dtype
+    return tuple(_value(n, sizes) for n in (view.shape, view.strides, view.offset))
 
 
 def _value(n: Any, sizes: Mapping[str, int]) -> Any:

@@ -19,8 +19,9 @@ from luminal.shape.expression import Expression
 from luminal.torch_backend.compiled import compiled
 from luminal.torch_backend.decompositions import decompositions
 from luminal.torch_backend.ops.registry import find
+from luminal.torch_backend.separate import span
 from luminal.torch_backend.sizes import Size, Sizes
-from luminal.torch_backend.translation import Result, translated
+from luminal.torch_backend.translation import Result, Results, translated
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
@@ -81,7 +82,7 @@ class CompiledModel:
         _write_at_the_end(program)
         _take_declared_lengths(program)
         static = [k for k, kind in enumerate(kinds) if kind in _HELD]
-        made = translated(module, static, shares=True)
+        made = translated(module, static, Results())
         self._results: tuple[Result, ...] = tuple(made.results)
         self._call: Callable[[list[Any]], list[Any]] = compiled(made, options)
         sizes = made.sizes
@@ -139,21 +140,13 @@ class CompiledModel:
         """
         if not self.writeback_inputs:
             return
-        spans = {each.name: _span(x) for each, x in zip(self._inputs, inputs, strict=True)}
+        spans = {each.name: span(x) for each, x in zip(self._inputs, inputs, strict=True)}
         for written in self.writeback_inputs:
             start, end = spans[written]
             for name, (first, last) in spans.items():
                 if name != written and first < end and start < last:
                     raise InputError(f"{written}: is written, and {name} shares its memory; "
                                      f"pass {name}.clone()")  # fmt: skip
-
-
-def _span(x: torch.Tensor) -> tuple[int, int]:
-    """The addresses between which a tensor lies."""
-    if x.numel() == 0:
-        return 0, 0
-    reach = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
-    return x.data_ptr(), x.data_ptr() + (reach + 1) * x.itemsize
 
 
 class _Boundary:

@@ -63,6 +63,27 @@ def _same(a: Any, b: Any) -> bool:
     return a == b if isinstance(a, int) and isinstance(b, int) else statically_known_true(a == b)
 
 
+def has_places(strides: Sequence[Any], sizes: Sequence[Any]) -> bool:
+    """Has every element a place of its own, as far as literal strides show? Open ones count as
+    right if none is 0.
+    """
+    steps = [(step, n) for step, n in zip(strides, sizes, strict=True) if not _same(n, 1)]
+    if not all(isinstance(x, int) for pair in steps for x in pair):
+        return all(step != 0 for step, _ in steps)
+    reach = 0
+    for step, n in sorted(steps):
+        if step <= reach:
+            return False
+        reach += (n - 1) * step
+    return True
+
+
+def strides_of_ones(x: torch.Tensor) -> tuple[tuple[int, int], ...]:
+    """The dims of one place with their strides, which are any, where these are literal."""
+    pairs = enumerate(zip(x.shape, x.stride(), strict=True))
+    return tuple((k, step) for k, (n, step) in pairs if _same(n, 1) and isinstance(step, int))
+
+
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
     """The order that undoes `order`."""
     found = [0] * len(order)

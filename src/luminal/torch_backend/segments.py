@@ -19,25 +19,25 @@ from torch.fx.passes.split_module import split_module
 from luminal.torch_backend.compiled import compiled
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.options import Options
-from luminal.torch_backend.translation import missing, translated
+from luminal.torch_backend.translation import Results, missing, translated
 
 
 def compiled_in_parts(
-    module: GraphModule, static: Sequence[int], options: Options, *, shares: bool
+    module: GraphModule, static: Sequence[int], options: Options, lie: Results
 ) -> Callable[[list[Any]], Any]:
-    """A function of a list of arguments. `static`: positions of those that are Weights; `shares`:
-    results that are views of one tensor lie in one memory.
+    """A function of a list of arguments. `static`: positions of those that are Weights; `lie`: how
+    results lie in memory.
 
     Raises UnsupportedError where the options ask for errors; else warns once a graph.
     """
     try:
-        return compiled(translated(module, static, shares=shares), options.compile)
+        return compiled(translated(module, static, lie), options.compile)
     except UnsupportedError as error:
         lacking = missing(module)
         if not options.falls_back or not lacking:
             raise UnsupportedError(_text(lacking) or str(error)) from None
     warnings.warn(f"luminal: PyTorch runs {_text(lacking)}", stacklevel=2)
-    return _Parts(module, lacking, static, options, shares=shares)
+    return _Parts(module, lacking, static, options, Results(share=lie.share))
 
 
 def _text(lacking: dict[Node, str]) -> str:
@@ -55,8 +55,7 @@ class _Parts:
         outside: Collection[Node],
         static: Sequence[int],
         options: Options,
-        *,
-        shares: bool,
+        lie: Results,
     ) -> None:
         self._boxed_call = True  # of the instance: wrappers copy its attributes
         levels = _levels(module, outside)
@@ -72,7 +71,7 @@ class _Parts:
                 inner = [node.name for node in part.graph.nodes if node.op == "placeholder"]
                 own = [k for k, each in enumerate(inner) if each in weights]
                 single = _made_a_list(part)
-                function = compiled_in_parts(part, own, options, shares=shares)
+                function = compiled_in_parts(part, own, options, lie)
                 setattr(self._whole, name, _Part(function, single))
 
     def __call__(self, args: list[Any]) -> Any:

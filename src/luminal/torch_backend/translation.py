@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 import luminal as lm
 from luminal.errors import LuminalError
@@ -23,7 +24,7 @@ from luminal.shape.expression import Expression
 from luminal.torch_backend import ops  # noqa: F401  fills the table
 from luminal.torch_backend.borrowed_state import BorrowedState
 from luminal.torch_backend.errors import UnsupportedError
-from luminal.torch_backend.layout import inverse, memory_order
+from luminal.torch_backend.layout import has_places, inverse, memory_order, strides_of_ones
 from luminal.torch_backend.ops import registry
 from luminal.torch_backend.ops.randomness import keys_for
 from luminal.torch_backend.ops.refusals import noted
@@ -75,12 +76,15 @@ class StatePlan:
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """A result that the program computes: its shape as PyTorch has it, and the order of dims."""
+    """A result that the program computes: its shape as PyTorch has it, and the order of dims.
+    `of_ones`: dims of one place whose strides are others than their neighbours', and those.
+    """
 
     name: str
     shape: tuple[Size, ...]
     order: tuple[int, ...]
     dtype: torch.dtype
+    of_ones: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +107,34 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
+class Spread:
+    """A result with gaps between what the program computes: it is copied to these strides."""
+
+    dense: OutputPlan
+    strides: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Number:
     """A result that is a float, which the program computes as a scalar."""
 
     scalar: OutputPlan
 
 
-Result = OutputPlan | Borrowed | Derived | Number | Size | None
+Result = OutputPlan | Borrowed | Derived | Spread | Number | Size | None
 """What a graph returns at a position; a bare number is a size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """How results lie. The first `exact` of them (None: all) have the strides of eager mode, others
+    are dense. `share`: views of one tensor lie in one memory, as in eager mode; else each has its
+    own. Those of the numbers `of_arguments` are views of arguments as they are after the run.
+    """
+
+    exact: int | None = None
+    share: bool = True
+    of_arguments: frozenset[int] = frozenset()
 
 
 Place = tuple[int, int | None]
@@ -134,18 +158,18 @@ class Translation:
     checks: list[tuple[OutputPlan, Callable[[torch.Tensor], Any]]] = field(default_factory=list)
 
 
-def translated(module: GraphModule, static: Sequence[int] = (), *, shares: bool) -> Translation:
-    """Records `module`'s graph; arguments at the positions `static` are Weights. `shares`: results
-    that are views of one tensor lie in one memory, as in eager mode; else each has its own.
+def translated(module: GraphModule, static: Sequence[int], lie: Results) -> Translation:
+    """Records `module`'s graph; arguments at the positions `static` are Weights, results lie as is
+    said.
 
     Raises UnsupportedError that names what the library has not.
     """
-    return _Translator(module, frozenset(static), shares=shares).run()
+    return _Translator(module, frozenset(static), lie).run()
 
 
 def missing(module: GraphModule) -> dict[Node, str]:
     """The nodes of a graph that the library has not, in order, each with the reason."""
-    translator = _Translator(module, frozenset(), shares=False, goes_on=True)
+    translator = _Translator(module, frozenset(), Results(0, share=False), goes_on=True)
     translator.run()
     return translator.missing
 
@@ -157,12 +181,12 @@ class _Translator:
         self,
         module: GraphModule,
         static: frozenset[int],
+        lie: Results,
         *,
-        shares: bool,
         goes_on: bool = False,
     ) -> None:
         self.module = module
-        self.shares = shares
+        self.lie = lie
         self.goes_on = goes_on
         self.missing: dict[Node, str] = {}
         self.static = static
@@ -175,7 +199,7 @@ class _Translator:
         self.states: dict[Node, StatePlan] = {}
         writes = [n.args for n in module.graph.nodes if n.target is torch.ops.aten.copy_.default]
         self.written = {place for place, *_ in writes}
-        self.new_values = {value for _, value, *_ in writes}  # of arguments
+        self.new_values = {value: place for place, value, *_ in writes}  # of arguments
 
     def run(self) -> Translation:
         with lm.recording(self.graph), keys_for(self.graph), noted() as refusals:
@@ -415,23 +439,46 @@ class _Translator:
     def _finish(self, results: Sequence[Any]) -> None:
         nodes = dict.fromkeys(each for each in results if isinstance(each, Node))
         views = Counter(map(_viewed_by, nodes))
-        for result in results:
+        for number, result in enumerate(results):
             if isinstance(result, Node) and self.values.get(result) is _TOKEN:
                 self.made.results.append(None)
             elif isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor):
-                whole = _viewed_by(result)
-                is_tied = views[whole] > 1 or whole in self.new_values
-                shared = self.shares and is_tied and whole is not result
-                plan = (
-                    self._borrowed(result)
-                    or (self._derived(result, whole) if shared else None)
-                    or self._output(result, _tensor_of(result))
-                )
-                self.made.results.append(plan)
+                self.made.results.append(self._tensor_result(number, result, views))
             elif isinstance(result, Node) and _is_number(result):
                 self.made.results.append(self._number_result(result))
             else:
                 self.made.results.append(self._converted(result))
+
+    def _tensor_result(self, number: int, node: Node, views: Mapping[Node, int]) -> Result:
+        found = self._borrowed(node, after=number in self.lie.of_arguments)
+        if found is not None:
+            return found
+        held, whole = _tensor_of(node), _viewed_by(node)
+        is_exact = self.lie.exact is None or number < self.lie.exact
+        is_tied = views[whole] > 1 or whole in self.new_values
+        derived = None
+        if whole is not node and self.lie.share and is_tied:
+            derived = self._derived(node, whole)
+        if derived is None and is_exact and memory_order(held.shape, held.stride()) is None:
+            return self._with_gaps(node, whole)
+        return derived or self._output(node, held)
+
+    def _with_gaps(self, node: Node, whole: Node) -> Result:
+        """A view as one of the whole, unless that has far more elements, which are not computed."""
+        held = _tensor_of(node)
+        strides = self.sizes.shape(held.stride())
+        spread = has_places(strides, self.sizes.shape(held.shape))
+        if whole is not node and not (spread and _is_far_larger(_tensor_of(whole), held)):
+            derived = self._derived(node, whole)
+            if derived is not None:
+                return derived
+        dense = self._output(node, held)
+        is_known = all(map(self._is_given, strides))
+        return Spread(dense, strides) if spread and is_known else dense
+
+    def _is_given(self, n: Size) -> bool:
+        """Do the shapes of arguments say it? Not all strides they do."""
+        return isinstance(n, int) or {str(each) for each in n.symbols()} <= self.made.dims.keys()
 
     def _number_result(self, node: Node) -> Number:
         plan = OutputPlan(f"out{len(self.outputs)}", (), (), torch.float64)
@@ -446,15 +493,19 @@ class _Translator:
             return None
         shape, strides = self.sizes.shape(held.shape), self.sizes.shape(held.stride())
         offset = self.sizes.of(held.storage_offset())
+        if not all(map(self._is_given, (*strides, offset))):
+            return None
         return Derived(self._output(whole, below), shape, strides, offset, held.dtype)
 
-    def _borrowed(self, node: Node) -> Borrowed | None:
-        """`node` as an argument or a chain of views of one."""
+    def _borrowed(self, node: Node, *, after: bool = False) -> Borrowed | None:
+        """`node` as an argument or a chain of views of one, as it is before or after the run."""
+        if after and node in self.new_values:
+            return Borrowed(self.positions[self.new_values[node]])
         if node.op == "placeholder":
             return Borrowed(self.positions[node])
         if node.op != "call_function" or node.target not in VIEWS:
             return None
-        below = self._borrowed(node.args[0])  # type: ignore[arg-type]
+        below = self._borrowed(node.args[0], after=after)  # type: ignore[arg-type]
         if below is None:
             return None
         others = [
@@ -475,7 +526,9 @@ class _Translator:
         if key in self.outputs:
             return self.outputs[key]
         laid = value.permute(*order) if order != tuple(range(len(order))) else value
-        plan = OutputPlan(f"out{len(self.outputs)}", shape, order, held.dtype)
+        plan = OutputPlan(
+            f"out{len(self.outputs)}", shape, order, held.dtype, strides_of_ones(held)
+        )
         self.graph.output(laid, plan.name)
         self.outputs[key] = plan
         return plan
@@ -496,6 +549,11 @@ def _viewed_by(node: Node) -> Node:
     if node.target is operator.getitem and below.target not in VIEWS:
         return node
     return _viewed_by(below)
+
+
+def _is_far_larger(whole: torch.Tensor, part: torch.Tensor) -> bool:
+    """Has it more than twice the elements, or, with open sizes, perhaps so many?"""
+    return not statically_known_true(whole.numel() <= 2 * part.numel())
 
 
 def _refused(error: Exception, x: torch.Tensor) -> None:

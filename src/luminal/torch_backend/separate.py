@@ -1,0 +1,215 @@
+"""Tensors whose elements share places: where one is written, PyTorch runs a graph by operators.
+
+Dynamo does not guard how arguments lie to each other. So a graph that writes arguments is compiled
+as if all lay apart, and every call looks where they lie. What a graph writes through a view that
+has one place for several elements (`x.expand(3, 4).zero_()`) AOTAutograd would add up.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._C._dynamo.guards import compute_overlapping_tensors
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import GraphModule, Node
+
+from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.layout import has_places, memory_order
+
+Call = Callable[..., Any]
+
+
+@dataclass(slots=True)
+class Found:
+    """What AOTAutograd finds out of a graph's arguments: which are `written`, and of which of these
+    results are views of open sizes, which it makes as if those lay at the start of their memory.
+    """
+
+    written: set[int] = field(default_factory=set)
+    by_offset: set[int] = field(default_factory=set)
+
+
+def writes_shared_places(module: GraphModule) -> bool:
+    """Does a graph of Dynamo's write a tensor with one place for several elements, or write at all
+    and see what lies around a tensor, by `as_strided`?
+    """
+    nodes = module.graph.nodes
+    written = [x for node in nodes for x in _written(node)]
+    return any(not _is_plain(x) for x in written) or bool(
+        written and any(map(_looks_around, nodes))
+    )
+
+
+def _written(node: Node) -> list[torch.Tensor]:
+    name = _name(node)
+    is_write = name.endswith("_") and not name.endswith("__")
+    if not is_write and name not in _WRITES and not node.kwargs.get("inplace"):
+        return []
+    return _held([*node.args[:1], node.kwargs.get("input"), node.kwargs.get("out")])
+
+
+def _looks_around(node: Node) -> bool:
+    if _name(node) != "as_strided":
+        return False
+    (x,), (y,) = _held([node.args[0]]), _held([node])
+    if not _is_fixed(y) or memory_order(x.shape, x.stride()) is None:
+        return True  # what lies in its gaps is around it too
+    (start, end), (first, last) = reach(x), reach(y)
+    return bool(first < start or last > end)
+
+
+def _name(node: Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def _held(nodes: Sequence[Any]) -> list[torch.Tensor]:
+    found = [each.meta.get("example_value") for each in nodes if isinstance(each, Node)]
+    return [x for x in found if isinstance(x, torch.Tensor)]
+
+
+_WRITES = frozenset(
+    f"{prefix}{name}{suffix}"
+    for name in "setitem iadd isub imul itruediv ifloordiv imod ipow iand ior ixor".split()
+    for prefix, suffix in (("", ""), ("__", "__"))
+)
+
+
+def separated(module: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+    """Examples for a graph of Dynamo's; tensors of one storage are replaced by such, without data,
+    that have a storage each.
+    """
+    nodes = module.graph.find_nodes(op="placeholder")
+    held = [node.meta.get("example_value") for node in nodes]
+    if len(held) != len(inputs):  # of lists
+        return list(inputs)
+    known = Counter(x.untyped_storage()._cdata for x in held if isinstance(x, FakeTensor))
+    return [
+        _moved(x) if isinstance(x, FakeTensor) and known[x.untyped_storage()._cdata] > 1 else given
+        for x, given in zip(held, inputs, strict=True)
+    ]
+
+
+def _moved(x: FakeTensor) -> torch.Tensor:
+    """A tensor of the same strides; of one that autograd computed, one that it computed too."""
+    if isinstance(x, torch.nn.Parameter) or x.layout is not torch.strided or x.numel() == 0:
+        return x
+    with x.fake_mode, torch.enable_grad():
+        alone = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
+        if x.requires_grad:
+            alone.requires_grad_()
+            alone = alone if x.is_leaf else torch.empty_like(alone).copy_(alone)
+    return alone
+
+
+def falling_back(
+    compiled: Call, module: GraphModule, inputs: Sequence[Any], found: Found, *, falls_back: bool
+) -> Call:
+    """`compiled` for arguments that lie apart, `module` for others, or an UnsupportedError."""
+    places = Places(inputs, found)
+    if places.are_always_apart:
+        return compiled
+    by_operators: Call = module.forward if falls_back else _refuse
+
+    def call(*args: Any) -> Any:
+        return compiled(*args) if places.are_apart(args) else by_operators(*args)
+
+    return call
+
+
+def left_to_eager(module: GraphModule, *, falls_back: bool) -> Call:
+    """The graph as PyTorch runs it, with a warning, or an UnsupportedError."""
+    reason = "a graph that writes one place for several elements of a view"
+    if not falls_back:
+        raise UnsupportedError(reason)
+    warnings.warn(f"luminal: PyTorch runs {reason}", stacklevel=2)
+    return module.forward
+
+
+def _refuse(*_: Any) -> Any:
+    raise UnsupportedError("arguments lie over each other, and one of them is written")
+
+
+class Places:
+    """Where a call's tensors lie, if that says whether a program is right for them."""
+
+    __slots__ = ("_are_fixed", "_seen", "_tensors", "_whole", "_written", "are_always_apart")
+
+    def __init__(self, inputs: Sequence[Any], found: Found) -> None:
+        tensors = {k: x for k, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
+        self._tensors = tuple(tensors)
+        self._written = frozenset(found.written & tensors.keys())
+        self._whole = frozenset(found.by_offset & tensors.keys())
+        self._are_fixed = not self._whole and all(map(_is_fixed, tensors.values()))
+        self.are_always_apart = not self._whole and (
+            not self._written
+            or (self._are_fixed and len(tensors) == 1 and all(map(_is_plain, tensors.values())))
+        )
+        self._seen: list[Any] | None = None
+
+    def are_apart(self, args: Sequence[Any]) -> bool:
+        """Does every tensor that is written lie apart from all others, and its own elements too?"""
+        seen: list[Any]
+        if self._are_fixed:  # Dynamo's guards have their sizes and strides
+            seen = [args[k].data_ptr() for k in self._tensors]
+        else:
+            given = (args[k] for k in self._tensors)
+            seen = [(x.data_ptr(), x.shape, x.stride(), x.storage_offset()) for x in given]
+        if seen == self._seen:
+            return True
+        found = self._look(args)
+        if found:
+            self._seen = seen
+        return found
+
+    def _look(self, args: Sequence[Any]) -> bool:
+        """The same, of arguments that are not those of the call before."""
+        if any(args[k].storage_offset() or not args[k].is_contiguous() for k in self._whole):
+            return False
+        if not all(_is_plain(args[k]) for k in self._written):
+            return False
+        spans = sorted((*span(args[k]), k) for k in self._tensors if args[k].numel())
+        end = end_of_written = 0  # behind the last one so far
+        for number, (start, stop, k) in enumerate(spans):
+            if start < end_of_written or (start < end and k in self._written):
+                before = [j for _, last, j in spans[:number] if last > start]
+                if any(self._written & {j, k} and _overlap(args[j], args[k]) for j in before):
+                    return False
+            end = max(end, stop)
+            if k in self._written:
+                end_of_written = max(end_of_written, stop)
+        return True
+
+
+def span(x: torch.Tensor) -> tuple[int, int]:
+    """The addresses between which a tensor lies."""
+    if x.numel() == 0:
+        return 0, 0
+    start, end = reach(x)
+    return x.data_ptr(), x.data_ptr() + (end - start) * x.itemsize
+
+
+def reach(x: torch.Tensor) -> tuple[int, int]:
+    """The elements of its storage between which a tensor lies."""
+    start = int(x.storage_offset())
+    far = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True) if n)
+    return start, start + far + 1
+
+
+def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Of two whose spans do: could they share an element?"""
+    if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr() or a.dtype is not b.dtype:
+        return True
+    return bool(compute_overlapping_tensors([a, b], symbolic=False))
+
+
+def _is_plain(x: torch.Tensor) -> bool:
+    return has_places(x.stride(), x.shape)
+
+
+def _is_fixed(x: torch.Tensor) -> bool:
+    return all(isinstance(n, int) for n in (*x.shape, *x.stride()))

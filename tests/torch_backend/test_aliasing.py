@@ -1,0 +1,109 @@
+"""Tensors that lie over each other or have gaps: a share of the cases of `aliasing`, and some."""
+
+from __future__ import annotations
+
+import warnings
+from datetime import date
+from typing import Any
+
+import pytest
+import torch
+
+from luminal import luminal_backend
+from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.separate import Found, Places
+from tests.torch_backend.aliasing import drawn, failure
+from tests.torch_backend.whole import compiled
+
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("ignore:.*is deprecated"),
+    pytest.mark.filterwarnings("ignore:luminal. PyTorch runs"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute"),
+    pytest.mark.filterwarnings("ignore:Use of index_put_"),
+]
+
+TODAY = 100 * date.today().toordinal()
+FOUND = (10, 137, 478, 1339, 1591, 2231, 2233)  # each was wrong in a way of its own
+EVERY = [*FOUND[:4], *range(TODAY, TODAY + 10), *FOUND[4:]]
+
+
+@pytest.mark.parametrize("seed", EVERY)
+def test_views_of_shared_memory(seed: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert failure(drawn(seed)) == "", drawn(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(10))
+def test_many_views_of_shared_memory(part: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(TODAY + 10_000 + 50 * part, TODAY + 10_050 + 50 * part):
+            assert failure(drawn(seed)) == "", drawn(seed)
+
+
+def halve(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.mul_(0.5)
+    return x + y
+
+
+def test_a_later_call_with_arguments_that_lie_over_each_other() -> None:
+    fast = torch.compile(halve, backend=luminal_backend)
+    fast(torch.ones(4), torch.ones(4))
+    ours, theirs = torch.arange(6.0), torch.arange(6.0)
+    found, wanted = fast(ours[:4], ours[2:]), halve(theirs[:4], theirs[2:])
+    torch.testing.assert_close((found, ours), (wanted, theirs))
+    with pytest.raises(RuntimeError, match="single memory location"):
+        fast(torch.ones(1).expand(4), torch.ones(4))
+
+
+def test_such_arguments_are_an_error_if_that_is_asked_for() -> None:
+    fast, x = compiled(halve), torch.ones(6)
+    fast(torch.ones(4), torch.ones(4))
+    with pytest.raises(UnsupportedError, match="arguments lie over each other"):
+        fast(x[:4], x[2:])
+
+
+@pytest.mark.parametrize(
+    ("written", "apart"),
+    [({0}, [(0, 4), (4, 4)]), ({1}, [(4, 4), (0, 4)]), ({2}, [(0, 4), (0, 4), (4, 2)])],
+)
+def test_tensors_that_lie_apart(written: set[int], apart: Any) -> None:
+    x = torch.zeros(8)
+    places = Places([x[:n] for _, n in apart], Found(written))
+    args = [x[start : start + n] for start, n in apart]
+    assert places.are_apart(args)
+    assert places.are_apart(args)
+    args[-1], last = x[3 : 3 + args[-1].numel()], args[-1]
+    assert not places.are_apart(args)
+    assert not places.are_apart(args)
+    args[-1] = last
+    assert places.are_apart(args)
+
+
+def test_columns_lie_apart_though_their_spans_do_not() -> None:
+    x = torch.zeros(4, 4)
+    places = Places([x[:, :2], x[:, 2:]], Found({0}))
+    assert places.are_apart([x[:, :2], x[:, 2:]])
+    assert not places.are_apart([x[:, :2], x[:, 1:3]])
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["literal", "open"])
+def test_results_with_gaps_have_the_strides_of_eager_mode(dynamic: bool) -> None:
+    def views(x: torch.Tensor) -> Any:
+        return (
+            (x + 1)[:, ::2],
+            (x * 2)[:, -1],
+            x.sum(0, keepdim=True).expand(3, -1),
+            (x - 1).unfold(1, 2, 1),
+            (x[:1, :1].expand(1, 4) * 1).to(torch.float64),
+        )
+
+    fast = compiled(views, dynamic=dynamic)
+    for n in (6, 6 if not dynamic else 9):
+        x = torch.randn(4, n)
+        found, wanted = fast(x), views(x)
+        torch.testing.assert_close(found, wanted)
+        assert [y.stride() for y in found] == [y.stride() for y in wanted]
