@@ -28,6 +28,9 @@ class ChatTemplate:
     def __init__(self, source: str, tokens: Mapping[str, str] | None = None) -> None:
         self.source, self.tokens = source, dict(tokens or {})
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChatTemplate, (self.source, self.tokens)
+
     def render(self, messages: Messages, tools: Any = None) -> str:
         """The text, up to where the answer begins. Raises InputError with the template's words."""
         template, given = self._template, _checked(messages)
@@ -49,6 +52,17 @@ class ChatTemplate:
             return Environment().from_string(self.source)
         except Exception as error:  # deeply nested ones are no TemplateErrors
             raise _template_error(error) from None
+
+
+def chat_ids(
+    template: ChatTemplate | None, tokenizer: Tokenizer, messages: Messages, tools: Any = None
+) -> list[int]:
+    """The ids that a chat becomes by a template, up to where the answer begins. Raises InputError
+    where there is no template.
+    """
+    if template is None:
+        raise InputError("chat: the model has no chat template; use generate, or give it one")
+    return tokenizer.encode(template.render(messages, tools), bare=True)
 
 
 def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:

@@ -30,7 +30,7 @@ class Constraint:
 
     def matcher(self, tokenizer: Tokenizer, vocab_size: int) -> GrammarMatcher:
         """For one text of a model with so many tokens. Raises ConstraintError."""
-        made = _llguidance().LLMatcher(_table(tokenizer), self.grammar, log_level=0)
+        made = _llguidance().LLMatcher(token_table(tokenizer), self.grammar, log_level=0)
         return GrammarMatcher(self.what, made, vocab_size)
 
 
@@ -103,7 +103,7 @@ def _first_line(error: Any) -> str:
 _tables: weakref.WeakKeyDictionary[Tokenizer, Any] = weakref.WeakKeyDictionary()
 
 
-def _table(tokenizer: Tokenizer) -> Any:
+def token_table(tokenizer: Tokenizer) -> Any:
     """The bytes of every token, which take about a second to find: once for each tokenizer."""
     if tokenizer not in _tables:
         if not tokenizer.eos_ids:

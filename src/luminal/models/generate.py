@@ -20,7 +20,7 @@ from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import whole_texts
 from luminal.models.architectures import decoder_of
-from luminal.models.chat_template import ChatTemplate, Messages, special_tokens
+from luminal.models.chat_template import ChatTemplate, Messages, chat_ids, special_tokens
 from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
 from luminal.models.programs import Features, Programs
@@ -198,9 +198,7 @@ class LanguageModel:
 
     def chat_prompt(self, messages: Messages, tools: Any = None) -> list[int]:
         """The ids that a chat becomes by the model's template, up to where the answer begins."""
-        if self.chat_template is None:
-            raise InputError("chat: the model has no chat template; use generate, or give it one")
-        return self.tokenizer.encode(self.chat_template.render(messages, tools), bare=True)
+        return chat_ids(self.chat_template, self.tokenizer, messages, tools)
 
     # --- whole texts
 

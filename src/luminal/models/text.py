@@ -88,6 +88,11 @@ class Text:
         self._constrain()
 
     @property
+    def follows(self) -> bool:
+        """Whether a matcher decides which tokens may come."""
+        return self._matcher is not None
+
+    @property
     def tokens(self) -> list[int]:
         """The new ones."""
         return self._tokens[self._given :]

@@ -1,6 +1,7 @@
 """The thread that runs steps: takes jobs from other threads, gives out characters as they come.
 
-It waits for nobody: what it gives out goes to a function that only notes it. A job's events are no
+It waits for nobody. Texts that follow a schema take part in no step while their matcher is asked,
+and what it gives out goes to a function that only notes it. A job's events are no
 more than its new tokens, so what a slow reader leaves lying has a bound.
 """
 
@@ -9,10 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from luminal.errors import InputError, LuminalError
@@ -28,6 +30,7 @@ from luminal.serve.program import Choices, StepProgram
 from luminal.serve.scheduler import Scheduler, Step
 
 LOG = logging.getLogger("luminal.serve")
+PATIENCE = 0.25  # of a step's time, that it waits for texts whose matchers are asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +122,13 @@ class Engine:
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._jobs: dict[int, Job] = {}  # by the number of their place
         self._steps = self._computed = 0
-        self._seconds = 0.0
+        self._seconds = self._last = 0.0
         self._deliver: Deliver = lambda events: None
         self._thread: threading.Thread | None = None
+        self._calls: deque[Callable[[], None]] = deque()
+        self._held: set[int] = set()  # numbers of places whose matchers are asked
+        self._asked: Executor = ThreadPoolExecutor(options.rows, "luminal-follower")
+        self._ready: list[Event] = []  # of texts that were held
 
     # --- called by other threads
 
@@ -137,6 +144,7 @@ class Engine:
             self._orders.put(None)
             self._thread.join()
             self._thread = None
+            self._asked.shutdown(wait=False, cancel_futures=True)
 
     @property
     def works(self) -> bool:
@@ -170,7 +178,7 @@ class Engine:
                 except Exception as error:
                     future.set_exception(error)
 
-        self._orders.put(run)
+        self._orders.put(lambda: self._calls.append(run))
         return future
 
     @property
@@ -185,8 +193,12 @@ class Engine:
     # --- in the engine's thread
 
     def _work(self) -> None:
-        while self._obey():
+        idle = True
+        while self._obey(idle):
+            if self._calls:
+                self._calls.popleft()()  # one between two steps
             step = self._scheduler.step()
+            idle = step is None and not self._calls
             if step is None:
                 continue
             try:
@@ -197,13 +209,24 @@ class Engine:
             self._deliver(events)
         self._cancel(list(self._jobs.values()))
 
-    def _obey(self) -> bool:
-        """Does what other threads asked for; waits for them where there is nothing else to do."""
-        while not self._orders.empty() or not self._jobs:
-            order = self._orders.get()
+    def _obey(self, idle: bool) -> bool:
+        """Does what other threads asked for; waits for them where there is nothing else to do, and
+        a moment for texts that are held, so that they take part in each step.
+        """
+        end = time.perf_counter() + PATIENCE * self._last
+        while True:
+            left = max(0.0, end - time.perf_counter()) if self._held else 0.0
+            try:
+                order = self._orders.get(timeout=None if idle else left)
+            except Empty:
+                break
             if order is None:
                 return False
             order()
+            idle = False
+        if self._ready:
+            events, self._ready = self._ready, []
+            self._deliver(events)
         return True
 
     def _add(self, jobs: Sequence[Job]) -> None:
@@ -214,6 +237,7 @@ class Engine:
     def _cancel(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             if self._jobs.pop(job.place.number, None) is not None:
+                self._held.discard(job.place.number)
                 self._scheduler.cancel(job.place)
 
     def _run(self, step: Step) -> list[Event]:
@@ -226,28 +250,59 @@ class Engine:
         self._scheduler.done(step, tokens)
         self._steps += 1
         self._computed += sum(row.count for row in step.rows)
-        self._seconds += time.perf_counter() - start
-        return [
-            self._written(job, tokens[number], chosen, number)
+        self._last = time.perf_counter() - start
+        self._seconds += self._last
+        events = [
+            self._goes_on(job, tokens[number], chosen, number)
             for number, job in enumerate(jobs)
             if writes[number]
         ]
+        return [event for event in events if event is not None]
 
-    def _written(self, job: Job, token: int, chosen: Choices, number: int) -> Event:
-        """The text goes on with a token; what that gives."""
+    def _goes_on(self, job: Job, token: int, chosen: Choices, number: int) -> Event | None:
+        """The text goes on with a token; what that gives, or None where its matcher is asked."""
         logprob: float | None = None
         top: tuple[Ranked, ...] = ()
         if job.logprobs is not None and chosen.logprobs is not None:
             logprob, top = float(chosen.logprobs[number]), _likeliest(chosen, number, job.logprobs)
+        if not job.text.follows:
+            return self._noted(self._pushed(job, token, logprob, top))
+        job.place.held = True
+        self._held.add(job.place.number)
+
+        def ask() -> None:
+            event = self._pushed(job, token, logprob, top)
+            self._orders.put(lambda: self._returned(event))
+
+        self._asked.submit(ask)
+        return None
+
+    def _pushed(
+        self, job: Job, token: int, logprob: float | None, top: tuple[Ranked, ...]
+    ) -> Event:
+        """What a token adds to a text; for one that follows a matcher in another thread, as that
+        may take any time.
+        """
         try:
             piece = job.text.push(token, logprob, top)
         except LuminalError as error:
-            self._cancel([job])
             return Event(job, error=str(error), is_fault=isinstance(error, ConstraintError))
-        if job.text.reason is not None:
-            self._cancel([job])
         ends = token in self.tokenizer.eos_ids
         return Event(job, piece, None if ends else token, logprob, top, job.text.reason)
+
+    def _returned(self, event: Event) -> None:
+        """A text is held no longer, if it was not cancelled."""
+        number = event.job.place.number
+        if number in self._held:
+            self._held.discard(number)
+            event.job.place.held = False
+            self._ready.append(self._noted(event))
+
+    def _noted(self, event: Event) -> Event:
+        """The same; a text that has ended gives its blocks back."""
+        if event.reason is not None or event.error is not None:
+            self._cancel([event.job])
+        return event
 
     def _fail(self, why: str) -> list[Event]:
         """Ends all jobs: after a step that failed, nothing is known of what it left."""

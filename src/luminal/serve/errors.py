@@ -16,6 +16,9 @@ class ApiError(LuminalError):
         super().__init__(message)
         self.status, self.message, self.param, self.code = status, message, param, code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ApiError, (self.status, self.message, self.param, self.code)
+
     @property
     def kind(self) -> str:
         """OpenAI's word for errors of this status."""

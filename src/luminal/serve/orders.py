@@ -6,10 +6,11 @@ https://platform.openai.com/docs/api-reference has the fields. `top_k`, `min_p` 
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from luminal.loaders.shown import shown
 from luminal.models.sampling import Sampling
@@ -21,6 +22,8 @@ DEFAULT_TOKENS = 16
 """`max_tokens` of a completion, where OpenAI's documentation has the same number."""
 
 MOST_STOPS = 4
+LONGEST_STOP = 1024  # characters: a text is searched for all that may be the beginning of one
+MOST_SCHEMA = 1 << 16  # characters: what follows it takes time and memory by its length
 MOST_BIASES = 300
 MOST_MESSAGES = 10_000
 MOST_TOOLS = 128
@@ -48,7 +51,7 @@ class Order:
     """A checked request. `count` texts for each prompt; text i of all has the sampling's seed + i.
 
     `logprobs`: so many likeliest tokens come with each token; None: no log-probabilities.
-    `schema`: the JSON schema of all text.
+    `schema`: the JSON schema of all text, itself as JSON.
     """
 
     prompts: tuple[tuple[int, ...], ...]
@@ -59,7 +62,7 @@ class Order:
     logprobs: int | None
     stream: bool
     usage_in_stream: bool
-    schema: Any = None
+    schema: str | None = None
     tools: tuple[str, ...] = ()
     """The names of the functions that the text may call."""
     calls: int | None = None
@@ -139,10 +142,15 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     return order
 
 
-def embeddings(
-    body: Fields, words: Vocabulary, limits: Limits
-) -> tuple[tuple[tuple[int, ...], ...], str]:
-    """The texts of a body of `/v1/embeddings`, and "float" or "base64". Raises ApiError."""
+class Vectors(NamedTuple):
+    """What `/v1/embeddings` is asked for; `form`: "float" or "base64"."""
+
+    prompts: tuple[tuple[int, ...], ...]
+    form: str
+
+
+def embeddings(body: Fields, words: Vocabulary, limits: Limits) -> Vectors:
+    """The texts of a body of `/v1/embeddings`. Raises ApiError."""
     prompts = _prompts(body.needed("input"), words, "input")
     if len(prompts) > limits.vectors:
         raise refused("input", f"{len(prompts)} texts; at most {limits.vectors}")
@@ -154,7 +162,7 @@ def embeddings(
         raise refused("dimensions", "it is not supported; leave it out")
     body.ignore("model", "user")
     body.end()
-    return prompts, form
+    return Vectors(prompts, form)
 
 
 def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order:
@@ -227,6 +235,9 @@ def _stops(value: Any) -> tuple[str, ...]:
         raise refused(
             "stop", f"{shown(value)} is no text and no list of at most {MOST_STOPS} texts"
         )
+    longest = max(map(len, given), default=0)
+    if longest > LONGEST_STOP:
+        raise refused("stop", f"a text of {longest} characters; at most {LONGEST_STOP}")
     return tuple(given)
 
 
@@ -247,15 +258,15 @@ def _sampling(body: Fields, words: Vocabulary) -> Sampling:
 
 
 def _biases(bias: Fields, words: Vocabulary) -> dict[int, float]:
-    found = {}
+    found: dict[int, float] = {}
+    if len(bias.names) > MOST_BIASES:
+        raise refused("logit_bias", f"{len(bias.names)} tokens; at most {MOST_BIASES}")
     for key in bias.names:
         if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < words.vocab_size):
             raise refused(
                 "logit_bias", f"{shown(key)} is no token; ids are below {words.vocab_size}"
             )
         found[int(key)] = bias.number(key, -100, 100, 0.0)
-    if len(found) > MOST_BIASES:
-        raise refused("logit_bias", f"{len(found)} tokens; at most {MOST_BIASES}")
     return found
 
 
@@ -349,7 +360,7 @@ def _tools(body: Fields) -> list[dict[str, Any]]:
     return found
 
 
-def _form(body: Fields, tools: list[dict[str, Any]]) -> tuple[Any, tuple[str, ...]]:
+def _form(body: Fields, tools: list[dict[str, Any]]) -> tuple[str | None, tuple[str, ...]]:
     """The schema that all of the text obeys, if there is one, and the functions it may call."""
     names = tuple(tool["function"]["name"] for tool in tools)
     choice = body.get("tool_choice")
@@ -360,14 +371,26 @@ def _form(body: Fields, tools: list[dict[str, Any]]) -> tuple[Any, tuple[str, ..
         words = ("none", "auto", "required")
         choice = body.choice("tool_choice", words, "auto" if tools else "none")
     if choice in ("none", "auto"):
-        return schema, names if choice == "auto" else ()
+        text = None if schema is None else _schema_text("response_format", schema)
+        return text, names if choice == "auto" else ()
     if not tools:
         raise refused("tool_choice", "a call is required, but there are no tools")
     if schema is not None:
         raise refused(
             "response_format", "all of the text is a required call; leave one of them out"
         )
-    return _call_schema(tools, names), names
+    return _schema_text("tools", _call_schema(tools, names)), names
+
+
+def _schema_text(field: str, schema: Any) -> str:
+    """As JSON; refuses one that would take long to follow."""
+    text = json.dumps(schema)
+    if len(text) > MOST_SCHEMA:
+        raise refused(
+            field,
+            f"a schema of {len(text)} characters as JSON; at most {MOST_SCHEMA}: make it smaller",
+        )
+    return text
 
 
 def _chosen(choice: Fields, names: Sequence[str]) -> str:

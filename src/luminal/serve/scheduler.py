@@ -44,6 +44,8 @@ class Text:
     """Why it ended: "stop" at a token of `ends`, "length", "cancelled"; None before."""
     number: int = field(default=-1, init=False)
     turn: int = field(default=0, init=False)
+    held: bool = field(default=False, init=False)
+    """It takes part in no step: which token may come next is still computed elsewhere."""
     contents: list[Content] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -146,6 +148,8 @@ class Scheduler:
         decodes, chunks = [], []
         counts = self._next_prompts()
         for text in self._oldest_first():
+            if text.held:
+                continue
             if text.reads and text.number not in counts:
                 continue
             if not self._make_room(text, copies):
@@ -156,11 +160,13 @@ class Scheduler:
                 decodes.append(Row(text, text.computed, 1))
         if decodes or chunks:
             return Step(tuple(decodes), tuple(chunks), tuple(copies))
-        return self.step() if self._running else None  # the prompts whose turn it was gave way
+        if all(text.held for text in self._running.values()):
+            return None
+        return self.step()  # the prompts whose turn it was gave way
 
     def _next_prompts(self) -> dict[int, int]:
         """How many tokens are read of prompts, by number: those that have waited longest."""
-        prompts = [text for text in self._running.values() if text.reads]
+        prompts = [text for text in self._running.values() if text.reads and not text.held]
         counts: dict[int, int] = {}
         longest = 0
         self._turns += 1

@@ -1,0 +1,78 @@
+"""Where requests become orders: nothing here holds up the engine, or the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+from luminal.models.constraints import ConstraintError
+from luminal.serve.engine import Job
+from luminal.serve.errors import ApiError
+from luminal.serve.orders import Limits, Order
+from luminal.serve.reading import Asked, read
+from luminal.serve.served import Served
+from luminal.serve.workshop import Gone, Worker, matchers
+
+SMALL = 1 << 14  # bytes of a body that is read at once: within some milliseconds
+READERS = 4  # bodies that are read at a time
+FOLLOWERS = 16  # requests with a schema at a time, each with its process
+
+T = TypeVar("T")
+
+
+class Desk:
+    """Reads what a served model is asked for. Large bodies, and all that follows a schema, are the
+    work of the model's workshop; who finds no place there waits.
+    """
+
+    def __init__(self, served: Served, limits: Limits) -> None:
+        self._served, self._limits = served, limits
+        self._small = ThreadPoolExecutor(READERS, "luminal-reader")
+        self._large = ThreadPoolExecutor(READERS + FOLLOWERS, "luminal-workshop")
+        self._readers = asyncio.Semaphore(READERS)
+        self._followers = asyncio.Semaphore(FOLLOWERS)
+
+    async def read(self, path: str, body: bytes) -> Asked:
+        """What a body asks for. Raises ApiError."""
+        if len(body) <= SMALL:
+            words = self._served.words
+            return await _in(self._small, partial(read, path, body, words, self._limits))
+        async with self._worker(self._readers) as worker:
+            try:
+                asked: Asked = await self._called(worker, "read", path, body, self._limits)
+            except Gone as error:
+                raise ApiError(400, f"body: {error}", code="too_large") from None
+            return asked
+
+    async def jobs(self, order: Order, stack: AsyncExitStack) -> list[list[Job]]:
+        """The jobs of an order; what they follow lives until the stack ends. Raises ApiError."""
+        if order.schema is None:
+            return await _in(self._small, partial(self._served.jobs, order))
+        worker = await stack.enter_async_context(self._worker(self._followers))
+        count = len(order.prompts) * order.count
+        try:
+            made = await _in(self._large, partial(matchers, worker, order.schema, count))
+        except ConstraintError as error:
+            raise ApiError(400, str(error), "response_format", "invalid_value") from None
+        return self._served.jobs(order, made)
+
+    @asynccontextmanager
+    async def _worker(self, places: asyncio.Semaphore) -> AsyncIterator[Worker]:
+        """A process, in its turn; it ends with the context, whatever it does then."""
+        async with places:
+            worker = await _in(self._large, self._served.workshop.worker)
+            try:
+                yield worker
+            finally:
+                worker.end()
+
+    async def _called(self, worker: Worker, *call: Any) -> Any:
+        return await _in(self._large, partial(worker.call, *call))
+
+
+async def _in(pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(pool, function)
