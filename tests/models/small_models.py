@@ -23,6 +23,9 @@ class Letters:
     def encode(self, text: str, bare: bool = False) -> list[int]:
         return [ord(letter) - 48 for letter in text]
 
+    def marked(self, value: Any) -> Any:
+        return value
+
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(chr(48 + each) for each in ids)
 

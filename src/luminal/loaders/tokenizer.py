@@ -14,6 +14,7 @@ import tokenizers
 
 from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import MAX_SIZE
+from luminal.loaders.given_text import MARK, GivenTexts
 from luminal.loaders.json_file import parse_object, read_bytes, read_json
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
@@ -47,6 +48,11 @@ class Tokenizer(Protocol):
         """The ids of a prompt, with the BOS in front where the model was trained with one.
 
         `bare`: the text's own ids only. Raises InputError for half a surrogate pair.
+        """
+
+    def marked(self, value: Any) -> Any:
+        """A text of others, or dicts and lists of such, for a place inside of a text that is
+        encoded: in none of them `encode` finds a special token.
         """
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -147,6 +153,7 @@ class HuggingFaceTokenizer:
         # The library's own skip_special_tokens misses special tokens marked "normalized".
         added = inner.get_added_tokens_decoder()
         self._special = frozenset(index for index, token in added.items() if token.special)
+        self._given = GivenTexts(inner)
         self.bos_id = bos_id
         self.eos_ids = eos_ids
         self._texts: dict[int, str] = {}  # of ids alone
@@ -173,13 +180,21 @@ class HuggingFaceTokenizer:
                 f"text: character {error.start} is no text ({text[error.start]!a}); give UTF-8"
             ) from None
         with library_errors(self._path):
-            ids: list[int] = self._inner.encode(text, add_special_tokens=not bare).ids
+            if MARK in text:
+                ids = self._given.encoded(text, bare)
+            else:
+                ids = self._inner.encode(text, add_special_tokens=not bare).ids
         if max(ids, default=0) >= self.vocab_size:
             raise LoadError(
                 f"{self._path}: a text begins or ends with id {max(ids)}; the vocabulary ends at "
                 f"{self.vocab_size - 1}"
             )
         return ids
+
+    def marked(self, value: Any) -> Any:
+        """See Tokenizer.marked."""
+        with library_errors(self._path):
+            return self._given.marked(value)
 
     def decode(self, ids: Sequence[int]) -> str:
         """See Tokenizer.decode."""

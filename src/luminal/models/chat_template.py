@@ -57,12 +57,13 @@ class ChatTemplate:
 def chat_ids(
     template: ChatTemplate | None, tokenizer: Tokenizer, messages: Messages, tools: Any = None
 ) -> list[int]:
-    """The ids that a chat becomes by a template, up to where the answer begins. Raises InputError
-    where there is no template.
+    """The ids that a chat becomes by a template, up to where the answer begins: special tokens are
+    only those that the template writes. Raises InputError where there is no template.
     """
     if template is None:
         raise InputError("chat: the model has no chat template; use generate, or give it one")
-    return tokenizer.encode(template.render(messages, tools), bare=True)
+    given = tokenizer.marked(_checked(messages))
+    return tokenizer.encode(template.render(given, tokenizer.marked(tools)), bare=True)
 
 
 def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:

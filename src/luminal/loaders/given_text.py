@@ -1,0 +1,89 @@
+"""Texts of others inside of a text of one's own: they are never taken for special tokens.
+
+What a user says becomes part of a chat's text, where `<|im_end|>` would end his turn and begin
+another's. So each place in what he says that reads as a special token, or could be part of one
+together with what stands beside it, gets a mark before the template sees it. Text without such
+places, nearly all, is what it was; where there are marks a second tokenizer reads the text: it
+cuts special tokens out first, which a marked one is not, then drops the marks. (A template that
+writes the beginning of a special token before what a user says and its end behind it makes one.)
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import tokenizers
+
+MARK = "\U0010fffe"
+"""No character: Unicode keeps it for use inside of programs."""
+
+
+class GivenTexts:
+    """Those that a tokenizer of the library must take for no special tokens."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        self._inner = inner
+        special = [each for each in inner.get_added_tokens_decoder().values() if each.special]
+        names = {each.content.lower() for each in special if each.content}
+        self._cuts = {name[:count] for name in names for count in range(1, len(name))}
+        self._ends = {name[count:] for name in names for count in range(1, len(name))}
+        self._longest = max(map(len, names), default=0)
+        longest_first = sorted(names, key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+        self._normalizes = any(each.normalized for each in special)
+        self._second: tokenizers.Tokenizer | None = None
+
+    def marked(self, value: Any) -> Any:
+        """The same with marks in its texts, which may lie in dicts and lists."""
+        if not self._longest:
+            return value
+        if isinstance(value, str):
+            return self._marked(value)
+        if isinstance(value, Mapping):
+            pairs = {self.marked(key): self.marked(each) for key, each in value.items()}
+            return value if pairs == value else pairs
+        if isinstance(value, list | tuple):
+            items = [self.marked(each) for each in value]
+            return value if all(map(_same, items, value)) else type(value)(items)
+        return value
+
+    def _marked(self, text: str) -> str:
+        found = self._special.sub(lambda match: match[0][:1] + MARK + match[0][1:], text)
+        sizes = range(1, min(self._longest, len(text) + 1))
+        if any(text[:size].lower() in self._ends for size in sizes):
+            found = MARK + found
+        if any(text[-size:].lower() in self._cuts for size in sizes) or self._becomes(text):
+            found += MARK
+        return found
+
+    def _becomes(self, text: str) -> bool:
+        """Whether the normalizer makes a special token of what is none."""
+        normalizer = self._inner.normalizer
+        if not self._normalizes or normalizer is None:
+            return False
+        return self._special.search(normalizer.normalize_str(text)) is not None
+
+    def encoded(self, text: str, bare: bool) -> list[int]:
+        """The ids of a text with marks."""
+        if self._second is None:
+            self._second = _second(self._inner)
+        ids: list[int] = self._second.encode(text, add_special_tokens=not bare).ids
+        return ids
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or a == b
+
+
+def _second(inner: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """One that drops marks once special tokens are cut out, all of them before it normalizes."""
+    settings = json.loads(inner.to_str())
+    for token in settings["added_tokens"]:
+        token["normalized"] = token["normalized"] and not token["special"]
+    drop = {"type": "Replace", "pattern": {"String": MARK}, "content": ""}
+    own = settings["normalizer"]
+    settings["normalizer"] = {"type": "Sequence", "normalizers": [drop, *([own] if own else [])]}
+    return tokenizers.Tokenizer.from_str(json.dumps(settings))

@@ -1,0 +1,112 @@
+"""Hostile requests beside ordinary clients: who asks for much holds up nobody."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from luminal import models
+from tests.serve.hostile import KINDS, request
+from tests.serve.process import KEY, Process, serving
+from tests.serve.running import Running
+
+HEADERS = {"authorization": f"Bearer {KEY}"}
+TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}a:"
+ORDINARY: dict[str, Any] = {
+    "model": "tiny",
+    "messages": [{"role": "user", "content": "To be, or not to be?"}],
+    "max_tokens": 16,
+    "temperature": 0,
+}
+
+
+def latencies(url: str, clients: int, seconds: float) -> list[float]:
+    """Of chats that so many clients ask for one after the other."""
+    end = time.monotonic() + seconds
+
+    def asks(number: int) -> list[float]:
+        found = []
+        with httpx.Client(base_url=url, headers=HEADERS, timeout=60) as client:
+            while time.monotonic() < end:
+                start = time.perf_counter()
+                answer = client.post("/v1/chat/completions", json=ORDINARY)
+                found.append(time.perf_counter() - start)
+                assert answer.status_code == 200, answer.text
+        return found
+
+    with ThreadPoolExecutor(clients) as pool:
+        return [each for found in pool.map(asks, range(clients)) for each in found]
+
+
+def attack(url: str, kind: str, count: int) -> list[int]:
+    """The statuses of so many hostile requests, which are sent at once."""
+    draw = random.Random(kind)
+    sent = [request(kind, draw) for _ in range(count)]
+
+    def ask(path: str, body: Any) -> int:
+        answer = httpx.post(url + path, json=body, headers=HEADERS, timeout=120)
+        assert "server_error" not in answer.text, answer.text[:500]
+        return answer.status_code
+
+    with ThreadPoolExecutor(count) as pool:
+        return [*pool.map(lambda each: ask(*each), sent)]
+
+
+def p95(values: Sequence[float]) -> float:
+    return float(np.quantile(values, 0.95))
+
+
+@pytest.mark.parametrize("kind", ["const", "const that is allowed", "words", "biases", "stops"])
+def test_hostile_requests_are_answered(server: Running, kind: str) -> None:
+    draw = random.Random(0)
+    path, body = request(kind, draw)
+    start = time.monotonic()
+    answer = httpx.post(server.url + path, json=body, timeout=60)
+    assert answer.status_code in (200, 400, 413)
+    assert time.monotonic() - start < 10
+    assert server.blocks_are_free()
+
+
+def beside(server: Process, kind: str, quiet: float) -> tuple[float, list[int]]:
+    """The 95th percentile of ordinary clients beside hostile ones, and these ones' statuses."""
+    statuses: list[int] = []
+    found: list[float] = []
+    thread = threading.Thread(target=lambda: statuses.extend(attack(server.url, kind, 20)))
+    thread.start()
+    while thread.is_alive() or len(found) < 200:
+        found += latencies(server.url, 16, 1.0)
+    thread.join()
+    return p95(found) / quiet, statuses
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_who_asks_for_much_holds_up_nobody(tmp_path: Path) -> None:
+    """20 requests of each kind at once beside 16 clients: these wait at most twice as long, and the
+    memory of the server is what it was.
+    """
+    folder = shutil.copytree(models.SHIPPED, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(TEMPLATE, "utf-8")
+    slow, fat = {}, {}
+    with serving(tmp_path, model=folder) as server:
+        latencies(server.url, 16, 3.0)
+        attack(server.url, "words", 20)
+        for kind in KINDS:
+            before, quiet = server.resident(), p95(latencies(server.url, 16, 3.0))
+            ratio, statuses = beside(server, kind, quiet)
+            assert server.is_idle(20)
+            grown = server.resident() / before
+            print(f"{kind}: {ratio:.2f} of {quiet:.3f} s, memory {grown:.3f}, {set(statuses)}")
+            slow |= {kind: ratio} if ratio > 2 else {}
+            fat |= {kind: grown} if grown > 1.05 else {}
+    assert (slow, fat) == ({}, {})
