@@ -1,11 +1,20 @@
-"""Requests that ask for much outside of the model: each is allowed, or nearly, and takes long."""
+"""Requests that ask for much outside of the model: each is allowed, or nearly, and takes long.
+
+As a program, `hostile.py URL KEY KIND COUNT`, it sends so many at once and prints their statuses:
+what a client takes to make them is not to be the server's loss.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import random
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import httpx
 
 Draw = random.Random
 Asked = tuple[str, dict[str, Any]]
@@ -42,6 +51,7 @@ def _calls(draw: Draw) -> Asked:
 
 
 KINDS: dict[str, Callable[[Draw], Asked]] = {
+    "four texts": lambda draw: _chat(n=4, max_tokens=30),
     "const": lambda draw: _schema({"const": "a" * MANY}),
     "const that is allowed": lambda draw: _schema({"const": "a" * 60_000}, n=4),
     "items": lambda draw: _schema(
@@ -80,3 +90,24 @@ def request(kind: str, draw: Draw) -> Asked:
     """One of a kind, for the model `tiny`."""
     path, body = KINDS[kind](draw)
     return path, {"model": "tiny"} | body
+
+
+def attack(url: str, key: str, kind: str, count: int) -> list[int]:
+    """The statuses of so many requests of a kind that are sent at once."""
+    draw = random.Random(kind)
+    sent = [request(kind, draw) for _ in range(count)]
+    made = [(path, json.dumps(body).encode()) for path, body in sent]
+
+    def ask(path: str, body: bytes) -> int:
+        headers = {"authorization": f"Bearer {key}"}
+        answer = httpx.post(url + path, content=body, headers=headers, timeout=120)
+        assert "server_error" not in answer.text, answer.text[:500]
+        return answer.status_code
+
+    with ThreadPoolExecutor(count) as pool:
+        return [*pool.map(lambda each: ask(*each), made)]
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    print(json.dumps(attack(*sys.argv[1:4], int(sys.argv[4]))))

@@ -108,7 +108,7 @@ def library_errors(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (LoadError, KeyboardInterrupt, SystemExit, GeneratorExit):
+    except (LoadError, RecursionError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as error:
         raise LoadError(

@@ -62,8 +62,11 @@ def chat_ids(
     """
     if template is None:
         raise InputError("chat: the model has no chat template; use generate, or give it one")
-    given = tokenizer.marked(_checked(messages))
-    return tokenizer.encode(template.render(given, tokenizer.marked(tools)), bare=True)
+    try:
+        given = tokenizer.marked(_checked(messages)), tokenizer.marked(tools)
+    except RecursionError:
+        raise InputError("chat: lists or objects nest too deeply") from None
+    return tokenizer.encode(template.render(*given), bare=True)
 
 
 def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:

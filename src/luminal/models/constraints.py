@@ -71,6 +71,16 @@ class GrammarMatcher:
         if self.complete and not matcher.is_accepting():
             raise ConstraintError(f"{what}: no text matches it: {_first_line(matcher.get_error())}")
 
+    def copy(self) -> GrammarMatcher:
+        """One for another text, as far as this one is: what is known of the grammar is shared."""
+        found = GrammarMatcher.__new__(GrammarMatcher)
+        found._what, found._matcher, found._bytes = (
+            self._what,
+            self._matcher.deep_copy(),
+            self._bytes,
+        )
+        return found
+
     def allowed(self) -> Array:
         """A bit for every token id, uint32 (ceil(vocab_size / 32),)."""
         bits = self._matcher.compute_bitmask()[: self._bytes]

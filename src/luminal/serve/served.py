@@ -40,7 +40,8 @@ class Served:
         follows; none: nothing. Raises ApiError.
         """
         count = order.count
-        follows = [*matchers] or [None] * (count * len(order.prompts))
+        texts = count * len(order.prompts)
+        follows: Sequence[Matcher | None] = [*matchers] or [None] * texts
         try:
             return [
                 [self._job(order, prompt, first + k, follows[first + k]) for k in range(count)]

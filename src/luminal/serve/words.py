@@ -38,5 +38,5 @@ class Words:
 
     def matchers(self, schema: str, count: int) -> list[GrammarMatcher]:
         """What follows `count` texts under a JSON schema. Raises ConstraintError."""
-        constraint = json_schema(schema)
-        return [constraint.matcher(self.tokenizer, self.vocab_size) for _ in range(count)]
+        first = json_schema(schema).matcher(self.tokenizer, self.vocab_size)
+        return [first, *(first.copy() for _ in range(count - 1))]
