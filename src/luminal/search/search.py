@@ -25,7 +25,7 @@ from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
 from luminal.runtime.report import SearchSummary
 from luminal.runtime.source_hash import source_hash
-from luminal.search import database, oracle
+from luminal.search import database, interrupt, oracle
 from luminal.search.database import Decision
 from luminal.search.genome import Genome
 from luminal.search.log import SCHEDULES, STRUCTURE, Log
@@ -50,7 +50,8 @@ def search(
 
     `values`: arrays set on the graph's inputs. A finished search is stored; the same one later, in
     any process, gives the same program without timing. An interrupt (Ctrl-C) ends the search with
-    the best program so far. Raises CompileError if a candidate computes something else.
+    the best program so far, a second one is the caller's (`interrupt.py`). Raises CompileError if a
+    candidate computes something else.
     """
     space = Space(graph, backend, numerics)
     dims = choose_dims(Signature(space.graph), options.dims)
@@ -150,14 +151,20 @@ class _Search:
         try:
             strategy = Strategy(self.measurements, self.mode, self.options)
         except (Lost, Refused, pickle.PicklingError, TypeError, KeyboardInterrupt) as error:
+            is_interrupted = isinstance(error, KeyboardInterrupt)
+            if is_interrupted and not interrupt.first():
+                raise
             reason = str(error) or "interrupted"
             stages = self.space.decode(Genome()).stages
             made = _untimed(self.mode, self.options, _kept(reason))
-            return stages, replace(made, interrupted=isinstance(error, KeyboardInterrupt))
+            return stages, replace(made, interrupted=is_interrupted)
         interrupted = False
         try:
             strategy.run()
+            interrupt.finished()
         except KeyboardInterrupt:
+            if not interrupt.first():
+                raise
             interrupted = True
             self.runner.close()  # its answer to the last request would come late
         return self._settle(strategy, interrupted)

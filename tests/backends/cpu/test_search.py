@@ -23,7 +23,7 @@ from luminal.backends.cpu import backend
 from luminal.compiler import Stages
 from luminal.errors import CompileError, VerifyError
 from luminal.program import launch_text
-from luminal.search import database, operands
+from luminal.search import database, interrupt, operands
 from luminal.search import search as searches
 from luminal.search.genome import Genome, is_call
 from luminal.search.log import Log
@@ -39,14 +39,15 @@ QUICK = lm.SearchOptions(max_candidates=3, stop_below_us=0, workers=1)  # for wh
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path) -> Iterator[None]:
+    interrupt.forget()
     with config.override(LUMINAL_CACHE_DIR=tmp_path / "cache"):
         yield
 
 
-def mlp() -> lm.Graph:
+def mlp(width: int = 40) -> lm.Graph:
     cx = lm.Graph("mlp")
     s = cx.dim("s", 1, 64)
-    x, w = cx.tensor((s, 48), name="x"), cx.weight((48, 40), name="w")
+    x, w = cx.tensor((s, 48), name="x"), cx.weight((48, width), name="w")
     (x @ w).gelu().softmax(-1).output("y")
     return cx
 
@@ -201,6 +202,37 @@ def test_a_request_is_made_again_when_its_process_was_killed(monkeypatch: Any) -
     assert found is not None
     assert not [row for row in found.rejected if "signal" in row.reason + row.example]
     assert not found.decision.startswith("the fast program runs")
+
+
+def test_the_second_interrupt_ends_a_loop_of_searches(monkeypatch: Any) -> None:
+    def interrupted(self: Log, side: str, count: int = 1) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Log, "tried", interrupted)
+    compiled = []
+
+    def loop() -> None:
+        for width in (96, 128, 160):
+            compiled.append(lm.compile(mlp(width), mode="optimal", search=OPTIONS))
+
+    with pytest.raises(KeyboardInterrupt):
+        loop()
+    assert len(compiled) == 1
+    assert "interrupted" in str(compiled[0].report())
+
+
+def test_which_interrupt_is_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(interrupt.time, "monotonic", lambda: clock[0])
+    assert interrupt.first()
+    clock[0] += 3600
+    assert not interrupt.first()  # in the next search
+    interrupt.finished()
+    clock[0] += 59
+    assert not interrupt.first()  # within a minute
+    clock[0] += 61
+    interrupt.finished()
+    assert interrupt.first()
 
 
 def test_processes_end_when_the_end_is_interrupted(monkeypatch: Any) -> None:
