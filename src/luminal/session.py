@@ -21,6 +21,7 @@ from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
 from luminal.hlir.state import recorder
+from luminal.near_names import suggesting
 from luminal.numerics import Numerics
 from luminal.records import dataclass
 from luminal.runtime import program_cache
@@ -141,6 +142,7 @@ class Graph(Recorder):
         return results
 
 
+@suggesting
 def compile(
     graph: Graph | str | None = None,
     backend: str | None = None,

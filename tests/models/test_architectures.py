@@ -257,8 +257,40 @@ def test_compiled_logits_and_greedy_tokens(name: str, tmp_path: Path) -> None:
 def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
     saved("llama", tmp_path)
     path = tmp_path / "config.json"
-    path.write_text(path.read_text().replace("LlamaForCausalLM", "RwkvForCausalLM"))
-    with pytest.raises(LoadError, match=r"'RwkvForCausalLM' is not supported; .* like .*LM"):
+    said = path.read_text()
+    for name, family in (
+        ("RwkvForCausalLM", "of its family there are RWKV7ForCausalLM$"),
+        ("Qwen2AudioForCausalLM", "there are Qwen2ForCausalLM, Qwen2MoeForCausalLM, Qwen3"),
+        (
+            "MistralNextForCausalLM",
+            "there are Mistral3ForConditionalGeneration, MistralForCausalLM$",
+        ),
+        ("ViTMSNModel", "there are ViTForImageClassification, ViTModel$"),
+        ("DbrxForCausalLM", "; none is of the family Dbrx$"),
+    ):
+        path.write_text(said.replace("LlamaForCausalLM", name))
+        with pytest.raises(LoadError, match=rf"'{name}' is not supported .*{family}"):
+            read_decoder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ({"quant_method": "gptq", "bits": 4}, "GPTQ"),
+        ({"quant_method": "awq"}, "AWQ"),
+        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_method": "bitsandbytes"}, "bitsandbytes"),
+        ({"load_in_4bit": True}, "bitsandbytes"),
+        ({"quant_method": "compressed-tensors"}, "compressed-tensors"),
+        ({"quant_method": "other"}, "'other'"),
+    ],
+)
+def test_packed_weights_are_refused_by_name(said: Any, name: str, tmp_path: Path) -> None:
+    saved("llama", tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": said}))
+    (tmp_path / "model.safetensors").unlink()  # said before the weights are looked at
+    with pytest.raises(LoadError, match=f"the weights are quantized: {name}.*, which is not read"):
         read_decoder(tmp_path)
 
 
@@ -271,7 +303,7 @@ DAMAGED = {
     "heads": ({"num_key_value_heads": 3}, "4 heads do not divide among 3 of keys"),
     "activation": ({"hidden_act": "sine"}, "activation 'sine' is not known"),
     "bias": ({"attention_bias": True}, "missing: model.layers.0.self_attn.q_proj.bias"),
-    "quantised": ({"quantization_config": {"bits": 4}}, "quantization_config is not supported"),
+    "quantised": ({"quantization_config": {"bits": 4}}, "the weights are quantized: packed"),
     "partly_rotary": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor=0.5 is not supported"),
 }
 

@@ -63,10 +63,12 @@ def test_set_checks_shape_and_dtype() -> None:
     raises(ShapeError, "x: expected shape (s, 2), got (2,)", lambda: x.set([1.0, 2.0]))
     raises(
         DTypeError,
-        "x: expected float32, got float64; pass x.astype(np.float32)",
-        lambda: x.set(np.full((1, 2), 0.1)),
+        "x: expected float32, got complex128; pass x.astype(np.float32)",
+        lambda: x.set(np.full((1, 2), 1j)),
     )
-    x.set(np.array([[1.0, np.nan]]))  # float64 that float32 holds
+    for value in (np.nan, 0.1):  # float64, whether or not float32 holds it
+        x.set(np.array([[1.0, value]]))
+        np.testing.assert_array_equal(cx.values["x"], np.float32([[1.0, value]]))
     raises(
         DTypeError,
         "expected int64, got float32",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import pickle
 import re
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import luminal as lm
 from luminal import nn
 from luminal.errors import DTypeError, LoadError, ShapeError
 from luminal.frontend.graph import Recorder
@@ -84,8 +86,8 @@ def test_errors_list_everything_and_change_nothing() -> None:
     net.load_state_dict(state, strict=False)
     assert net.first.weight.numpy().max() == 2
     assert net.norm.running_mean.numpy().max() == 2
-    lossy = values(net) | {"scale": np.full(4, 0.1)}
-    with pytest.raises(LoadError, match="scale: expected float32, got float64"):
+    lossy = values(net) | {"scale": np.full(4, 2**24 + 1)}
+    with pytest.raises(LoadError, match="scale: expected float32, got int64"):
         net.load_state_dict(lossy)
 
 
@@ -176,3 +178,23 @@ def test_layers_are_pickled(kind: type[nn.Module]) -> None:
         state = again.state_dict()
         for name, held in layer.state_dict().items():
             np.testing.assert_array_equal(state[name], held, name)
+
+
+def test_an_error_says_in_which_module_it_is_raised() -> None:
+    class Block(nn.Module):
+        def __init__(self, width: int) -> None:
+            self.up = nn.Linear(4, 8)
+            self.down = nn.Linear(width, 4)
+
+        def forward(self, x: Any) -> Any:
+            return self.down(self.up(x).relu())
+
+    model = nn.Sequential(nn.Identity(), Block(8), Block(9))
+    with pytest.raises(lm.ShapeError, match=r" \(in 2\.down, a Linear of Sequential\)$") as caught:
+        model(lm.ones((3, 4)))
+    assert str(caught.value).count("(in ") == 1
+    with pytest.raises(lm.ShapeError, match=r"\(in 2\.down, a Linear of Sequential\)$"):
+        lm.jit(model)(np.ones((3, 4), np.float32))
+    with pytest.raises(lm.ShapeError) as caught:
+        nn.Linear(9, 4)(lm.ones((3, 4)))
+    assert "(in " not in str(caught.value)

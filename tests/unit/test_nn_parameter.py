@@ -66,8 +66,9 @@ def test_parameters_of_shapes_and_of_values() -> None:
     assert (kept.name, kept.requires_grad) == ("w", False)
     for other in (copy.deepcopy(kept), pickle.loads(pickle.dumps(kept))):
         np.testing.assert_array_equal(other.numpy(), X)
-    with pytest.raises(DTypeError, match="expected float32, got float64"):
-        nn.Parameter(np.array([0.1]), "float32")
+    assert nn.Parameter(np.array([0.1]), "float32").numpy() == np.float32(0.1)
+    with pytest.raises(DTypeError, match="expected bfloat16, got float64"):
+        nn.Parameter(np.array([0.1]), "bfloat16")
     with pytest.raises(ShapeError, match="is not a tuple of ints >= 0"):
         nn.Parameter((2, -1))
 

@@ -12,6 +12,7 @@ import pytest
 
 import luminal as lm
 from luminal import tracing
+from luminal.runtime import svg
 from luminal.runtime.report import (
     Best,
     CompileSummary,
@@ -24,6 +25,7 @@ from luminal.runtime.report import (
 )
 from luminal.runtime.report_text import amount, duration
 from luminal.runtime.roofline import Peaks
+from luminal.runtime.svg import Line
 
 PEAKS = Peaks(flops=100e9, memory=10e9, cache=50e9, cache_bytes=1000)
 SEARCH = SearchSummary(
@@ -213,3 +215,25 @@ def test_profile_of_an_executable(backend: str) -> None:
     assert count.numpy()[0] == 1
     with pytest.raises(lm.InputError, match="profile: runs = 0; takes an int >= 1"):
         exe.profile(given, runs=0)
+
+
+def test_three_digits_never_round_up_to_a_thousand() -> None:
+    for digits in (0.9994, 0.9995, 0.9996, 0.99999, 1.0, 9.996, 99.96, 999.4, 999.5, 999.6):
+        for power in range(-9, 1):
+            told = duration(digits * 10.0**power)
+            assert "e+" not in told
+            assert not told.startswith("1,000")
+        for power in range(13):
+            assert "e+" not in amount(digits * 10.0**power, "B")
+    assert duration(0.9996) == "1 s"
+    assert duration(99960e-9) == "100 us"
+    assert amount(999.7e9, "FLOP/s") == "1 TFLOP/s"
+    assert amount(12_345e12, "B") == "12,345 TB"
+
+
+def test_names_of_lines_stand_apart_and_over_the_points() -> None:
+    level = [Line(((0.0, y), (9.0, y)), name, "best") for name, y in (("a", 1.0), ("b", 1.01))]
+    drawn = svg.chart(level, [svg.Point(9.0, 1.0, "note")], ("x", "y"), (str, str))
+    heights = [float(each) for each in re.findall(r'class="name" x="[\d.]+" y="([\d.]+)"', drawn)]
+    assert abs(heights[0] - heights[1]) >= svg.NAME_HEIGHT
+    assert drawn.index("<circle") < drawn.index('class="name"')

@@ -206,7 +206,7 @@ def test_one_value_under_two_names_gives_two_arrays() -> None:
         ({"x": ones(3)}, r"x: expected shape \(s, 4\), got \(3,\)"),
         ({"x": ones(513, 4)}, r"s: 513 is outside its interval 1\.\.512"),
         ({"x": ones(0, 4)}, r"s: 0 is outside its interval 1\.\.512"),
-        ({"x": np.full((3, 4), 0.1)}, r"x: expected float32, got float64; pass x\.astype"),
+        ({"x": np.full((3, 4), 1j)}, r"x: expected float32, got complex128; pass x\.astype"),
         ({"q": ones(3, 4)}, "q: no such input or weight; this graph takes x, w"),
         ({"w": ones(3, 4)}, r"w: expected shape \(4, 4\), got \(3, 4\)"),
         (ones(3, 4), r'inputs: takes a dict of arrays, as {"x": array}; got a ndarray'),

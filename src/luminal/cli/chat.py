@@ -42,7 +42,6 @@ def command(
 ) -> None:
     """Talk with a model, line by line."""
     from luminal import models
-    from luminal.models.chat_template import ChatTemplate
 
     loaded = models.load(
         model,
@@ -55,8 +54,7 @@ def command(
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"chat: {model} is a {type(loaded).__name__}, which does not chat")
     if template is not None:
-        tokens = {} if loaded.chat_template is None else loaded.chat_template.tokens
-        loaded.chat_template = ChatTemplate(template.read(), tokens)
+        loaded.use_template(template.read())
     begun = [{"role": "system", "content": system}] if system else []
     loaded.chat_prompt([*begun, {"role": "user", "content": "?"}])  # what is wrong is said now
     if sys.stdin.isatty():

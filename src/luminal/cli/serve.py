@@ -26,6 +26,9 @@ def command(
     tokenizer: Annotated[
         str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
     ] = None,
+    template: Annotated[
+        typer.FileText | None, typer.Option(help="A chat template (Jinja) instead of the model's.")
+    ] = None,
     name: Annotated[
         str, typer.Option(help="What clients call it.", show_default="the file's name")
     ] = "",
@@ -77,6 +80,7 @@ def command(
     served = load(
         model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend,
         keep_quantized=keep_quantized, compute_dtype=compute_dtype,
+        template=None if template is None else template.read(),
     )  # fmt: skip
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nothing is written from here on

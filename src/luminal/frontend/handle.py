@@ -15,6 +15,7 @@ from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.data import is_array, is_list_of_numbers
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Parameter, State, how_to_read, recorder
+from luminal.near_names import explained
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 
@@ -160,6 +161,8 @@ def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
             kwargs = {name: _values_of(x) for name, x in named.items()}
         try:
             return function(*args, **kwargs)
+        except TypeError as error:
+            raise explained(error, function, named) from error.__cause__
         except AttributeError:
             all_given = [
                 x for arg in args for x in (arg, *(arg if isinstance(arg, list | tuple) else ()))

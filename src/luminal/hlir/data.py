@@ -2,7 +2,8 @@
 
 *Arrays* have a dtype of their own: NumPy's, and whatever offers DLPack, `__array__` or a buffer
 (tensors of PyTorch and JAX, with or without gradients, memoryviews), also in lists. They keep it,
-and where another dtype is asked for they are converted if that changes no element.
+and where another dtype is asked for they are converted if that changes no element; float64 also
+where float32 rounds it: NumPy makes float64 unasked, and the dtype should say what is taken.
 
 *Numbers* have none: Python's (`np.float64` is a float of Python's) and lists of numbers. They take
 the dtype asked for, floats being rounded to it, or else bool, int64 or float32. A float is never
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dtypes import DType, bfloat16, default_dtype, dtype_of
+from luminal.dtypes import DType, bfloat16, default_dtype, dtype_of, float32
 from luminal.errors import DTypeError, ShapeError
 from luminal.hlir.dlpack import imported
 
@@ -126,6 +127,8 @@ def _converted(name: str, array: Array, dtype: DType, data: Any) -> Array:
         raise DTypeError(wrong)
     with np.errstate(all="ignore"):
         converted = array.astype(dtype.numpy)
+        if dtype is float32 and array.dtype.str[1:] == "f8":
+            return converted
         kept = np.array_equal(converted.astype(array.dtype), array, equal_nan=_is_float(array))
     if array.dtype.kind in "iub" and dtype.is_float:
         kept = kept and np.can_cast(array.dtype, dtype.numpy)  # 2**63 - 1 survives the round trip

@@ -79,7 +79,10 @@ def _read(
 ) -> Checkpoint:
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
-        config, tensors = folder_config(path), folder_tensors(path, keep_quantized)
+        config = folder_config(path)
+        if "GptOssForCausalLM" not in config.get("architectures", ()):  # which reads mxfp4 itself
+            check_quantization(config, path / "config.json")
+        tensors = folder_tensors(path, keep_quantized)
         _read_ahead(tensors)
         own, template = other or _own_tokenizer(path), folder_chat_template(path)
         return Checkpoint(config, tensors, own, path / "config.json", template)
@@ -188,6 +191,37 @@ def folder_config(folder: Path) -> dict[str, Any]:
     if type(quantization) is dict and quantization.get("quant_method") == METHOD:
         del found["quantization_config"]
     return found
+
+
+_PACKED = {
+    "gptq": "GPTQ",
+    "awq": "AWQ",
+    "fp8": "fp8",
+    "fbgemm_fp8": "fp8 (fbgemm)",
+    "compressed-tensors": "compressed-tensors (vLLM's: fp8, int8 and int4 of several layouts)",
+    "bitsandbytes": "bitsandbytes",
+    "hqq": "HQQ",
+    "aqlm": "AQLM",
+    "quanto": "quanto",
+    "torchao": "torchao",
+}
+"""What `quant_method` says, and what it is called."""
+
+
+def check_quantization(config: Mapping[str, Any], path: Path) -> None:
+    """Raises LoadError for a `config.json` of weights packed in a way that is not read, by name."""
+    found = config.get("quantization_config")
+    if not found:
+        return
+    method = found.get("quant_method") if isinstance(found, Mapping) else None
+    if method is None and isinstance(found, Mapping):
+        bits = any(found.get(key) for key in ("load_in_4bit", "load_in_8bit"))
+        method = "bitsandbytes" if bits else None
+    kind = _PACKED.get(str(method), shown(method) if method else "packed")
+    raise LoadError(
+        f"{path}: the weights are quantized: {kind}, which is not read; take the unquantized model "
+        "(luminal quantize makes a GGUF file of that), or a GGUF file of it"
+    )
 
 
 def folder_tokenizer(folder: Path, count: int) -> HuggingFaceTokenizer:

@@ -29,6 +29,7 @@ from luminal.models.sampling import SETTINGS, Sampling, checked_count, features_
 from luminal.models.speculative import Draft, ModelDraft, accepted, check_rewinds
 from luminal.models.stats import Stats
 from luminal.models.text import Completion, Constraint, Ranked, Text
+from luminal.near_names import suggesting, suggestion
 from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
 from luminal.search.options import CompilationMode, mode_of
@@ -196,6 +197,11 @@ class LanguageModel:
         text = self._text(self.chat_prompt(messages, tools), max_tokens, **options)
         return (piece for step in self._begun([text], resume=True) for _, piece in step if piece)
 
+    def use_template(self, source: str) -> None:
+        """Chats are written by this chat template (Jinja) from now on."""
+        tokens = {} if self.chat_template is None else self.chat_template.tokens
+        self.chat_template = ChatTemplate(source, tokens)
+
     def chat_prompt(self, messages: Messages, tools: Any = None) -> list[int]:
         """The ids that a chat becomes by the model's template, up to where the answer begins."""
         return chat_ids(self.chat_template, self.tokenizer, messages, tools)
@@ -268,7 +274,8 @@ class LanguageModel:
             _check_kind("constraint", constraint, "matcher", "models.regex or models.json_schema")
         for name in sampling.keys() - {"seed", *SETTINGS}:
             known = ", ".join(("stop", "constraint", "seed", *SETTINGS))
-            raise InputError(f"{name}: no such option; there are {known}")
+            near = suggestion(name, ("max_tokens", "draft", "n", *known.split(", ")))
+            raise InputError(f"{name}: no such option; there are {known}{near}")
         settings, room = Sampling(**sampling), self.room(ids, max_tokens)
         vocab_size = self.model.config.vocab_size
         for token in settings.logit_bias:
@@ -365,6 +372,7 @@ def _checked_ids(ids: Any, model: Decoder) -> list[int]:
     return [int(each) for each in ids]
 
 
+@suggesting
 @garbage.held()  # nearly all that is made stays
 def load(
     path: str | Path,

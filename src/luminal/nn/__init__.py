@@ -6,6 +6,7 @@ GatedFeedForward, SwiGLU, MoE, RelativeBias.
 
 from luminal.frontend.keys import keyed
 from luminal.hlir.state import Parameter
+from luminal.near_names import with_suggestions
 from luminal.nn import functional, init
 from luminal.nn.activation import (
     CELU,
@@ -334,3 +335,5 @@ __all__ = [
     "SwiGLU",
     "MoE",
 ]
+
+with_suggestions(each for each in map(globals().get, __all__) if isinstance(each, type))

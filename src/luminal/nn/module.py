@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from luminal.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int8
-from luminal.errors import DTypeError, InputError, LoadError
+from luminal.errors import DTypeError, InputError, LoadError, LuminalError
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.generator import checked_seed
 from luminal.frontend.graph import Recorder, parameter_names, recording_into
@@ -47,7 +47,11 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if parameter_names.get() is not None:  # a module around this one has named them
-            return self.forward(*args, **kwargs)
+            try:
+                return self.forward(*args, **kwargs)
+            except LuminalError as error:
+                error.__dict__.setdefault("module", self)  # the innermost, whose path is said
+                raise
         names: dict[Parameter, str] = {}
         for path, parameter in self.named_parameters():
             names.setdefault(parameter, path)  # tied: named by the first path
@@ -57,8 +61,19 @@ class Module:
         try:
             with nullcontext() if graph is None else recording_into(graph):
                 return self.forward(*args, **kwargs)
+        except LuminalError as error:
+            self._place(error)
+            raise
         finally:
             parameter_names.reset(token)
+
+    def _place(self, error: LuminalError) -> None:
+        """Adds to the text of an error the path of the module whose forward raised it."""
+        module = error.__dict__.pop("module", None)
+        if module is not None and error.args and not isinstance(error, KeyError):
+            path = next((path for path, each in self.named_modules() if each is module), "")
+            where = f"in {path}, {_with_article(module)} of {type(self).__name__}"
+            error.args = (f"{error.args[0]} ({where})", *error.args[1:])
 
     @overload
     def read(self, parameter: Parameter, x: Tensor) -> Tensor: ...
@@ -394,6 +409,11 @@ class Module:
         ]
         inside = ", ".join(own) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
         return f"{type(self).__name__}({inside})"
+
+
+def _with_article(module: Module) -> str:
+    name = type(module).__name__
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def _graph_of(arguments: Iterable[Any]) -> Recorder | None:

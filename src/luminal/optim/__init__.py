@@ -4,6 +4,7 @@
 every algorithm is a module with a function of Tensors (`..._on_graph`) and a class.
 """
 
+from luminal.near_names import with_suggestions
 from luminal.optim import lr_scheduler
 from luminal.optim.adagrad import Adagrad, adagrad_on_graph
 from luminal.optim.adam import Adam, AdamW, adam_on_graph
@@ -45,3 +46,5 @@ __all__ = [
     "sgd_momentum_on_graph",
     "sgd_on_graph",
 ]
+
+with_suggestions(each for each in map(globals().get, __all__) if isinstance(each, type))

@@ -33,12 +33,13 @@ p { margin: .3rem 0; } .faint { color: var(--faint); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { text-align: left; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--rule); }
-td { overflow-wrap: anywhere; } th { white-space: nowrap; color: var(--faint); font-weight: 500; }
+td { overflow-wrap: break-word; } th { white-space: nowrap; color: var(--faint); font-weight: 500; }
 .number { text-align: right; white-space: nowrap; } .sortable th { cursor: pointer; }
 ul.key { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; }
 ul.key svg { width: .8rem; height: .8rem; margin-right: .4rem; }
 svg { width: 100%; height: auto; display: block; } ul.key svg { display: inline-block; }
-svg text { fill: var(--faint); font-size: 12px; } svg text.name { fill: var(--ink); }
+svg text { fill: var(--faint); font-size: 12px; }
+svg text.name { fill: var(--ink); stroke: var(--paper); stroke-width: 3; paint-order: stroke; }
 .grid { stroke: var(--rule); } polyline { fill: none; stroke-width: 2; stroke: var(--faint); }
 polyline.best { stroke: var(--k0); } polyline.fast { stroke: var(--k1); stroke-dasharray: 5 4; }
 circle { stroke: var(--paper); stroke-width: 1.5; }
@@ -87,8 +88,7 @@ def _head(report: Report) -> str:
     )
     lines = [tag("h1", "Luminal report"), tag("p", text(work))]
     if report.run_seconds is not None and report.seconds is not None:
-        took = f"A run takes {duration(report.run_seconds)}"
-        lines.append(tag("p", text(f"{took}, its launches {duration(report.seconds)}.")))
+        lines.append(tag("p", text(_run(report.run_seconds, report.seconds))))
     else:
         lines.append(tag("p", "No times: call exe.profile(...) first.", class_="faint"))
     if report.search is not None:
@@ -96,21 +96,41 @@ def _head(report: Report) -> str:
     return tag("header", *lines)
 
 
-def _shares(report: Report) -> str:
-    """The time of each kernel, over all its launch sites."""
+def _run(run_seconds: float, seconds: float) -> str:
+    """What a run takes, and how that and the sum of its launches come together."""
+    took = f"A run takes {duration(run_seconds)}; its launches add up to {duration(seconds)}"
+    between = run_seconds - seconds
+    if between > 0:
+        return f"{took}, and what is between them (checks, starts, waits) to {duration(between)}."
+    return f"{took}, timed one by one in runs of their own."
+
+
+def _by_time(report: Report) -> list[tuple[tuple[int, str], float]]:
+    """Kernels with their time over all launch sites, the longest first."""
     taken: dict[tuple[int, str], float] = {}
     for row in report.kernels:
         if row.seconds is not None:
             key = (row.kernel, row.label)
             taken[key] = taken.get(key, 0.0) + row.seconds
-    if not taken:
+    return sorted(taken.items(), key=lambda part: -part[1])
+
+
+def _colours(report: Report) -> dict[int, int]:
+    """Of each kernel that the bar names: its points have the same one, all others the last."""
+    named = enumerate(_by_time(report)[:SHARES])
+    return {kernel: colour for colour, ((kernel, _), _) in named}
+
+
+def _shares(report: Report) -> str:
+    """The time of each kernel, over all its launch sites."""
+    ordered = _by_time(report)
+    if not ordered:
         return ""
-    ordered = sorted(taken.items(), key=lambda part: -part[1])
     parts = [(f"{kernel} {label}", seconds) for (kernel, label), seconds in ordered[:SHARES]]
     rest = sum(seconds for _, seconds in ordered[SHARES:])
     if rest:
         parts.append((f"{len(ordered) - SHARES} others", rest))
-    whole = sum(taken.values()) or 1.0
+    whole = sum(seconds for _, seconds in ordered) or 1.0
     names = [
         _key(k, f"{name}: {duration(seconds)}, {seconds / whole:.1%}")
         for k, (name, seconds) in enumerate(parts)
@@ -124,8 +144,14 @@ def _roofline(report: Report) -> str:
     peaks = report.peaks
     if peaks is None:
         return ""
+    colours = _colours(report)
     points = [
-        Point(row.flops / row.bytes, row.flops / row.seconds, _note(row, peaks), row.kernel)
+        Point(
+            row.flops / row.bytes,
+            row.flops / row.seconds,
+            _note(row, peaks),
+            colours.get(row.kernel, SHARES),
+        )
         for row in report.kernels
         if row.seconds and row.flops and row.bytes
     ]
@@ -137,7 +163,7 @@ def _roofline(report: Report) -> str:
     )
     drawn = svg.chart(
         _roofs(peaks, [point.x for point in points]), points, ("flops per byte", "speed"),
-        (lambda value: f"{value:g}", lambda value: amount(value, "FLOP/s")), log=True,
+        (lambda value: amount(value, ""), lambda value: amount(value, "FLOP/s")), log=True,
     )  # fmt: skip
     return _section("Roofline", tag("p", text(measured), class_="faint"), drawn)
 
@@ -246,9 +272,15 @@ def _compile(report: Report) -> str:
     steps = sorted(report.compile_seconds.items(), key=lambda step: -step[1])
     if not steps:
         return ""
-    shown = steps[: svg.COLOURS]
+    shown = steps[: svg.COLOURS - 1]
+    if len(steps) > len(shown):
+        rest = sum(seconds for _, seconds in steps[len(shown) :])
+        shown = [*shown, (f"{len(steps) - len(shown)} others", rest)]
     names = [_key(k, f"{name}: {duration(seconds)}") for k, (name, seconds) in enumerate(shown)]
-    total = f"{duration(sum(seconds for _, seconds in steps))} in all."
+    total = (
+        f"{duration(sum(seconds for _, seconds in steps))} in all; a step has its own time, "
+        "without that of the steps inside of it."
+    )
     parts = [tag("p", text(total)), svg.shares(shown), tag("ul", *names, class_="key")]
     return _section("Where the compile spent its time", *parts)
 
@@ -272,7 +304,7 @@ def _table(names: Iterable[str], rows: Iterable[list[Cell]], kind: str = "") -> 
 def _cell(cell: Cell) -> str:
     shown, value = cell
     if value is None:
-        return tag("td", text(shown))
+        return tag("td", text(shown).replace(".", ".<wbr>"))  # labels may be long
     return tag("td", text(shown), class_="number", data_value=repr(value))
 
 

@@ -31,20 +31,28 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
+ROUNDS_UP = 0.9995  # of a unit: three digits of it are 1, those of the next smaller one 1e+03
+
+
 def duration(seconds: float) -> str:
     """A time in the unit that suits it: `1.32 us`, `81.4 ms`."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns" if seconds else "0"
+        if seconds * factor >= ROUNDS_UP:
+            return f"{_digits(seconds * factor)} {unit}"
+    return f"{_digits(seconds * 1e9)} ns" if seconds else "0"
 
 
 def amount(value: float, unit: str) -> str:
     """A number of units with the prefix that suits it: `1.23 GFLOP`."""
     for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= factor:
-            return f"{value / factor:.3g} {prefix}{unit}"
-    return f"{value:.3g} {unit}"
+        if value >= factor * ROUNDS_UP:
+            return f"{_digits(value / factor)} {prefix}{unit}"
+    return f"{_digits(value)} {unit}".rstrip()
+
+
+def _digits(value: float) -> str:
+    """Three digits that count, and all before the point: never `1e+03`."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:

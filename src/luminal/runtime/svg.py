@@ -13,8 +13,9 @@ from typing import NamedTuple
 from luminal.records import dataclass
 
 WIDTH, HEIGHT = 760, 320
-LEFT, RIGHT, TOP, BOTTOM = 76, 20, 16, 48
+LEFT, RIGHT, TOP, BOTTOM = 112, 40, 24, 48
 BAR_HEIGHT = 30
+NAME_HEIGHT, NAME_WIDTH, NAME_ABOVE = 15, 60, 10  # of a line's name, over a point's radius
 COLOURS = 8  # classes c0 ... c7 of the page's style sheet
 
 Format = Callable[[float], str]
@@ -114,6 +115,7 @@ def chart(
     parts = [*_grid(x, y, formats), *_names(axes)]
     parts += [_line(line, x, y) for line in lines]
     parts += [_point(point, x, y) for point in points]
+    parts += _line_names(lines, x, y)  # over the points, which would hide them
     return _drawing(HEIGHT, parts, f"{axes[1]} over {axes[0]}")
 
 
@@ -157,9 +159,18 @@ def _names(axes: tuple[str, str]) -> Iterable[str]:
 def _line(line: Line, x: Scale, y: Scale) -> str:
     placed = [(x.place(a), y.place(b)) for a, b in line.points]
     path = " ".join(f"{a:.1f},{b:.1f}" for a, b in placed)
-    end, height = placed[-1]
-    name = tag("text", text(line.name), class_="name", x=end, y=height - 6, text_anchor="end")
-    return tag("polyline", class_=line.kind, points=path) + name
+    return tag("polyline", class_=line.kind, points=path)
+
+
+def _line_names(lines: Sequence[Line], x: Scale, y: Scale) -> Iterable[str]:
+    """Each above the end of its line, or below it where another name stands above."""
+    taken: list[tuple[float, float]] = []
+    for line in sorted(lines, key=lambda line: -line.points[-1][1]):
+        end, height = x.place(line.points[-1][0]), y.place(line.points[-1][1]) - NAME_ABOVE
+        while any(abs(height - h) < NAME_HEIGHT and abs(end - e) < NAME_WIDTH for e, h in taken):
+            height += NAME_HEIGHT
+        taken.append((end, height))
+        yield tag("text", text(line.name), class_="name", x=end, y=height, text_anchor="end")
 
 
 def _point(point: Point, x: Scale, y: Scale) -> str:

@@ -27,12 +27,14 @@ def load(
     backend: str | None = None,
     keep_quantized: bool = False,
     compute_dtype: Any = None,
+    template: str | None = None,
 ) -> Served:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
     text. `backend`: the device; by default that of `lm.device`. `keep_quantized`,
-    `compute_dtype`: as of `lm.models.load`. Raises LoadError.
+    `compute_dtype`: as of `lm.models.load`. `template`: a chat template instead of the model's.
+    Raises LoadError.
     """
     loaded = generate.load(
         path,
@@ -44,6 +46,8 @@ def load(
     )
     if not isinstance(loaded, generate.LanguageModel):
         raise InputError(f"serve: {path} is no language model of the kind that is served")
+    if template is not None:
+        loaded.use_template(template)
     most = CACHE_BYTES // bytes_per_token(loaded.model)
     if cache is None:
         cache = min(rows * loaded.context, max(loaded.context, most))

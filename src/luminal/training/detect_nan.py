@@ -10,7 +10,7 @@ import numpy as np
 
 from luminal.backends.reference.interpreter import Arrays, interpret
 from luminal.hlir.graph import Graph
-from luminal.hlir.ops import Node
+from luminal.hlir.ops import Node, Value
 from luminal.loaders.mapped import Array
 from luminal.records import dataclass
 from luminal.training.layers import Layers
@@ -24,29 +24,55 @@ class _Found(NamedTuple):
     size: int
 
 
-@dataclass(slots=True)
-class FirstNonFinite:
-    """The interpreter's trace callback, operands first: the first operation that makes a NaN, and
-    the first that makes an infinity of what is finite (masks hold infinities on purpose).
-    """
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Masks = Mapping[Value, Mask]
 
-    nan: _Found | None = None
-    infinite: _Found | None = None
-    _broken: set[Node] = field(default_factory=set)
+
+@dataclass(slots=True)
+class NonFinite:
+    """The interpreter's trace callback: which elements of values are NaN, and which infinite."""
+
+    nans: dict[Value, Mask] = field(default_factory=dict)
+    infinities: dict[Value, Mask] = field(default_factory=dict)
 
     def __call__(self, node: Node, arrays: tuple[Any, ...], seconds: float) -> None:
         """Looks at a node's results."""
-        floats = [each for each in map(_as_float, arrays) if each is not None]
-        nans = sum(int(np.isnan(each).sum()) for each in floats)
-        infinities = sum(int(np.isinf(each).sum()) for each in floats)
-        size = sum(each.size for each in floats)
-        if nans and self.nan is None:
-            self.nan = _Found(node, nans, size)
-        is_made_here = not any(arg.node in self._broken for arg in node.args)
-        if infinities and self.infinite is None and is_made_here and node.op.name != "Constant":
-            self.infinite = _Found(node, infinities, size)
-        if nans or infinities:
-            self._broken.add(node)
+        for index, array in enumerate(map(_as_float, arrays)):
+            if array is not None:
+                for found, mask in ((self.nans, np.isnan), (self.infinities, np.isinf)):
+                    if mask(array).any():
+                        found[Value(node, index)] = mask(array)
+
+    def made(self, value: Value, masks: Masks) -> _Found:
+        """The operation that made the NaNs (or infinities) of a value: back along operands that
+        have some, where a Select was decided along what it took.
+        """
+        while True:
+            node = value.node
+            args = [each for each in node.args if _flows(each, value, masks)]
+            if not args or node.op.name == "Loop":
+                return _Found(node, int(masks[value].sum()), masks[value].size)
+            value = args[0]
+
+    def report(self, graph: Graph) -> tuple[_Found | None, _Found | None]:
+        """What made the first NaN that reaches a result, and the infinity that led to it."""
+        results = [sink.value for sink in graph.sinks]
+        nan = next((self.made(each, self.nans) for each in results if each in self.nans), None)
+        begun = results if nan is None else nan.node.args
+        for each in begun:
+            if each in self.infinities:
+                infinite = self.made(each, self.infinities)
+                if infinite.node.op.name != "Constant":  # masks hold them on purpose
+                    return nan, infinite
+        return nan, None
+
+
+def _flows(arg: Value, result: Value, masks: Masks) -> bool:
+    """Has an operand NaNs (or infinities), and if it is chosen from, some that were chosen?"""
+    if arg not in masks:
+        return False
+    is_chosen_from = result.node.op.name == "Select" and masks[arg].shape == masks[result].shape
+    return not is_chosen_from or bool((masks[arg] & masks[result]).any())
 
 
 def _as_float(array: Any) -> Array | None:
@@ -61,14 +87,15 @@ def first_nan(graph: Graph, inputs: Mapping[str, Array], layers: Layers) -> str:
 
     The reference backend computes it, in the order in which the operations were recorded.
     """
-    found = FirstNonFinite()
+    found = NonFinite()
     with np.errstate(all="ignore"):
         interpret(graph, inputs, {}, Arrays(), found)
+    nan, infinite = found.report(graph)
     parts = []
-    if found.infinite is not None:
-        parts.append(f"the first infinity is made by {_told(found.infinite, layers)}")
-    if found.nan is not None:
-        parts.append(f"the first NaN is made by {_told(found.nan, layers)}")
+    if infinite is not None:
+        parts.append(f"the first infinity is made by {_told(infinite, layers)}")
+    if nan is not None:
+        parts.append(f"the first NaN is made by {_told(nan, layers)}")
     return "; ".join(parts) or "the reference backend computes it without a NaN or infinity"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from luminal.errors import InputError
 from luminal.frontend.generator import checked_seed
+from luminal.near_names import suggesting
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import ReduceLROnPlateau
 from luminal.optim.optimizer import Optimizer
@@ -18,12 +19,13 @@ from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batches
 from luminal.training.interrupt import noticed_interrupts
 from luminal.training.metrics import MetricsLog
-from luminal.training.plot import plot_losses
+from luminal.training.plot import figure_class, plot_losses
 from luminal.training.program import LossFunction, Recipe
 from luminal.training.progress import display
 from luminal.training.trainer import Record, Scheduler, Trainer, Validation, is_time
 
 
+@suggesting
 def fit(
     model: Module,
     loss_fn: LossFunction,
@@ -97,6 +99,8 @@ def fit(
             raise InputError(f"fit: {name}={every}, but there is no {needs}; give both")
     if isinstance(scheduler, ReduceLROnPlateau) and validate is None:
         raise InputError("fit: ReduceLROnPlateau follows the validation loss; give validate=")
+    if plot is not None:
+        figure_class()  # asked for before the steps, not after
     seed = checked_seed("fit", seed)
     recipe = Recipe(
         model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend, memory_limit

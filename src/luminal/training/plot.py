@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from luminal import installation
 from luminal.errors import InputError
@@ -13,18 +14,23 @@ from luminal.training.metrics import Row
 SMOOTHED = 50  # points that the smooth line has the length of a mean of the whole run's share
 
 
-def plot_losses(rows: Sequence[Row], path: str | Path) -> None:
-    """Draws training and validation loss over steps into a PNG.
-
-    Needs matplotlib: InputError without it, or where the file cannot be written.
-    """
+def figure_class() -> Any:
+    """matplotlib's Figure; raises InputError where that is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError(
             f"plot: matplotlib is not installed; {installation.hint('plot')}, or leave plot=None"
         ) from None
-    figure = Figure(figsize=(8, 5), layout="constrained")
+    return Figure
+
+
+def plot_losses(rows: Sequence[Row], path: str | Path) -> None:
+    """Draws training and validation loss over steps into a PNG.
+
+    Needs matplotlib: InputError without it, or where the file cannot be written.
+    """
+    figure = figure_class()(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
     losses = [(row["step"], row["loss"]) for row in rows if row.get("loss") is not None]
     axes.plot(*zip(*losses, strict=True), linewidth=0.6, alpha=0.4, label="training")

@@ -50,6 +50,22 @@ class Record:
     interrupted: bool = False
     resumed: int = 0
 
+    def __repr__(self) -> str:
+        """A few lines: `history` holds the rest."""
+        ended = ", ended by Ctrl-C" if self.interrupted else ""
+        begun = f" (from step {self.resumed} on)" if self.resumed else ""
+        lines = [f"{self.steps} steps{begun}{ended}"]
+        if self.history:
+            losses, last = self.losses, self.history[-1]
+            lines += [
+                f"loss {losses[0]:.4g} at first, {losses[-1]:.4g} at last, {min(losses):.4g} at "
+                "best",
+                f"validation loss {self.validation_loss:.4g}" if self.validation_loss else "",
+                f"learning rate {last['lr']:.4g}",
+                f"{sum(row['seconds'] for row in self.history):.4g} s in steps",
+            ]
+        return "\n".join(line for line in lines if line)
+
     @property
     def losses(self) -> list[float]:
         """The training loss of each step."""

@@ -259,3 +259,15 @@ def test_lanes_lie_along_the_rows_that_integers_choose(shared: int) -> None:
         vectors = {axis for axis, (_, lanes) in kernel.tile_shapes().items() if lanes > 1}
         loads = [s for s in kernel.statements() if isinstance(s, Load)]
         assert not any(vectors & set(tile.axes) for s in loads for _, tile in s.indices)
+
+
+def test_an_arena_beyond_memory_says_whose_it_is() -> None:
+    cx = lm.Graph()
+    s = cx.dim("s", 1, 2**20)
+    x = cx.tensor((s, 8), name="x")
+    pairs = x[:, None] * x[None]
+    (pairs.sort(0)[0].sum((0, 2)) + pairs.cumsum(1).amax((0, 2))).output("y")
+    exe = lm.compile(cx)
+    wanted = r"; the arena of a run takes [\d,.]+ GiB, most of it i64\[s, s, 8\] of '.+' \("
+    with pytest.raises(MemoryError, match=wanted):
+        exe({"x": np.ones((2**19, 8), np.float32)})

@@ -235,7 +235,10 @@ class BoundCpu:
             self._wakes = saving >= TEAM_GAIN
             self._shares = self._wakes or saving >= AWAKE_GAIN
         threads, stride = team.team_size_default() if self._shares else 1, frame.scratch_stride
-        runner.reserve(self._placement.arena_bytes, threads * stride + CACHE_LINES)
+        try:
+            runner.reserve(self._placement.arena_bytes, threads * stride + CACHE_LINES)
+        except MemoryError as error:
+            raise MemoryError(f"{error}; {runner.placements.whose(self._placement)}") from None
         frame.take_memory(self._placement, threads, self._wakes, runner.arena, runner.scratch)
         frame.memory_stamp = runner.memory_stamp
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -88,11 +89,28 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
             found: Architecture = late.found(f"{__name__}.{ARCHITECTURES[name]}")
             return found
         case [name] | name:
-            like = ", ".join(get_close_matches(str(name), ARCHITECTURES, cutoff=0))
             raise LoadError(
-                f"{path}: architecture {shown(name)} is not supported; of those in docs/models.md "
-                f"its name is most like {like}"
+                f"{path}: architecture {shown(name)} is not supported (docs/models.md and "
+                f"docs/families.md have those that are){_relatives(str(name))}"
             )
+
+
+def _relatives(name: str) -> str:
+    """Those of one family: names that begin with the same word, "Qwen" or "Mistral"."""
+    known = (*ARCHITECTURES, *late.found("luminal.models.families:FAMILIES"))
+    family = _family(name)
+    words = {_family(each).lower() for each in known}
+    near = get_close_matches(family.lower(), words, 1, 0.75)
+    same = [each for each in known if near and _family(each).lower() == near[0]]
+    if same:
+        return f"; of its family there are {', '.join(same)}"
+    return f"; none is of the family {family}" if family else ""
+
+
+def _family(name: str) -> str:
+    """The first word of a name, without what counts versions: "Qwen" of Qwen3MoeForCausalLM."""
+    found = re.match(r"[A-Z]*[a-z]*", name)
+    return "" if found is None else found[0]
 
 
 def read_decoder(path: Path, compute_dtype: Any = None) -> Decoder:

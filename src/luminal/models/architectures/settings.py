@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from luminal.errors import LoadError
+from luminal.loaders.checkpoint import check_quantization
 from luminal.loaders.fields import MOST, Fields
 from luminal.loaders.shown import shown
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
@@ -45,8 +46,7 @@ def refuse(fields: Fields, **supported: Any) -> None:
 
 def decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
     """From the keys that most architectures share; `changes` are fields of DecoderConfig."""
-    if fields.values.get("quantization_config"):
-        raise LoadError(f"{fields.path}: quantization_config is not supported; only its absence is")
+    check_quantization(fields.values, fields.path)
     heads = changes.get("num_attention_heads") or fields.integer(
         "num_attention_heads", most=MAX_HEADS
     )

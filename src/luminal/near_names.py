@@ -1,0 +1,73 @@
+"""Names that are nearly right, or right elsewhere: what was meant, for errors."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+ELSEWHERE = {
+    "max_new_tokens": ("max_tokens",),
+    "max_length": ("max_tokens", "context"),
+    "num_return_sequences": ("n",),
+    "num_epochs": ("epochs",),
+    "learning_rate": ("lr",),
+    "stop_strings": ("stop",),
+    "in_channels": ("in_features",),
+    "out_channels": ("out_features",),
+    "gradient_accumulation_steps": ("accumulate",),
+    "max_grad_norm": ("clip_norm",),
+    "torch_dtype": ("compute_dtype", "dtype"),
+    "n_ctx": ("context",),
+}
+"""Names of other libraries, and ours."""
+_UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean 'x'?", where one of the known names is like `name` or means the same."""
+    names = [*known]
+    found = [each for each in ELSEWHERE.get(name, ()) if each in names]
+    found = found or get_close_matches(name, names, 1, 0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def explained(
+    error: TypeError, function: Callable[..., Any], given: Mapping[str, Any]
+) -> TypeError:
+    """The error of a call, with the parameter that was meant where one of `given` is none."""
+    match = _UNEXPECTED.search(str(error))
+    if match is None or match[1] not in given:
+        return error
+    known = [*inspect.signature(function).parameters]
+    near = "" if match[1] in known else suggestion(match[1], known)
+    return TypeError(f"{error}{near}") if near else error
+
+
+def suggesting(function: Callable[P, R]) -> Callable[P, R]:
+    """Has a call with an unknown keyword argument say which one is like it."""
+
+    @wraps(function)
+    def calling(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            told = explained(error, function, kwargs)
+            if told is error:
+                raise
+        raise told
+
+    return calling
+
+
+def with_suggestions(classes: Iterable[type]) -> None:
+    """Has the constructors of classes do as `suggesting` says."""
+    for each in classes:
+        if "__init__" in vars(each):
+            setattr(each, "__init__", suggesting(vars(each)["__init__"]))  # noqa: B010
