@@ -22,6 +22,7 @@ from luminal.program.selection import Choice, Residence, Selection
 from luminal.records import dataclass
 from luminal.select import cascades
 from luminal.select.bodies import is_weight, weights_of
+from luminal.select.broadcasts import without_broadcasts
 from luminal.select.inlining import Inlining, cuts, injective, unmoved
 from luminal.select.kinds import is_contraction, is_product, step_operands, sums_of_dots
 from luminal.select.limits import KERNEL_TERMS, TILE_ROWS
@@ -86,7 +87,7 @@ def select(
 
 def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     """The spelling that `fast` prefers."""
-    nested = nest(Respelled(lowered, {}))
+    nested = nest(without_broadcasts(Respelled(lowered, {}), numerics))
     spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
     tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
     scanned = scans_in_blocks(tiled, costs.shares, numerics)
