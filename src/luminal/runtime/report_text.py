@@ -31,7 +31,7 @@ def text(report: Report) -> str:
     return "\n".join(lines)
 
 
-ROUNDS_UP = 0.9995  # of a unit: three digits of it are 1, those of the next smaller one 1e+03
+ROUNDS_UP = 0.9995 - 1e-9  # of a unit: three digits of the next smaller one would be 1e+03
 
 
 def duration(seconds: float) -> str:
