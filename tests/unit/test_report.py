@@ -222,7 +222,7 @@ def test_three_digits_never_round_up_to_a_thousand() -> None:
         for power in range(-9, 1):
             told = duration(digits * 10.0**power)
             assert "e+" not in told
-            assert not told.startswith("1,000")
+            assert power == 0 or not told.startswith("1,000")  # of seconds there is no more
         for power in range(13):
             assert "e+" not in amount(digits * 10.0**power, "B")
     assert duration(0.9996) == "1 s"

@@ -52,7 +52,7 @@ def amount(value: float, unit: str) -> str:
 
 def _digits(value: float) -> str:
     """Three digits that count, and all before the point: never `1e+03`."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 1000 * ROUNDS_UP else f"{value:.3g}"
 
 
 def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
