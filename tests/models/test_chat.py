@@ -134,6 +134,52 @@ def test_templates_that_would_take_all_memory(source: str) -> None:
     assert time.process_time() - start < 5
 
 
+ENDLESS = {
+    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "calls": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}"
+    "{{ f(40) }}",
+    "searches": "{% set s = 'a' * 10**6 %}{% for i in range(99999) %}"
+    "{% if 'b' in s %}{% endif %}{% endfor %}",
+    "copies": "{% set s = 'a' * 10**7 %}{% for i in range(99999) %}{% set t = s[1:] %}{% endfor %}",
+    "filters": "{{ range(99999) | map('string') | map('upper') | map('lower') | list }}" * 99,
+    "tests": "{{ range(99999) | select('odd') | select('even') | list }}" * 99,
+}
+
+
+@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
+def test_templates_that_would_take_all_time(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("luminal.models.template_environment.SECONDS", 0.2)
+    start = time.process_time()
+    with pytest.raises(
+        lm.InputError, match=r"chat template: it takes more than 0\.2 s and .* steps"
+    ):
+        ChatTemplate(source).render("x")
+    assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ ('a' * 10**6) | wordwrap(1) }}", "{{ ('(' * 10**6) | urlize }}", "{{ 'a' }}" * 10**6],
+    ids=["wordwrap", "urlize", "source"],
+)
+def test_what_takes_the_square_of_its_length(source: str) -> None:
+    start = time.process_time()
+    with pytest.raises(
+        lm.InputError, match=r"chat template: it (makes something|has 9000000 char)"
+    ):
+        ChatTemplate(source).render("x")
+    assert time.process_time() - start < 1
+
+
+def test_loops_know_what_they_go_through() -> None:
+    source = (
+        "{% for a in [1, 2, 3] if a > 1 %}{{ loop.index }}/{{ loop.length }}{{ loop.last }} "
+        "{% endfor %}{% for a in nothing %}{% else %}none{% endfor %}"
+        "{% for a in [[[]], []] recursive %}<{{ loop(a) if a }}>{% endfor %}"
+    )
+    assert ChatTemplate(source).render("x") == "1/2False 2/2True none<<>><>"
+
+
 @pytest.mark.parametrize("source", ["{{ '%*d' % (9, 1) }}", "{{ '{:{}}'.format(1, 9) }}"])
 def test_widths_that_are_arguments(source: str) -> None:
     with pytest.raises(lm.InputError, match="a width that is an argument; write it as a number"):

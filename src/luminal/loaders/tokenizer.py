@@ -15,15 +15,13 @@ import tokenizers
 from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import MAX_SIZE
 from luminal.loaders.given_text import MARK, GivenTexts
+from luminal.loaders.growth import check_growth
 from luminal.loaders.json_file import parse_object, read_bytes, read_json
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 
 SETTINGS = ("generation_config.json", "config.json", "tokenizer_config.json")
 """Files beside a tokenizer.json that name its special tokens, the first answer counts."""
-
-MAX_GROWTH = 10_000
-"""Times as long as it is that a text may become before it is cut into tokens."""
 
 STDERR = 2
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what decode shows for the bytes of half a character
@@ -234,29 +232,11 @@ def of_settings(data: bytes, path: Path, what: str) -> tokenizers.Tokenizer:
     except LoadError:
         parse_object(data, what)  # says more of what is no JSON at all
         raise
-    for part in ("normalizer", "decoder"):
+    for part in ("normalizer", "pre_tokenizer", "decoder"):
         made = getattr(inner, part)
-        growth = 1 if made is None else _growth(json.loads(made.__getstate__()))
-        if growth > MAX_GROWTH:
-            raise LoadError(
-                f"{what}: its {part} may make a text {growth} times as long; at most {MAX_GROWTH} "
-                "times is supported: the library would take all memory"
-            )
+        if made is not None:
+            check_growth(json.loads(made.__getstate__()), f"{what}: its {part}")
     return inner
-
-
-def _growth(part: Any) -> int:
-    """How many times as long a part of the settings may make a text, by what it puts in."""
-    growth, waiting = 1, [part]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, list):
-            waiting += each
-        elif isinstance(each, dict):
-            content = each.get("content")
-            growth *= max(1, len(content)) if isinstance(content, str) else 1
-            waiting += each.values()
-    return growth
 
 
 def _special_ids(

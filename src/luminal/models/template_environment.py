@@ -2,14 +2,18 @@
 
 A template comes with a model that others made, and `{{ "a" * 10**10 }}` would take all memory. So
 whatever makes much of little is bounded: products, powers, sums, padding and the whole text.
-Left are `join` and `replace`, many values that are each below the bound, and time: loops in loops.
+So is time: each turn of a loop, call, filter and test is a step, and every few steps the clock is
+read. Left are `join` and `replace`, and many values that are each below the bound.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import wraps
 from math import prod
@@ -23,7 +27,19 @@ import jinja2.sandbox
 
 MOST = 1 << 24
 """Characters of a text, items of a list, bits of a number: above all contexts."""
+SECONDS = 5.0
+"""Of a processor, for a template and what it makes: a thousand times what a long chat takes."""
+STEPS = 256
+"""From one look at the clock to the next."""
+SOURCE = 1 << 20
+"""Characters of a template: a hundred times a long one."""
+ITEM = 16
+"""What an item of a list counts: each may cost as much as some characters."""
+SQUARED = frozenset(("pprint", "striptags", "urlize", "wordwrap", "xmlattr"))
+"""Filters that may take the square of a text's length."""
 PADDING = frozenset(("batch", "center", "expandtabs", "indent", "ljust", "rjust", "slice", "zfill"))
+TURNS = "turns of a loop"
+"""The filter of what loops go through, which no template can name."""
 _SPECS = {"%": re.compile(r"%([^a-zA-Z%]*)"), "{": re.compile(r"\{[^{}]*:([^{}]*\{?)")}
 _BY_ARGUMENT = {"%": "*", "{": "{"}
 """What a format is, and where it takes a width from its arguments."""
@@ -44,7 +60,8 @@ def size(x: Any) -> int:
     """How large it is in memory, by those."""
     if isinstance(x, int):
         return x.bit_length()
-    return len(x) if hasattr(x, "__len__") else 0
+    each = 1 if isinstance(x, str) else ITEM
+    return each * len(x) if hasattr(x, "__len__") else 0
 
 
 def padded(function: Callable[..., Any], first: Any = "") -> Callable[..., Any]:
@@ -59,6 +76,51 @@ def padded(function: Callable[..., Any], first: Any = "") -> Callable[..., Any]:
     return checked
 
 
+def squared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, of what is short enough for it."""
+
+    @wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for each in (*args, *kwargs.values()):
+            bounded(size(each) ** 2 / ITEM)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+class Budget(threading.local):
+    """What the thread's template may still take. A new one begins with `begin`."""
+
+    steps = 0
+    end = math.inf
+
+    def begin(self) -> None:
+        """From now on."""
+        self.steps, self.end = 0, time.thread_time() + SECONDS
+
+    def step(self) -> None:
+        """Notes a step."""
+        self.steps += 1
+        if self.steps % STEPS == 0 and time.thread_time() > self.end:
+            refuse(f"it takes more than {SECONDS:g} s and {self.steps} steps; loops in loops?")
+
+    def turns(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The same items, each a step."""
+        for each in items:
+            self.step()
+            yield each
+
+    def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same, each call a step."""
+
+        @wraps(function)
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            self.step()
+            return function(*args, **kwargs)
+
+        return counting
+
+
 def check_format(form: str, kind: str) -> None:
     """Refuses a format that pads by much, or by what it does not say itself."""
     specs = "|".join(_SPECS[kind].findall(form))
@@ -68,7 +130,17 @@ def check_format(form: str, kind: str) -> None:
 
 
 class Code(jinja2.compiler.CodeGenerator):
-    """`a ~ b` goes by the environment, as other operators of the sandbox do."""
+    """`a ~ b` and turns of loops go by the environment, as other operators of the sandbox do."""
+
+    def visit_Template(
+        self, node: jinja2.nodes.Template, frame: jinja2.compiler.Frame | None = None
+    ) -> None:
+        """Writes all."""
+        for each in list(node.find_all(jinja2.nodes.For)):
+            counted = jinja2.nodes.Filter(each.iter, TURNS, [], [], None, None, lineno=each.lineno)
+            counted.set_environment(self.environment)
+            each.iter = counted
+        super().visit_Template(node, frame)
 
     def visit_Concat(self, node: jinja2.nodes.Concat, frame: jinja2.compiler.Frame) -> None:
         """Writes the call."""
@@ -85,6 +157,8 @@ class Template(jinja2.Template):
     def render(self, *args: Any, **kwargs: Any) -> str:
         """The text."""
         pieces, count = [], 0
+        budget: Budget = self.environment.budget  # type: ignore[attr-defined]
+        budget.begin()
         for piece in self.generate(*args, **kwargs):
             count += len(piece)
             bounded(count)
@@ -107,10 +181,22 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         )
         self.filters["tojson"] = to_json
         self.filters |= {name: padded(self.filters[name]) for name in PADDING & {*self.filters}}
+        self.filters |= {name: squared(self.filters[name]) for name in SQUARED & {*self.filters}}
         self.filters["format"] = self._format
+        self.budget = budget = Budget()
+        self.filters = {name: budget.counted(each) for name, each in self.filters.items()}
+        self.filters[TURNS] = budget.turns
+        self.tests = {name: budget.counted(each) for name, each in self.tests.items()}
         self.globals.update(raise_exception=refuse, strftime_now=_now)
         lipsum: Any = self.globals["lipsum"]
         self.globals["lipsum"] = padded(lipsum, " " * 1000)  # a paragraph
+
+    def from_string(self, source: Any, *args: Any, **kwargs: Any) -> Any:
+        """The template of a text; what is constant in it is computed now."""
+        if len(source) > SOURCE:
+            refuse(f"it has {len(source)} characters; at most {SOURCE}")
+        self.budget.begin()
+        return super().from_string(source, *args, **kwargs)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """The operator, where what comes of it is bounded."""
@@ -147,6 +233,7 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """A call, such as of a text's method."""
+        __self.budget.step()
         owner = getattr(__obj, "__self__", None)
         if isinstance(owner, str) and __obj.__name__ in PADDING:
             __obj = padded(__obj, owner)
