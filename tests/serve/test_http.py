@@ -129,6 +129,51 @@ def test_logprobs(client: Any) -> None:
     assert bytes(content[0].bytes).decode() == content[0].token
 
 
+def test_a_prompt_is_scored(client: Any, server: Running) -> None:
+    """As evaluation harnesses ask: no new tokens, the prompt's with their log-probabilities."""
+    prompts = ["Once upon", "a"]
+    scored: Any = {"echo": True, "logprobs": 2}
+    found = greedy(client, prompts, 0, **scored)
+    assert [choice.text for choice in found.choices] == prompts
+    assert [choice.finish_reason for choice in found.choices] == ["length", "length"]
+    assert (found.usage.prompt_tokens, found.usage.completion_tokens) == (10, 0)
+    logprobs, alone = (choice.logprobs for choice in found.choices)
+    assert (alone.tokens, alone.token_logprobs, alone.top_logprobs) == (["a"], [None], [None])
+    assert logprobs.tokens == list(prompts[0])
+    assert logprobs.text_offset == [*range(9)]
+    assert (logprobs.token_logprobs[0], logprobs.top_logprobs[0]) == (None, None)
+    for count in range(1, 9):  # what the model writes after each beginning has its own score
+        (choice,) = greedy(client, prompts[0][:count], 1, logprobs=2).choices
+        top = logprobs.top_logprobs[count]
+        assert max(top, key=lambda each: top[each]) == choice.logprobs.tokens[0]
+        assert top == pytest.approx(choice.logprobs.top_logprobs[0], abs=1e-4)
+        own = logprobs.token_logprobs[count]
+        assert own == pytest.approx(top.get(prompts[0][count], own), abs=1e-4)
+    assert server.blocks_are_free()
+
+
+@pytest.mark.parametrize("tokens", [0, 4])
+@pytest.mark.parametrize("more", [{}, {"logprobs": 1}], ids=["text", "scored"])
+def test_a_prompt_is_told_before_its_text(client: Any, tokens: int, more: dict[str, int]) -> None:
+    """The whole is that of a stream, and of a text that is written without."""
+    whole = greedy(client, tokens=tokens, echo=True, n=2, **more)
+    plain = greedy(client, tokens=max(1, tokens), **more).choices[0]
+    parts = list(greedy(client, tokens=tokens, echo=True, n=2, stream=True, **more))
+    assert whole.usage.completion_tokens == 2 * tokens
+    for choice in whole.choices:
+        assert choice.text == PROMPT + (plain.text if tokens else "")
+        own = [part.choices[0] for part in parts if part.choices[0].index == choice.index]
+        assert "".join(part.text for part in own) == choice.text
+        assert own[-1].finish_reason == choice.finish_reason == "length"
+        told = [part.logprobs for part in own if part.logprobs is not None]
+        assert (choice.logprobs is None) == (not told) == (not more)
+        if more:
+            assert len(choice.logprobs.tokens) == len(PROMPT) + tokens
+            for name in ("tokens", "token_logprobs", "text_offset"):
+                joined = [each for part in told for each in getattr(part, name)]
+                assert joined == getattr(choice.logprobs, name)
+
+
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"name": {"enum": ["Ann", "Bob"]}, "age": {"type": "integer", "maximum": 99}},
@@ -296,7 +341,9 @@ WRONG: dict[str, tuple[str, dict[str, Any], int, str]] = {
         400,
         "stream_options: it is for streams only",
     ),
-    "echo": ("completions", OK | {"echo": True}, 400, "echo: it is not supported"),
+    "echo": ("completions", OK | {"echo": 1}, 400, "echo: 1 is not true or false"),
+    "suffix": ("completions", OK | {"suffix": "a"}, 400, "suffix: it is not supported"),
+    "nothing": ("completions", OK | {"max_tokens": 0}, 400, "0 is no integer of 1 .. 100"),
     "no messages": ("chat/completions", {"model": "tiny", "messages": []}, 400, "there are none"),
     "role": (
         "chat/completions",

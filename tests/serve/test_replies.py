@@ -32,7 +32,7 @@ def test_of_several_calls_all_or_one_are_told(most: int | None) -> None:
     """In a whole answer as in a stream."""
     job: Any = SimpleNamespace()
     end = Event(job, '<tool_call>{"name": "f"}</tool_call>' * 3, reason="stop")
-    choice = Choice(job, 0, job, [end])
+    choice = Choice(job, 0, job, events=[end])
     chats = Chats("m", 0, byte_level(), False, ("f",), most)
     whole = chats.whole([choice], {})["choices"][0]["message"]["tool_calls"]
     told = chats.chunks(choice, end, 0)[0]["choices"][0]["delta"]["tool_calls"]
@@ -43,7 +43,7 @@ def test_events_that_come_together_have_offsets_of_their_own() -> None:
     """A client that is slow gets several chunks at once; each says where its own token begins."""
     tokenizer, job = byte_level(), SimpleNamespace()
     given: Any = job
-    choice = Choice(given, 0, StreamDecoder(tokenizer))
+    choice = Choice(given, 0, StreamDecoder(tokenizer), True)
     events = [Event(given, "a", token, -1.0) for token in tokenizer.encode("aaaé")]
     noted = [(event, choice.add(event)) for event in events]
     found = [Completions("m", 0, tokenizer).chunks(choice, *each)[0] for each in noted]

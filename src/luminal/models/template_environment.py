@@ -184,9 +184,11 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         self.filters |= {name: squared(self.filters[name]) for name in SQUARED & {*self.filters}}
         self.filters["format"] = self._format
         self.budget = budget = Budget()
-        self.filters = {name: budget.counted(each) for name, each in self.filters.items()}
+        filters: dict[str, Any] = self.filters
+        tests: dict[str, Any] = self.tests
+        self.filters = {name: budget.counted(each) for name, each in filters.items()}
         self.filters[TURNS] = budget.turns
-        self.tests = {name: budget.counted(each) for name, each in self.tests.items()}
+        self.tests = {name: budget.counted(each) for name, each in tests.items()}
         self.globals.update(raise_exception=refuse, strftime_now=_now)
         lipsum: Any = self.globals["lipsum"]
         self.globals["lipsum"] = padded(lipsum, " " * 1000)  # a paragraph

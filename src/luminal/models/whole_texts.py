@@ -22,6 +22,27 @@ def pooled(model: Decoder, longest: int, pooling: str) -> Graph:
     return graph
 
 
+def ranked(model: Decoder, longest: int, rows: int, count: int) -> tuple[Graph, Graph]:
+    """Two programs, so that the logits of all tokens never lie in memory together.
+
+    ids (s,) to "y" (s, hidden); and `rows` of that at most, "hidden" (r, hidden), with the ids that
+    follow them, (r,), to "logprobs" (r,) of these, and "tokens" and "top" (r, count): the likeliest
+    and their log-probabilities.
+    """
+    whole, part = Graph("read"), Graph("ranked")
+    found = model.model(whole.tensor((whole.dim("s", 1, longest),), int32, "ids"))
+    found.output("y")
+    r = part.dim("r", 1, rows)
+    hidden = part.tensor((r, model.config.hidden_size), found.dtype, "hidden")
+    logprobs = model.logits(hidden).cast(float32).log_softmax(-1)
+    ids = part.tensor((r,), int32, "ids")
+    logprobs.gather(-1, ids.unsqueeze(-1)).squeeze(-1).output("logprobs")
+    top = logprobs.topk(count)
+    top.indices.cast(int32).output("tokens")
+    top.values.output("top")
+    return whole, part
+
+
 def scored(model: Decoder, longest: int) -> Graph:
     """ids (s,), 2 or more, to "y", float32 (s - 1,): of each id after those before it."""
     graph = Graph("score")

@@ -31,7 +31,7 @@ from luminal.serve.metrics import Metrics
 from luminal.serve.orders import Limits, Order
 from luminal.serve.reading import check_model
 from luminal.serve.replies import Chats, Choice, Completions, to_json, usage
-from luminal.serve.served import Served
+from luminal.serve.served import Score, Served
 from luminal.serve.work import Feed, Replies, Stream, Work, ended, gone, late
 
 PAGE = Path(__file__).parent / "page" / "index.html"
@@ -174,7 +174,8 @@ class Api:
                     order = await self._desk.read(request.url.path, body)
                     assert isinstance(order, Order)
                     groups = await self._desk.jobs(order, stack)
-            work = self._submitted(order, groups, start, request.scope["luminal"])
+                    told = await self._told(order)
+            work = self._submitted(order, groups, told, start, request.scope["luminal"])
             work.stack = stack.pop_all()
         return await self._answered(request, work, form(order))
 
@@ -186,15 +187,48 @@ class Api:
         except TimeoutError:
             raise late(self.limits.seconds) from None
 
+    async def _told(self, order: Order) -> list[list[Score]]:
+        """The scores of each prompt that is told with its text."""
+        if not order.echo:
+            return [[] for _ in order.prompts]
+        if order.logprobs is None:
+            return [[(None, ())] * len(prompt) for prompt in order.prompts]
+        engine, served = self.served.engine, self.served
+        calls = [engine.call(partial(served.scores, prompt)) for prompt in order.prompts]
+        found: list[list[Score]] = await asyncio.gather(*map(asyncio.wrap_future, calls))
+        return found
+
+    def _choice(self, order: Order, job: Job, number: int, told: list[Score]) -> Choice:
+        """A text that is to be written, after its prompt if that is told."""
+        tokenizer, ids = self.served.tokenizer, job.place.tokens[: len(told)]
+        decoder, pieces = StreamDecoder(tokenizer, job.place.tokens), StreamDecoder(tokenizer)
+        ranked = order.logprobs is not None
+        choice = Choice(job, number, StreamDecoder(tokenizer) if told else decoder, ranked)
+        begun = [
+            Event(job, pieces.push(token), token, logprob, top[: order.logprobs])
+            for token, (logprob, top) in zip(ids, told, strict=True)
+        ]
+        if not order.new_tokens:
+            begun.append(Event(job, pieces.finish(), reason="length"))
+        choice.begin(begun)
+        return choice
+
     def _submitted(
-        self, order: Order, groups: list[list[Job]], start: float, noted: dict[str, Any]
+        self,
+        order: Order,
+        groups: list[list[Job]],
+        told: list[list[Score]],
+        start: float,
+        noted: dict[str, Any],
     ) -> Work:
         jobs = [job for group in groups for job in group]
         self._check_queue(len(jobs))
         choices = [
-            Choice(job, number, StreamDecoder(self.served.tokenizer, job.place.tokens))
+            self._choice(order, job, number, told[number // order.count])
             for number, job in enumerate(jobs)
         ]
+        if not order.new_tokens:
+            return Work(self, order, choices, asyncio.Queue(), start, noted)
         feed: Feed = asyncio.Queue()
         for job in jobs:
             self._feeds[job] = feed

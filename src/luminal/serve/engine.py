@@ -153,7 +153,7 @@ class Engine:
 
     def job(self, text: Text, prompt: Sequence[int], logprobs: int | None = None) -> Job:
         """A job for a text that begins with `prompt`. Raises InputError if there is no room."""
-        place = scheduler.Text([*prompt], len(prompt) + text.room)
+        place = scheduler.Text([*prompt], len(prompt) + max(1, text.room))
         self._scheduler.check(place.limit)
         return Job(text, place, logprobs)
 

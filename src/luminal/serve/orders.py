@@ -21,6 +21,7 @@ from luminal.serve.fields import Fields, decoded, object_of
 DEFAULT_TOKENS = 16
 """`max_tokens` of a completion, where OpenAI's documentation has the same number."""
 
+MOST_LOGPROBS = 5  # of a completion's tokens
 MOST_STOPS = 4
 LONGEST_STOP = 1024  # characters: a text is searched for all that may be the beginning of one
 MOST_SCHEMA = 1 << 16  # characters: what follows it takes time and memory by its length
@@ -65,6 +66,8 @@ class Order:
     schema: str | None = None
     tools: tuple[str, ...] = ()
     """The names of the functions that the text may call."""
+    echo: bool = False
+    """Whether the prompt is given before the text, with its log-probabilities."""
     calls: int | None = None
     """Of so many of its calls a text is told; None: of all."""
 
@@ -99,17 +102,18 @@ def completion(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     count = body.integer("n", 1, limits.texts, 1)
     if body.integer("best_of", 1, limits.texts, count) != count:
         raise refused("best_of", "it must be n: all texts are given")
-    for name in ("echo", "suffix"):
-        if body.get(name):
-            raise refused(name, "it is not supported; leave it out")
+    if body.get("suffix"):
+        raise refused("suffix", "it is not supported; leave it out")
+    echo = body.flag("echo")
     order = _order(
         body,
         words,
         limits,
         prompts=prompts,
         count=count,
-        new_tokens=body.integer("max_tokens", 1, limits.new_tokens, DEFAULT_TOKENS),
-        logprobs=body.integer("logprobs", 0, 5),
+        new_tokens=body.integer("max_tokens", 0 if echo else 1, limits.new_tokens, DEFAULT_TOKENS),
+        logprobs=body.integer("logprobs", 0, MOST_LOGPROBS),
+        echo=echo,
     )
     body.end()
     return order

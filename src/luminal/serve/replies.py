@@ -20,21 +20,28 @@ from luminal.serve.tool_calls import calls_in
 class Choice:
     """One of a request's texts, as its events come.
 
-    `offsets`: where the text of each token with a log-probability begins.
+    `ranked`: its tokens are told with log-probabilities; `offsets`: where the text of each begins.
     """
 
     job: Job
     index: int
     decoder: StreamDecoder
+    ranked: bool = False
     events: list[Event] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
+    begun: list[tuple[Event, int]] = field(default_factory=list)
+    """What was there before the first step, with what `add` gave: the prompt, if it is told."""
     _length: int = 0
+
+    def begin(self, events: Sequence[Event]) -> None:
+        """Takes what is there before the first step."""
+        self.begun = [(event, self.add(event)) for event in events]
 
     def add(self, event: Event) -> int:
         """Takes what a step added; where the text of its token begins."""
         self.events.append(event)
         begin = self._length
-        if event.token is not None and event.logprob is not None:
+        if event.token is not None and self.ranked:
             self.offsets.append(begin)
             self._length += len(self.decoder.push(event.token))
         return begin
@@ -52,7 +59,7 @@ class Choice:
     @property
     def new_tokens(self) -> int:
         """How many were generated, an end token not counted."""
-        return sum(event.token is not None for event in self.events)
+        return sum(event.token is not None for event in self.events[len(self.begun) :])
 
 
 def usage(prompts: Sequence[Sequence[int]], choices: Sequence[Choice]) -> dict[str, Any]:
@@ -87,14 +94,14 @@ class Completions:
         return self._object(made) | {"usage": used}
 
     def begin(self, choice: Choice) -> list[dict[str, Any]]:
-        """Chunks before the first event."""
-        return []
+        """Chunks before the first event: the prompt's, if it is told."""
+        return [chunk for each in choice.begun for chunk in self.chunks(choice, *each)]
 
     def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
         """Those of an event, the text of whose token begins at `offset`."""
-        if not event.piece and event.reason is None and event.logprob is None:
+        if not event.piece and event.reason is None and not choice.ranked:
             return []
-        logprobs = self._logprobs([event], [offset])
+        logprobs = self._logprobs([event], [offset] if choice.ranked else [])
         made = self._object([self._choice(choice, event.piece, event.reason, logprobs)])
         return [made | _no_usage(self.uses)]
 
@@ -114,12 +121,14 @@ class Completions:
 
     def _logprobs(self, events: Sequence[Event], offsets: Sequence[int]) -> dict[str, Any] | None:
         given = [event for event in events if event.token is not None]
-        if not any(event.logprob is not None for event in given):
+        if not given or not offsets:
             return None
         return {
             "tokens": [shown(self.tokenizer, event.token) for event in given],
             "token_logprobs": [event.logprob for event in given],
-            "top_logprobs": [self._by_text(event.top) for event in given],
+            "top_logprobs": [
+                None if event.logprob is None else self._by_text(event.top) for event in given
+            ],
             "text_offset": [*offsets],
         }
 

@@ -10,16 +10,18 @@ import numpy as np
 
 from luminal.errors import InputError
 from luminal.models.generate import LanguageModel
-from luminal.models.text import Matcher, Text
-from luminal.models.whole_texts import pooled
+from luminal.models.text import Matcher, Ranked, Text
+from luminal.models.whole_texts import pooled, ranked
 from luminal.serve.engine import Engine, EngineOptions, Job
 from luminal.serve.errors import ApiError
-from luminal.serve.orders import Order
+from luminal.serve.orders import MOST_LOGPROBS, Order
 from luminal.serve.words import Words
 from luminal.serve.workshop import Workshop
 from luminal.session import compile
 
 Array = np.ndarray[Any, Any]
+Score = tuple[float | None, tuple[Ranked, ...]]
+SCORED = 128  # tokens whose logits lie in memory at a time
 
 
 class Served:
@@ -34,6 +36,8 @@ class Served:
         self.engine = Engine(loaded.model, self.tokenizer, self.context, options)
         graph = pooled(loaded.model, self.context, "mean")
         self._pooled = compile(graph, backend=options.backend)
+        graphs = ranked(loaded.model, self.context, SCORED, min(MOST_LOGPROBS, vocab_size))
+        self._read, self._ranked = (compile(each, backend=options.backend) for each in graphs)
 
     def jobs(self, order: Order, matchers: Sequence[Matcher] = ()) -> list[list[Job]]:
         """The jobs of an order: for each prompt those of its choices. `matchers`: what each text
@@ -62,6 +66,21 @@ class Served:
             matcher,
         )
         return self.engine.job(text, prompt, order.logprobs)
+
+    def scores(self, ids: Sequence[int]) -> list[Score]:
+        """Of each token of a text, given those before it: log-probability, and the likeliest. The
+        first has neither.
+        """
+        found: list[Score] = [(None, ())]
+        hidden = self._read({"ids": np.array(ids, np.int32)})["y"]
+        for begin in range(0, len(ids) - 1, SCORED):
+            rows = hidden[begin : min(begin + SCORED, len(ids) - 1)]
+            after = np.array(ids[begin + 1 : begin + 1 + len(rows)], np.int32)
+            given = self._ranked({"hidden": rows.copy(), "ids": after})
+            tops = zip(given["tokens"].tolist(), given["top"].tolist(), strict=True)
+            for logprob, (tokens, top) in zip(given["logprobs"].tolist(), tops, strict=True):
+                found.append((logprob, tuple(zip(tokens, top, strict=True))))
+        return found
 
     def vector(self, ids: Sequence[int]) -> Array:
         """The mean hidden state of a text, of length 1: float32 (hidden,)."""

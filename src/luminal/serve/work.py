@@ -54,7 +54,7 @@ class Work:
         self.stack = AsyncExitStack()
         """What ends with it."""
         self._of = {choice.job: choice for choice in choices}
-        self._left = len(choices)
+        self._left = sum(choice.reason is None for choice in choices)
 
     async def __aenter__(self) -> Work:
         loop = asyncio.get_running_loop()
