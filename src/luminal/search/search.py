@@ -192,6 +192,8 @@ class _Search:
             if known is not None:  # another process was first
                 decision, stages = holds, known
         text = _decision(decision, self.options)
+        if winner is fast.candidate and decision.genome == _FAST and not is_enough:
+            text += _why_nothing(self.log, best is not fast)
         if untried:
             limit = f"{self.mode} was over before another program was timed"
             text = f"the fast program ({fast.seconds * 1e6:,.1f} us) runs: {limit}; give it more"
@@ -247,6 +249,15 @@ class _Search:
             f"search: a candidate computes something else: {text}. This is a fault of Luminal; "
             f"please report it with the folder {folder}, and compile with mode='fast' meanwhile"
         )
+
+
+def _why_nothing(log: Log, lost_duel: bool) -> str:
+    """Why the fast program stays: what was timed, what was only predicted."""
+    foreseen = sum(each.candidates for each in log.rejected() if "predicted" in each.reason)
+    left = f", {foreseen:,} more were predicted to be slow" if foreseen else ""
+    if lost_duel:
+        return f": the best of {log.candidates:,} timed was not faster beyond doubt{left}"
+    return f": none of {log.candidates:,} timed was faster{left}"
 
 
 def _decision(made: Decision, options: SearchOptions) -> str:
