@@ -9,7 +9,7 @@ import pytest
 
 from luminal.loaders.tokenizer import StreamDecoder
 from luminal.serve.engine import Event
-from luminal.serve.replies import Chats, Choice, Completions, shown
+from luminal.serve.replies import Chats, Choice, Completions, in_pieces, shown, to_json
 from tests.unit.test_token_bytes import byte_fallback, byte_level
 
 
@@ -37,6 +37,11 @@ def test_of_several_calls_all_or_one_are_told(most: int | None) -> None:
     whole = chats.whole([choice], {})["choices"][0]["message"]["tool_calls"]
     told = chats.chunks(choice, end, 0)[0]["choices"][0]["delta"]["tool_calls"]
     assert (len(whole), len(told)) == ((3, 3) if most is None else (1, 1))
+
+
+def test_pieces_are_the_whole() -> None:
+    value: Any = {"a": [1, {"b": [None] * 99}, "\u00e9"], "c": {}, "d": [], "e": [[1] * 70, []]}
+    assert in_pieces(value) == to_json(value)
 
 
 def test_events_that_come_together_have_offsets_of_their_own() -> None:

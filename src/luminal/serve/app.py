@@ -30,7 +30,7 @@ from luminal.serve.front import Front
 from luminal.serve.metrics import Metrics
 from luminal.serve.orders import Limits, Order
 from luminal.serve.reading import check_model
-from luminal.serve.replies import Chats, Choice, Completions, to_json, usage
+from luminal.serve.replies import Chats, Choice, Completions, in_pieces, to_json, usage
 from luminal.serve.served import Score, Served
 from luminal.serve.work import Feed, Replies, Stream, Work, ended, gone, late
 
@@ -253,7 +253,15 @@ class Api:
             finally:
                 left.cancel()
                 whole.cancel()
-        return _json(replies.whole(choices, usage(order.prompts, choices)))
+        if order.logprobs is None:
+            return _json(replies.whole(choices, usage(order.prompts, choices)))
+        return await asyncio.to_thread(self._long, order, choices, replies)
+
+    @staticmethod
+    def _long(order: Order, choices: Sequence[Choice], replies: Replies) -> Response:
+        """An answer that may be of some MiB, made beside the event loop."""
+        body = in_pieces(replies.whole(choices, usage(order.prompts, choices)))
+        return Response(body, media_type="application/json")
 
     def _check_queue(self, more: int) -> None:
         room = self.served.engine.options.rows + self.limits.queue
