@@ -269,6 +269,7 @@ _LATE = {
     "luminal_backend": "luminal.torch_backend:luminal_backend",  # for `torch.compile`
     "models": "luminal.models",
     "nn": "luminal.nn",
+    "onnx": "luminal.onnx",
     "optim": "luminal.optim",
     "pt2": "luminal.pt2",
     "quantize": "luminal.nn.quantization:quantize",

@@ -167,3 +167,8 @@ def test_a_hint_of_a_wheel_names_the_wheel(elsewhere: Path) -> None:
     shown = _run(elsewhere / "env/bin/python", "-c", script, cwd=elsewhere)
     [wheel] = elsewhere.glob("luminal_compiler-*.whl")
     assert f"'luminal-compiler[plot] @ {wheel.as_uri()}'" in shown
+
+
+def test_subpackages_with_extras_are_there_by_their_names() -> None:
+    script = "import luminal as lm; lm.onnx.load, lm.luminal_backend, lm.pt2, lm.training"
+    _run(sys.executable, "-c", script)
