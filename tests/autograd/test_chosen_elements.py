@@ -149,3 +149,35 @@ def test_ctc_through_log_softmax(reduction: str) -> None:
     )
     (own * own).sum().backward()
     np.testing.assert_allclose(found, leaf.grad, atol=1e-9)
+
+
+def test_gradients_of_extremes_of_rows_with_nan() -> None:
+    """NaN of amax is shared by the NaN of its row; cummax gives the newest all, as in PyTorch."""
+    n = np.nan
+    x = np.array([[1, n, 3, n, 2], [n, n, n, n, n], [2, 2, 1, 3, n]], np.float32)
+    running = ("cummax", "cummin")
+    cx = lm.Graph()
+    taken = cx.tensor(x.shape, name="x")
+    for name in ("amax", "amin"):
+        lm.grad(lambda t, name=name: getattr(t, name)(1).sum())(taken).output(name)
+    for name in running:
+        lm.grad(lambda t, name=name: getattr(t, name)(1).values.sum())(taken).output(name)
+    found = lm.compile(cx, backend="reference")({"x": x})
+    shared = np.isnan(x) / np.isnan(x).sum(1, keepdims=True)
+    for name in ("amax", "amin"):
+        np.testing.assert_allclose(found[name], shared)
+    for name in running:
+        theirs = torch.tensor(x, requires_grad=True)
+        getattr(theirs, name)(1).values.sum().backward()
+        assert theirs.grad is not None
+        np.testing.assert_array_equal(found[name], theirs.grad.numpy())
+
+
+@pytest.mark.parametrize("backend", ["cpu", "interpreted", "reference"])
+def test_the_sign_of_both_zeros_is_zero(backend: str) -> None:
+    x = np.array([0.0, -0.0, 2.0, -2.0, np.nan, -np.inf], np.float32)
+    cx = lm.Graph()
+    cx.tensor(x.shape, name="x").sign().output("y")
+    found = lm.compile(cx, backend=backend)({"x": x})["y"]
+    np.testing.assert_array_equal(found, np.sign(x))
+    assert not np.signbit(found[:2]).any()

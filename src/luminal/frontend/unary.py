@@ -118,10 +118,10 @@ def abs(x: Tensor) -> Tensor:
 
 @differentiated(lambda g, y, x: None)
 def sign(x: Tensor) -> Tensor:
-    """-1, 0 or 1 in x's dtype; NaN stays."""
+    """-1, 0 or 1 in x's dtype; 0 of both zeros; NaN stays."""
     if x.dtype.kind in ("bool", "uint"):
         return x.cast(dtypes.bool_).cast(x.dtype)
-    return where(x > 0, 1, where(x < 0, -1, x))
+    return where(x > 0, 1, where(x < 0, -1, where(x == 0, 0, x)))
 
 
 def square(x: Tensor) -> Tensor:

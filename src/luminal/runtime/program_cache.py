@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from luminal import config
-from luminal.hlir.attributes import Body, LoopAttrs
+from luminal.hlir.attributes import Body, LoopAttrs, MarkAttrs
 from luminal.hlir.graph import Assign, Graph, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.state import Assignable, Parameter, State
@@ -108,6 +108,8 @@ class _Rows:
                 attrs = node.attrs
                 if isinstance(attrs, LoopAttrs):
                     attrs = (*attrs._replace(body=self._body(attrs.body)),)  # type: ignore[arg-type]
+                elif isinstance(attrs, MarkAttrs):
+                    attrs = None  # for derivatives: they hold values, and no Program depends on it
                 args = [part for arg in node.args for part in self._edge(arg)]
                 self._numbers[node] = len(self._numbers)
                 self.ops.add(node.op.name)
