@@ -52,7 +52,9 @@ SUMS = [
     along("mean over 1", lambda x: x.mean(1), dtypes=FLOATS, largest=True,
           call=lambda x: x.mean(1), against="numpy.mean", note="NaN of nothing, as both"),
     along("prod", lambda x: x.prod(1), (-2, 2), (*WIDE, "int32", "int8", "uint8"),
-          call=lambda x: x.prod(1), against="numpy.prod", note="1 of nothing; dtypes as of sum"),
+          call=lambda x: x.prod(1), against="numpy.prod",
+          note="1 of nothing; dtypes as of sum; with one NaN all gradients are NaN, PyTorch gives "
+               "that NaN's own the product of the others"),
     along("var", lambda x: x.var(1, ddof=1), dtypes=(*FLOATS, "int32"), largest=True, empty=None,
           call=lambda x: x.var(1), against="numpy.var(ddof=1)",
           note="correction=1, as PyTorch; NumPy's ddof is 0"),
@@ -69,7 +71,9 @@ SUMS = [
 
 EXTREMES = [
     along("amax", lambda x: x.max(1), dtypes=(*NUMBERS, "bool"), call=lambda x: x.amax(1),
-          against="numpy.max", **NO_EMPTY, note="an empty dim raises, as in both"),
+          against="numpy.max", **NO_EMPTY,
+          note="an empty dim raises, as in both; NaNs share the gradient, where PyTorch's amax "
+               "gives NaN for all (its max(dim) gives it to a NaN, as ours)"),
     along("amin", lambda x: x.min(1), dtypes=(*NUMBERS, "bool"), call=lambda x: x.amin(1),
           against="numpy.min", **NO_EMPTY),
     along("max along a dim", lambda x: (x.max(1), x.argmax(1)), dtypes=(*NUMBERS, "bool"),
@@ -100,8 +104,8 @@ RUNNING = [
     along("cumprod", lambda x: np.cumprod(x, 1), (-2, 2), (*WIDE, "int32", "int8", "uint8"),
           call=lambda x: x.cumprod(1), against="numpy.cumprod", note="dtypes as of cumsum"),
     along("cummax", **by(torch, "cummax", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummax(1),
-          note="(values, indices), the last of equals, as PyTorch; of zeros of both signs 0, "
-               "where PyTorch gives the last"),
+          note="(values, indices), the last of equals, as PyTorch; 0.0 is above -0.0, for "
+               "PyTorch they are equal"),
     along("cummin", **by(torch, "cummin", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummin(1)),
     along("logcumsumexp", **by(torch, "logcumsumexp", 1), dtypes=WIDE, largest=True,
           call=lambda x: x.logcumsumexp(1)),

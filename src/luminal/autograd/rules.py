@@ -22,6 +22,7 @@ from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.indexing import gather_at
 from luminal.frontend.lapack import Evaluation
+from luminal.frontend.ordered import is_newest
 from luminal.frontend.scan import scan
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
@@ -70,9 +71,9 @@ def flat(at: Applied, gradients: Gradients) -> Gradients:
 
 
 def _maximum(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Equals share, as in PyTorch; NaN in one of them takes nothing from the other."""
-    half = where(a == b, g * 0.5, 0)
-    return where(b < a, g, half), where(a < b, g, half)
+    """Equals share; where one is NaN nobody is the lesser, and both have it. As in PyTorch."""
+    shared = where(a == b, g * 0.5, g)
+    return where(a < b, 0, shared), where(b < a, 0, shared)
 
 
 def _select(g: Tensor, y: Tensor, c: Tensor, a: Tensor, b: Tensor) -> tuple[None, Tensor, Tensor]:
@@ -105,7 +106,9 @@ def _sum(at: Applied, gradients: Gradients) -> Gradients:
 
 
 def _max(at: Applied, gradients: Gradients) -> Gradients:
-    """Equals share, as in PyTorch's amax."""
+    """Equals share, as in PyTorch's amax; so do NaNs, to which its max(dim) gives all: its amax
+    has NaN there for every element.
+    """
     (x,), (y,), (g,) = at.args, at.results, gradients
     assert g is not None
     top = _back(at, y)
@@ -185,9 +188,8 @@ def _recurrence(factors: Tensor, terms: Tensor, axis: int, *, backward: bool = F
 
 
 def _running_max_back(x: Tensor, y: Tensor, g: Tensor, axis: int) -> Tensor:
-    """To the newest position of each greatest value, as in PyTorch's cummax."""
-    newest = (x == y) | (x != x)
-    places = where(newest, x.graph.iota(x.extents, axis), 0)
+    """To the newest position of each greatest value, NaN among them, as in PyTorch's cummax."""
+    places = where(is_newest(x, y), x.graph.iota(x.extents, axis), 0)
     owner = x.graph.wrap(x.graph.builder.scan(places.value, "max", axis))
     return x.graph.zeros(x.extents, dtype=g.dtype).scatter_add(axis, owner, g)
 

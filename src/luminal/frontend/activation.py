@@ -189,14 +189,14 @@ def _held(x: Tensor, low: float, high: float) -> Tensor:
 
 
 @in_float
-@differentiated(lambda g, y, x: where((x <= -3) | (x >= 3), 0, g / 6))
+@differentiated(lambda g, y, x: where((x > -3) & (x < 3), g / 6, 0))
 def hardsigmoid(x: Tensor) -> Tensor:
     """min(max(x + 3, 0), 6) / 6."""
     return (x + 3).clip(0, 6) / 6
 
 
 @in_float
-@differentiated(lambda g, y, x: where(x <= -3, 0, where(x >= 3, g, g * (x / 3 + 0.5))))
+@differentiated(lambda g, y, x: where(x <= -3, 0, where(x < 3, g * (x / 3 + 0.5), g)))
 def hardswish(x: Tensor) -> Tensor:
     """x * (x + 3) / 6 between -3 and 3, 0 below, x above. Howard et al., arXiv 1905.02244."""
     return where(x <= -3, 0, where(x >= 3, x, x * (x + 3) / 6))

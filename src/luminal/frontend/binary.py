@@ -293,10 +293,13 @@ def minimum(a: Operand, b: Operand) -> Tensor:
 def _clip_derivative(
     g: Tensor, y: Tensor, x: Tensor, min: Operand | None = None, max: Operand | None = None
 ) -> tuple[Tensor, ...]:
-    """The bounds count as inside; a bound has the gradient of what it holds, as in PyTorch."""
+    """The bounds count as inside, NaN as outside; a bound has the gradient of what it holds. All
+    as in PyTorch.
+    """
     below: Any = False if min is None else less(x, min)
     above: Any = False if max is None else less(max, x)
-    found = [where(below | above, 0, g)]
+    within = (True if min is None else x >= min) & (True if max is None else x <= max)
+    found = [where(within, g, 0)]
     if is_tensor(min):
         found.append(where(below if max is None else below & less(min, max), g, 0))
     if is_tensor(max):

@@ -46,17 +46,24 @@ def cumprod(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return _accumulated("cumprod", "mul", x, dim, dtype)
 
 
+def is_newest(x: Tensor, greatest: Tensor) -> Tensor:
+    """Where x is itself what is the greatest so far; zeros of both signs are told apart."""
+    if not x.dtype.is_float:
+        return x == greatest
+    return ((x == greatest) & (x.signbit() == greatest.signbit())) | (x != x)
+
+
 @numpy_names
 @takes_0d
 def cummax(x: Tensor, dim: int) -> Extreme:
     """(values, indices) of the greatest so far along `dim`: Scan(max); NaN stays from the first on.
 
-    Of equals the last one's position (int64), as PyTorch.
+    Of equals the last one's position (int64), as PyTorch; 0.0 is above -0.0.
     """
     axis = axis_of("cummax", dim, x.ndim)
     work = x.cast(dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute)
     values = _scan(work, "max", axis)
-    newest = (work == values) | (work != work)
+    newest = is_newest(work, values)
     places = where(newest, x.graph.iota(x.extents, axis), 0)
     return Extreme(values.cast(x.dtype), _scan(places, "max", axis))
 
