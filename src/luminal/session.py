@@ -20,7 +20,6 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
-from luminal.hlir.prune import pruned
 from luminal.hlir.state import recorder
 from luminal.near_names import suggesting
 from luminal.numerics import Numerics
@@ -274,9 +273,6 @@ class _Plan:
         self, graph: hlir.Graph, backend: Backend, share: int
     ) -> tuple[Program, SearchSummary | None]:
         """As another process left it, or compiled."""
-        # The key is that of what is compiled: marks of derivatives hold values, and so all that
-        # these are made of, which no pickle could follow down.
-        graph = pruned(graph)
         place, known = None, None
         if not self.mode.searches:
             with tracing.span("look up"):

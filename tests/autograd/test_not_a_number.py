@@ -36,7 +36,9 @@ def of_torch(theirs: Callable[..., Any], *arrays: np.ndarray[Any, Any]) -> list[
     y = theirs(*leaves)
     weights = torch.tensor(WEIGHTS[: y.numel()].reshape(tuple(y.shape)))
     found = torch.autograd.grad((y * weights).sum(), leaves, allow_unused=True)
-    return [np.zeros_like(x) if g is None else g.numpy() for x, g in zip(arrays, found, strict=True)]
+    return [
+        np.zeros_like(x) if g is None else g.numpy() for x, g in zip(arrays, found, strict=True)
+    ]
 
 
 ONE = {

@@ -104,8 +104,7 @@ RUNNING = [
     along("cumprod", lambda x: np.cumprod(x, 1), (-2, 2), (*WIDE, "int32", "int8", "uint8"),
           call=lambda x: x.cumprod(1), against="numpy.cumprod", note="dtypes as of cumsum"),
     along("cummax", **by(torch, "cummax", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummax(1),
-          note="(values, indices), the last of equals, as PyTorch; 0.0 is above -0.0, for "
-               "PyTorch they are equal"),
+          note="(values, indices), the last of equals, as PyTorch"),
     along("cummin", **by(torch, "cummin", 1), dtypes=(*WIDE, "int32"), call=lambda x: x.cummin(1)),
     along("logcumsumexp", **by(torch, "logcumsumexp", 1), dtypes=WIDE, largest=True,
           call=lambda x: x.logcumsumexp(1)),

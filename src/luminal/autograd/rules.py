@@ -22,7 +22,6 @@ from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.indexing import gather_at
 from luminal.frontend.lapack import Evaluation
-from luminal.frontend.ordered import is_newest
 from luminal.frontend.scan import scan
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
@@ -189,7 +188,7 @@ def _recurrence(factors: Tensor, terms: Tensor, axis: int, *, backward: bool = F
 
 def _running_max_back(x: Tensor, y: Tensor, g: Tensor, axis: int) -> Tensor:
     """To the newest position of each greatest value, NaN among them, as in PyTorch's cummax."""
-    places = where(is_newest(x, y), x.graph.iota(x.extents, axis), 0)
+    places = where((x == y) | (x != x), x.graph.iota(x.extents, axis), 0)
     owner = x.graph.wrap(x.graph.builder.scan(places.value, "max", axis))
     return x.graph.zeros(x.extents, dtype=g.dtype).scatter_add(axis, owner, g)
 

@@ -10,6 +10,7 @@ import numpy as np
 from luminal import dtypes
 from luminal.frontend.binary import where
 from luminal.frontend.handle import axis_of, in_float, numpy_names, takes_0d
+from luminal.frontend.indexing import gather
 from luminal.frontend.movement import pad
 from luminal.frontend.reduce import Extreme, reversed_order
 from luminal.frontend.unary import stop_gradient
@@ -46,26 +47,21 @@ def cumprod(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return _accumulated("cumprod", "mul", x, dim, dtype)
 
 
-def is_newest(x: Tensor, greatest: Tensor) -> Tensor:
-    """Where x is itself what is the greatest so far; zeros of both signs are told apart."""
-    if not x.dtype.is_float:
-        return x == greatest
-    return ((x == greatest) & (x.signbit() == greatest.signbit())) | (x != x)
-
-
 @numpy_names
 @takes_0d
 def cummax(x: Tensor, dim: int) -> Extreme:
     """(values, indices) of the greatest so far along `dim`: Scan(max); NaN stays from the first on.
 
-    Of equals the last one's position (int64), as PyTorch; 0.0 is above -0.0.
+    Of equals the last one's position (int64) and value, which is another one where zeros of both
+    signs are equals; as PyTorch.
     """
     axis = axis_of("cummax", dim, x.ndim)
     work = x.cast(dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute)
     values = _scan(work, "max", axis)
-    newest = is_newest(work, values)
+    newest = (work == values) | (work != work)
     places = where(newest, x.graph.iota(x.extents, axis), 0)
-    return Extreme(values.cast(x.dtype), _scan(places, "max", axis))
+    indices = _scan(places, "max", axis)
+    return Extreme(gather(x, axis, indices) if x.dtype.is_float else values.cast(x.dtype), indices)
 
 
 @numpy_names
