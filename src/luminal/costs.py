@@ -72,6 +72,25 @@ class Tiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """Cycles that reading windows of a picture takes, where a multiplication of a vector takes one
+    (`select/pictures.py`).
+    """
+
+    lanes: int  # of a vector
+    rows: int  # results that share a loaded vector, at most
+    load: float  # of a vector,
+    mask: float  # and more where some of it lies outside
+    near: int  # elements from lane to lane that are still read in whole vectors
+    apart: float  # of each lane that is loaded alone,
+    across: float  # and of one that is stored so, vectors being transposed in registers
+    spread: float  # of one value for all lanes
+    copied: float  # of an element of a picture that is stored as it lies,
+    turned: float  # and with other neighbours
+    launch: float
+
+
+@dataclass(frozen=True, slots=True)
 class Costs:
     """Rough rates of one of a machine's `units`, per second, and what follows for programs.
 
@@ -94,6 +113,7 @@ class Costs:
     shares: Shares
     long_sums: LongSums
     tiles: Tiles
+    windows: Windows | None  # None: pictures stay as they lie
 
     def moving(self, size: float) -> float:
         """Bytes a second of one unit where `size` of them are moved."""

@@ -102,4 +102,5 @@ def _costs(
         shares=shares,
         long_sums=LongSums(length=1 << 14, chunk=1 << 10, points=1 << 16),
         tiles=tiles,
+        windows=None,
     )

@@ -29,6 +29,7 @@ from luminal.select.limits import KERNEL_TERMS, TILE_ROWS
 from luminal.select.merge import merges
 from luminal.select.nested import nest
 from luminal.select.packed import packed
+from luminal.select.pictures import pictures
 from luminal.select.private_sums import private_sums
 from luminal.select.rewrite import Respelled
 from luminal.select.scans import scans_in_blocks
@@ -90,7 +91,8 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     nested = nest(without_broadcasts(Respelled(lowered, {}), numerics))
     spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
     tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
-    scanned = scans_in_blocks(tiled, costs.shares, numerics)
+    laid = pictures(tiled, costs.windows)
+    scanned = scans_in_blocks(laid, costs.shares, numerics)
     return split_reductions(private_sums(scanned, costs.shares, numerics), costs, numerics)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from luminal.backends.cpu.schedule.vector_target import MANY_REGISTERS, VectorTarget
-from luminal.costs import Costs, LongSums, Shares, Tiles, Weights
+from luminal.costs import Costs, LongSums, Shares, Tiles, Weights, Windows
+from luminal.kernel.loops import SHORT_STEP
 
 LAUNCH_WORK = 1 << 14  # operations of one core in the time of a barrier: about a microsecond
 ROW_BYTES = 1 << 18  # stays in the second-level cache
@@ -49,4 +50,21 @@ def of(target: VectorTarget) -> Costs:
         shares=SHARES,
         long_sums=LONG_SUMS,
         tiles=TILES,
+        windows=_windows(lanes),
+    )
+
+
+def _windows(lanes: int) -> Windows:
+    return Windows(
+        lanes=lanes,
+        rows=8,
+        load=0.5,
+        mask=0.5,
+        near=SHORT_STEP,
+        apart=1.2,
+        across=0.25,
+        spread=0.15,
+        copied=0.3,
+        turned=1.0,
+        launch=3000,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from luminal.algebra.frames import upper
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.vector_axis import positions
 from luminal.kernel.knobs import Choices
@@ -47,7 +48,13 @@ class ByRows:
             return pick("by_rows", 0)
         reads = [a for a in facts.accesses if a.moves(summed) and a.moves(columns)]
         lie = all(a.stride(columns) == 1 and not a.place.layout.blocks for a in reads)
-        sizes = [a.bytes * positions([x for x in facts.axes if a.moves(x)]) for a in reads]
+        lie = lie and all(
+            abs(a.stride(summed) or LONGER_ROW) >= min(columns.estimate, LONGER_ROW) for a in reads
+        )
+        # What a window passes over is read again and again, and comes from memory once.
+        held = (upper(x for d in a.place.frame for x in d) for a in reads)
+        moved = (positions([x for x in facts.axes if a.moves(x)]) for a in reads)
+        sizes = [a.bytes * min(pair) for a, *pair in zip(reads, held, moved, strict=True)]
         size, target = max(sizes, default=0), facts.target
         row = max((a.bytes for a in reads), default=0) * columns.estimate
         far, best = target.cores * target.l2_bytes, options[0]

@@ -1,0 +1,301 @@
+"""Pictures laid out anew for the windows that pass over them.
+
+A convolution with few channels has its lanes along the columns of a picture. Where these do not lie
+side by side (channels last), are passed in steps, or have zeros around them, every one of its loads
+is lane by lane, shuffled, or masked; and a window of K taps for M channels reads an element K * M
+times. So the picture is stored once as the lanes want it,
+
+    At(x, {y: s*o + d*k - p})  ->  At(P, {y: o + (d*k)//s, r: (d*k) % s}),  P[y, r] = x[s*y + r - p]
+
+zeros included, columns innermost, steps of s taken apart: where that costs less than what it saves,
+and no other axis is better for the lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+
+from luminal.algebra.frames import upper
+from luminal.algebra.terms import Axes, Frame, Index, Literal, Phase, Reduction, Term, Terms
+from luminal.costs import Windows
+from luminal.kernel.layout import filled
+from luminal.records import dataclass
+from luminal.select.rewrite import Respelled
+from luminal.shape.expression import Expression, Symbol, all_of, axis, ceil_div, const
+
+GAIN = 0.85  # of the time in place: estimates are rough
+
+
+@dataclass(frozen=True, slots=True)
+class Slide:
+    """Where a window reads along an axis of a picture: a sum of axes times literals, and a rest."""
+
+    steps: Mapping[Symbol, int]
+    least: int
+    most: int
+
+    @property
+    def extent(self) -> int:
+        """Of all positions that are read, those of the zeros around included."""
+        return self.most - self.least + 1
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A picture as one reduction reads it: `base` at `positions`, `outside` of its extents a
+    literal. `slides` are the axes whose positions depend on results and taps.
+    """
+
+    data: Term
+    base: Term
+    positions: Mapping[Symbol, Expression]
+    slides: Mapping[Symbol, Slide]
+    outside: Term | None
+
+
+def pictures(program: Respelled, costs: Windows | None) -> Respelled:
+    """The same program with such pictures stored."""
+    if costs is None:
+        return program
+    terms, shapes = program.lowered.terms, program.lowered.shapes
+    made: dict[Term, Frame] = {}
+    found: dict[Term, tuple[View, Symbol]] = {}
+    for term in program.order():
+        if isinstance(term, Reduction):
+            for view in _views(term, shapes):
+                lane = _worth(term, view, shapes, costs)
+                if lane is not None:
+                    found[term] = view, lane
+    if not found:
+        return program
+
+    def replaced(old: Term, same: Term) -> Term:
+        if old not in found or not isinstance(same, Reduction):
+            return same
+        view, lane = found[old]
+        (x,) = same.args
+        (was,) = old.args
+        # The operands may have been respelled on the way: the picture is that of the new ones.
+        at = 0 if was is view.data else list(was.args).index(view.data)
+        data = x if was is view.data else x.args[at]
+        stored, read = _laid_out(terms, view, _base(data), lane)
+        made[stored] = _frame(stored, view, lane, shapes)
+        if was is view.data:
+            return terms.reduce(same.op, same.attrs, read, merge=False)
+        factors = list(x.args)
+        factors[at] = read
+        product = terms.pointwise(x.op, factors, x.dtype)
+        return terms.reduce(same.op, same.attrs, product, merge=False)
+
+    laid = program.rewrite(replaced)
+    lowered = laid.lowered
+    shapes, kept = {**made, **lowered.shapes}, lowered.kept | made.keys()
+    return replace(laid, lowered=replace(lowered, shapes=shapes, kept=kept))
+
+
+# --- what windows read
+
+
+def _views(term: Reduction, shapes: Mapping[Term, Frame]) -> Iterator[View]:
+    """What a reduction reads through a window."""
+    (x,) = term.args
+    for data in x.args if x.op == "Mul" else (x,):
+        found = _view(term, data)
+        if found is not None and _memory(found.base, shapes) is not None:
+            yield found
+
+
+def _view(term: Reduction, data: Term) -> View | None:
+    inner, condition, outside = data, None, None
+    if data.op == "Select" and isinstance(data.args[0], Index):
+        condition, inner, outside = data.args
+        if not isinstance(outside, Literal):
+            return None
+    if inner.op != "At" or len(inner.args) != 1 or inner.phase is not Phase.RUN:
+        return None
+    positions = dict(inner.attrs)
+    slides: dict[Symbol, Slide] = {}
+    bound = frozenset(term.attrs)
+    for a, position in positions.items():
+        slide = _slide(position)
+        if slide is None or a.extent is None or not a.extent.is_const:
+            return None
+        if slide.steps.keys() & bound and slide.steps.keys() & term.axes:
+            slides[a] = slide
+    inside = {c for a in slides for c in (positions[a] >= 0, positions[a] < a.extent)}
+    if condition is not None:
+        test = condition.attrs
+        if not inside.issuperset(test.args if test.op == "and" else (test,)):
+            return None
+    others = {s for a, p in positions.items() if a not in slides for s in p.symbols()}
+    if not slides or not others.isdisjoint({s for x in slides.values() for s in x.steps}):
+        return None
+    return View(data, inner.args[0], positions, slides, outside)
+
+
+def _slide(position: Expression) -> Slide | None:
+    """The steps of a position, if it is a sum of axes times literals."""
+    steps: dict[Symbol, int] = {}
+    least = most = 0
+    rest = position
+    for symbol in position.symbols():
+        factor = position.coefficient(symbol)
+        extent = symbol.extent
+        if factor is None or not factor.is_const or extent is None or not extent.is_const:
+            return None
+        steps[symbol] = factor.value
+        rest -= symbol * factor
+        reach = factor.value * (extent.value - 1)
+        least, most = least + min(reach, 0), most + max(reach, 0)
+    return Slide(steps, least + rest.value, most + rest.value) if rest.is_const else None
+
+
+def _base(data: Term) -> Term:
+    return (data.args[1] if data.op == "Select" else data).args[0]
+
+
+def _memory(base: Term, shapes: Mapping[Term, Frame]) -> Frame | None:
+    """The dimensions of what is read from memory for a picture."""
+    while base.is_pointwise and base not in shapes:
+        inner = [arg for arg in base.args if arg.axes == base.axes]
+        if len(inner) != 1:
+            return None
+        (base,) = inner
+    frame = shapes.get(base)
+    if base.is_leaf or base.is_opaque:
+        frame = base.attrs.frame if base.is_leaf else base.attrs.result
+    return frame
+
+
+# --- whether that is worth it
+
+
+def _worth(
+    term: Reduction, view: View, shapes: Mapping[Term, Frame], costs: Windows
+) -> Symbol | None:
+    """The axis of results that lanes should run along over a picture laid out anew, if any."""
+    if not all(a.extent is not None and a.extent.is_const for a in (*term.axes, *term.attrs)):
+        return None
+    own = _Reading(term, view, shapes, costs)
+    moving = {s for slide in view.slides.values() for s in slide.steps}
+    candidates = sorted(moving & term.axes, key=lambda a: a.sort_key)
+    if not candidates:
+        return None
+    lane = min(candidates, key=own.laid_out)
+    here = min(own.in_place(a) for a in term.axes)
+    return lane if own.laid_out(lane) < GAIN * here else None
+
+
+class _Reading:
+    """Cycles of a core for one reduction, by the axis of its lanes."""
+
+    def __init__(
+        self, term: Reduction, view: View, shapes: Mapping[Term, Frame], costs: Windows
+    ) -> None:
+        self.term, self.view, self.costs = term, view, costs
+        frame = _memory(view.base, shapes) or ()
+        order = [a for dimension in frame for a in dimension]
+        self.strides = {a: upper(order[k + 1 :]) for k, a in enumerate(order)}
+        result = [a for dimension in shapes.get(term, ()) for a in dimension if upper((a,)) > 1]
+        self.innermost = result[-1] if result else None
+        others = term.axes - view.data.axes
+        self.shared = min(costs.rows, upper(others)) if others else 1
+
+    def steps(self, lane: Symbol, load: float) -> float:
+        """Of all vectors, each of whose loads costs so much, and of storing the results."""
+        used = filled(upper((lane,)), self.costs.lanes)
+        vectors = upper(self.term.axes) / (self.costs.lanes * used)
+        store = 1 if lane is self.innermost else self.costs.lanes * self.costs.across
+        return vectors * (upper(self.term.attrs) * (1 + load / self.shared) + store)
+
+    def in_place(self, lane: Symbol) -> float:
+        """With the picture as it lies."""
+        costs, stride, masked = self.costs, 0, False
+        for a, position in self.view.positions.items():
+            factor = position.coefficient(lane)
+            step = factor.value if factor is not None and factor.is_const else 0
+            stride += abs(step) * self.strides.get(a, 0)
+            slide = self.view.slides.get(a)
+            if step and slide is not None:
+                masked |= slide.least < 0 or slide.most >= upper((a,))
+        if lane in self.view.base.axes and lane not in self.view.positions:
+            stride += self.strides.get(lane, 0)
+        if stride == 0:
+            # A scalar for all lanes, of which rows of results have one each.
+            return self.steps(lane, self.shared * costs.spread)
+        if stride == 1:
+            return self.steps(lane, costs.load + costs.mask * masked)
+        if stride <= costs.near:
+            return self.steps(lane, costs.load * stride + costs.mask * masked)
+        return self.steps(lane, costs.lanes * costs.apart + costs.mask * masked)
+
+    def laid_out(self, lane: Symbol) -> float:
+        """With the picture stored for these lanes."""
+        sizes = (slide.extent for slide in self.view.slides.values())
+        rest = self.view.base.axes - self.view.slides.keys()
+        elements = prod(sizes) * upper(rest)
+        along = next(a for a, slide in self.view.slides.items() if lane in slide.steps)
+        is_near = self.strides.get(along, 0) == 1
+        copy = self.costs.copied if is_near else self.costs.turned
+        return self.steps(lane, self.costs.load) + elements * copy + self.costs.launch
+
+
+# --- the picture
+
+
+def _laid_out(terms: Terms, view: View, base: Term, lane: Symbol) -> tuple[Term, Term]:
+    """The picture to be stored, and what reads it in place of the old one."""
+    at: dict[Symbol, Expression] = {}  # of the base, by axes of the picture
+    read = {a: p for a, p in view.positions.items() if a not in view.slides}
+    inside: list[Expression] = []
+    for a, slide in view.slides.items():
+        along, within = _axes(a, slide, lane)
+        position: Expression = along
+        wanted = view.positions[a] - slide.least
+        if within is None:
+            read[along] = wanted
+        else:
+            assert within.extent is not None
+            position = along * within.extent + within
+            read[along], read[within] = wanted // within.extent, wanted % within.extent
+        at[a] = position + slide.least
+        assert a.extent is not None
+        inside += [c for c in (at[a] >= 0, at[a] < a.extent) if not (c.is_const and c.value)]
+    picture = terms.at(base, at)
+    if inside:
+        outside = view.outside or terms.literal(bytes(base.dtype.size), base.dtype)
+        condition = terms.boolean(all_of(inside))
+        picture = terms.pointwise("Select", (condition, picture, outside), base.dtype)
+    return picture, terms.at(picture, read)
+
+
+def _axes(a: Symbol, slide: Slide, lane: Symbol) -> tuple[Symbol, Symbol | None]:
+    """The axis of a picture that stands for one of its base, and the axis of what is between two
+    lanes.
+    """
+    step = abs(slide.steps.get(lane, 1))
+    if step == 1:
+        return axis(f"{a.name}.at", slide.extent), None
+    extent = ceil_div(const(slide.extent), step)
+    return axis(f"{a.name}.step", extent), axis(f"{a.name}.of{step}", step)
+
+
+def _frame(picture: Term, view: View, lane: Symbol, shapes: Mapping[Term, Frame]) -> Frame:
+    """The dimensions of the stored picture: those of its base, the lanes' innermost."""
+    order: list[Axes] = []
+    last: Axes = ()
+    for dimension in _memory(view.base, shapes) or ():
+        for a in dimension:
+            slide = view.slides.get(a)
+            if slide is None:
+                order.append((a,))
+                continue
+            along, within = _axes(a, slide, lane)
+            if lane in slide.steps:
+                last = (along,)
+                order.append(() if within is None else (within,))
+            else:
+                order.append((along,))
+    return (*(d for d in order if d), last)

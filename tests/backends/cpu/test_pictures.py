@@ -1,0 +1,34 @@
+"""Pictures that windows pass over, stored as lanes want them (`select/pictures.py`)."""
+
+import numpy as np
+import pytest
+import torch
+
+import luminal as lm
+
+
+def _compiled(**options: int | tuple[int, int]) -> tuple[lm.Executable, torch.Tensor, np.ndarray]:
+    """A convolution of a picture with its channels last, what is right, and what came out."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1, 20, 70, 5), np.float32)
+    w = rng.standard_normal((6, 5, 3, 15), np.float32)
+    cx = lm.Graph()
+    picture, weight = cx.tensor(x.shape, name="x"), cx.tensor(w.shape, name="w")
+    picture.permute(0, 3, 1, 2).conv2d(weight, **options).output("y")
+    executable = lm.compile(cx)
+    found = executable({"x": x, "w": w})["y"]
+    first = torch.from_numpy(x).double().permute(0, 3, 1, 2)
+    right = torch.nn.functional.conv2d(first, torch.from_numpy(w).double(), **options)
+    return executable, right, found
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"padding": (1, 7)}, {"stride": 3, "padding": (2, 5)}, {"dilation": (2, 3)}]
+)
+def test_a_picture_with_channels_last_is_laid_out_once(
+    options: dict[str, int | tuple[int, int]],
+) -> None:
+    """Zeros, steps and gaps included; without that each load of the window is lane by lane."""
+    executable, right, found = _compiled(**options)
+    assert len(executable.report().kernels) == 2
+    np.testing.assert_allclose(found, right, rtol=0, atol=1e-4)  # of sums of 225 products
