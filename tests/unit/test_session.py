@@ -332,6 +332,73 @@ def test_index_checks_follow_views_casts_scatters_and_scan() -> None:
         exe(steps=np.full((2, 3), 4))
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.int16])
+def test_a_call_like_the_last_one_checks_every_index(dtype: type) -> None:
+    """Where one wrong index is: in a vector of those that are compared, beyond the last one."""
+    cx = lm.Graph()
+    table = cx.tensor((9, 7), name="table")
+    i, j = (cx.tensor((35,), lm.dtypes.dtype_of(np.dtype(dtype).name), name=n) for n in "ij")
+    (table[i, j] + cx.tensor((11, 7), name="other")[i, j]).output("y")
+    exe, rng = compiled(cx), np.random.default_rng(0)
+    data, other = rng.random((9, 7), dtype=F32), np.zeros((11, 7), F32)
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    for k in range(150):
+        at = {n: rng.integers(-size, size, 35).astype(dtype) for n, size in (("i", 9), ("j", 7))}
+        name = "ij"[k % 2]
+        wrong = [None, least, most, -10, 9][k % 5]
+        at[name][k % 35] = 0 if wrong is None else wrong
+        given = {"table": data, "other": other, **at}
+        if wrong is None:
+            np.testing.assert_array_equal(exe(given)["y"], data[at["i"], at["j"]])
+            continue
+        with pytest.raises(lm.InputError, match=f"{name}: index {wrong} is out of range"):
+            exe(given)
+
+
+def test_a_call_like_the_last_one_is_told_from_others() -> None:
+    cx = lm.Graph()
+    x, y = cx.tensor((3, 4), name="x"), cx.tensor((3, 4), name="y")
+    total = (x + y).output("total")
+    exe = compiled(cx)
+    a, b = np.arange(12, dtype=F32).reshape(3, 4), ones(3, 4)
+    given = {"x": a, "y": b}
+    into = np.zeros((2, 3, 4), F32)
+    for _ in range(2):
+        np.testing.assert_array_equal(exe(given)["total"], a + b)
+        assert exe(given, out=into[0])[total] is not into[1]
+        np.testing.assert_array_equal(into[0], a + b)
+    for other in (a[::-1], a.astype(np.float16), np.asfortranarray(a), a.tolist()):
+        np.testing.assert_array_equal(exe({"x": other, "y": b})["total"], np.asarray(other) + b)
+        np.testing.assert_array_equal(exe(given)["total"], a + b)
+    np.testing.assert_array_equal(exe({"x": b})["total"], b + b)  # y stays
+    np.testing.assert_array_equal(exe(y=a)["total"], b + a)
+    for wrong in (ones(4, 3), ones(12), ones(3, 4, 1), ones(3, 5)):
+        with pytest.raises(lm.ShapeError, match="y: expected shape"):
+            exe({"x": a, "y": wrong})
+    with pytest.raises(lm.InputError, match="z: no such input"):
+        exe({"x": a, "z": b})
+    np.testing.assert_array_equal(exe(given)["total"], a + b)
+    readonly = np.zeros((3, 4), F32)
+    readonly.flags.writeable = False
+    for out in (a, a.reshape(-1)[:12].reshape(3, 4), readonly, into[0].T.copy().T):
+        with pytest.raises(lm.InputError, match=r"shares memory|read-only"):
+            exe(given, out={"total": out})
+    np.testing.assert_array_equal(a.reshape(-1), np.arange(12))
+
+
+def test_no_two_outputs_of_a_call_like_the_last_one_share_memory() -> None:
+    cx = lm.Graph()
+    x = cx.tensor((4,), name="x")
+    (x + 1).output("a")
+    (x * 2).output("b")
+    exe, given, room = compiled(cx), {"x": ones(4)}, np.zeros(12, F32)
+    exe(given)
+    exe(given, out={"a": room[:4], "b": room[4:8]})
+    assert room.tolist() == [2] * 8 + [0] * 4
+    with pytest.raises(lm.InputError, match="another output of this run"):
+        exe(given, out={"a": room[:4], "b": room[3:7]})
+
+
 # --- weights --------------------------------------------------------------------------------------
 
 

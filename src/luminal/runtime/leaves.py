@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from luminal.errors import InputError
@@ -41,9 +41,9 @@ class Leaves:
             for key in (name, node.value, parameter):
                 self._parameters[key] = found
 
-    def receive(self, arrays: list[Array | None], shapes: Shapes, inputs: Given) -> Received:
+    def receive(self, before: Sequence[Array | None], shapes: Shapes, inputs: Given) -> Received:
         """What calls before have given, with this one; checks dtypes and names, changes nothing."""
-        arrays = arrays.copy()
+        arrays = [*before]
         slots: set[int] = set()
         weights: list[tuple[Parameter, Array]] = []
         for key, value in inputs.items():

@@ -33,10 +33,11 @@ def block_bytes(size: int) -> int:
 class _Block:
     """Memory of one size class, and an array of it, of which views are handed out."""
 
-    __slots__ = ("array", "idle", "memory", "owner")
+    __slots__ = ("array", "dtype", "idle", "memory", "owner", "shape")
 
     def __init__(self, kept: int) -> None:
         self.memory = self.array = aligned_empty((kept,), uint8)
+        self.shape, self.dtype = self.array.shape, uint8
         assert self.memory.base is not None
         self.owner: Array = self.memory.base
         self.idle = getrefcount(self.owner)
@@ -47,11 +48,11 @@ class _Block:
 
     def view(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """An array over the memory, as the only one."""
-        kept = self.array
-        if kept.shape != shape or kept.dtype is not dtype.numpy:
-            kept = self.array = np.ndarray(shape, dtype.numpy, self.memory)
+        if self.shape != shape or self.dtype is not dtype:
+            self.array = np.ndarray(shape, dtype.numpy, self.memory)
+            self.shape, self.dtype = shape, dtype
             self.idle = getrefcount(self.owner)
-        return kept.view()
+        return self.array[...]  # the quickest way to a view
 
 
 class OutputPool:
@@ -61,9 +62,8 @@ class OutputPool:
         self._blocks: dict[int, deque[_Block]] = {}  # the one handed out last stands last
         self._largest_run = 0
 
-    def take(self, shape: tuple[int, ...], dtype: DType, size: int) -> Array:
-        """An uninitialised row-major array of `size` bytes that owns its memory until dropped."""
-        kept = block_bytes(size)
+    def take(self, shape: tuple[int, ...], dtype: DType, kept: int) -> Array:
+        """An uninitialised row-major array in a block of `kept` bytes, its own until dropped."""
         blocks = self._blocks.get(kept)
         if blocks is None:
             blocks = self._blocks[kept] = deque()
@@ -77,9 +77,9 @@ class OutputPool:
         blocks.append(_Block(kept))
         return blocks[-1].view(shape, dtype)
 
-    def expect(self, sizes: Sequence[int]) -> None:
-        """Runs with outputs of these sizes are coming: memory for two of them is worth keeping."""
-        self._largest_run = max(self._largest_run, sum(map(block_bytes, sizes)))
+    def expect(self, blocks: Sequence[int]) -> None:
+        """Runs with blocks of these bytes are coming: memory for two of them is worth keeping."""
+        self._largest_run = max(self._largest_run, sum(blocks))
 
     def _trim(self) -> None:
         """Before the pool grows: frees what no run of the expected sizes needs, biggest first."""

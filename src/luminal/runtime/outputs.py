@@ -11,7 +11,9 @@ import numpy as np
 from luminal.dtypes import DType
 from luminal.errors import DimError, InputError
 from luminal.hlir.graph import Graph, Output
+from luminal.hlir.ops import Value
 from luminal.program.quantities import Quantities
+from luminal.runtime import output_pool
 from luminal.runtime.arrays import Array, accept_output, can_hold_output, merged
 from luminal.runtime.output_pool import OutputPool
 from luminal.runtime.results import Results
@@ -24,6 +26,7 @@ class OutputPlan(NamedTuple):
     shape: tuple[int, ...]
     dtype: DType
     bytes: int
+    block: int  # bytes of the memory that the pool lends for it
 
 
 class Outputs:
@@ -33,6 +36,8 @@ class Outputs:
         self.sinks = tuple(s for s in graph.sinks if isinstance(s, Output) and not s.hidden)
         self.names = tuple(sink.name for sink in self.sinks)
         self._by_value = {sink.value: sink.name for sink in self.sinks}
+        places: dict[str | Value, int] = {name: k for k, name in enumerate(self.names)}
+        self._places = places | {value: places[name] for value, name in self._by_value.items()}
         add = quantities.add
         self._extents = [tuple(map(add, sink.value.shape)) for sink in self.sinks]
         self._pool = OutputPool()
@@ -49,16 +54,17 @@ class Outputs:
             shape = tuple([values[number] for number in numbers])
             if min(shape, default=0) < 0:
                 raise DimError(f"{sink.name}: shape {shape} has a negative extent at {dims}")
-            dtype = sink.value.dtype
-            plans.append(OutputPlan(sink.name, shape, dtype, prod(shape) * dtype.size))
-        self._pool.expect([plan.bytes for plan in plans])
+            size = prod(shape) * sink.value.dtype.size
+            block = output_pool.block_bytes(size)
+            plans.append(OutputPlan(sink.name, shape, sink.value.dtype, size, block))
+        self._pool.expect([plan.block for plan in plans])
         return tuple(plans)
 
     def take(self, plans: Sequence[OutputPlan]) -> list[Array]:
         """Arrays for one run, which the caller will own."""
         take, taken = self._pool.take, []
-        for _, shape, dtype, size in plans:
-            taken.append(take(shape, dtype, size))
+        for plan in plans:  # attributes: what is no plain tuple is slow to unpack
+            taken.append(take(plan.shape, plan.dtype, plan.block))
         return taken
 
     def take_into(
@@ -82,7 +88,7 @@ class Outputs:
 
     def results(self, arrays: Sequence[Array]) -> Results:
         """What a call returns."""
-        return Results(dict(zip(self.names, arrays)), self._by_value)  # noqa: B905 (of equal length)
+        return Results(arrays, self._places)
 
     def _given(self, out: Any) -> dict[str, Any]:
         """`out` by output name."""

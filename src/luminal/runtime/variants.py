@@ -8,14 +8,19 @@ from dataclasses import field
 from typing import Any, NamedTuple
 
 from luminal.errors import DimError
+from luminal.hlir.index_inputs import IndexInput
 from luminal.records import dataclass
 from luminal.runtime.binding import Bound, Dims, Interval, Signature
 from luminal.runtime.dim_sources import DimSources, Shapes
 from luminal.runtime.outputs import OutputPlan, Outputs
+from luminal.runtime.recognition import STRANGER, Familiar, Recognizer, Recognizing
 from luminal.runtime.report import CompileSummary
 from luminal.runtime.runner import BoundRunner, Runner
 
 MAX_BINDINGS = 64  # shapes whose bindings are kept, the least recently used go first
+
+IndexCheck = tuple[int, IndexInput]
+"""A slot of the inputs, and what its array indexes."""
 
 _Key = tuple[tuple[tuple[int, ...], ...], Shapes, tuple[tuple[Any, int], ...]]
 
@@ -42,6 +47,8 @@ class Binding(NamedTuple):
     dims: Dims
     outputs: tuple[OutputPlan, ...]
     bound: BoundRunner
+    recognizer: Recognizer  # of calls as those that have this binding
+    unchecked: tuple[IndexCheck, ...]  # what is left to check of a call that it recognizes
 
 
 class Bindings:
@@ -53,9 +60,10 @@ class Bindings:
         signature: Signature,
         sources: DimSources,
         outputs: Outputs,
+        checks: tuple[IndexCheck, ...],
     ) -> None:
         self._variants, self._signature, self._sources = variants, signature, sources
-        self._outputs = outputs
+        self._outputs, self._checks = outputs, checks
         self._names = tuple(spec.name for spec in signature.inputs)
         self._known: OrderedDict[_Key, Binding] = OrderedDict()
         self.last: Binding | None = None
@@ -88,7 +96,35 @@ class Bindings:
 
     def _new(self, key: _Key, bound: Bound) -> Binding:
         dims, values = bound
-        return Binding(key, dims, self._outputs.plan(dims, values), self.bound(dims))
+        plans, runner = self._outputs.plan(dims, values), self.bound(dims)
+        shapes, *beside = key
+        if any(beside) or not isinstance(runner, Recognizing):
+            return Binding(key, dims, plans, runner, STRANGER, self._checks)
+        indexed, unchecked = self._indexed(dims, runner)
+        inputs = [
+            Familiar(spec.name, spec.dtype, shape, indexed.get(slot, 0))
+            for slot, (spec, shape) in enumerate(zip(self._signature.inputs, shapes, strict=True))
+        ]
+        outputs = [Familiar(plan.name, plan.dtype, plan.shape) for plan in plans]
+        recognizer = runner.recognizer(inputs, outputs)
+        return Binding(key, dims, plans, runner, recognizer, tuple(unchecked))
+
+    def _indexed(
+        self, dims: Dims, runner: Recognizing
+    ) -> tuple[dict[int, int], Sequence[IndexCheck]]:
+        """The least extent that an input is an index of, by slot, where the runner compares its
+        elements; and the other checks.
+        """
+        indexed: dict[int, int] = {}
+        others = []
+        for slot, use in self._checks:
+            extent = use.extent.evaluate(dims)
+            dtype = self._signature.inputs[slot].dtype
+            if use.steps or not runner.checks(dtype) or not 0 < extent < 1 << 31:
+                others.append((slot, use))
+            else:
+                indexed[slot] = min(extent, indexed.get(slot, extent))
+        return indexed, others
 
     def bound(self, dims: Dims) -> BoundRunner:
         """The runner for these dims."""

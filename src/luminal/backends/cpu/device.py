@@ -18,7 +18,8 @@ from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
 from luminal.backends.cpu.linker import LoadedCode
 from luminal.backends.cpu.prologue import derive
 from luminal.backends.cpu.target import CpuTarget
-from luminal.dtypes import uint8
+from luminal.backends.cpu.team_arrays import CHECKED
+from luminal.dtypes import DType, uint8
 from luminal.forks import cached_property
 from luminal.hlir.memory import HOST, Array, aligned_empty
 from luminal.hlir.poison import poison
@@ -31,6 +32,7 @@ from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
+from luminal.runtime.recognition import Familiar, Recognizer
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import Times, on_host
@@ -152,6 +154,7 @@ class BoundCpu:
         self._shares = self._wakes = False  # is a team worth it, also one that sleeps?
         self._placement: Placement | None = None
         self._swaps = runner.program.swaps
+        self._ends = bool(self._swaps or frame.table.copies)  # does `_finish` do anything?
         self._point = team.native().point
         self._enter: Callable[[int], Any] = team.entry()
 
@@ -159,7 +162,8 @@ class BoundCpu:
         """Enters native code once; what follows cannot fail."""
         self._point_to(inputs, outputs)
         self._enter(self._frame.record_address)
-        self._finish(outputs)
+        if self._ends:
+            self._finish(outputs)
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
         """As `run`, with the addresses of the arrays, and the outputs' bytes."""
@@ -199,6 +203,14 @@ class BoundCpu:
         runner = self._runner
         return Report(self._dims, runner.sites.report(self._values), runner.prologue.report())
 
+    def checks(self, dtype: DType) -> bool:
+        """Whether elements of this dtype can be compared with the extent that they index."""
+        return dtype in CHECKED
+
+    def recognizer(self, inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:
+        """For calls with such arrays."""
+        return team.recognizer(inputs, outputs)
+
     def _point_to(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Makes the record and the table ready for a run with these arrays."""
         self._prepare()
@@ -215,11 +227,12 @@ class BoundCpu:
         current = frame.values is self._values and frame.threads == threads
         if not current or frame.memory_stamp != runner.memory_stamp:
             self._take_frame()
-        slots = frame.slots
-        for entry, state in frame.table.states:
-            slots[entry] = state.on(HOST).address
-        for entry, state in frame.table.following:
-            slots[entry] = spare_on(state, HOST).address
+        if frame.has_states:
+            slots = frame.slots
+            for entry, state in frame.table.states:
+                slots[entry] = state.on(HOST).address
+            for entry, state in frame.table.following:
+                slots[entry] = spare_on(state, HOST).address
         if runner.poisons:
             following = [spare_on(state, HOST).array for _, state in frame.table.following]
             poison([runner.arena, runner.scratch, *frame.hidden.values(), *following])

@@ -30,6 +30,7 @@ class Frame:
         self._program = program
         self._source = rows
         self.table = table
+        self.has_states = bool(table.states or table.following)
         self.values: Sequence[int] | None = None
         self.rows = filled = rows.make()
         self._addresses = np.zeros(len(program.table), np.uint64)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -22,10 +23,13 @@ from luminal.backends.cpu.launch_ir import (
     RUN,
 )
 from luminal.backends.cpu.linker import LoadedCode
+from luminal.backends.cpu.team_arrays import ALIGNED, ALIKE, APART, C_CONTIGUOUS, WRITEABLE, Rows
 from luminal.backends.cpu.team_entry import ENTER, POINT, builtin
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
+from luminal.dtypes import int64
 from luminal.errors import CompileError, VerifyError
 from luminal.hlir.memory import Array
+from luminal.runtime.recognition import Familiar, Recognized, Recognizer
 
 Records = NDArray[Any]
 """A structured array of LAUNCH, SLOT_REF or RUN."""
@@ -43,6 +47,8 @@ class Native(NamedTuple):
 
     enter: Callable[[int], int]
     point: Callable[[int, Sequence[Array]], int]
+    alike: Callable[[int, int, Mapping[Any, Any]], Recognized]
+    apart: Callable[[int, int, list[Array], int, int, list[Array]], bool]
     code: LoadedCode
 
 
@@ -85,21 +91,39 @@ def native() -> Native:
 def _loaded() -> Native:
     # Plain x86-64: one object serves every target, and it has no vectors to gain.
     plain = target.cap(target.detect(), "baseline")
-    code = compiler.build(team_ir(), plain, (INIT, ENTER, POINT))
+    names = (ENTER, POINT, ALIKE, APART)
+    code = compiler.build(team_ir(), plain, (INIT, *names))
     _initialize(code.symbols[INIT])
-    enter, point = (builtin(name, code.symbols[name]) for name in (ENTER, POINT))
-    _try(point)
-    return Native(enter, point, code)
+    functions: list[Callable[..., Any]] = [builtin(name, code.symbols[name]) for name in names]
+    enter, point, alike, apart = functions
+    found = Native(enter, point, alike, apart, code)
+    _try(found)
+    return found
 
 
-def _try(point: Callable[[int, Sequence[Array]], int]) -> None:
-    """Raises CompileError where arrays are not laid out as `point` takes them to be."""
+def _try(found: Native) -> None:
+    """Raises CompileError where arrays are not laid out as these functions take them to be."""
     none, table = np.zeros(0, LAUNCH), np.zeros(2, np.uint64)
     record = run_record(none, none, table, 1, places=np.array([[1, 0]]))
     array = np.arange(8)[3:]
-    point(record.ctypes.data, [array])
-    if table.tolist() != [0, array.ctypes.data]:
+    found.point(record.ctypes.data, [array])
+    rows = Rows([Familiar("x", int64, (5,), 8)], C_CONTIGUOUS | ALIGNED)
+    recognized = found.alike(*rows.where, {"x": array}), found.alike(*rows.where, {"x": array[::2]})
+    if table.tolist() != [0, array.ctypes.data] or recognized != ([array], False):
         raise CompileError("cpu backend: arrays of this NumPy are not laid out as those of 1 and 2")
+
+
+def recognizer(inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:
+    """For calls with such arrays."""
+    read = C_CONTIGUOUS | ALIGNED
+    taken, given = Rows(inputs, read), Rows(outputs, read | WRITEABLE)
+    _, _, alike, apart, _ = native()
+
+    def written(out: Mapping[Any, Any], used: list[Array]) -> Recognized:
+        found = alike(*given.where, out)
+        return found and apart(*given.where, found, *taken.where, used) and found
+
+    return Recognizer(partial(alike, *taken.where), written)
 
 
 def execute(record: int) -> int:

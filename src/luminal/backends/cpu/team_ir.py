@@ -40,6 +40,7 @@ from string import Template
 
 from luminal.backends.cpu.launch_ir import MAX_LOOP_DEPTH
 from luminal.backends.cpu.launch_walk import WALK_IR
+from luminal.backends.cpu.team_arrays import ARRAYS_IR
 from luminal.backends.cpu.team_entry import ENTRY_IR, OBJECT_BYTES
 from luminal.backends.cpu.team_runs import RUNS_IR
 from luminal.backends.cpu.team_waits import WAITS_IR
@@ -93,6 +94,7 @@ _LAYOUT = {
     # Less than an idle worker spins.
     "CLOSELY": 130_000,
     "OBJECT_BYTES": OBJECT_BYTES,
+    "CLASS_AT": OBJECT_BYTES - 8,
 }
 
 _DECLARATIONS = """
@@ -120,5 +122,5 @@ declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 def team_ir() -> str:
     """The module's text. It exports `luminal_team_init()` and what Python calls (`team_entry`)."""
-    text = _DECLARATIONS + WAITS_IR + WALK_IR + WORKERS_IR + RUNS_IR + ENTRY_IR
+    text = _DECLARATIONS + WAITS_IR + WALK_IR + WORKERS_IR + RUNS_IR + ENTRY_IR + ARRAYS_IR
     return Template(text).substitute(_LAYOUT)

@@ -1,0 +1,53 @@
+"""Calls that are as the last one was, which a backend recognizes quicker than Python could.
+
+Recognizing is all: a call that is not recognized is checked from the start, with every error that
+there is to raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from luminal.dtypes import DType
+from luminal.runtime.arrays import Array
+
+Recognized: TypeAlias = list[Array] | Literal[False]
+
+
+class Familiar(NamedTuple):
+    """What an array of a call was. `indexes`: the extent its elements all index, or 0."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    indexes: int = 0
+
+
+class Recognizer(NamedTuple):
+    """`inputs` gives the arrays of a call's dict in order where they are all it has, each row-major
+    and familiar, else False. `outputs` those of `out`, for a run that takes these inputs: which
+    can be written, and share no memory with these or each other.
+    """
+
+    inputs: Callable[[Mapping[Any, Any]], Recognized]
+    outputs: Callable[[Mapping[Any, Any], list[Array]], Recognized]
+
+
+def _never(*given: Any) -> Literal[False]:
+    return False
+
+
+STRANGER = Recognizer(_never, _never)
+"""Recognizes no call."""
+
+
+@runtime_checkable
+class Recognizing(Protocol):
+    """A bound program whose backend recognizes calls."""
+
+    def checks(self, dtype: DType) -> bool:
+        """Whether elements of this dtype can be compared with the extent that they index."""
+
+    def recognizer(self, inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:
+        """For calls with such arrays."""
