@@ -9,7 +9,7 @@ from luminal.algebra.lower import Lowered, lower
 from luminal.assemble import UNTUNED, Begin, Origin, Placements, Tuned, assemble
 from luminal.backends.backend import Backend
 from luminal.hlir import verify as hlir_verify
-from luminal.hlir.graph import Graph
+from luminal.hlir.graph import Graph, topological
 from luminal.hlir.prune import pruned
 from luminal.hlir.roll import roll
 from luminal.numerics import Numerics
@@ -54,9 +54,12 @@ def lower_by_stages(
 ) -> Stages:
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next.
 
-    `begin` is told of every kernel as it is placed.
+    `begin` is told of every kernel as it is placed, and the backend how many operations they are of.
     """
-    graph, lowered = lower_to_algebra(graph, backend)
+    graph = _rolled(graph, backend)
+    if begin is not None:
+        backend.expect(_operations(graph))
+    lowered = _lowered(graph)
     with tracing.span("select"):
         selection = fast.select(lowered, backend.costs, numerics)
         selection = layouts.by_rule(selection, backend.layouts, numerics)
@@ -65,14 +68,30 @@ def lower_by_stages(
 
 def lower_to_algebra(graph: Graph, backend: Backend) -> tuple[Graph, Lowered]:
     """The steps that no choice enters: the graph as it will run, and its terms."""
+    graph = _rolled(graph, backend)
+    return graph, _lowered(graph)
+
+
+def _rolled(graph: Graph, backend: Backend) -> Graph:
+    """The graph as it will run: what is used, repeated layers as Loops."""
     if config.get("LUMINAL_VERIFY"):
         hlir_verify.verify(graph)
     with tracing.span("roll"):
-        rolled = roll(pruned(graph), backend.costs)
-    if config.get("LUMINAL_VERIFY") and rolled is not graph:
-        hlir_verify.verify(rolled)
+        made = roll(pruned(graph), backend.costs)
+    if config.get("LUMINAL_VERIFY") and made is not graph:
+        hlir_verify.verify(made)
+    return made
+
+
+def _lowered(graph: Graph) -> Lowered:
     with tracing.span("lower"):
-        return rolled, lower(rolled)
+        return lower(graph)
+
+
+def _operations(graph: Graph) -> int:
+    """How many there are, with those of Loops' bodies."""
+    bodies = [loop.attrs.body for loop in graph.by_op().get("Loop", ())]
+    return len(graph.nodes()) + sum(len(topological(body.results)) for body in bodies)
 
 
 def finish(

@@ -70,6 +70,11 @@ class Backend(Protocol):
         kernel's parameters: so many operations on `size` bytes. It orders what a search tries.
         """
 
+    def expect(self, operations: int) -> None:
+        """Says that kernels of a graph of so many operations follow, which no cache is known to
+        have: who compiles them may get ready.
+        """
+
     def begin(self, kernel: Kernel, text: str) -> None:
         """Lets a kernel be compiled while others are placed; `text` names it in every cache."""
 

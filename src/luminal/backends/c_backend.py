@@ -139,6 +139,9 @@ class CBackend(ABC):
         """By operations and bytes alone."""
         return self.costs.seconds(flops, size)
 
+    def expect(self, operations: int) -> None:
+        """Nothing: drivers compile what is loaded."""
+
     def begin(self, kernel: Kernel, text: str) -> None:
         """Nothing: drivers compile what is loaded."""
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -47,6 +48,11 @@ def some_kernels() -> list[tuple[str, Kernel]]:
     return [(to_text(kernel), kernel) for kernel in program.kernels]
 
 
+def wait_for(helper: ahead.Helper) -> None:
+    """Till it has said that it is ready, or answered."""
+    select.select([helper._process.stdout], [], [])
+
+
 def nothing(helper: ahead.Helper) -> None:
     pass
 
@@ -64,6 +70,9 @@ def test_code_is_the_same_whoever_makes_it(
     for text, kernel in found:
         few.begin((text, here), kernel, lambda key: False)
     (helper,) = few._helpers
+    wait_for(helper)
+    few._feed()
+    assert helper.batches
     fate(helper)
     made = [few.take((text, here)) for text, _ in found]
     assert all(code in (None, wanted) for code, wanted in zip(made, alone, strict=True))
@@ -76,6 +85,8 @@ def test_a_compile_takes_what_helpers_made(few: Ahead, monkeypatch: pytest.Monke
     mine = []
     here = kernels.object_code
     monkeypatch.setattr(kernels, "object_code", lambda *args: mine.append(args) or here(*args))
+    start = few._start
+    monkeypatch.setattr(few, "_start", lambda: (start(), wait_for(few._helpers[0])))
     cx = graph()
     lm.compile(cx)
     assert len(mine) <= COUNT - 3  # a batch at least came from the helper
@@ -94,3 +105,28 @@ def test_where_no_process_starts_the_caller_compiles_all(
         few.begin((text, target.current()), kernel, lambda key: False)
         assert not few._helpers
     assert [few.take((text, target.current())) for text, _ in some_kernels()] == [None] * COUNT
+
+
+def test_a_large_graph_has_a_helper_before_any_kernel_is_placed(
+    few: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    monkeypatch.setattr(few, "_start", lambda: started.append(len(few._waiting)))
+    monkeypatch.setattr(ahead, "MANY", 2 * COUNT)
+    with config.override(LUMINAL_VERIFY=False):
+        lm.compile(graph())
+        assert not started
+        monkeypatch.setattr(ahead, "LARGE", 2 * COUNT)
+        lm.compile(graph(), numerics="exact")  # another program
+    assert started == [0]
+
+
+def test_a_helper_that_is_not_ready_is_given_nothing(few: Ahead) -> None:
+    few.expect(ahead.LARGE)
+    (helper,) = few._helpers
+    os.kill(helper._process.pid, signal.SIGSTOP)
+    for text, kernel in some_kernels():
+        few.begin((text, target.current()), kernel, lambda key: False)
+        assert not helper.batches
+    assert all(few.take((text, target.current())) is None for text, _ in some_kernels())
+    assert helper._process.poll() is not None

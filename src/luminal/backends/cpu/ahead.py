@@ -2,7 +2,8 @@
 
 LLVM works for one thread of a process at a time, so parallel means processes. Helpers take the
 newest of the kernels that wait, the caller compiles them from the oldest on, and so they meet. A
-helper that cannot be started or dies is only missed: the caller does its share.
+helper that cannot be started or dies is only missed: the caller does its share. It is given nothing
+before it is ready, and batches grow shorter towards the end, so the caller waits for none long.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import IO
 
 from luminal.codegen.llvm_target import LlvmTarget
@@ -26,8 +28,9 @@ Compile = Callable[[Kernel, LlvmTarget], bytes]
 Key = tuple[str, LlvmTarget]
 """A kernel's canonical text, and what it is compiled for."""
 
+LARGE = 500  # operations of a graph for which a helper is started before any kernel is placed
 MANY = 48  # kernels that wait from which a helper, which starts in 0.3 s, is worth its while
-BATCH = 8  # kernels a helper is given at a time: 50 ms of work
+BATCH = 8  # kernels a helper is given at a time at most: 100 ms of work
 BATCHES = 2  # that a helper has: it goes on with the next while its answer waits to be read
 MOST_HELPERS = 4
 PIPE_BYTES = 1 << 20  # a batch and its answer fit in: neither side waits for the other to read
@@ -43,19 +46,29 @@ class Ahead(threading.local):
         self._may_start = min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)
         self._looks = False  # there may be work for helpers
 
+    def expect(self, operations: int) -> None:
+        """Starts a helper for a graph of many operations: it is ready when kernels are placed."""
+        if operations >= LARGE:
+            self._looks = True
+            if not self._helpers and self._may_start:
+                self._start()
+
     def begin(self, key: Key, kernel: Kernel, is_made: Callable[[Key], bool]) -> None:
         """Lets a kernel be compiled, should a helper come to it. `is_made`: it needs not be."""
-        self._waiting[key] = kernel
         if self._looks and is_made(key):
-            del self._waiting[key]
-        if len(self._waiting) < MANY:
             return
+        self._waiting[key] = kernel
+        if len(self._waiting) >= MANY:
+            self._meet_many(is_made)
+        self._feed()
+
+    def _meet_many(self, is_made: Callable[[Key], bool]) -> None:
+        """Starts one helper more, if as many kernels have to be made."""
         if not self._looks:
             self._looks = True
             self._waiting = {k: v for k, v in self._waiting.items() if not is_made(k)}
         if len(self._waiting) >= MANY and len(self._helpers) < self._may_start:
             self._start()
-        self._feed()
 
     def take(self, key: Key) -> bytes | None:
         """The object code of a kernel; None where the caller has to make it."""
@@ -74,12 +87,13 @@ class Ahead(threading.local):
             self._may_start = 0
 
     def _feed(self) -> None:
-        """Takes what helpers have finished and gives them more."""
+        """Takes what helpers have finished and gives them more, a share of what waits."""
         for helper in [*self._helpers]:
-            while helper.batches and helper.has_answered():
+            while helper in self._helpers and helper.batches and helper.has_answered():
                 self._collect(helper)
-            while helper in self._helpers and len(helper.batches) < BATCHES and self._waiting:
-                some = [self._waiting.popitem() for _ in range(min(BATCH, len(self._waiting)))]
+            while helper in self._helpers and self._waiting and helper.has_room():
+                share = len(self._waiting) // (2 * BATCHES * (len(self._helpers) + 1))
+                some = [self._waiting.popitem() for _ in range(min(BATCH, max(share, 1)))]
                 if not helper.send(dict(some)):
                     self._lose(helper)
 
@@ -112,6 +126,7 @@ class Helper:
 
     def __init__(self) -> None:
         self.batches: deque[dict[Key, Kernel]] = deque()  # oldest first
+        self._is_ready = False
         self._process = subprocess.Popen(
             [sys.executable, "-m", "luminal.backends.cpu.ahead_helper"],
             stdin=subprocess.PIPE,
@@ -119,6 +134,15 @@ class Helper:
             stderr=subprocess.DEVNULL,
             pipesize=PIPE_BYTES,
         )
+
+    def has_room(self) -> bool:
+        """Can it be given a batch now?"""
+        if not self._is_ready and self.has_answered():
+            assert self._process.stdout is not None
+            with suppress(EOFError, OSError):  # one that has gone is met when it is sent something
+                receive(self._process.stdout)
+            self._is_ready = True
+        return self._is_ready and len(self.batches) < BATCHES
 
     def has(self, key: Key) -> bool:
         return any(key in batch for batch in self.batches)
@@ -156,7 +180,8 @@ class Helper:
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], compile_: Compile) -> None:
-    """Answers batches until there are no more."""
+    """Says that it is ready, and answers batches until there are no more."""
+    send(answers, b"")
     while True:
         try:
             batch = pickle.loads(receive(requests))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from luminal.backends.cpu import compiler, costs, device, kernels, target
+from luminal import config
+from luminal.backends.cpu import ahead, compiler, costs, device, kernels, target
 from luminal.backends.cpu.target import CpuTarget
 from luminal.costs import Costs
 from luminal.hlir.memory import HOST, Host
@@ -94,6 +95,11 @@ class Cpu:
         if kernel.call is not None:
             return self.costs.seconds(flops, size)
         return work.seconds(kernel, params, size, Core(self.target))
+
+    def expect(self, operations: int) -> None:
+        """Starts another process for large graphs; where steps are verified nobody is in a hurry."""
+        if not config.get("LUMINAL_VERIFY"):
+            ahead.ahead.expect(operations)
 
     def begin(self, kernel: Kernel, text: str) -> None:
         """Compiles on the side, in another process."""

@@ -62,6 +62,9 @@ class Interpreted:
         """By operations and bytes alone."""
         return self.costs.seconds(flops, size)
 
+    def expect(self, operations: int) -> None:
+        """Nothing is compiled."""
+
     def begin(self, kernel: Kernel, text: str) -> None:
         """Nothing is compiled."""
 
