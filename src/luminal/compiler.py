@@ -54,7 +54,7 @@ def lower_by_stages(
 ) -> Stages:
     """HLIR to a Program by `fast`. Every step takes one IR and gives the next.
 
-    `begin` is told of every kernel as it is placed, and the backend how many operations they are of.
+    `begin` is told of every kernel as it is placed, the backend of how many operations they are.
     """
     graph = _rolled(graph, backend)
     if begin is not None:

@@ -81,7 +81,6 @@ class Windows:
     rows: int  # results that share a loaded vector, at most
     load: float  # of a vector,
     mask: float  # and more where some of it lies outside
-    near: int  # elements from lane to lane that are still read in whole vectors
     apart: float  # of each lane that is loaded alone,
     across: float  # and of one that is stored so, vectors being transposed in registers
     spread: float  # of one value for all lanes

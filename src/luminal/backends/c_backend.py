@@ -141,6 +141,7 @@ class CBackend(ABC):
 
     def expect(self, operations: int) -> None:
         """Nothing: drivers compile what is loaded."""
+        return
 
     def begin(self, kernel: Kernel, text: str) -> None:
         """Nothing: drivers compile what is loaded."""

@@ -21,6 +21,7 @@ from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Frame, Index, Literal, Phase, Reduction, Term, Terms
 from luminal.costs import Windows
 from luminal.kernel.layout import filled
+from luminal.kernel.loops import SHORT_STEP
 from luminal.records import dataclass
 from luminal.select.rewrite import Respelled
 from luminal.shape.expression import Expression, Symbol, all_of, axis, ceil_div, const
@@ -189,7 +190,7 @@ def _worth(
 
 
 class _Reading:
-    """Cycles of a core for one reduction, by the axis of its lanes."""
+    """Cycles of a unit for one reduction, by the axis of its lanes."""
 
     def __init__(
         self, term: Reduction, view: View, shapes: Mapping[Term, Frame], costs: Windows
@@ -227,7 +228,7 @@ class _Reading:
             return self.steps(lane, self.shared * costs.spread)
         if stride == 1:
             return self.steps(lane, costs.load + costs.mask * masked)
-        if stride <= costs.near:
+        if stride <= SHORT_STEP:  # read in whole vectors
             return self.steps(lane, costs.load * stride + costs.mask * masked)
         return self.steps(lane, costs.lanes * costs.apart + costs.mask * masked)
 

@@ -182,7 +182,7 @@ def test_a_call_that_raises_changes_neither_inputs_nor_states() -> None:
     exe = running_sum(state)
     x = vectors(64, 1)[0]
     exe(x=x)
-    for wrong in (x[:5], x.astype(np.float64) + 1e-12):
+    for wrong in (x[:5], x.astype(np.complex64)):
         with pytest.raises((lm.ShapeError, lm.DTypeError)):
             exe(x=wrong)
     with pytest.raises(lm.InputError, match="shares memory"):

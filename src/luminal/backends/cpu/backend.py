@@ -97,7 +97,7 @@ class Cpu:
         return work.seconds(kernel, params, size, Core(self.target))
 
     def expect(self, operations: int) -> None:
-        """Starts another process for large graphs; where steps are verified nobody is in a hurry."""
+        """Starts another process for large graphs; who has steps verified is in no hurry."""
         if not config.get("LUMINAL_VERIFY"):
             ahead.ahead.expect(operations)
 

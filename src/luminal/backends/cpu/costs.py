@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from luminal.backends.cpu.schedule.vector_target import MANY_REGISTERS, VectorTarget
 from luminal.costs import Costs, LongSums, Shares, Tiles, Weights, Windows
-from luminal.kernel.loops import SHORT_STEP
 
 LAUNCH_WORK = 1 << 14  # operations of one core in the time of a barrier: about a microsecond
 ROW_BYTES = 1 << 18  # stays in the second-level cache
@@ -60,7 +59,6 @@ def _windows(lanes: int) -> Windows:
         rows=8,
         load=0.5,
         mask=0.5,
-        near=SHORT_STEP,
         apart=1.2,
         across=0.25,
         spread=0.15,
