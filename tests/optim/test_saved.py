@@ -150,7 +150,7 @@ DAMAGE: dict[str, tuple[Any, str]] = {
     "lacking": (lambda s: s["state"][2].pop("exp_avg"), "Adam: scale: the state_dict has step, "),
     "other slot": (lambda s: s["state"][0].update(sum=1), "Adam: w: .* states are step, exp_avg"),
     "dtype": (
-        lambda s: s["state"][0].update(exp_avg=np.full((5, 4), 1e-300)),
+        lambda s: s["state"][0].update(exp_avg=np.full((5, 4), 1j)),
         "Adam: w: exp_avg: expected float32",
     ),
     "groups": (lambda s: s["param_groups"].append({"params": []}), "2 groups, the optimizer 1"),

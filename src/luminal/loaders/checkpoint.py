@@ -80,7 +80,7 @@ def _read(
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
         config = folder_config(path)
-        if "GptOssForCausalLM" not in config.get("architectures", ()):  # which reads mxfp4 itself
+        if config.get("architectures") != ["GptOssForCausalLM"]:  # which reads mxfp4 itself
             check_quantization(config, path / "config.json")
         tensors = folder_tensors(path, keep_quantized)
         _read_ahead(tensors)
