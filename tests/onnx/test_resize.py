@@ -67,3 +67,22 @@ def test_nothing_cannot_be_stretched() -> None:
     model = luminal.onnx.load(parser.parse_model(text))
     with pytest.raises(OnnxError, match="dim 2 has no elements to make 4 of"):
         model(np.zeros((1, 1, 0), np.float32))
+
+
+@pytest.mark.parametrize("nearest", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@pytest.mark.parametrize("width", [4, 11, 12])
+def test_the_nearest_pixel_of_every_rounding(nearest: str, width: int) -> None:
+    """Of 8 pixels; with each transformation some places lie midway between two."""
+    for transform in ("half_pixel", "asymmetric", "align_corners"):
+        text = f"""
+            <ir_version: 9, opset_import: ["" : 17]>
+            g (float[1, 1, 1, 8] x) => (float[a, b, c, d] y)
+            <int64[4] s = {{1, 1, 1, {width}}}> {{
+              y = Resize<mode = "nearest", nearest_mode = "{nearest}",
+                         coordinate_transformation_mode = "{transform}">(x, , , s)
+            }}
+        """
+        proto = parser.parse_model(text)
+        x = np.arange(8, dtype=np.float32).reshape(1, 1, 1, 8)
+        (wanted,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+        np.testing.assert_array_equal(luminal.onnx.load(proto)(x)["y"], wanted)

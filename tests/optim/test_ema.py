@@ -60,6 +60,19 @@ def test_averages_stand_in_and_leave() -> None:
     np.testing.assert_array_equal(read()["p"], 3)
 
 
+def test_runs_in_which_no_update_is_due_count_as_none() -> None:
+    p = lm.Parameter(np.zeros(2, np.float32), name="p")
+    ema = EMA([p], 0.5)
+    cx = lm.Graph()
+    optim.SGD([p], lr=1.0).apply([-cx.ones(2)])
+    ema.update(cx, when=cx.tensor((), "bool", "go"))
+    step = lm.compile(cx, "cpu")
+    for go, count, average in ((False, 0, 0), (True, 1, 2), (False, 1, 2), (True, 2, 3)):
+        step({"go": np.asarray(go)})
+        assert ema.state_dict()["count"] == count
+        np.testing.assert_array_equal(ema.averages[p].numpy(), average)
+
+
 def test_averages_of_bfloat16_are_float32_and_are_saved() -> None:
     p = lm.Parameter(np.ones(2), "bfloat16", "p")
     first, second = EMA([p]), EMA([p])

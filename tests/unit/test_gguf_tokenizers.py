@@ -168,6 +168,25 @@ def test_byte_level_pieces(tmp_path: Path, name: str) -> None:
     assert ours.eos_ids == frozenset((0,))
 
 
+@pytest.mark.parametrize(
+    ("name", "is_whole"), [("llama-bpe", True), ("tekken", True), ("gpt-2", False), ("dbrx", False)]
+)
+def test_a_piece_that_no_pairs_merge_to(tmp_path: Path, name: str, is_whole: bool) -> None:
+    """Llama 3 and its like take a piece that is a token as it is; others begin from its bytes."""
+    metadata = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": name,
+        "tokenizer.ggml.tokens": [*"helo", "he", "hello"],
+        "tokenizer.ggml.token_type": [1] * 6,
+        "tokenizer.ggml.merges": ["h e"],
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.ggml.eos_token_id": 0,
+    }
+    ours = of_file(tmp_path / "m.gguf", metadata)
+    assert ours.encode("hello") == ([5] if is_whole else [4, 2, 2, 3])
+    assert ours.encode("hell") == [4, 2, 2]
+
+
 @pytest.mark.parametrize("name", CUTS)
 def test_no_cut_loses_text(name: str) -> None:
     cutter = CUTS[name].pre_tokenizer()
