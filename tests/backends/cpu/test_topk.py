@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.frontend import sorting
 from luminal.hlir.substitute import all_nodes
 from tests.long_share import long_but
 
@@ -105,3 +106,34 @@ def test_gradients_flow_to_where_values_come_from() -> None:
     wanted = np.zeros_like(x)
     wanted[np.argsort(-x)[:5]] = np.arange(1, 6)
     np.testing.assert_array_equal(lm.compile(cx)({"x": x})["g"], wanted)
+
+
+TIED = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, 1.0, -2.0], np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64", "int8", "int32", "int64"])
+@pytest.mark.parametrize("k", [1, 2, 7, sorting.FEW, sorting.FEW + 1])
+def test_few_are_those_of_a_stable_sort(k: int, dtype: str) -> None:
+    """Found by passes or by a Sort: ties, NaN, infinities, the greatest and the least numbers."""
+    rng = np.random.default_rng(k)
+    x = rng.choice(TIED, (3, 20, 5)).astype(np.float32)
+    if not dtype.startswith("float"):
+        limits = np.iinfo(dtype)
+        x = rng.choice(np.array([limits.min, limits.max, 0, -1, 1]), x.shape)
+    x = x.astype(dtype)
+    cx = lm.Graph()
+    at = cx.tensor(x.shape, dtype, name="x")
+    for largest in (True, False):
+        values, indices = at.topk(k, 1, largest=largest)
+        order = at.argsort(1, descending=largest)
+        values.output(f"{largest} values")
+        indices.output(f"{largest} indices")
+        order.output(f"{largest} order")
+    at.kthvalue(k, 1)[1].output("kth")
+    found = lm.compile(cx)({"x": x})
+    for largest in (True, False):
+        wanted = found[f"{largest} order"][:, :k]
+        np.testing.assert_array_equal(found[f"{largest} indices"], wanted)
+        taken = np.take_along_axis(x, wanted, 1)
+        assert found[f"{largest} values"].tobytes() == taken.tobytes()
+    np.testing.assert_array_equal(found["kth"], found["False order"][:, k - 1])
