@@ -99,6 +99,18 @@ def test_nans_share_what_the_greatest_has(name: str) -> None:
     np.testing.assert_allclose(found[2], theirs[2], rtol=1e-6)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_max_whose_frontend_function_is_not_known_is_amax(axis: int) -> None:
+    """Graphs that were copied or read have the bare node, which is differentiated by itself."""
+
+    def bare(x: Any) -> Any:
+        return x.graph.wrap(x.graph.builder.max(x.value, axis))
+
+    (found,), (wanted,) = gradients_of(bare, X), gradients_of(lambda x: x.amax(axis), X)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
 def test_a_product_with_nan_has_no_gradients() -> None:
     (found,) = gradients_of(lambda x: x.prod(-1), X)
     (theirs,) = of_torch(lambda x: x.prod(-1), X)

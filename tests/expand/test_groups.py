@@ -134,6 +134,43 @@ def test_barriers_stand_where_lanes_learn_of_each_other(most: int) -> None:
     assert with_barriers(written) == written
 
 
+def touching(*stores: tuple[str, bool]) -> Kernel:
+    """Loops of lanes, each of which stores to a buffer, or adds to it; both are read at the end."""
+    n, lanes = 8, Lanes(4)
+    walks: list[Statement] = []
+    for number, (name, add) in enumerate((*stores, ("y", False))):
+        k = axis(f"k{number}", n)
+        value = Tile(number, (k,), F32)
+        source = "x" if number < len(stores) else "row"
+        body = (Load(value, source, k + 0), Store(name, k + 0, value, add=add))
+        walks.append(Loop(k, const(0), const(n), body, (), 1, 1, lanes))
+    return Kernel(
+        (), (Buffer("x", F32, const(n)), Buffer("y", F32, const(n), role=Role.OUT)),
+        (Buffer("row", F32, const(n), Space.SHARED, Role.INOUT),), (Grid(axis("g", 1), const(1)),),
+        tuple(walks),
+    )  # fmt: skip
+
+
+def barriers_of(kernel: Kernel) -> str:
+    """The top level of a kernel: `L` for a loop, `|` for a barrier."""
+    return "".join("|" if isinstance(each, Barrier) else "L" for each in kernel.body)
+
+
+def test_two_stores_to_what_lanes_share_wait_for_each_other() -> None:
+    assert barriers_of(with_barriers(touching(("row", False), ("row", False)))) == "|L|L|L"
+    assert barriers_of(with_barriers(touching(("row", False)))) == "|L|L"
+
+
+@pytest.mark.parametrize("add", [False, True])
+def test_what_is_added_again_waits_for_what_was_added_before(add: bool) -> None:
+    """A store has its element in one lane each time; one that adds may read another lane's."""
+    kernel = touching(("row", add))
+    again = Loop(axis("again", 3), const(0), const(3), kernel.body[:1])
+    written = with_barriers(replace(kernel, body=(again, *kernel.body[1:])))
+    (outer,) = (each for each in written.body if isinstance(each, Loop) and each.stop == const(3))
+    assert [type(each) for each in outer.body] == [*[Barrier] * add, Loop]
+
+
 def test_a_kernel_of_one_lane_has_no_barriers() -> None:
     kernel = reversal()
     alone = replace(

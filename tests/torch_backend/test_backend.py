@@ -73,6 +73,27 @@ def test_a_parameter_that_changes() -> None:
         close(fast(x), model(x))
 
 
+class Derived(nn.Module):
+    """Multiplies by what is computed of a parameter, which programs compute once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight.exp().cumsum(0)
+
+
+def test_what_is_derived_of_a_parameter_that_moves_no_version() -> None:
+    model, x = Derived(), torch.randn(3, 8)
+    fast = compiled(model)
+    with torch.no_grad():
+        close(fast(x), model(x))
+        for _ in range(2):
+            model.weight.data.mul_(0.5)
+            close(fast(x), model(x))
+
+
 class Cache(nn.Module):
     """Writes rows into a buffer."""
 

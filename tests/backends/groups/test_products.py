@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -17,8 +18,9 @@ from luminal.backends.backend import Backend
 from luminal.compiler import Stages, lower_by_stages
 from luminal.errors import VerifyError
 from luminal.kernel.knobs import KnobError, as_knobs
-from luminal.kernel.product_blocks import Blocking, Products
+from luminal.kernel.product_blocks import Blocking, Products, shared_bytes
 from luminal.kernel.product_sides import sides_of
+from luminal.kernel.tile_ir import Space
 from luminal.kernel.tile_text import to_text
 from luminal.program.steps import NestStep
 from luminal.runtime.executable import Executable
@@ -180,6 +182,23 @@ def test_blocks_that_a_device_has_no_room_for_are_refused() -> None:
             backend().schedules.place(step, (("blocks", blocks),))
     with pytest.raises(KnobError, match="knob deep=4096 is not legal here; take one of"):
         backend().schedules.place(step, (("deep", 4096),))
+
+
+def test_the_shared_memory_of_blocks_is_all_that_they_have() -> None:
+    """Of one block or two in turns; 16-bit floats as they are or widened."""
+    for name, floats in (("product", (32,)), ("both turned", (32,)), ("bf16", (16, 32))):
+        step, schedules = the_step(name), backend().schedules
+        sides = sides_of(step.fused)
+        assert sides is not None
+        for stages, bits in product((1, 2), floats):
+            knobs = as_knobs({"stages": stages, **({"floats": bits} if len(floats) > 1 else {})})
+            blocking, _ = schedules.explored(step, schedules.facts(step), knobs)
+            assert isinstance(blocking, Blocking)
+            assert blocking.stages == stages
+            kernel = schedules.place(step, knobs).kernel
+            shared = [each for each in kernel.scratch if each.space is Space.SHARED]
+            taken = sum(each.size.constant * each.dtype.size for each in shared)
+            assert shared_bytes(sides, blocking) == taken > 0
 
 
 def test_rows_are_read_along_the_sum_by_neighbouring_lanes() -> None:
