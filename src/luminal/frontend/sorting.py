@@ -146,10 +146,11 @@ def _least(keys: Tensor, axis: int, count: Extent) -> Tensor:
     """Where the `count` least keys are, in ascending order."""
     few = keys.graph.extent(count)
     if few.is_const and 1 <= few.value <= FEW and keys.extents[axis].is_const:
+        whole = _rising_keys(keys)
         if few.value == 1:
-            return argmin(keys, axis, keepdim=True)
-        if keys.dtype.bits <= 32:
-            return _least_by_passes(keys, axis, few.value)
+            return argmin(whole, axis, keepdim=True)
+        if whole.dtype.bits <= 32:
+            return _least_by_passes(whole, axis, few.value)
     return narrow(_sorted(keys, axis)[1], axis, 0, count)
 
 
