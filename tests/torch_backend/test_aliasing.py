@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 TODAY = 100 * date.today().toordinal()
-FOUND = (10, 137, 478, 1339, 1591, 2231, 2233)  # each was wrong in a way of its own
+FOUND = (10, 137, 478, 1339, 1591, 2231, 2233, 3499)  # each was wrong in a way of its own
 EVERY = [*FOUND[:4], *range(TODAY, TODAY + 10), *FOUND[4:]]
 
 
@@ -57,6 +57,18 @@ def test_a_later_call_with_arguments_that_lie_over_each_other() -> None:
     torch.testing.assert_close((found, ours), (wanted, theirs))
     with pytest.raises(RuntimeError, match="single memory location"):
         fast(torch.ones(1).expand(4), torch.ones(4))
+
+
+def test_a_copy_is_one_also_of_a_view_with_gaps_beside_another_view() -> None:
+    def filled(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y.mul_(2)
+        return x.contiguous()
+
+    whole = torch.arange(48.0, requires_grad=True) * 1
+    x, y = whole.as_strided((3, 1), (6, 1), 0), whole[17:29]
+    found = torch.compile(filled, backend=luminal_backend)(x, y)
+    assert found.stride() == (1, 1)
+    assert found.data_ptr() != x.data_ptr()
 
 
 def test_such_arguments_are_an_error_if_that_is_asked_for() -> None:

@@ -99,11 +99,15 @@ def _moved(x: FakeTensor) -> torch.Tensor:
     if isinstance(x, torch.nn.Parameter) or x.layout is not torch.strided or x.numel() == 0:
         return x
     with x.fake_mode, torch.enable_grad():
-        alone = torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
+        alone = _laid_as(x)
         if x.requires_grad:
             alone.requires_grad_()
-            alone = alone if x.is_leaf else torch.empty_like(alone).copy_(alone)
+            alone = alone if x.is_leaf else _laid_as(x).copy_(alone)
     return alone
+
+
+def _laid_as(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=x.device)
 
 
 def falling_back(
