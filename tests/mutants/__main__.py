@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.mutants import run
+from tests.mutants import everywhere, run
 from tests.mutants.mutate import Mutant, mutants
 from tests.mutants.results import Kept, Sum, survivors, write_table
 from tests.mutants.subjects import SUBJECTS, Subject
@@ -21,16 +21,38 @@ from tests.mutants.subjects import SUBJECTS, Subject
 def main() -> int:
     """Runs the chosen subjects; 1 if a mutant survives that no one has explained."""
     options = arguments()
-    chosen = [s for s in SUBJECTS if not options.module or s.name in options.module]
     run.preload()
+    if options.all:
+        return everywhere_in_the_package(options)
+    chosen = [s for s in SUBJECTS if not options.module or s.name in options.module]
     tree = run.Tree(run.WORK / options.shard.replace("/", "-") / "tree")
     part, parts = (int(number) for number in options.shard.split("/"))
     sums = []
     for subject in chosen:
         sample = sample_of(subject, options.count)[part - 1 :: parts]
-        sums.append(examine(subject, sample, tree, options.again))
+        every = {m.key for m in all_of(subject)}
+        sums.append(examine(subject, sample, every, tree, options.again))
         if parts == 1:
             write_table(sums)
+    return 1 if any(row.unexplained for row in sums) else 0
+
+
+def everywhere_in_the_package(options: argparse.Namespace) -> int:
+    """Runs a sample of the mutants of all folders, or the day's part of it."""
+    part, parts = (int(number) for number in options.shard.split("/"))
+    if options.today:
+        part, parts = everywhere.todays_part(), everywhere.PARTS
+    count = options.count or everywhere.COUNT
+    drawn = everywhere.sample(everywhere.keys_by_file(), count, part, parts)
+    tree = run.Tree(run.WORK / "all" / f"{part}-{parts}" / "tree")
+    sums = []
+    for subject in everywhere.subjects():
+        mine = [m for m in drawn if m.file in subject.files]
+        if mine and (not options.module or subject.name in options.module):
+            every = everywhere.keys_of(subject)
+            sums.append(examine(subject, mine, every, tree, options.again))
+    survived = sum(row.explained + row.unexplained for row in sums)
+    print(f"all: {survived} of {sum(row.run for row in sums)} survive")
     return 1 if any(row.unexplained for row in sums) else 0
 
 
@@ -38,6 +60,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
     names = ", ".join(subject.name for subject in SUBJECTS)
     parser.add_argument("--module", action="append", help=f"one of {names}; may be repeated")
+    parser.add_argument("--all", action="store_true", help="a sample of the whole package's")
+    parser.add_argument("--today", action="store_true", help="with --all: the day's tenth of it")
     parser.add_argument("--count", type=int, help="mutants of each subject, at most")
     parser.add_argument("--shard", default="1/1", help="k/n: every n-th mutant from the k-th on")
     parser.add_argument("--again", action="store_true", help="forget outcomes of earlier runs")
@@ -55,8 +79,10 @@ def sample_of(subject: Subject, count: int | None = None) -> list[Mutant]:
     return all_of(subject)[: count or subject.count]
 
 
-def examine(subject: Subject, sample: Sequence[Mutant], tree: run.Tree, again: bool) -> Sum:
-    """Runs the mutants that have no outcome yet."""
+def examine(
+    subject: Subject, sample: Sequence[Mutant], every: set[str], tree: run.Tree, again: bool
+) -> Sum:
+    """Runs the mutants that have no outcome yet; `every`: the keys of all that there are."""
     kept = Kept(subject)
     if again:
         kept.forget(m.key for m in sample)
@@ -69,7 +95,6 @@ def examine(subject: Subject, sample: Sequence[Mutant], tree: run.Tree, again: b
         with tree.holding(mutant.file, mutant.source):
             outcome = run.run(tree, subject.tests, seconds, log)
         kept.add(mutant, outcome, log)
-    every = {m.key for m in all_of(subject)}
     alive = [m for m in sample if kept.outcomes[m.key].code == 0]
     unexplained = [m for m in alive if m.key not in explained]
     print(f"  {len(alive)} of {len(sample)} survive, {len(unexplained)} of them unexplained")

@@ -77,7 +77,9 @@ def _state(subject: Subject) -> str:
     """A hash of a subject's modules and of the files of its tests."""
     digest = hashlib.sha256()
     for name in (*subject.files, *subject.tests):
-        digest.update((ROOT / name.partition("::")[0]).read_bytes())
+        path = ROOT / name.partition("::")[0]
+        for each in sorted(path.rglob("*.py")) if path.is_dir() else (path,):
+            digest.update(each.read_bytes())
     return digest.hexdigest()[:12]
 
 

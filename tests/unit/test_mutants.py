@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from tests.mutants.mutate import mutants
+from tests.mutants import everywhere
+from tests.mutants.mutate import key_of, keys, mutants
 from tests.mutants.results import survivors, table
 from tests.mutants.run import ROOT
 from tests.mutants.subjects import SUBJECTS
@@ -68,6 +69,29 @@ def test_what_subjects_name_is_there() -> None:
             assert (ROOT / name.partition("::")[0]).exists(), name
 
 
+def test_keys_are_those_of_the_mutants() -> None:
+    assert keys("m.py", SOURCE) == [mutant.key for mutant in mutants("m.py", SOURCE)]
+
+
+def test_every_file_of_the_package_has_tests_that_are_there() -> None:
+    files = [file for subject in everywhere.subjects() for file in subject.files]
+    found = (ROOT / everywhere.PACKAGE).rglob("*.py")
+    assert sorted(files) == sorted(path.relative_to(ROOT).as_posix() for path in found)
+    assert set(everywhere.TESTS) <= {everywhere.folder_of(file) for file in files}
+    for tests in everywhere.TESTS.values():
+        assert all((ROOT / name).is_dir() for name in tests)
+
+
+def test_parts_of_the_sample_are_the_sample() -> None:
+    files = SUBJECTS[0].files + SUBJECTS[1].files
+    among = {file: keys(file, (ROOT / file).read_text()) for file in files}
+    whole = {m.key for m in everywhere.sample(among, 40, 1, 1)}
+    assert whole == set(sorted(key for found in among.values() for key in found)[:40])
+    parts = [{m.key for m in everywhere.sample(among, 40, k, 4)} for k in (1, 2, 3, 4)]
+    assert [len(part) for part in parts] == [10] * 4
+    assert set().union(*parts) == whole
+
+
 def test_few_survive_and_each_is_explained() -> None:
     rows = table()
     assert all(row.unexplained == 0 for row in rows)
@@ -76,3 +100,4 @@ def test_few_survive_and_each_is_explained() -> None:
     for survivor in survivors():
         assert survivor.subject in names
         assert survivor.reason
+        assert survivor.key == key_of(survivor.name)
