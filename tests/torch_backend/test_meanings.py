@@ -38,6 +38,21 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "matmul of uint8 wraps": (torch.matmul, (INTEGERS, INTEGERS)),
     "addmm of int8 wraps": (torch.addmm, (INTEGERS.to(torch.int8),) * 3),
     "dot of int16 wraps": (torch.dot, (torch.full((9,), 30000, dtype=torch.int16),) * 2),
+    "arange of int32 by fractions": (
+        lambda x: x + torch.arange(0, 5.5, 1.5, dtype=torch.int32), (torch.zeros(4),)
+    ),
+    "arange of int64 by fractions": (
+        lambda x: x + torch.arange(-2.5, 2.5, 1, dtype=torch.int64), (torch.zeros(4),)
+    ),
+    "addmm without the product": (
+        lambda x: torch.addmm(torch.ones(2, 2), x, x, alpha=0, beta=2), (torch.full((2, 2), NAN),)
+    ),
+    "addbmm without the product": (
+        lambda x: torch.addbmm(torch.ones(2, 2), x, x, alpha=0), (torch.full((3, 2, 2), NAN),)
+    ),
+    "baddbmm with NaN of the product": (
+        lambda x: torch.baddbmm(torch.ones(3, 2, 2), x, x, alpha=0), (torch.full((3, 2, 2), NAN),)
+    ),
     "sum over no dims": (lambda x: x.sum(dim=()), (torch.ones(2, 3),)),
     "amax over no dims": (lambda x: x.amax(dim=()), (torch.arange(6.0).view(2, 3),)),
     "mean over no dims": (lambda x: x.mean(dim=()), (torch.arange(6.0).view(2, 3),)),
@@ -121,3 +136,17 @@ def test_targets_out_of_range_raise() -> None:
     torch.testing.assert_close(fast(logits, targets), wanted)
     with pytest.raises(IndexError, match="out of range for 4"):
         fast(logits, torch.tensor([0, 4, 1]))
+
+
+@pytest.mark.parametrize("replacement", [False, True])
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [-1.0, 2.0], [NAN, 1.0], [math.inf, 1.0]])
+def test_multinomial_refuses_what_is_no_weight(weights: list[float], replacement: bool) -> None:
+    def drawn(x: torch.Tensor) -> torch.Tensor:
+        return torch.multinomial(x, 2, replacement)
+
+    fast = torch.compile(drawn, backend=luminal_backend)
+    with pytest.raises(RuntimeError):
+        drawn(torch.tensor(weights))
+    with pytest.raises(RuntimeError, match=r"weights are finite|all weights"):
+        fast(torch.tensor(weights))
+    assert sorted(fast(torch.tensor([0.5, 1.0])).tolist())[-1] <= 1

@@ -84,10 +84,14 @@ def arange(graph: Recorder, start: Any, stop: Any, step: Any, dtype: Any) -> Ten
 
 
 def _float_range(graph: Recorder, start: Any, stop: Any, step: Any, dtype: DType) -> Tensor:
-    """A range of floats: `start + k * step` in float64, rounded once, as NumPy's."""
+    """A range of floats: `start + k * step` in float64, rounded once, as NumPy's. In integers both
+    are cut off before, not what they give; the count stays that of the floats.
+    """
     if isinstance(start, Expression) or isinstance(stop, Expression) or step == 0:
         raise ShapeError(f"arange: floats take literals, step not 0; got {start}, {stop}, {step}")
     count = const(max(0, math.ceil((stop - start) / step)))
+    if not dtype.is_float and all(map(math.isfinite, (start, step))):
+        start, step = math.trunc(start), math.trunc(step)
     steps = position(graph, along(0, count), (count,), dtypes.float64)
     return (steps * float(step) + float(start)).cast(dtype)
 

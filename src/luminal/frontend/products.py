@@ -154,14 +154,25 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 @rounds("x", "a", "b")
 def _plus(
-    x: Tensor, a: Tensor, b: Tensor, beta: Scalar, alpha: Scalar, sum_first: bool = False
+    x: Tensor,
+    a: Tensor,
+    b: Tensor,
+    beta: Scalar,
+    alpha: Scalar,
+    sum_first: bool = False,
+    leaves_out: bool = False,
 ) -> Tensor:
-    """beta * x + alpha * (a @ b), rounded once; beta 0 leaves x out, with its NaN."""
+    """beta * x + alpha * (a @ b), rounded once; beta 0 leaves x out, with its NaN, and so does
+    alpha 0 with the product where PyTorch does (`leaves_out`).
+    """
     (addend, left, right), dtype = up_together(x, a, b)
     product = matmul(left, right)
     if sum_first:
         product = product.sum(0, dtype=product.dtype)
-    product = product if alpha == 1 else product * alpha
+    if alpha == 0 and leaves_out:
+        product = x.graph.zeros(product.extents, dtype=product.dtype)
+    elif alpha != 1:
+        product = product * alpha
     shape = product.extents
     if beta != 0:
         product = (addend if beta == 1 else addend * beta) + product
@@ -176,13 +187,13 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Scalar = 1, alpha: Scala
     """beta * x + alpha * (mat @ vec)."""
     _check_rank("addmv", 2, mat)
     _check_rank("addmv", 1, vec)
-    return _plus(x, mat, vec, beta, alpha)
+    return _plus(x, mat, vec, beta, alpha, leaves_out=True)
 
 
 def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Tensor:
     """beta * x + alpha * (mat1 @ mat2); beta 0 leaves x out, with its NaN."""
     _check_rank("addmm", 2, mat1, mat2)
-    return _plus(x, mat1, mat2, beta, alpha)
+    return _plus(x, mat1, mat2, beta, alpha, leaves_out=True)
 
 
 def baddbmm(
@@ -200,7 +211,7 @@ def addbmm(
     """beta * x + alpha * the sum over the batch of batch1 @ batch2."""
     _check_rank("addbmm", 3, batch1, batch2)
     _check_equal("addbmm", batch1, 0, batch2, 0)
-    return _plus(x, batch1, batch2, beta, alpha, sum_first=True)
+    return _plus(x, batch1, batch2, beta, alpha, sum_first=True, leaves_out=True)
 
 
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Scalar = 1, alpha: Scalar = 1) -> Tensor:

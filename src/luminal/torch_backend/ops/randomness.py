@@ -6,6 +6,7 @@ So runs differ, and repeat under `torch.manual_seed`; the numbers are the librar
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,6 +15,7 @@ from typing import Any
 import luminal as lm
 from luminal.frontend.graph import Recorder
 from luminal.nn import functional
+from luminal.torch_backend.ops.refusals import refuse_where
 from luminal.torch_backend.ops.registry import row
 
 Tensor = lm.Tensor
@@ -143,6 +145,11 @@ def rrelu(
 
 @row("multinomial")
 def multinomial(x: Tensor, count: int, replacement: bool = False, generator: None = None) -> Tensor:
+    weighed = (x >= 0) & (x < math.inf)
+    rule = "multinomial: a weight is negative, infinite or NaN; weights are finite and at least 0"
+    refuse_where(lm.logical_not(weighed), RuntimeError(rule))
+    rule = "multinomial: all weights of a row are 0; give one of them a share"
+    refuse_where(x.sum(-1) <= 0, RuntimeError(rule))
     return lm.multinomial(x, count, replacement, key=_key())
 
 
