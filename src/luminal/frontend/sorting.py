@@ -44,6 +44,8 @@ LEAST_SIDE = 4
 FEW = 16
 """Of so many the least are found by a pass over the row for each, sooner than by sorting it: 12 of
 200 take a tenth of the time. Each pass is code of its own, which more would make long."""
+SHORT = 16
+"""Below it a Sort is as quick, and a smaller program."""
 
 
 class Sorted(NamedTuple):
@@ -144,8 +146,9 @@ def topk(x: Tensor, k: Extent, dim: int = -1, largest: bool = True, sorted: bool
 
 def _least(keys: Tensor, axis: int, count: Extent) -> Tensor:
     """Where the `count` least keys are, in ascending order."""
-    few = keys.graph.extent(count)
-    if few.is_const and 1 <= few.value <= FEW and keys.extents[axis].is_const:
+    few, extent = keys.graph.extent(count), keys.extents[axis]
+    is_long = extent.is_const and extent.value >= SHORT
+    if is_long and few.is_const and 1 <= few.value <= FEW:
         whole = _rising_keys(keys)
         if few.value == 1:
             return argmin(whole, axis, keepdim=True)
