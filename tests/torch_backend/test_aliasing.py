@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from datetime import date
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from luminal import luminal_backend
+from luminal.torch_backend import separate
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.separate import Found, Places
 from tests.torch_backend.aliasing import drawn, failure
@@ -119,3 +121,47 @@ def test_results_with_gaps_have_the_strides_of_eager_mode(dynamic: bool) -> None
         found, wanted = fast(x), views(x)
         torch.testing.assert_close(found, wanted)
         assert [y.stride() for y in found] == [y.stride() for y in wanted]
+
+
+def _places(x: torch.Tensor) -> set[int]:
+    """The elements of its storage that a tensor has."""
+    starts = {int(x.storage_offset())}
+    for n, step in zip(x.shape, x.stride(), strict=True):
+        starts = {start + k * step for start in starts for k in range(n)}
+    return starts
+
+
+def test_no_shared_element_is_missed() -> None:
+    """PyTorch's own test of overlap misses `B[1:4, :1]` and `B[3:6, :1]` of two columns."""
+    rng = random.Random(0)
+    for _ in range(3000):
+        base = torch.zeros(rng.randint(20, 200))
+        views = []
+        while len(views) < 2:
+            rank = rng.randint(1, 3)
+            shape = [rng.randint(1, 6) for _ in range(rank)]
+            steps = [rng.choice([1, 2, 3, 4, 5, 7, 8, 12, 24]) for _ in range(rank)]
+            far = sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
+            if far < len(base):
+                start = rng.randint(0, len(base) - 1 - far)
+                views.append(base.as_strided(shape, steps, start))
+        a, b = views
+        if not _places(a).isdisjoint(_places(b)):
+            assert separate._overlap(a, b), (a.shape, a.stride(), b.shape, b.stride())
+
+
+def test_columns_that_share_none_lie_apart() -> None:
+    base = torch.zeros(6, 8)
+    for left, right in ((slice(3), slice(3, 8)), (slice(0, 8, 2), slice(1, 8, 2))):
+        assert not separate._overlap(base[:, left], base[1:, right])
+    assert separate._overlap(base[:, :4], base[:, 3:])
+
+
+def test_sliced_columns_over_each_other_run_in_eager_mode() -> None:
+    def written(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return z * 2
+
+    base = torch.zeros(6, 2)
+    found = torch.compile(written, backend=luminal_backend)(base[1:4, :1], base[3:6, :1])
+    assert found.flatten().tolist() == [2, 0, 0]

@@ -10,7 +10,7 @@ from luminal.frontend.handle import axis_of, numpy_names
 from luminal.frontend.movement import concat
 from luminal.frontend.ordered import cumsum
 from luminal.frontend.precision import keeps
-from luminal.shape.expression import const
+from luminal.shape.expression import const, maximum, minimum
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
@@ -45,7 +45,8 @@ def _neighbours(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     extent = x.extents[axis]
     if extent == const(0):
         return x, x
-    return x.narrow(axis, 0, extent - 1), x.narrow(axis, 1, extent - 1)
+    fewer = maximum(extent - 1, 0)  # a dim may be 0 in a run
+    return x.narrow(axis, 0, fewer), x.narrow(axis, minimum(extent, 1), fewer)
 
 
 @numpy_names
