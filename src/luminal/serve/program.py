@@ -90,7 +90,7 @@ def _tables(rows: Sequence[Row], count: int, pool: BlockPool) -> Array:
     return tables
 
 
-WAYS = ((), ("temperature",), FEATURES)
+WAYS = ((), ("temperature",), ("temperature", "allowed"), FEATURES)
 """What programs can do beside the likeliest token, the fastest first."""
 
 
