@@ -17,6 +17,7 @@ from luminal.onnx.values import NARROW, Coded, dtype_of_number, number_of
 
 ROUNDED = 2.0**31
 """Quotients from here on are out of every range: they are cut before they become integers."""
+_UINT8 = 2  # ONNX's number of the dtype
 
 
 def _spread(call: Call, scale: Tensor, x: Tensor) -> Tensor:
@@ -61,11 +62,24 @@ def _limits(dtype: DType) -> tuple[int, int]:
 @operator("QuantizeLinear", any_dtype=True)
 def quantize_linear(call: Call, x: Tensor, scale: Any, zero: Any = None) -> Any:
     """Floats as integers of a scale: one for all, for each slice along an axis, for each block."""
-    number = call.attribute("output_dtype") or (2 if zero is None else number_of(zero))
+    number = call.attribute("output_dtype") or (_UINT8 if zero is None else number_of(zero))
     factor = _spread(call, _number_in(scale, dtypes.float32), x)
     shift = None if zero is None else _spread(call, _number_in(zero, dtypes.float32), x)
     saturate = bool(call.attribute("saturate", 1))
     return quantised(x.cast(dtypes.float32), factor, shift, number, saturate=saturate)
+
+
+@operator("DynamicQuantizeLinear")
+def dynamic_quantize_linear(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Floats as uint8 by the range that they and 0 take: (values, scale, zero point).
+
+    Zeros alone have the scale 1, as in ONNX Runtime; by the standard's formula it is 0, by which
+    nothing can be divided.
+    """
+    low, high = lm.minimum(x.amin(), 0.0), lm.maximum(x.amax(), 0.0)
+    scale = lm.where(low == high, 1.0, (high - low) / 255)
+    zero = lm.round(-low / scale).clip(0, 255)
+    return quantised(x, scale, zero, _UINT8), scale, zero.cast(dtypes.uint8)
 
 
 @operator("DequantizeLinear", any_dtype=True)
