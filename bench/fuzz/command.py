@@ -24,6 +24,8 @@ from bench.fuzz.kinds import report, summary, times
 from bench.fuzz.measure import Outcome, run
 from luminal import config
 
+MEASURED = ("wrong", "refused", "seconds", "elements", "disturbed")  # of an Outcome's fields
+
 
 def main(arguments: list[str]) -> int:
     """Runs the cases that the arguments ask for; 1 if one is wrong."""
@@ -63,6 +65,8 @@ def _one(text: str, inductor: bool) -> int:
     print(case)
     if outcome.wrong or outcome.refused:
         print(f"WRONG: {outcome.wrong}" if outcome.wrong else f"PyTorch: {outcome.refused}")
+    elif outcome.disturbed:
+        print("not timed: other processes keep the machine busy")
     else:
         print(times(outcome))
     if "inductor" in outcome.seconds:
@@ -113,11 +117,8 @@ def _record(outcome: Outcome) -> dict[str, Any]:
         "family": case.family,
         "layout": case.layout,
         "way": case.way,
-        "elements": outcome.elements,
         "case": str(case),
-        "wrong": outcome.wrong,
-        "refused": outcome.refused,
-        "seconds": dict(outcome.seconds),
+        **{name: getattr(outcome, name) for name in MEASURED},
     }
 
 
@@ -133,7 +134,6 @@ def _read(path: Path | None, seed: int) -> list[Outcome]:
         given = parsed(record["case"])
         kind = (record["id"], record["family"], record["layout"], record["way"])
         case = Case(given.inputs, given.expression, given.gradients, *kind)
-        said = (record["wrong"], record["refused"], record["seconds"], record["elements"])
-        outcomes.append(Outcome(case, *said))
+        outcomes.append(Outcome(case, *(record[name] for name in MEASURED)))
     print(f"{path}: {summary(outcomes)}", file=sys.stderr)
     return outcomes

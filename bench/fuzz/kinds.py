@@ -43,6 +43,9 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     wrong = sum(bool(each.wrong) for each in outcomes)
     refused = sum(bool(each.refused) for each in outcomes)
     text = f"{len(outcomes)} cases, {wrong} wrong, {refused} refused by PyTorch"
+    disturbed = sum(each.disturbed for each in outcomes)
+    if disturbed:
+        text += f", {disturbed} not timed beside other processes"
     timed = [each for each in outcomes if each.seconds]
     if not timed:
         return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import luminal as lm
-from bench.fuzz import command, draft, measure
+from bench.fuzz import command, draft, measure, others
 from bench.fuzz.case import Case, flat, parsed
 from bench.fuzz.draft import LAYOUTS, Draft
 from bench.fuzz.draw import FAMILIES, drawn, drawn_of
@@ -136,7 +137,31 @@ def test_kinds_are_told_by_their_means_and_worst() -> None:
     assert "of 2 where eager takes 50 us: 1 below 0.6, least 0.25" in text
 
 
-def test_a_timed_case_has_both_sides() -> None:
+def test_what_others_take_is_told_from_what_we_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In two seconds all cores are busy for 3, and this process had 1 of them."""
+    tick = os.sysconf("SC_CLK_TCK")
+    file, clock, own = tmp_path / "stat", iter((10.0, 12.0)), iter((5.0, 6.0))
+    monkeypatch.setattr(others, "STATISTICS", file)
+    monkeypatch.setattr(others.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(others.time, "process_time", lambda: next(own))
+    file.write_text(f"cpu  {tick} 0 {tick} {5 * tick} 0 0 0 0 0 0\ncpu0 0 0\n")
+    began = others.Others()
+    file.write_text(f"cpu  {3 * tick} 0 {tick} {9 * tick} {tick} 0 0 {tick} 7 7\ncpu0 0 0\n")
+    assert began.cores() == pytest.approx(1.0)
+
+
+def test_a_case_beside_others_has_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "MOST_OTHERS", -1)
+    monkeypatch.setattr(measure, "TRIES", 1)
+    outcome = measure.run(_small("1:1"))
+    assert outcome.disturbed
+    assert "1 not timed beside other processes" in report([outcome])
+
+
+def test_a_timed_case_has_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "MOST_OTHERS", 99)
     outcome = measure.run(parsed("x: f32[3, 4], y: f32[4] -> (x * y).tanh(); x"))
     assert outcome.seconds.keys() == {"ours", "eager"}
     assert 0 < outcome.ratio < 100
