@@ -23,6 +23,7 @@ from luminal.frontend.tree import Tree, flatten
 from luminal.frontend.watched import Seen, watch, watching
 from luminal.hlir.data import array_of, is_array, is_list_of_numbers
 from luminal.hlir.state import Parameter, State
+from luminal.near_names import explained
 from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
@@ -328,9 +329,18 @@ def jit_function(
     **options: Any,
 ) -> Jitted:
     """`jit` as a plain function of the function."""
+    _check_options(options)
     names = (static,) if isinstance(static, str) else tuple(static)
     kind = JittedModule if hasattr(function, "named_modules") else Jitted
     return kind(function, shapes or {}, names, max_entries, options)
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raises TypeError for one that `compile` does not take, before anything is recorded."""
+    try:
+        inspect.signature(compile).bind_partial(None, **options)
+    except TypeError as error:
+        raise explained(TypeError(f"jit() {error}"), compile, options) from None
 
 
 def _root(path: str) -> str:

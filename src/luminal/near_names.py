@@ -27,6 +27,8 @@ ELSEWHERE = {
     "n_ctx": ("context",),
 }
 """Names of other libraries, and ours."""
+NUMPYS = (("axis", "dim"), ("dims", "dim"), ("keepdims", "keepdim"))
+"""NumPy's names of parameters that methods of Tensors take as well, and ours."""
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 
 
@@ -41,13 +43,18 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def explained(
     error: TypeError, function: Callable[..., Any], given: Mapping[str, Any]
 ) -> TypeError:
-    """The error of a call, with the parameter that was meant where one of `given` is none."""
+    """The error of a call, with what was meant where one of `given` is no keyword of it."""
     match = _UNEXPECTED.search(str(error))
     if match is None or match[1] not in given:
         return error
-    known = [*inspect.signature(function).parameters]
-    near = "" if match[1] in known else suggestion(match[1], known)
-    return TypeError(f"{error}{near}") if near else error
+    parameters = inspect.signature(function).parameters
+    if match[1] in parameters:
+        listed = parameters[match[1]].kind is inspect.Parameter.VAR_POSITIONAL
+        fix = f"; pass {match[1]} by position, without its name" if listed else ""
+    else:
+        numpys = [theirs for theirs, ours in NUMPYS if ours in parameters]
+        fix = suggestion(match[1], parameters) or suggestion(match[1], numpys)
+    return TypeError(f"{error}{fix}") if fix else error
 
 
 def suggesting(function: Callable[P, R]) -> Callable[P, R]:
@@ -64,6 +71,13 @@ def suggesting(function: Callable[P, R]) -> Callable[P, R]:
         raise told
 
     return calling
+
+
+def methods_with_suggestions(kind: type) -> None:
+    """Has the methods of a class whose names are public do as `suggesting` says."""
+    for name, each in [*vars(kind).items()]:
+        if inspect.isfunction(each) and not name.startswith("_"):
+            setattr(kind, name, suggesting(each))
 
 
 def with_suggestions(classes: Iterable[type]) -> None:

@@ -23,6 +23,8 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "optimizer": (lambda: optim.AdamW([nn.Parameter((2,))], learning_rate=1), "lr"),  # type: ignore[call-arg]
     "function": (lambda: F.softmax(lm.ones(2), dimm=0), "dim"),
     "of lm": (lambda: lm.sum(lm.ones(2), keepdimension=True), "keepdim"),  # type: ignore[call-arg]
+    "method": (lambda: lm.ones(2, 2).sum(axs=1), "axis"),  # type: ignore[call-arg]
+    "jit": (lambda: lm.jit(lambda x: x, numeric="exact"), "numerics"),
     "compile": (lambda: lm.compile(numeric="exact"), "numerics"),  # type: ignore[call-arg]
     "load": (lambda: models.load("x", quantized=True), "keep_quantized"),  # type: ignore[call-arg]
     "fit": (lambda: fit(max_grad_norm=1.0), "clip_norm"),  # type: ignore[call-arg]
@@ -34,6 +36,11 @@ def test_a_keyword_argument_that_was_meant(name: str) -> None:
     call, meant = CALLS[name]
     with pytest.raises(TypeError, match=rf"unexpected keyword .*; did you mean '{meant}'\?"):
         call()
+
+
+def test_what_is_taken_by_position() -> None:
+    with pytest.raises(TypeError, match=r"'shape'; pass shape by position, without its name$"):
+        lm.ones(2, 3).reshape(shape=(3, 2))  # type: ignore[call-arg]
 
 
 def test_what_is_like_nothing_stays_as_it_was() -> None:

@@ -15,7 +15,7 @@ from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.data import is_array, is_list_of_numbers
 from luminal.hlir.ops import Value
 from luminal.hlir.state import Parameter, State, how_to_read, recorder
-from luminal.near_names import explained
+from luminal.near_names import NUMPYS, explained
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 
@@ -238,7 +238,7 @@ def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def accepting(*args: P.args, **kwargs: P.kwargs) -> R:
-        for theirs, ours in (("axis", "dim"), ("dims", "dim"), ("keepdims", "keepdim")):
+        for theirs, ours in NUMPYS:
             if theirs in kwargs:
                 if ours in kwargs:
                     raise ShapeError(f"{function.__name__}: give {ours} or {theirs}, not both")

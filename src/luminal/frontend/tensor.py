@@ -68,6 +68,7 @@ from luminal.frontend.subscript import index_put, subscript
 from luminal.hlir import dlpack
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
 from luminal.hlir.state import Parameter, State
+from luminal.near_names import methods_with_suggestions
 
 
 class Tensor(Handle):
@@ -696,3 +697,6 @@ class Tensor(Handle):
 def _elements(array: Array) -> str:
     """An array's elements for a repr: a few of many, in lines that follow `Tensor(`."""
     return np.array2string(array, separator=", ", prefix="Tensor(", threshold=200, precision=4)
+
+
+methods_with_suggestions(Tensor)
