@@ -100,6 +100,20 @@ def test_lengths_of_one() -> None:
         made(torch.ones(0, 4))
 
 
+class Spread(nn.Module):
+    """Reductions that only an export takes apart."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.var(), x.var(0), x.std(1, keepdim=True), torch.var(x, 1, correction=0)
+
+
+def test_one_tensor_is_the_only_input() -> None:
+    x = torch.randn(5, 4)
+    found = pt2.compile(Spread(), x, search_iterations=0)(x)
+    for y, wanted in zip(found, Spread()(x), strict=True):
+        torch.testing.assert_close(y, wanted)
+
+
 @pytest.mark.parametrize("given", mostly_long([{"x": 0}, -2, {0: [0]}, "auto"], 1), ids=str)
 def test_open_dims(given: Any) -> None:
     made = pt2.compile(nn.Linear(4, 3), (torch.ones(5, 4),), 0, dynamic_dim=_named(given))

@@ -29,13 +29,14 @@ _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
 def compile(
     module: torch.nn.Module,
-    example_inputs: Sequence[Any],
+    example_inputs: torch.Tensor | Sequence[Any],
     search_iterations: int = 25,
     export_kwargs: Mapping[str, Any] | None = None,
     dynamic_dim: int | str | Mapping[Any, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> CompiledModel:
-    """Exports `module` as it is called with the examples, and compiles it.
+    """Exports `module` as it is called with the examples, and compiles it. One tensor alone is the
+    module's only input.
 
     `search_iterations`: programs and kernels that are timed; 0 takes rules only. `export_kwargs`:
     for `torch.export.export`. Dims that stay open: `dynamic_shapes` as of `torch.export`, or
@@ -44,7 +45,8 @@ def compile(
     1 for a fixed length; `dynamic_shapes` with `Dim(name)` takes 1 too. Raises UnsupportedError for
     operators that the library has not, InputError for a `dynamic_dim` that names no input.
     """
-    examples = tuple(example_inputs)
+    single = isinstance(example_inputs, torch.Tensor)
+    examples = (example_inputs,) if single else tuple(example_inputs)
     if dynamic_dim is not None:
         if dynamic_shapes is not None:
             raise InputError("pt2.compile: dynamic_dim and dynamic_shapes; give one of them")

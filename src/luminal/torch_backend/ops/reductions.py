@@ -103,6 +103,14 @@ def _spread(name: str) -> Any:
 rows({f"{name}.correction": _spread(name) for name in ("var", "std", "var_mean", "std_mean")})
 
 
+@row("prims::var")
+def variance(
+    x: Tensor, dims: Dims, correction: float | None = 1, *, output_dtype: Any = None
+) -> Tensor:
+    found = lm.var(x, dims, correction=1 if correction is None else correction)
+    return found if output_dtype is None else found.cast(output_dtype)
+
+
 @row("_softmax")
 def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return lm.softmax(x, dim, dtype=lm.float32 if half_to_float else None)
