@@ -1,8 +1,9 @@
 """`python -m tests.mutants`: do the tests notice when the modules that decide are changed?
 
-Every mutant of a subject's sample is run against the subject's tests. One that they pass survives:
-a test is missing, or the change makes no difference and `survivors.txt` says why. Outcomes are kept
-in `.mutants/`, so that a run that was ended goes on; `table.txt` has the sums.
+Every mutant of a subject's sample is run against those of the subject's tests that reach it. One
+that they pass survives: a test is missing, or the change makes no difference and `survivors.txt`
+says why. Outcomes are kept in `.mutants/`, so that a run that was ended goes on; `table.txt` has
+the sums.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from tests.mutants import everywhere, run
 from tests.mutants.mutate import Mutant, mutants
+from tests.mutants.reach import reach
 from tests.mutants.results import Kept, Sum, survivors, write_table
 from tests.mutants.subjects import SUBJECTS, Subject
 
@@ -31,7 +32,7 @@ def main() -> int:
     for subject in chosen:
         sample = sample_of(subject, options.count)[part - 1 :: parts]
         every = {m.key for m in all_of(subject)}
-        sums.append(examine(subject, sample, every, tree, options.again))
+        sums.append(examine(subject, sample, sample, every, tree, options.again))
         if parts == 1:
             write_table(sums)
     return 1 if any(row.unexplained for row in sums) else 0
@@ -50,10 +51,12 @@ def everywhere_in_the_package(options: argparse.Namespace) -> int:
         mine = [m for m in drawn if m.file in subject.files]
         if mine and (not options.module or subject.name in options.module):
             every = everywhere.keys_of(subject)
-            sums.append(examine(subject, mine, every, tree, options.again))
-    survived = sum(row.explained + row.unexplained for row in sums)
-    print(f"all: {survived} of {sum(row.run for row in sums)} survive")
-    return 1 if any(row.unexplained for row in sums) else 0
+            sums.append(examine(subject, mine, drawn, every, tree, options.again))
+    total = Sum("all", *map(sum, zip(*(row[1:] for row in sums), strict=True)))
+    print(f"all: {total.explained + total.unexplained} of {total.run} survive")
+    if parts == 1 and not options.module:
+        write_table([total])
+    return 1 if total.unexplained else 0
 
 
 def arguments() -> argparse.Namespace:
@@ -80,9 +83,16 @@ def sample_of(subject: Subject, count: int | None = None) -> list[Mutant]:
 
 
 def examine(
-    subject: Subject, sample: Sequence[Mutant], every: set[str], tree: run.Tree, again: bool
+    subject: Subject,
+    sample: Sequence[Mutant],
+    marked: Sequence[Mutant],
+    every: set[str],
+    tree: run.Tree,
+    again: bool,
 ) -> Sum:
-    """Runs the mutants that have no outcome yet; `every`: the keys of all that there are."""
+    """Runs the mutants that have no outcome yet. `marked`: those whose reach is asked in one run of
+    the tests, `every`: the keys of all that there are.
+    """
     kept = Kept(subject)
     if again:
         kept.forget(m.key for m in sample)
@@ -90,10 +100,13 @@ def examine(
     log = tree.folder / "log.txt"
     missing = [m for m in sample if m.key not in kept.outcomes]
     print(f"{subject.name}: {len(sample)} mutants, {len(missing)} to run", flush=True)
-    seconds = baseline(subject, tree, log) if missing else 0.0
+    reached = reach(tree, subject.tests, marked) if missing else {}
     for mutant in missing:
-        with tree.holding(mutant.file, mutant.source):
-            outcome = run.run(tree, subject.tests, seconds, log)
+        tests, seconds = reached[mutant.key]
+        outcome = run.Outcome(0, 0.0)
+        if tests:
+            with tree.holding({mutant.file: mutant.source}):
+                outcome = run.run(tree, tests, seconds, log)
         kept.add(mutant, outcome, log)
     alive = [m for m in sample if kept.outcomes[m.key].code == 0]
     unexplained = [m for m in alive if m.key not in explained]
@@ -106,17 +119,6 @@ def examine(
     known = len(alive) - len(unexplained)
     killed = len(sample) - len(alive)
     return Sum(subject.name, len(every), len(sample), killed, known, len(unexplained))
-
-
-def baseline(subject: Subject, tree: run.Tree, log: Path) -> float:
-    """CPU seconds of the tests as they are; the second run, which finds its kernels compiled."""
-    for _ in range(2):
-        outcome = run.run(tree, subject.tests, None, log)
-        if outcome.code != 0:
-            print(log.read_text())
-            sys.exit(f"{subject.name}: the tests fail without any change")
-    print(f"  {outcome.seconds:.1f} s of tests", flush=True)
-    return outcome.seconds
 
 
 if __name__ == "__main__":

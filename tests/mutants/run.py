@@ -10,10 +10,10 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -40,25 +40,32 @@ class Tree:
         self.folder = folder
         self._written = 0
         shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for path in ROOT.iterdir():
+            if path.name not in ("src", WORK.name):
+                (folder / path.name).symlink_to(path)
         for path in sorted((ROOT / "src/luminal").rglob("*")):
-            if path.suffix == ".py" or path.name == "py.typed":
+            if path.is_file() and path.parent.name != "__pycache__":
                 link = folder / path.relative_to(ROOT)
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(path)
 
     @contextmanager
-    def holding(self, file: str, source: str) -> Iterator[None]:
-        """The module has this source inside the block."""
-        path = self.folder / file
-        path.unlink()
-        path.write_text(source)
-        self._written += 1
-        os.utime(path, (self._written, self._written))  # bytecode is known by it
+    def holding(self, sources: Mapping[str, str]) -> Iterator[None]:
+        """These modules have these sources inside the block."""
+        for file, source in sources.items():
+            path = self.folder / file
+            path.unlink()
+            path.write_text(source)
+            self._written += 1
+            os.utime(path, (self._written, self._written))  # bytecode is known by it
         try:
             yield
         finally:
-            path.unlink()
-            path.symlink_to(ROOT / file)
+            for file in sources:
+                path = self.folder / file
+                path.unlink()
+                path.symlink_to(ROOT / file)
 
 
 def preload() -> None:
@@ -68,12 +75,19 @@ def preload() -> None:
     assert not any(name.split(".")[0] == "luminal" for name in sys.modules)
 
 
-def run(tree: Tree, tests: Sequence[str], seconds: float | None, log: Path) -> Outcome:
-    """The tests over a tree. `seconds`: CPU time that they take as they are, if it is known."""
+Plugins = Callable[[], list[Any]]
+
+
+def run(
+    tree: Tree, tests: Sequence[str], seconds: float | None, log: Path, plugins: Plugins = list
+) -> Outcome:
+    """The tests over a tree. `seconds`: CPU time that they take as they are, if it is known.
+    `plugins`: makes plugins of pytest, in the process that tests.
+    """
     limit = None if seconds is None else int(LEAST_SECONDS + PATIENCE * seconds)
     child = os.fork()
     if child == 0:
-        _test(tree, tests, limit, log)
+        _test(tree, tests, limit, log, plugins)
     end = time.monotonic() + WALL * (limit or 600)
     while True:
         pid, status, usage = os.wait4(child, os.WNOHANG)
@@ -87,7 +101,7 @@ def run(tree: Tree, tests: Sequence[str], seconds: float | None, log: Path) -> O
     return Outcome(os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime)
 
 
-def _test(tree: Tree, tests: Sequence[str], limit: int | None, log: Path) -> None:
+def _test(tree: Tree, tests: Sequence[str], limit: int | None, log: Path, plugins: Plugins) -> None:
     """The child: never returns."""
     code = 70
     try:
@@ -104,7 +118,8 @@ def _test(tree: Tree, tests: Sequence[str], limit: int | None, log: Path) -> Non
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(tree.folder / "hypothesis")
         options = ["-x", "-q", "-n", "0", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is preloaded
-        code = int(pytest.main([*options, "-o", f"pythonpath={tree.folder}/src .", *tests]))
+        options += ["-o", f"pythonpath={tree.folder}/src ."]
+        code = int(pytest.main([*options, *tests], plugins()))
     except BaseException:
         traceback.print_exc()
     finally:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
+from pathlib import Path
+
+import pytest
 
 from tests.mutants import everywhere
 from tests.mutants.mutate import key_of, keys, mutants
+from tests.mutants.reach import BEACON, Notes, of_notes, with_beacons
 from tests.mutants.results import survivors, table
 from tests.mutants.run import ROOT
 from tests.mutants.subjects import SUBJECTS
@@ -69,6 +74,21 @@ def test_what_subjects_name_is_there() -> None:
             assert (ROOT / name.partition("::")[0]).exists(), name
 
 
+NESTED = """
+LIMIT = 1
+def f(x):
+    "Says what."
+    if x > LIMIT:
+        y = 1
+    else:
+        y = 2
+    try:
+        return y
+    except ValueError:
+        x = 3
+"""
+
+
 def test_keys_are_those_of_the_mutants() -> None:
     assert keys("m.py", SOURCE) == [mutant.key for mutant in mutants("m.py", SOURCE)]
 
@@ -92,10 +112,43 @@ def test_parts_of_the_sample_are_the_sample() -> None:
     assert set().union(*parts) == whole
 
 
+def test_beacons_stand_before_the_statements_of_functions() -> None:
+    marked = with_beacons(NESTED, {2: ["import"], 5: ["a"], 8: ["b"], 10: ["c"], 12: ["d"]})
+    lines = [line.strip() for line in marked.splitlines()]
+    after = {
+        key: lines[k + 1]
+        for key in ("import", "a", "b", "c", "d")
+        for k, line in enumerate(lines)
+        if BEACON in line and f"['{key}']" in line
+    }
+    assert after == {"a": "if x > LIMIT:", "b": "y = 2", "c": "return y", "d": "x = 3"}
+    assert ast.dump(ast.parse(with_beacons(NESTED, {}))) == ast.dump(ast.parse(NESTED))
+
+
+def test_a_run_tells_who_reaches_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(builtins, BEACON, None, raising=False)  # this may be such a run
+    notes = Notes(tmp_path / "notes.tsv")
+    for test in ("tests/m.py::one", "tests/m.py::two"):
+        notes.test = test
+        notes.pytest_runtest_setup()
+        notes.pytest_runtest_call()
+        notes.reached(["k"])
+        notes.reached(["k"])
+    notes.pytest_runtest_setup()
+    notes.reached(["in setup"])
+    rows = [line.split("\t") for line in (tmp_path / "notes.tsv").read_text().splitlines()]
+    assert rows == [["k", "tests/m.py::one"], ["k", "tests/m.py::two"], ["in setup", "tests/m.py"]]
+    seconds = {"tests/m.py::one": 2.0, "tests/m.py::two": 1.0, "tests/n.py::x": 4.0}
+    assert of_notes(["tests/m.py::one", "tests/m.py::two"], seconds) == (
+        ("tests/m.py::two", "tests/m.py::one"), 3.0)  # fmt: skip
+    assert of_notes(["tests/n.py::x", "tests/m.py::one", "tests/m.py"], seconds) == (
+        ("tests/m.py", "tests/n.py::x"), 7.0)  # fmt: skip
+
+
 def test_few_survive_and_each_is_explained() -> None:
     rows = table()
     assert all(row.unexplained == 0 for row in rows)
-    assert {row.subject for row in rows} <= {subject.name for subject in SUBJECTS}
+    assert {row.subject for row in rows} <= {"all", *(subject.name for subject in SUBJECTS)}
     names = {subject.name for subject in (*SUBJECTS, *everywhere.subjects())}
     for survivor in survivors():
         assert survivor.subject in names
