@@ -13,6 +13,7 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from luminal.torch_backend.decompositions import decompositions
+from luminal.torch_backend.interpolation import copy_kept_sizes, samples_no_pixels
 from luminal.torch_backend.options import Options
 from luminal.torch_backend.segments import compiled_in_parts
 from luminal.torch_backend.separate import (
@@ -35,8 +36,10 @@ def luminal_backend(
     that names it, "error" raises UnsupportedError.
     """
     chosen = Options.of(options or {})
-    if writes_shared_places(module):
-        return left_to_eager(module, falls_back=chosen.falls_back)
+    for is_eager, reason in _EAGER.items():
+        if is_eager(module):
+            return left_to_eager(module, reason, falls_back=chosen.falls_back)
+    copy_kept_sizes(module)
     found = Found()
     compiler = aot_autograd(
         fw_compiler=partial(_compile_forward, chosen, found),
@@ -48,6 +51,13 @@ def luminal_backend(
     )
     call = compiler(module, separated(module, inputs))
     return falling_back(call, module, inputs, found, falls_back=chosen.falls_back)
+
+
+_EAGER = {
+    writes_shared_places: "a graph that writes one place for several elements of a view",
+    samples_no_pixels: "a graph that interpolates a picture of no pixels",
+}
+"""What is left to PyTorch as a whole, and why."""
 
 
 def _compile_forward(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+from luminal.torch_backend.kernel_checks import left_if_refused
 from luminal.torch_backend.ops.registry import find
 
 
@@ -16,7 +17,7 @@ from luminal.torch_backend.ops.registry import find
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """By operator."""
     return {
-        operator: function
+        operator: left_if_refused(operator, function)
         for operator, function in decomposition_table.items()
         if isinstance(operator, torch._ops.OpOverload)
         and (find(operator) is None or operator in _TAKEN_APART)

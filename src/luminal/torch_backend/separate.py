@@ -124,9 +124,8 @@ def falling_back(
     return call
 
 
-def left_to_eager(module: GraphModule, *, falls_back: bool) -> Call:
+def left_to_eager(module: GraphModule, reason: str, *, falls_back: bool) -> Call:
     """The graph as PyTorch runs it, with a warning, or an UnsupportedError."""
-    reason = "a graph that writes one place for several elements of a view"
     if not falls_back:
         raise UnsupportedError(reason)
     warnings.warn(f"luminal: PyTorch runs {reason}", stacklevel=2)

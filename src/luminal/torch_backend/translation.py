@@ -13,6 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.node import map_aggregate
 
 import luminal as lm
 from luminal.errors import LuminalError
@@ -24,6 +25,7 @@ from luminal.shape.expression import Expression
 from luminal.torch_backend import ops  # noqa: F401  fills the table
 from luminal.torch_backend.borrowed_state import BorrowedState
 from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.kernel_checks import may_refuse, refusal
 from luminal.torch_backend.layout import has_places, inverse, memory_order, strides_of_ones
 from luminal.torch_backend.ops import registry
 from luminal.torch_backend.ops.randomness import keys_for
@@ -206,15 +208,15 @@ class _Translator:
             for node in self.module.graph.nodes:
                 try:
                     self._node(node)
-                except UnsupportedError as error:
+                except UnsupportedError as reason:
                     if not self.goes_on:
                         raise
-                    self._pass_over(node, str(error))
-        for k, (condition, refusal) in enumerate(refusals):
+                    self._pass_over(node, str(reason))
+        for k, (condition, error) in enumerate(refusals):
             name = f"refused{k}"
             self.graph.output(condition, name)
             plan = OutputPlan(name, (), (), torch.bool)
-            self.made.checks.append((plan, partial(_refused, refusal)))
+            self.made.checks.append((plan, partial(_refused, error)))
         return self.made
 
     def _pass_over(self, node: Node, reason: str) -> None:
@@ -258,7 +260,7 @@ class _Translator:
             for k, size in enumerate(self.sizes.shape(held.shape)):
                 if isinstance(size, Expression) and size.op == "symbol":
                     self.made.dims.setdefault(str(size), (position, k))
-            if node.users and all(user.target is _WITH_EFFECTS for user in node.users):
+            if node.users and all(map(partial(_is_token_of, node), node.users)):
                 self.values[node] = _TOKEN
             elif node.users:
                 self._input(node, position, held)
@@ -372,6 +374,10 @@ class _Translator:
         function = registry.find(target)
         if function is None:
             raise UnsupportedError(f"{_name_of(target)}: not in the library")
+        if may_refuse(target):
+            given = map_aggregate((node.args, node.kwargs), _meta_of)
+            if reason := refusal(target, *given):
+                raise UnsupportedError(reason)
         try:
             args, named = self._converted(node.args), self._converted_all(node.kwargs)
             if function in registry.KNOW_LAYOUT:
@@ -567,6 +573,10 @@ def _checked(
     function(x, *others, **named)
 
 
+def _is_token_of(node: Node, user: Node) -> bool:
+    return user.target is _WITH_EFFECTS and user.args[0] is node
+
+
 def _is_number(node: Node) -> bool:
     return isinstance(node.meta.get("val"), torch.SymFloat)
 
@@ -605,6 +615,10 @@ _ASSERTIONS = frozenset(
         torch.ops.aten._assert_tensor_metadata.default,
     ]
 )
+
+
+def _meta_of(x: Any) -> Any:
+    return x.meta.get("val") if isinstance(x, Node) else x
 
 
 def _tensor_of(node: Any) -> torch.Tensor:

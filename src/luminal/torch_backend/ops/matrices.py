@@ -32,15 +32,19 @@ rows(
 )
 
 
-def _no_errors(x: Tensor) -> Tensor:
-    """The `info` of factors that need no check."""
-    return lm.zeros(x.shape[:-2], lm.int32)
+def _info(factors: Tensor) -> Tensor:
+    """Of L and U: which element of U's diagonal is the first that is 0, from 1 on, or 0."""
+    count = min(factors.shape[-2:])
+    if count == 0:
+        return lm.zeros(factors.shape[:-2], lm.int32)
+    zeros = factors.diagonal(0, -2, -1) == 0
+    return lm.where(zeros.any(-1), zeros.cast(lm.int32).argmax(-1) + 1, 0).cast(lm.int32)
 
 
 @row("linalg_lu_factor_ex")
 def lu_factor(x: Tensor, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, ...]:
     factors, pivots = lm.linalg.lu_factor(x, pivot=pivot)
-    return factors, pivots, _no_errors(x)
+    return factors, pivots, _info(factors)
 
 
 def _factors(x: Tensor, held: torch.Tensor) -> tuple[Tensor, Tensor]:
@@ -65,7 +69,8 @@ def solve(
     a: Tensor, b: Tensor, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, ...]:
     factors, pivots = lm.linalg.lu_factor(a)
-    return lm.linalg.solve(a, b, left=left), factors, pivots, _no_errors(a)
+    found, info = lm.linalg.solve_ex(a, b, left=left, check_errors=check_errors)
+    return found, factors, pivots, info
 
 
 @row("_linalg_svd")

@@ -7,7 +7,6 @@ from typing import Any
 
 import luminal as lm
 from luminal.nn import functional
-from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
@@ -92,23 +91,20 @@ _PADDINGS: Any = ("zeros", "border", "reflection")
 def grid_sampler(
     x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    return functional.grid_sample(
-        x, grid, _INTERPOLATIONS[interpolation_mode], _PADDINGS[padding_mode], align_corners
-    )
+    mode, padding = _INTERPOLATIONS[interpolation_mode], _PADDINGS[padding_mode]
+    grid = _with_places(grid, mode, padding, len(x.shape) - 2)
+    return functional.grid_sample(x, grid, mode, padding, align_corners)
 
 
-def _resample(mode: Any) -> Callable[..., Any]:
-    """Sizes are given; scales, where they are, only say how positions are computed."""
-
-    def resampled(x: Tensor, output_size: Any, *args: Any, **named: Any) -> Tensor:
-        given = [*args, *named.values()]
-        align = bool(given and given[0] is True)
-        if any(s is not None and not isinstance(s, bool) for s in given):
-            raise UnsupportedError(f"aten.upsample: mode {mode} with scale factors of its own")
-        corners = None if mode.startswith("nearest") else align
-        return functional.interpolate(x, tuple(output_size), mode=mode, align_corners=corners)
-
-    return resampled
+def _with_places(grid: Tensor, mode: str, padding: str, rank: int) -> Tensor:
+    """NaN stands where PyTorch's kernels see it: before the first pixel, in volumes behind the
+    last one. In volumes, and where places are mirrored, infinities do, too.
+    """
+    if mode == "bicubic" or (padding == "zeros" and mode == "bilinear" and rank == 2):
+        return grid
+    outside = 3.0 if padding == "zeros" else -1.0 if rank == 2 else 1.0
+    is_place = lm.logical_not(lm.isnan(grid)) if padding == "border" else lm.isfinite(grid)
+    return lm.where(is_place, grid, outside)
 
 
 @row("max_unpool2d", "max_unpool3d")

@@ -1,0 +1,131 @@
+"""What PyTorch's kernels refuse is refused, and what they do with odd arguments is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from luminal import luminal_backend
+from luminal.torch_backend.kernel_checks import refusal
+from tests.long_share import long_but
+from tests.torch_backend.whole import compiled
+
+pytestmark = [
+    pytest.mark.usefixtures("fresh"),
+    pytest.mark.filterwarnings("ignore:.*is deprecated"),
+    pytest.mark.filterwarnings("ignore:luminal. PyTorch runs"),
+]
+
+NAN = float("nan")
+PICTURE = torch.arange(140.0).view(1, 2, 10, 7).sin()
+
+
+def filled(x: torch.Tensor) -> torch.Tensor:
+    return x.half().masked_fill(x > 0, -1e9)
+
+
+REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "clamp": (lambda x: x.clamp(-1e300, 1e300), "without overflow"),
+    "masked_fill of half": (filled, "without overflow"),
+    "where": (lambda x: torch.where(x > 0, x, 1e300), "without overflow"),
+    "pad": (lambda x: F.pad(x, (1, 1), value=1e39), "without overflow"),
+    "full": (lambda x: torch.full((2,), 1e300) + x.sum(), "without overflow"),
+    "threshold": (lambda x: F.threshold(x, 0.0, 1e300), "without overflow"),
+    "interpolate": (lambda x: F.interpolate(x[:, :, :0], (3, 3)), "greater than 0"),
+    "adaptive_avg_pool": (lambda x: F.adaptive_avg_pool2d(x[:, :, :0], 2), "non-zero size"),
+    "grid_sample": (
+        lambda x: F.grid_sample(x[:, :, :0], x[:, :1, :, :2], align_corners=False), "non-empty"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", long_but(REFUSED, ("clamp", "pad", "interpolate", "grid_sample")))
+def test_what_kernels_refuse_raises_as_in_eager_mode(name: str) -> None:
+    function, text = REFUSED[name]
+    with pytest.raises(RuntimeError, match=text):
+        function(PICTURE)
+    with pytest.raises(RuntimeError, match=text):
+        torch.compile(function, backend=luminal_backend)(PICTURE)
+    with pytest.raises(RuntimeError, match="UnsupportedError"):
+        compiled(function)(PICTURE)
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype", "is_refused"),
+    [
+        (65504.0, torch.float16, False), (65505.0, torch.float16, True),
+        (-math.inf, torch.float16, False), (NAN, torch.float32, False), (3.5e38, torch.float32, 1),
+        (255, torch.uint8, False), (256, torch.uint8, True), (-255, torch.uint8, False),
+        (-256, torch.uint8, True), (NAN, torch.int32, True), (2**31, torch.int32, True),
+        (7, torch.bool, False),
+    ],
+)  # fmt: skip
+def test_numbers_beyond_a_dtype(number: float, dtype: torch.dtype, is_refused: bool) -> None:
+    x = torch.zeros(2, dtype=dtype)
+    fill = torch.ops.aten.fill.Scalar
+    if is_refused:
+        with pytest.raises(RuntimeError, match="without overflow"):
+            fill(x, number)
+    else:
+        fill(x, number)
+    assert bool(refusal(fill, (x, number), {})) == bool(is_refused)
+
+
+KEPT = {
+    "nearest": (1.05, (1.05, 1.5)),
+    "bilinear": (1.05, (1.5, 1.05)),
+    "bicubic": (1.05,),
+    "nearest-exact": (1.05,),
+}
+
+
+@pytest.mark.parametrize("mode", long_but(KEPT, ("nearest", "bilinear")))
+def test_scales_that_keep_a_size(mode: Any) -> None:
+    for scale in KEPT[mode]:
+        resized = partial(F.interpolate, scale_factor=scale, mode=mode)
+        for x in (PICTURE, PICTURE.mul(40).add(90).to(torch.uint8)):
+            allowed = 1 if x.dtype is torch.uint8 else 1e-5
+            torch.testing.assert_close(compiled(resized)(x), resized(x), rtol=1e-5, atol=allowed)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_grids_with_nan(rank: int, padding: Any) -> None:
+    sizes = (3, 4, 5)[:rank]
+    x = torch.arange(1.0, 1 + math.prod(sizes)).view(1, 1, *sizes)
+    places = [
+        [NAN] * rank,
+        [NAN, *[0.0] * (rank - 1)],
+        [0.0] * (rank - 1) + [math.inf],
+        [0.1] * rank,
+    ]
+    grid = torch.tensor(places).view(1, *[1] * (rank - 1), -1, rank)
+
+    def sampled(x: torch.Tensor, grid: torch.Tensor) -> list[torch.Tensor]:
+        return [
+            F.grid_sample(x, grid, mode, padding, align_corners)
+            for mode in ("nearest", "bilinear")
+            for align_corners in (False, True)
+        ]
+
+    torch.testing.assert_close(compiled(sampled)(x, grid), sampled(x, grid), equal_nan=True)
+
+
+def test_singular_matrices_are_reported() -> None:
+    x = torch.ones(2, 3, 3)
+    x[0] += torch.eye(3)
+    found, wanted = compiled(torch.linalg.lu_factor_ex)(x), torch.linalg.lu_factor_ex(x)
+    assert found.info.tolist() == wanted.info.tolist() == [0, 2]
+    b = torch.ones(2, 3)
+    solved = compiled(torch.linalg.solve_ex)
+    assert solved(x, b).info.tolist() == torch.linalg.solve_ex(x, b).info.tolist()
+    with pytest.raises(RuntimeError, match=r"U\[2,2\] is zero"):
+        compiled(torch.linalg.lu_factor)(x)
+    with pytest.raises(RuntimeError, match=r"Batch element 1\).*singular"):
+        compiled(torch.linalg.solve)(x, b)
