@@ -111,6 +111,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "min/binary": lambda x, other: x.minimum(other),
     "neg": lambda x: -x,
     "nn.functional.embedding": lambda weight, ids, **how: lm.Tensor.embedding(ids, weight, **how),
+    "i0": lm.special.i0,
+    "polygamma": lambda x, n: lm.special.polygamma(n, x),
+    "special.polygamma": lambda x, n: lm.special.polygamma(n, x),
     "repeat": lambda x, dims: x.repeat(dims),
     "where": lambda x, condition, other: lm.where(condition, x, other),
     "normal": lambda mean, std, **how: lm.random.normal(lm.random.key(0), mean.shape, mean, std),
@@ -243,17 +246,12 @@ REASONS: dict[str, str] = {
     ),
     **_because(
         "special function: not in the library",
-        """i0 igamma igammac polygamma signal.windows.kaiser special.airy_ai special.bessel_j0
-        special.bessel_j1 special.bessel_y0 special.bessel_y1 special.chebyshev_polynomial_t
-        special.chebyshev_polynomial_u special.chebyshev_polynomial_v special.chebyshev_polynomial_w
-        special.hermite_polynomial_h special.hermite_polynomial_he special.i0e special.i1
-        special.i1e special.laguerre_polynomial_l special.legendre_polynomial_p
-        special.modified_bessel_i0 special.modified_bessel_i1 special.modified_bessel_k0
-        special.modified_bessel_k1 special.ndtri special.polygamma
-        special.scaled_modified_bessel_k0 special.scaled_modified_bessel_k1
-        special.shifted_chebyshev_polynomial_t special.shifted_chebyshev_polynomial_u
-        special.shifted_chebyshev_polynomial_v special.shifted_chebyshev_polynomial_w
-        special.spherical_bessel_j0 special.zeta""",
+        "igamma igammac signal.windows.kaiser special.airy_ai",
+    ),
+    **_because(
+        "degrees in a tensor: the library's recurrences take an int",
+        """special.hermite_polynomial_h special.hermite_polynomial_he
+        special.laguerre_polynomial_l special.legendre_polynomial_p""",
     ),
     **_because(
         "PyTorch's internal form of an op: not in the library",

@@ -63,6 +63,18 @@ _SCALED_ERFC = {
         2.719027517731463e-09, -1.031584764318871e-09,
     ),
 }
+# ndtri(1/2 + x) = x * p(x**2) for |x| < 1/4
+_NDTRI = {
+    float32: (
+        2.5066283, 2.6249595, 5.76716, 16.046663, 35.661873, 294.59943,
+    ),
+    float64: (
+        2.5066282746310007, 2.624934990953043, 5.772533539228833, 15.667608748130043,
+        47.0358263331177, 149.8256378274573, 496.5579291873633, 1676.9291544925168,
+        6272.881269130059, 12429.774397060117, 188306.90168261368, -691724.6146206255,
+        5102284.952206074,
+    ),
+}
 # fmt: on
 _SPAN = {float32: 3.0, float64: 5.0}
 _SLOPE = 2 / math.sqrt(math.pi)  # of erf at 0
@@ -145,6 +157,30 @@ def ndtr(x: Tensor) -> Tensor:
     Far below 0 the rounding of x / sqrt(2) counts x**2 times.
     """
     return erfc(x * -math.sqrt(0.5)) * 0.5
+
+
+@in_float
+@differentiated(lambda g, y, p: g * math.sqrt(2 * math.pi) * (y * y * 0.5).exp())
+def ndtri(p: Tensor) -> Tensor:
+    """The inverse of ndtr, within 4 ulp; infinite at 0 and 1, NaN beyond.
+
+    A polynomial near 1/2; in the tails Halley's steps on the logarithm of the probability, from
+    formula 26.2.23 of Abramowitz and Stegun.
+    """
+    middle = p - 0.5
+    near = middle * polynomial(middle * middle, _NDTRI)
+    rest = where(p < 0.5, p, 1 - p)  # exact where it is used
+    logarithm = rest.log()
+    t = (logarithm * -2).sqrt()
+    above = (0.010328 * t + 0.802853) * t + 2.515517
+    y = t - above / (((0.001308 * t + 0.189269) * t + 1.432788) * t + 1)
+    for _ in range(1 if p.dtype is float32 else 2):
+        scaled = erfcx(y * math.sqrt(0.5))
+        hazard = math.sqrt(2 / math.pi) / scaled
+        excess = (scaled * 0.5).log() - y * y * 0.5 - logarithm
+        y = y + excess / (hazard + excess * (hazard - y) * 0.5)
+    far = where(rest == 0, math.inf, y)
+    return where(abs(middle) < 0.25, near, where(p < 0.5, -far, far))
 
 
 @in_float

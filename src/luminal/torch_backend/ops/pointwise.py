@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import luminal as lm
-from luminal.frontend.gamma import trigamma
 from luminal.nn import functional
-from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops.refusals import refuse_where
 from luminal.torch_backend.ops.registry import row, rows
 
@@ -30,6 +28,16 @@ _FUNCTIONAL = """
     celu gelu glu hardshrink hardsigmoid leaky_relu mish relu6 selu silu softshrink
 """.split()
 
+_SPECIAL = """
+    bessel_j0 bessel_j1 bessel_y0 bessel_y1 spherical_bessel_j0 entr erfcx i0e i1 i1e log_ndtr
+    modified_bessel_i0 modified_bessel_i1 modified_bessel_k0 modified_bessel_k1 ndtri
+    scaled_modified_bessel_k0 scaled_modified_bessel_k1 xlog1py zeta
+    chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w
+    shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u
+    shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
+    hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p
+""".split()
+
 rows({name: getattr(lm, name) for name in _SAME})
 rows({name: getattr(functional, name) for name in _FUNCTIONAL})
 rows(
@@ -40,12 +48,11 @@ rows(
         "__xor__": lm.bitwise_xor,
         "__lshift__": lm.bitwise_left_shift,
         "__rshift__": lm.bitwise_right_shift,
-        "special_entr": lm.special.entr,
-        "special_erfcx": lm.special.erfcx,
-        "special_log_ndtr": lm.special.log_ndtr,
-        "special_xlog1py": lm.special.xlog1py,
+        "i0": lm.special.i0,
+        "polygamma": lm.special.polygamma,
     }
 )
+rows({f"special_{name}": getattr(lm.special, name) for name in _SPECIAL})
 
 
 def _is_zero_free(b: Any) -> bool:
@@ -125,13 +132,6 @@ def hardtanh(x: Tensor, min_val: float = -1, max_val: float = 1) -> Tensor:
 def hardswish(x: Tensor) -> Tensor:
     """NaN of -inf, as the product of -inf and 0 is."""
     return x * lm.clamp(x + 3, 0, 6) / 6
-
-
-@row("polygamma")
-def polygamma(n: int, x: Tensor) -> Tensor:
-    if n > 1:
-        raise UnsupportedError(f"aten.polygamma: of order {n}; the library has 0 and 1")
-    return trigamma(x) if n else lm.digamma(x)
 
 
 @row("_prelu_kernel")
