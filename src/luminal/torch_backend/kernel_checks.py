@@ -22,19 +22,88 @@ _CONVERTED = frozenset(
     "lower upper threshold scale input_scale".split()
 )
 
-_NEED_PIXELS = frozenset(
-    ["_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "grid_sampler_2d", "grid_sampler_3d"]
-)
+Rule = Callable[..., str]
+"""Why a kernel refuses these tensors, or nothing."""
+
+
+def _of_no_pixels(x: torch.Tensor, *_: torch.Tensor) -> str:
+    return "of no pixels" if any(n == 0 for n in x.shape[1:]) else ""
+
+
+def _of_dtypes(*tensors: torch.Tensor) -> str:
+    """Of products and the like, which promote none."""
+    dtypes = {str(x.dtype) for x in tensors}
+    return f"of {' and '.join(sorted(dtypes))}" if len(dtypes) > 1 else ""
+
+
+def _of_parameters(x: torch.Tensor, *parameters: torch.Tensor) -> str:
+    """Of norms; what has 16 bits may have parameters of 32."""
+    if x.dtype.itemsize == 2 and all(each.dtype is torch.float32 for each in parameters):
+        return ""
+    return _of_dtypes(x, *parameters)
+
+
+def _of_mask(_: torch.Tensor, mask: torch.Tensor, *__: torch.Tensor) -> str:
+    return "" if mask.dtype is torch.bool else f"of a mask of {mask.dtype}"
+
+
+def _of_rank(x: torch.Tensor, *others: torch.Tensor) -> str:
+    return "" if others[-1].ndim == x.ndim else f"of {x.ndim} and {others[-1].ndim} dims"
+
+
+def _of_source(x: torch.Tensor, *others: torch.Tensor) -> str:
+    """Of what is written at positions, which stand before it."""
+    return _of_dtypes(x, others[-1]) if len(others) == 2 else ""
+
+
+def _widened(x: torch.Tensor, y: torch.Tensor) -> str:
+    shape = torch.broadcast_shapes(x.shape, y.shape)  # type: ignore[no-untyped-call]
+    return "" if shape == x.shape else f"widens {x.shape}"
+
+
+def _added(rank: int) -> Rule:
+    """To a product of so many dims."""
+    return lambda x, *_: f"adds {x.ndim} dims" if x.ndim > rank else ""
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    **dict.fromkeys(
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d grid_sampler_2d grid_sampler_3d".split(),
+        (_of_no_pixels,),
+    ),
+    **dict.fromkeys(
+        "mm bmm mv dot vdot convolution heaviside linalg_cross _cdist_forward "
+        "_euclidean_dist".split(),
+        (_of_dtypes,),
+    ),
+    **dict.fromkeys(
+        "native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit "
+        "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training".split(),
+        (_of_parameters,),
+    ),
+    **dict.fromkeys(("addmm", "addbmm"), (_of_dtypes, _added(2))),
+    "baddbmm": (_of_dtypes, _added(3)),
+    "addmv": (_of_dtypes, _added(1)),
+    "addr": (_added(2),),
+    "masked_scatter": (_of_mask,),
+    **dict.fromkeys(
+        "index_add index_copy scatter scatter_add scatter_reduce".split(), (_of_source,)
+    ),
+    "index_reduce": (_of_source, _of_rank),
+    "soft_margin_loss": (_widened,),
+}
+"""By operator; what it is given as its tensors."""
 
 
 def refusal(op: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> str:
     """Why the kernel refuses a call, as far as it is known before a run; empty if nothing is."""
-    first = next((x for x in args if isinstance(x, torch.Tensor)), None)
-    if _name(op) in _NEED_PIXELS and first is not None and any(n == 0 for n in first.shape[1:]):
-        return f"{op}: of no pixels"
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    for rule in _RULES.get(_name(op), ()):
+        if reason := rule(*tensors):
+            return f"{op}: {reason}"
     for position, name in _numbers(op):
         number = args[position] if position < len(args) else named.get(name)
-        dtype = named.get("dtype") or _dtype(op, first, number)
+        dtype = named.get("dtype") or _dtype(op, tensors[0] if tensors else None, number)
         if _is_beyond(number, dtype):
             return f"{op}: {name} {number} is beyond {dtype}"
     return ""
@@ -42,7 +111,7 @@ def refusal(op: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> str:
 
 def left_if_refused(op: Operator, function: Callable[..., Any]) -> Callable[..., Any]:
     """A decomposition that leaves whole what the kernel refuses."""
-    if not _numbers(op):
+    if not may_refuse(op):
         return function
 
     @wraps(function)
@@ -55,7 +124,7 @@ def left_if_refused(op: Operator, function: Callable[..., Any]) -> Callable[...,
 @cache
 def may_refuse(op: Operator) -> bool:
     """Is there anything to look at?"""
-    return isinstance(op, torch._ops.OpOverload) and bool(_numbers(op) or _name(op) in _NEED_PIXELS)
+    return isinstance(op, torch._ops.OpOverload) and bool(_numbers(op) or _name(op) in _RULES)
 
 
 def _name(op: Operator) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 import luminal as lm
+from luminal.torch_backend.ops.refusals import refuse_where
 from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
@@ -21,7 +22,6 @@ rows(
         "linalg_eigvalsh": lm.linalg.eigvalsh,
         "linalg_inv_ex": lm.linalg.inv_ex,
         "linalg_lu": lm.linalg.lu,
-        "linalg_lu_solve": lm.linalg.lu_solve,
         "linalg_matrix_exp": lm.linalg.matrix_exp,
         "linalg_pinv.atol_rtol_tensor": lm.linalg.pinv,
         "linalg_pinv.atol_rtol_float": lm.linalg.pinv,
@@ -90,10 +90,29 @@ def eigh(x: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Tensor, ..
     return lm.linalg.eigvalsh(x, UPLO), lm.zeros((0,), x.dtype)
 
 
+def _checked_pivots(pivots: Tensor, count: Any) -> Tensor:
+    """Those of a matrix of so many rows."""
+    refuse_where(
+        lm.logical_not((pivots >= 1) & (pivots <= count)),
+        RuntimeError(f"pivots of LU factors should be between 1 and {count}, the number of rows"),
+    )
+    return pivots
+
+
+@row("linalg_lu_solve")
+def lu_solve(
+    factors: Tensor, pivots: Tensor, b: Tensor, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    checked = _checked_pivots(pivots, factors.shape[-2])
+    return lm.linalg.lu_solve(factors, checked, b, left=left, adjoint=adjoint)
+
+
 @row("lu_unpack")
 def lu_unpack(
     factors: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
 ) -> tuple[Tensor, ...]:
+    if unpack_pivots:
+        pivots = _checked_pivots(pivots, factors.shape[-2])
     found = lm.lu_unpack(factors, pivots)
     nothing = lm.zeros((0,), factors.dtype)
     p, lower, upper = found

@@ -15,7 +15,7 @@ Tensor = lm.Tensor
 _SAME = """
     abs acos acosh angle asin asinh atan atanh ceil cos cosh deg2rad digamma erf erfc erfinv exp
     exp2 expm1 floor frac frexp isfinite isinf isnan isneginf isposinf lgamma log log10 log1p log2
-    logical_not logit mvlgamma nan_to_num neg rad2deg reciprocal relu rsqrt sigmoid
+    logical_not mvlgamma nan_to_num neg rad2deg reciprocal relu rsqrt sigmoid
     signbit sin sinc sinh sqrt square tan tanh trunc
     add addcdiv addcmul atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift
     bitwise_xor clamp clamp_max clamp_min copysign eq float_power  fmax fmin
@@ -96,6 +96,14 @@ def heaviside(x: Tensor, values: Tensor) -> Tensor:
     """0 of NaN."""
     found = lm.heaviside(x, values)
     return lm.where(x != x, 0, found) if x.dtype.is_float else found
+
+
+@row("logit")
+def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """`eps` above a half leaves no values between the bounds: then the lower one comes first."""
+    if eps is None or not eps > 0.5:
+        return lm.logit(x, eps if eps is not None and eps >= 0 else None)
+    return lm.logit(lm.where(x < eps, eps, lm.where(x > 1 - eps, 1 - eps, x)))
 
 
 @row("round")
