@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +35,35 @@ ORDINARY: dict[str, Any] = {
 }
 
 
-def latencies(url: str, clients: int, seconds: float) -> list[float]:
-    """Of chats that so many clients ask for one after the other."""
+@contextmanager
+def clients(url: str, count: int) -> Iterator[list[httpx.Client]]:
+    """Connected clients: what it takes to begin is no latency of the server's."""
+    with ExitStack() as stack:
+        found = [
+            stack.enter_context(
+                httpx.Client(base_url=url, headers=HEADERS, timeout=60, verify=False)
+            )
+            for _ in range(count)
+        ]
+        latencies(found, 0.5)
+        yield found
+
+
+def latencies(clients: Sequence[httpx.Client], seconds: float) -> list[float]:
+    """Of chats that each of the clients asks for one after the other."""
     end = time.monotonic() + seconds
 
-    def asks(number: int) -> list[float]:
+    def asks(client: httpx.Client) -> list[float]:
         found = []
-        with httpx.Client(base_url=url, headers=HEADERS, timeout=60) as client:
-            while time.monotonic() < end:
-                start = time.perf_counter()
-                answer = client.post("/v1/chat/completions", json=ORDINARY)
-                found.append(time.perf_counter() - start)
-                assert answer.status_code == 200, answer.text
+        while time.monotonic() < end:
+            start = time.perf_counter()
+            answer = client.post("/v1/chat/completions", json=ORDINARY)
+            found.append(time.perf_counter() - start)
+            assert answer.status_code == 200, answer.text
         return found
 
-    with ThreadPoolExecutor(clients) as pool:
-        return [each for found in pool.map(asks, range(clients)) for each in found]
+    with ThreadPoolExecutor(len(clients)) as pool:
+        return [each for found in pool.map(asks, clients) for each in found]
 
 
 def p95(values: Sequence[float]) -> float:
@@ -67,13 +81,15 @@ def test_hostile_requests_are_answered(server: Running, kind: str) -> None:
     assert server.blocks_are_free()
 
 
-def attacked(server: Process, kind: str) -> tuple[list[int], list[float]]:
+def attacked(
+    server: Process, kind: str, clients: Sequence[httpx.Client]
+) -> tuple[list[int], list[float]]:
     """The statuses of 20 hostile requests, and how long ordinary ones took beside them."""
     program = [sys.executable, str(Path(hostile.__file__)), server.url, KEY, kind, "20"]
     found: list[float] = []
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as popen:
         while popen.poll() is None or len(found) < 200:
-            found += latencies(server.url, 16, 1.0)
+            found += latencies(clients, 1.0)
         assert popen.stdout is not None
         return json.loads(popen.stdout.read()), found
 
@@ -87,12 +103,12 @@ def test_who_asks_for_much_holds_up_nobody(tmp_path: Path) -> None:
     folder = shutil.copytree(models.SHIPPED, tmp_path / "model")
     (folder / "chat_template.jinja").write_text(TEMPLATE, "utf-8")
     slow, fat = {}, {}
-    with serving(tmp_path, model=folder) as server:
+    with serving(tmp_path, model=folder) as server, clients(server.url, 16) as ordinary:
         for kind in WARM:  # programs meet all numbers of rows that there will be
             hostile.attack(server.url, KEY, kind, 20)
         for kind in KINDS:
-            before, quiet = server.resident(), p95(latencies(server.url, 16, 3.0))
-            statuses, found = attacked(server, kind)
+            before, quiet = server.resident(), p95(latencies(ordinary, 3.0))
+            statuses, found = attacked(server, kind, ordinary)
             assert server.is_idle(20)
             ratio, grown = p95(found) / quiet, server.resident() / before
             print(f"{kind}: {ratio:.2f} of {quiet:.3f} s, memory {grown:.3f}, {set(statuses)}")
