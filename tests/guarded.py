@@ -43,17 +43,21 @@ def install(before: bool = False) -> None:
         size = int(np.prod(shape, dtype=np.int64)) * dtype.size
         return guarded(size, before).view(dtype.numpy).reshape(tuple(shape))
 
-    point_to = BoundCpu._point_to
+    def on_copies(method: Callable[..., Any]) -> Callable[..., Any]:
+        def called(
+            bound: BoundCpu, inputs: Sequence[Array], outputs: Sequence[Array], *more: Any
+        ) -> Any:
+            copies = [guarded(array.nbytes, before) for array in inputs]
+            for copy, array in zip(copies, inputs, strict=True):
+                copy[...] = array.reshape(-1).view(np.uint8)
+            return method(bound, copies, outputs, *more)
 
-    def point_to_copies(bound: BoundCpu, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        bound.copies = [guarded(array.nbytes, before) for array in inputs]  # type: ignore[attr-defined]
-        for copy, array in zip(bound.copies, inputs, strict=True):
-            copy[...] = array.reshape(-1).view(np.uint8)
-        point_to(bound, bound.copies, outputs)
+        return called
 
     memory._aligned = aligned
     output_pool.block_bytes = lambda size: max(1, size)
-    BoundCpu._point_to = point_to_copies  # type: ignore[method-assign]
+    BoundCpu.run = on_copies(BoundCpu.run)  # type: ignore[method-assign]
+    BoundCpu.profile = on_copies(BoundCpu.profile)  # type: ignore[method-assign]
 
 
 def pytest_configure() -> None:

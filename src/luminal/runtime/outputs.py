@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,13 +13,14 @@ from luminal.errors import DimError, InputError
 from luminal.hlir.graph import Graph, Output
 from luminal.hlir.ops import Value
 from luminal.program.quantities import Quantities
+from luminal.records import dataclass
 from luminal.runtime import output_pool
 from luminal.runtime.arrays import Array, accept_output, can_hold_output, merged
 from luminal.runtime.output_pool import OutputPool
-from luminal.runtime.results import Results
 
 
-class OutputPlan(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
     """One output at given dims."""
 
     name: str
@@ -37,10 +38,11 @@ class Outputs:
         self.names = tuple(sink.name for sink in self.sinks)
         self._by_value = {sink.value: sink.name for sink in self.sinks}
         places: dict[str | Value, int] = {name: k for k, name in enumerate(self.names)}
-        self._places = places | {value: places[name] for value, name in self._by_value.items()}
+        self.places = places | {value: places[name] for value, name in self._by_value.items()}
         add = quantities.add
         self._extents = [tuple(map(add, sink.value.shape)) for sink in self.sinks]
         self._pool = OutputPool()
+        self.take = self._pool.take_all  # arrays for one run, which the caller will own
 
     @property
     def free_bytes(self) -> int:
@@ -60,13 +62,6 @@ class Outputs:
         self._pool.expect([plan.block for plan in plans])
         return tuple(plans)
 
-    def take(self, plans: Sequence[OutputPlan]) -> list[Array]:
-        """Arrays for one run, which the caller will own."""
-        take, taken = self._pool.take, []
-        for plan in plans:  # attributes: what is no plain tuple is slow to unpack
-            taken.append(take(plan.shape, plan.dtype, plan.block))
-        return taken
-
     def take_into(
         self, plans: Sequence[OutputPlan], out: Any, others: Sequence[Array]
     ) -> list[Array]:
@@ -85,10 +80,6 @@ class Outputs:
                 )
             taken.append(array)
         return taken
-
-    def results(self, arrays: Sequence[Array]) -> Results:
-        """What a call returns."""
-        return Results(arrays, self._places)
 
     def _given(self, out: Any) -> dict[str, Any]:
         """`out` by output name."""

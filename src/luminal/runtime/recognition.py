@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from luminal.dtypes import DType
+from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 
 Recognized: TypeAlias = list[Array] | Literal[False]
@@ -24,21 +25,24 @@ class Familiar(NamedTuple):
     indexes: int = 0
 
 
-class Recognizer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Recognizer:
     """`inputs` gives the arrays of a call's dict in order where they are all it has, each row-major
     and familiar, else False. `outputs` those of `out`, for a run that takes these inputs: which
-    can be written, and share no memory with these or each other.
+    can be written, and share no memory with these or each other. `again` is `inputs`, and then the
+    run, which writes arrays that are known to be right.
     """
 
     inputs: Callable[[Mapping[Any, Any]], Recognized]
     outputs: Callable[[Mapping[Any, Any], list[Array]], Recognized]
+    again: Callable[[Mapping[Any, Any], Sequence[Array]], Recognized]
 
 
 def _never(*given: Any) -> Literal[False]:
     return False
 
 
-STRANGER = Recognizer(_never, _never)
+STRANGER = Recognizer(_never, _never, _never)
 """Recognizes no call."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 from luminal.errors import DimError
 from luminal.hlir.index_inputs import IndexInput
@@ -40,7 +40,8 @@ class Variant:
         )
 
 
-class Binding(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
     """All that a run needs beside arrays, for one set of input shapes and dims."""
 
     key: _Key

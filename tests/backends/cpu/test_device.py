@@ -160,10 +160,8 @@ def inside(address: int, size: int, array: np.ndarray) -> None:
 
 def test_all_bindings_follow_memory_that_has_grown() -> None:
     """Runs in turns: the larger one gives both other memory."""
-    p = ProgramBuilder(N, [N])
-    x, t, y = p.buffer("input", "x"), p.buffer("arena"), p.buffer("output", "y")
-    program = p.program([p.launch("Add", x, x, t), p.launch("Mul", t, x, y)])
-    runner = CpuRunner(program, target.current())
+    runner = chain()
+    (t,) = [b.id for b in runner.program.buffers if b.kind.value == "arena"]
     for order in (["y"], []):
         small = runner.bind({"n": 8}, ["x"], order)
         large = runner.bind({"n": 5000}, ["x"], order)
@@ -175,6 +173,48 @@ def test_all_bindings_follow_memory_that_has_grown() -> None:
             assert start <= slots[t] < start + max(1, runner.arena.nbytes)
             if order:
                 np.testing.assert_array_equal(found, 2 * given * given)
+
+
+def chain() -> CpuRunner:
+    """y is 2 x squared, by way of the arena."""
+    p = ProgramBuilder(N, [N])
+    x, t, y = p.buffer("input", "x"), p.buffer("arena"), p.buffer("output", "y")
+    program = p.program([p.launch("Add", x, x, t), p.launch("Mul", t, x, y)])
+    return CpuRunner(program, target.current())
+
+
+def test_a_run_that_is_ready_sees_memory_that_another_frame_made_grow() -> None:
+    runner = chain()
+    ready, larger = runner.bind({"n": 8}, ["x"], ["y"]), runner.bind({"n": 5000}, ["x"], [])
+    given, found = np.arange(8, dtype=np.float32), np.empty(8, np.float32)
+    ready.run([given], [found])
+    before = runner.arena
+    larger.run([np.ones(5000, np.float32)], [])
+    assert runner.arena is not before
+    before[:] = 255  # NaN, should it be read
+    ready.run([given], [found])
+    assert before.min() == 255
+    np.testing.assert_array_equal(found, 2 * given * given)
+
+
+def test_a_run_that_gets_no_memory_leaves_no_numbers_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = chain()
+    small, large = (runner.bind({"n": n}, ["x"], ["y"]) for n in (8, 5000))
+    given, found = np.arange(16, dtype=np.float32), np.zeros(16, np.float32)
+    small.run([given[:8]], [found[:8]])
+
+    def refused(self: CpuRunner, arena_bytes: int, scratch_bytes: int) -> None:
+        raise MemoryError("none")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CpuRunner, "reserve", refused)
+        with pytest.raises(MemoryError, match="none"):
+            large.run([np.ones(5000, np.float32)], [np.ones(5000, np.float32)])
+    small.run([given[:8]], [found[:8]])
+    np.testing.assert_array_equal(found[:8], 2 * given[:8] * given[:8])
+    assert not found[8:].any()
 
 
 # --- alone or with a team -------------------------------------------------------------------------

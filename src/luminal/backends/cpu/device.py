@@ -23,7 +23,7 @@ from luminal.dtypes import DType, uint8
 from luminal.forks import cached_property
 from luminal.hlir.memory import HOST, Array, aligned_empty
 from luminal.hlir.poison import poison
-from luminal.hlir.state import exchange, spare_on
+from luminal.hlir.state import Parameter, exchange, spare_on
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Kernel
 from luminal.program import verify
@@ -32,7 +32,7 @@ from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
-from luminal.runtime.recognition import Familiar, Recognizer
+from luminal.runtime.recognition import Familiar, Recognized, Recognizer
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import Times, on_host
@@ -100,13 +100,17 @@ class CpuRunner:
         self.python.abandon()
 
     def reserve(self, arena_bytes: int, scratch_bytes: int) -> None:
-        """Grows the arena and the scratch; they never shrink."""
+        """Grows the arena and the scratch, which all frames point to; they never shrink."""
+        before = self.memory_stamp
         if self.arena.nbytes < arena_bytes:
             self.arena = aligned_empty((arena_bytes,), uint8)
             self.memory_stamp += 1
         if self.scratch.nbytes < scratch_bytes:
             self.scratch = aligned_empty((scratch_bytes,), uint8)
             self.memory_stamp += 1
+        if self.memory_stamp != before:
+            for frame in self._frames.values():
+                frame.ready_for = None
 
     def _frame(self, inputs: Sequence[str], outputs: Sequence[str]) -> Frame:
         """The records of runs that take and give arrays in this order."""
@@ -153,6 +157,8 @@ class BoundCpu:
         self._frame = frame
         self._shares = self._wakes = False  # is a team worth it, also one that sleeps?
         self._placement: Placement | None = None
+        self._newest: int | None = None  # version of any Parameter, when the frame was made ready
+        self._poisons = runner.poisons
         self._swaps = runner.program.swaps
         self._ends = bool(self._swaps or frame.table.copies)  # does `_finish` do anything?
         self._point = team.native().point
@@ -160,20 +166,29 @@ class BoundCpu:
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Enters native code once; what follows cannot fail."""
-        self._point_to(inputs, outputs)
-        self._enter(self._frame.record_address)
+        frame = self._frame
+        if frame.ready_for is not self or self._newest != Parameter.newest:
+            self._prepare()
+        if self._poisons:
+            self._poison(outputs)
+        self._point(frame.record_address, inputs, outputs)
+        self._enter(frame.record_address)
         if self._ends:
             self._finish(outputs)
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
         """As `run`, with the addresses of the arrays, and the outputs' bytes."""
-        self._prepare()
-        table, slots = self._frame.table, self._frame.slots
+        frame = self._frame
+        if frame.ready_for is not self or self._newest != Parameter.newest:
+            self._prepare()
+        if self._poisons:
+            self._poison()
+        table, slots = frame.table, frame.slots
         for entry, k in table.inputs:
             slots[entry] = inputs[k]
         for entry, k in table.outputs:
             slots[entry] = outputs[k]
-        self._enter(self._frame.record_address)
+        self._enter(frame.record_address)
         for state in self._swaps:
             exchange(state, HOST)
         for source, copy in table.copies:
@@ -192,7 +207,10 @@ class BoundCpu:
         launches = self._frame.rows.launches
         nanoseconds = np.zeros((runs, len(launches)), np.int64)
         for row in nanoseconds:
-            self._point_to(inputs, outputs)
+            self._prepare()
+            if self._poisons:
+                self._poison(outputs)
+            self._point(self._frame.record_address, inputs, outputs)
             record = self._frame.timed_record(row)
             self._enter(record.ctypes.data)
             self._finish(outputs)
@@ -209,18 +227,27 @@ class BoundCpu:
 
     def recognizer(self, inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:
         """For calls with such arrays."""
-        return team.recognizer(inputs, outputs)
+        frame, known = self._frame, team.calls(inputs, outputs, self._frame.record_address)
+        is_native = self._enter is team.native().enter and not self._ends
 
-    def _point_to(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Makes the record and the table ready for a run with these arrays."""
-        self._prepare()
-        self._point(self._frame.record_address, [*inputs, *outputs])
-        if self._runner.poisons:
-            poison(outputs)
+        def again(arrays: Mapping[Any, Any], outputs: Sequence[Array]) -> Recognized:
+            if is_native and frame.ready_for is self and self._newest == Parameter.newest:
+                if self._poisons:
+                    self._poison(outputs)
+                return known.again(arrays, outputs)
+            used = known.inputs(arrays)
+            if used is not False:
+                self.run(used, outputs)
+            return used
+
+        return Recognizer(known.inputs, known.outputs, again)
 
     def _prepare(self) -> None:
-        """Brings all up to date that does not depend on a run's arrays."""
-        runner, frame = self._runner, self._frame
+        """Brings all up to date that does not depend on a run's arrays, and notes in the frame
+        whether nothing is left to do before the next run.
+        """
+        runner, frame, newest = self._runner, self._frame, Parameter.newest
+        frame.ready_for = None
         if runner.prologue.refresh() != frame.weights_stamp:
             frame.take_weights(runner.prologue)
         threads = team.team_size_default() if self._shares else 1
@@ -233,9 +260,14 @@ class BoundCpu:
                 slots[entry] = state.on(HOST).address
             for entry, state in frame.table.following:
                 slots[entry] = spare_on(state, HOST).address
-        if runner.poisons:
-            following = [spare_on(state, HOST).array for _, state in frame.table.following]
-            poison([runner.arena, runner.scratch, *frame.hidden.values(), *following])
+        if not (self._shares or frame.has_states):
+            frame.ready_for, self._newest = self, newest
+
+    def _poison(self, outputs: Sequence[Array] = ()) -> None:
+        """Overwrites all that a run writes before it may read it."""
+        runner, frame = self._runner, self._frame
+        following = [spare_on(state, HOST).array for _, state in frame.table.following]
+        poison([runner.arena, runner.scratch, *frame.hidden.values(), *following, *outputs])
 
     def _take_frame(self) -> None:
         """Fills the frame with the numbers of these dims, and points it to arena and scratch."""

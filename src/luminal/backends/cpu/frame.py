@@ -44,6 +44,7 @@ class Frame:
         self.record_address: int = self._record.ctypes.data
         self.weights_stamp = -1
         self.scratch_stride = 0
+        self.ready_for: object = None  # whose runs need nothing but arrays until a weight changes
         self.threads, self.memory_stamp = 0, -1  # what `take_memory` was told of; 0: nothing yet
 
     def fill(self, values: Sequence[int], dims: Mapping[str, int]) -> None:

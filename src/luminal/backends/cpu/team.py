@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -23,13 +22,21 @@ from luminal.backends.cpu.launch_ir import (
     RUN,
 )
 from luminal.backends.cpu.linker import LoadedCode
-from luminal.backends.cpu.team_arrays import ALIGNED, ALIKE, APART, C_CONTIGUOUS, WRITEABLE, Rows
+from luminal.backends.cpu.team_arrays import (
+    AGAIN,
+    ALIGNED,
+    ALIKE,
+    APART,
+    C_CONTIGUOUS,
+    WRITEABLE,
+    Rows,
+)
 from luminal.backends.cpu.team_entry import ENTER, POINT, builtin
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
 from luminal.dtypes import int64
 from luminal.errors import CompileError, VerifyError
 from luminal.hlir.memory import Array
-from luminal.runtime.recognition import Familiar, Recognized, Recognizer
+from luminal.runtime.recognition import Familiar, Recognized
 
 Records = NDArray[Any]
 """A structured array of LAUNCH, SLOT_REF or RUN."""
@@ -46,8 +53,9 @@ class Native(NamedTuple):
     """What Python calls of the team's code, which is never unloaded: workers sleep in it."""
 
     enter: Callable[[int], int]
-    point: Callable[[int, Sequence[Array]], int]
-    alike: Callable[[int, int, Mapping[Any, Any]], Recognized]
+    point: Callable[[int, Sequence[Array], Sequence[Array]], bool]
+    alike: Callable[[int], Callable[[Mapping[Any, Any]], Recognized]]
+    again: Callable[[int], Callable[[Mapping[Any, Any], Sequence[Array]], Recognized]]
     apart: Callable[[int, int, list[Array], int, int, list[Array]], bool]
     code: LoadedCode
 
@@ -91,12 +99,11 @@ def native() -> Native:
 def _loaded() -> Native:
     # Plain x86-64: one object serves every target, and it has no vectors to gain.
     plain = target.cap(target.detect(), "baseline")
-    names = (ENTER, POINT, ALIKE, APART)
+    names = (ENTER, POINT, ALIKE, AGAIN, APART)
     code = compiler.build(team_ir(), plain, (INIT, *names))
     _initialize(code.symbols[INIT])
-    functions: list[Callable[..., Any]] = [builtin(name, code.symbols[name]) for name in names]
-    enter, point, alike, apart = functions
-    found = Native(enter, point, alike, apart, code)
+    enter, point, alike, again, apart = (builtin(name, code.symbols[name]) for name in names)
+    found = Native(enter(0), point(0), alike, again, apart(0), code)
     _try(found)
     return found
 
@@ -104,26 +111,39 @@ def _loaded() -> Native:
 def _try(found: Native) -> None:
     """Raises CompileError where arrays are not laid out as these functions take them to be."""
     none, table = np.zeros(0, LAUNCH), np.zeros(2, np.uint64)
-    record = run_record(none, none, table, 1, places=np.array([[1, 0]]))
+    record = run_record(none, none, table, 1, places=np.array([[0, 0], [1, 1]]))
     array = np.arange(8)[3:]
-    found.point(record.ctypes.data, [array])
+    found.point(record.ctypes.data, [table], [array])
     rows = Rows([Familiar("x", int64, (5,), 8)], C_CONTIGUOUS | ALIGNED)
-    recognized = found.alike(*rows.where, {"x": array}), found.alike(*rows.where, {"x": array[::2]})
-    if table.tolist() != [0, array.ctypes.data] or recognized != ([array], False):
+    alike = found.alike(rows.calls)
+    recognized = alike({"x": array}), alike({"x": array[::2]})
+    if table.tolist() != [table.ctypes.data, array.ctypes.data] or recognized != ([array], False):
         raise CompileError("cpu backend: arrays of this NumPy are not laid out as those of 1 and 2")
 
 
-def recognizer(inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:
-    """For calls with such arrays."""
+class Calls(NamedTuple):
+    """Recognized calls with arrays of these kinds: see `Recognizer`. `again` is native all through:
+    the run's record has to be ready. The functions read memory that `rows` holds.
+    """
+
+    inputs: Callable[[Mapping[Any, Any]], Recognized]
+    outputs: Callable[[Mapping[Any, Any], list[Array]], Recognized]
+    again: Callable[[Mapping[Any, Any], Sequence[Array]], Recognized]
+    rows: tuple[Rows, Rows]
+
+
+def calls(inputs: Sequence[Familiar], outputs: Sequence[Familiar], record: int) -> Calls:
+    """For calls with such arrays, and a run of the record at this address."""
     read = C_CONTIGUOUS | ALIGNED
-    taken, given = Rows(inputs, read), Rows(outputs, read | WRITEABLE)
-    _, _, alike, apart, _ = native()
+    taken, given = Rows(inputs, read, record), Rows(outputs, read | WRITEABLE)
+    code = native()
+    alike = code.alike(given.calls)
 
     def written(out: Mapping[Any, Any], used: list[Array]) -> Recognized:
-        found = alike(*given.where, out)
-        return found and apart(*given.where, found, *taken.where, used) and found
+        found = alike(out)
+        return found and code.apart(*given.where, found, *taken.where, used) and found
 
-    return Recognizer(partial(alike, *taken.where), written)
+    return Calls(code.alike(taken.calls), written, code.again(taken.calls), (taken, given))
 
 
 def execute(record: int) -> int:

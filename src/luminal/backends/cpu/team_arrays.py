@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from luminal.dtypes import int32, int64
 from luminal.runtime.recognition import Familiar
 
-ALIKE, APART = "luminal_alike", "luminal_apart"
+ALIKE, AGAIN, APART = "luminal_alike", "luminal_again", "luminal_apart"
 
 C_CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # in the flags of an array
 
@@ -42,9 +42,11 @@ CHECKED = (int32, int64)
 
 
 class Rows:
-    """Rows in memory, and all that they point to."""
+    """Rows in memory, and all that they point to. At `calls` lies a Calls: where they are, and the
+    run record that takes such arrays, or 0.
+    """
 
-    def __init__(self, familiar: Sequence[Familiar], flags: int) -> None:
+    def __init__(self, familiar: Sequence[Familiar], flags: int, record: int = 0) -> None:
         self._shapes = [np.array(each.shape, np.int64) for each in familiar]
         self._held = familiar
         rows = [
@@ -63,6 +65,8 @@ class Rows:
         ]
         self._rows: NDArray[Any] = np.array(rows, ROW)
         self.where = (self._rows.ctypes.data, len(rows))
+        self._calls = np.array([*self.where, record], np.uint64)
+        self.calls: int = self._calls.ctypes.data
 
 
 _WITHIN = """
@@ -117,15 +121,16 @@ declare $T @llvm.vector.reduce.or.v$W$T(<$W x $T>)
 
 _ALIKE = """
 %Row = type { ptr, ptr, ptr, i64, ptr, i64, i64, i64, i64 }
+%Calls = type { ptr, i64, ptr }
 %Array = type { ptr, i32, ptr, ptr, ptr, ptr, i32 }
 
 declare i64 @PyLong_AsSsize_t(ptr)
+declare ptr @PyErr_Occurred()
 declare i64 @PyDict_Size(ptr)
 declare ptr @PyDict_GetItem(ptr, ptr)
 declare ptr @PyList_New(i64)
 declare i32 @PyList_SetItem(ptr, i64, ptr)
 declare ptr @PyList_GetItem(ptr, i64)
-declare ptr @PyBool_FromLong(i64)
 declare void @Py_IncRef(ptr)
 
 ; Whether an object is an array as a row says.
@@ -210,24 +215,17 @@ yes:
   ret i1 true
 }
 
-; `alike(rows, n, arrays)`: the arrays of a dict in the order of the rows, where they are all that
-; it has and each is as its row says; else False.
-define ptr @luminal_alike(ptr %none, ptr %args, i64 %count) {
+; The arrays of a dict in the order of the rows, as a list, where they are all that it has and each
+; is as its row says; else null.
+define internal ptr @alike(ptr %rows, i64 %n, ptr %arrays) {
 entry:
-  %n.at = getelementptr ptr, ptr %args, i64 1
-  %arrays.at = getelementptr ptr, ptr %args, i64 2
-  %rows.number = load ptr, ptr %args
-  %n.number = load ptr, ptr %n.at
-  %arrays = load ptr, ptr %arrays.at
-  %rows = call ptr @PyLong_AsVoidPtr(ptr %rows.number)
-  %n = call i64 @PyLong_AsSsize_t(ptr %n.number)
   %given = call i64 @PyDict_Size(ptr %arrays)
   %whole = icmp eq i64 %given, %n
   br i1 %whole, label %make, label %no
 make:
   %list = call ptr @PyList_New(i64 %n)
   %lacks = icmp eq ptr %list, null
-  br i1 %lacks, label %fail, label %next
+  br i1 %lacks, label %no, label %next
 next:
   %k = phi i64 [0, %make], [%k.next, %keep]
   %more = icmp slt i64 %k, %n
@@ -253,11 +251,68 @@ drop:
   call void @Py_DecRef(ptr %list)
   br label %no
 no:
-  %false = call ptr @PyBool_FromLong(i64 0)
-  ret ptr %false
+  ret ptr null
 done:
   ret ptr %list
+}
+
+; What Python gets where there is no list: False, or the error that there was no memory for one.
+define internal ptr @refusal() {
+entry:
+  %error = call ptr @PyErr_Occurred()
+  %fails = icmp ne ptr %error, null
+  br i1 %fails, label %fail, label %refuse
+refuse:
+  %false = call ptr @PyBool_FromLong(i64 0)
+  ret ptr %false
 fail:
+  ret ptr null
+}
+
+; `alike(arrays)` of a Calls: the list of a dict's arrays, else False.
+define ptr @luminal_alike(ptr %number, ptr %args, i64 %count) {
+entry:
+  %calls = call ptr @PyLong_AsVoidPtr(ptr %number)
+  %arrays = load ptr, ptr %args
+  %n.at = getelementptr %Calls, ptr %calls, i64 0, i32 1
+  %rows = load ptr, ptr %calls
+  %n = load i64, ptr %n.at
+  %list = call ptr @alike(ptr %rows, i64 %n, ptr %arrays)
+  %none = icmp eq ptr %list, null
+  br i1 %none, label %refuse, label %done
+refuse:
+  %refusal = call ptr @refusal()
+  ret ptr %refusal
+done:
+  ret ptr %list
+}
+
+; `again(arrays, outputs)` of a Calls: the same, after a run that takes them and writes the outputs.
+define ptr @luminal_again(ptr %number, ptr %args, i64 %count) {
+entry:
+  %calls = call ptr @PyLong_AsVoidPtr(ptr %number)
+  %outputs.at = getelementptr ptr, ptr %args, i64 1
+  %arrays = load ptr, ptr %args
+  %outputs = load ptr, ptr %outputs.at
+  %n.at = getelementptr %Calls, ptr %calls, i64 0, i32 1
+  %run.at = getelementptr %Calls, ptr %calls, i64 0, i32 2
+  %rows = load ptr, ptr %calls
+  %n = load i64, ptr %n.at
+  %run = load ptr, ptr %run.at
+  %list = call ptr @alike(ptr %rows, i64 %n, ptr %arrays)
+  %none = icmp eq ptr %list, null
+  br i1 %none, label %refuse, label %set
+refuse:
+  %refusal = call ptr @refusal()
+  ret ptr %refusal
+set:
+  %pointed = call i1 @point(ptr %run, ptr %list, ptr %outputs)
+  br i1 %pointed, label %go, label %fail
+go:
+  %size = call i64 @enter(ptr %run)
+  ret ptr %list
+fail:
+  call void @Py_DecRef(ptr %list)
   ret ptr null
 }
 

@@ -18,31 +18,37 @@ OBJECT_BYTES = object.__basicsize__  # of what all objects begin with
 ENTRY_IR = """
 declare ptr @PyLong_AsVoidPtr(ptr)
 declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyBool_FromLong(i64)
 declare ptr @PySequence_GetItem(ptr, i64)
+declare i64 @PySequence_Size(ptr)
 declare void @Py_DecRef(ptr)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 
-; `enter(run)`: runs; other threads of Python go on meanwhile. How many threads ran it.
+; Runs; other threads of Python go on meanwhile. How many threads ran it.
+define internal i64 @enter(ptr %run) {
+entry:
+  %thread = call ptr @PyEval_SaveThread()
+  %size = call i64 @luminal_run(ptr %run)
+  call void @PyEval_RestoreThread(ptr %thread)
+  ret i64 %size
+}
+
+; `enter(run)`: the same, for Python.
 define ptr @luminal_enter(ptr %none, ptr %args, i64 %count) {
 entry:
   %number = load ptr, ptr %args
   %run = call ptr @PyLong_AsVoidPtr(ptr %number)
-  %thread = call ptr @PyEval_SaveThread()
-  %size = call i64 @luminal_run(ptr %run)
-  call void @PyEval_RestoreThread(ptr %thread)
+  %size = call i64 @enter(ptr %run)
   %result = call ptr @PyLong_FromLongLong(i64 %size)
   ret ptr %result
 }
 
-; `point(run, arrays)`: writes where the data of arrays lie into the run's table, by its places. How
-; many there are.
-define ptr @luminal_point(ptr %none, ptr %args, i64 %count) {
+; Writes where the data of arrays lie into the run's table, by its places, in which the outputs are
+; numbered on from the inputs. Whether there are as many as it has places for.
+define internal i1 @point(ptr %run, ptr %inputs, ptr %outputs) {
 entry:
-  %arrays.at = getelementptr ptr, ptr %args, i64 1
-  %number = load ptr, ptr %args
-  %arrays = load ptr, ptr %arrays.at
-  %run = call ptr @PyLong_AsVoidPtr(ptr %number)
+  %taken = call i64 @PySequence_Size(ptr %inputs)
   %table.at = getelementptr %Run, ptr %run, i64 0, i32 2
   %places.at = getelementptr %Run, ptr %run, i64 0, i32 9
   %n.at = getelementptr %Run, ptr %run, i64 0, i32 10
@@ -59,9 +65,13 @@ take:
   %which.at = getelementptr %Place, ptr %places, i64 %k, i32 1
   %slot = load i64, ptr %entry.at
   %which = load i64, ptr %which.at
-  %array = call ptr @PySequence_GetItem(ptr %arrays, i64 %which)
+  %is.given = icmp sge i64 %which, %taken
+  %which.given = sub i64 %which, %taken
+  %arrays = select i1 %is.given, ptr %outputs, ptr %inputs
+  %place = select i1 %is.given, i64 %which.given, i64 %which
+  %array = call ptr @PySequence_GetItem(ptr %arrays, i64 %place)
   %lacks = icmp eq ptr %array, null
-  br i1 %lacks, label %fail, label %write
+  br i1 %lacks, label %done, label %write
 write:
   %data.at = getelementptr i8, ptr %array, i64 $OBJECT_BYTES
   %data = load ptr, ptr %data.at
@@ -71,8 +81,24 @@ write:
   %k.next = add i64 %k, 1
   br label %next
 done:
-  %result = call ptr @PyLong_FromLongLong(i64 %n)
-  ret ptr %result
+  %all = icmp eq i64 %k, %n
+  ret i1 %all
+}
+
+; `point(run, inputs, outputs)`: the same, for Python, which gets the error where one lacks.
+define ptr @luminal_point(ptr %none, ptr %args, i64 %count) {
+entry:
+  %inputs.at = getelementptr ptr, ptr %args, i64 1
+  %outputs.at = getelementptr ptr, ptr %args, i64 2
+  %number = load ptr, ptr %args
+  %inputs = load ptr, ptr %inputs.at
+  %outputs = load ptr, ptr %outputs.at
+  %run = call ptr @PyLong_AsVoidPtr(ptr %number)
+  %all = call i1 @point(ptr %run, ptr %inputs, ptr %outputs)
+  br i1 %all, label %done, label %fail
+done:
+  %true = call ptr @PyBool_FromLong(i64 1)
+  ret ptr %true
 fail:
   ret ptr null
 }
@@ -93,12 +119,13 @@ class _Method(ctypes.Structure):
 _methods: list[_Method] = []  # to which functions point
 
 
-def builtin(name: str, address: int) -> Callable[..., int]:
-    """The native function at an address as one of Python's; it takes what it was written for."""
+def builtin(name: str, address: int) -> Callable[[int], Callable[..., Any]]:
+    """The native function at an address as methods of Python's: of the number that they are made
+    for, which it takes before what it was written for.
+    """
     method = _Method(name.encode(), address, _FASTCALL, None)
     _methods.append(method)
     make: Any = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
-    make.argtypes = (ctypes.POINTER(_Method), ctypes.c_void_p, ctypes.c_void_p)
-    made: Callable[..., int] = make(method, None, None)
-    return made
+    make.argtypes = (ctypes.POINTER(_Method), ctypes.py_object, ctypes.c_void_p)
+    return lambda number: make(method, number, None)
