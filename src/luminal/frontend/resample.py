@@ -16,6 +16,7 @@ import numpy as np
 from luminal.dtypes import DType
 from luminal.errors import ShapeError
 from luminal.frontend.adaptive import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from luminal.frontend.antialias import antialiased
 from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent, along, describe, in_float
 from luminal.frontend.indexing import take
@@ -45,15 +46,22 @@ def interpolate(
     mode: Mode = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> Tensor:
     """x (batch, channels, *spatial) with its one to three spatial dims resized, as PyTorch.
 
     Either `size` or `scale_factor`, for all dims or each. `align_corners` (linear, cubic) makes the
-    outermost elements coincide. Integers stay integers with nearest, else give float32.
+    outermost elements coincide. With `antialias` (bilinear, bicubic) pixels of a smaller picture
+    are averages. Integers stay integers with nearest, else give float32.
     Views, their products with weights, and sums; raises ShapeError for options that do not fit.
     """
     _check_mode(x, mode, align_corners)
     dims = _dims(x, size, scale_factor, bool(recompute_scale_factor))
+    if antialias:
+        counts = [each.count.value if each.count.is_const else each.count for each in dims]
+        given = None if recompute_scale_factor else scale_factor
+        scales = given if isinstance(given, Sequence) else [given] * len(dims)
+        return antialiased(x, counts, mode, bool(align_corners), scales)
     if mode == "area":
         pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[len(dims) - 1]
         return pool(x, [each.count for each in dims])

@@ -12,6 +12,8 @@ from luminal.torch_backend.ops import (
     products,
     randomness,
     reductions,
+    resampling,
+    segmented,
     shapes,
     windows,
 )
@@ -28,6 +30,8 @@ __all__ = [
     "products",
     "randomness",
     "reductions",
+    "resampling",
+    "segmented",
     "shapes",
     "windows",
 ]

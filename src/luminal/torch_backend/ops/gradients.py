@@ -168,3 +168,10 @@ def _to_places(g: Tensor, x: Tensor, indices: Tensor, rank: int) -> Tensor:
     flat = lm.zeros(x.shape, g.dtype).reshape(*lead, -1)
     places, values = indices.reshape(*lead, -1), g.reshape(*lead, -1)
     return flat.scatter_add(-1, places, values).reshape(*x.extents)
+
+
+@row("fractional_max_pool2d_backward", "fractional_max_pool3d_backward")
+def fractional_max_pool_backward(
+    g: Tensor, x: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], indices: Tensor
+) -> Tensor:
+    return _to_places(g, x, indices, len(output_size))

@@ -83,3 +83,35 @@ def embedding_renorm(
 @row("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
 def isin(elements: Any, tests: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
     return lm.isin(elements, tests, invert=invert)
+
+
+@row("repeat_interleave.Tensor")
+def repeat_interleave(repeats: Tensor, output_size: Any = None) -> Tensor:
+    """Each position as often as its element says."""
+    if output_size is None:
+        raise UnsupportedError("the counts would decide the size; pass output_size=, their sum")
+    wrong = RuntimeError(
+        f"repeat_interleave: counts are to be at least 0, with the sum {output_size}"
+    )
+    refuse_where((repeats < 0).any() | (repeats.sum() != output_size), wrong)
+    n = repeats.extents[0]
+    found = lm.repeat_interleave(lm.iota((n,), 0), repeats, 0, output_size)
+    return found.cast(repeats.dtype)
+
+
+@row("histogram.bin_ct")
+def histogram(
+    x: Tensor, bins: int = 100, *, range: Sequence[float] | None = None,
+    weight: Tensor | None = None, density: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if range is None:
+        refuse_where(~x.isfinite(), RuntimeError("torch.histogram: the range is not finite"))
+    ends = None if range is None else (range[0], range[1])
+    return lm.histogram(x, bins, range=ends, weight=weight, density=density)
+
+
+@row("histogram.bins_tensor")
+def histogram_between(
+    x: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    return lm.histogram(x, bins, weight=weight, density=density)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import luminal as lm
 from luminal.nn import functional
+from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
@@ -116,3 +118,44 @@ def max_unpool(x: Tensor, indices: Tensor, output_size: Ints, *_: Any) -> Tensor
     flat = lm.zeros((*lead, count), x.dtype)
     places = indices.reshape(*lead, -1)
     return flat.scatter(-1, places, x.reshape(*lead, -1)).reshape(*lead, *output_size)
+
+
+@row("fractional_max_pool2d", "fractional_max_pool3d")
+def fractional_max_pool(
+    x: Tensor, kernel_size: Ints, output_size: Ints, samples: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Maxima of windows whose steps vary: the k-th lies at floor((k + u) a) - floor(u a), where u
+    is the plane's number in `samples` (B. Graham, "Fractional Max-Pooling", 2014).
+    """
+    rank = len(output_size)
+    lead, extents = x.extents[:-rank], x.shape[-rank:]
+    numbers = samples.reshape(*lead, rank)
+    place: Any = 0
+    for dim, n in enumerate(extents):
+        if not isinstance(n, int):
+            raise UnsupportedError(f"the size {n} is open")
+        # PyTorch's first number is the width's in two dims, the depth's in three
+        number = numbers[..., rank - 1 - dim if rank == 2 else dim]
+        starts = _starts(number, n, output_size[dim], kernel_size[dim])
+        at = starts.unsqueeze(-1) + lm.arange(kernel_size[dim])
+        shape = [1] * (2 * rank)
+        shape[dim], shape[rank + dim] = output_size[dim], kernel_size[dim]
+        place = place * n + at.reshape(*lead, *shape)
+    window = math.prod(kernel_size)
+    wide = (*lead, *output_size, *kernel_size)
+    place = place.expand(*wide).reshape(*lead, -1)
+    flat = x.reshape(*lead, -1)
+    read = flat.gather(-1, place).reshape(*lead, *output_size, window)
+    which = read.argmax(-1, keepdim=True)
+    places = place.reshape(*lead, *output_size, window)
+    return read.gather(-1, which).squeeze(-1), places.gather(-1, which).squeeze(-1)
+
+
+def _starts(number: Tensor, extent: int, count: int, width: int) -> Tensor:
+    """Where windows start: (*number.shape, count). The last one ends with the dim."""
+    step = (extent - width) / (count - 1) if count > 1 else 0.0
+    u = number.unsqueeze(-1)
+    step_of = lm.constant(step, number.dtype)
+    at = ((lm.arange(count, dtype=number.dtype) + u) * step_of).cast(lm.int64)
+    at = at - (u * step_of).cast(lm.int64)
+    return lm.where(lm.arange(count) == count - 1, extent - width, at)
