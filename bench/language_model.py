@@ -122,7 +122,7 @@ def _beside_llama_cpp(file: Path, targets: tuple[float, ...]) -> Rows:
     with Peer("llama.cpp", spec) as peer:
         speed = measured(Programs(model, CONTEXT, "fast", "cpu"), WORKS, [peer], BLOCKS)
     for work, target in zip(WORKS, targets, strict=True):
-        own, other = speed.seconds[work], speed.peers["llama.cpp"][work]
+        own, other = speed.seconds[work].middle, speed.peers["llama.cpp"][work]
         detail = f"{work.tokens / own:.0f} against {work.tokens / other:.0f} tokens/s"
         name = f"two layers of 1.1B, {file.stem}, {work}"
         yield Row(name, other / own, target, "x", (other / own, other / own), detail)

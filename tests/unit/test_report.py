@@ -100,6 +100,33 @@ def test_rows_know_their_share_and_their_distance_to_the_roof() -> None:
     assert roofs[3] is None  # no work, no time
 
 
+def test_peaks_are_not_below_what_a_launch_reached() -> None:
+    copy = KernelRow("Copy", 0, 1, 1, 0, 40_000)  # 4 us at 10 GB/s
+    faster = Report({}, (copy,)).timed([3.6e-6], 4e-6, PEAKS)
+    assert faster.peaks is not None
+    assert faster.peaks.memory == pytest.approx(PEAKS.memory / 0.9)
+    assert faster.kernels[0].roofline(faster.peaks) == pytest.approx(1.0)
+    assert not faster.doubts
+
+
+def test_impossible_figures_are_said_and_not_printed() -> None:
+    rows = (KernelRow("Gather", 0, 1, 1, 0, 40_000), KernelRow("Copy", 1, 1, 1, 0, 40_000))
+    skips = Report({}, rows).timed([0.1e-6, 8e-6], 9e-6, PEAKS)
+    assert skips.peaks == PEAKS
+    assert [row.roofline(PEAKS) for row in skips.kernels] == [None, pytest.approx(0.5)]
+    text = str(skips)
+    assert "4000%" not in text
+    assert "\n! Gather: less time than the counted work can take" in text
+    assert "Gather: less time" in skips.html()
+    assert json.loads(skips.to_json())["doubts"] == skips.doubts
+    slower = Report({}, rows).timed([400e-3, 367e-3], 287e-3, PEAKS)
+    text = str(slower)
+    assert "767" not in text
+    assert "767 ms" not in slower.html()
+    assert "\n! the launches, timed one by one, add up to more than a run takes" in text
+    assert "A run takes 287 ms." in slower.html()
+
+
 def test_text_shows_times_compile_and_search() -> None:
     text = str(made())
     assert "4 launches" in text.splitlines()[0]
@@ -123,7 +150,7 @@ def test_json_has_stable_keys() -> None:
     facts = json.loads(made().to_json())
     assert list(facts) == [
         "format", "dims", "flops", "bytes", "run_seconds", "peaks", "kernels", "prologue",
-        "compile_seconds", "search",
+        "compile_seconds", "search", "doubts",
     ]  # fmt: skip
     assert set(facts["kernels"][0]) == {
         "label", "kernel", "trips", "chunks", "flops", "bytes", "seconds", "share", "bound",

@@ -14,7 +14,7 @@ from luminal.errors import InputError
 
 if TYPE_CHECKING:
     from luminal.models.decoder import Decoder
-    from luminal.models.speed import Speed, Work
+    from luminal.models.speed import Interval, Speed, Work
 
 
 class Asked(NamedTuple):
@@ -53,7 +53,8 @@ def _of_model(asked: Asked) -> dict[str, Any]:
     assert asked.model is not None
     place = locate(asked.model)
     model = decoder_of(
-        load_checkpoint(place, None, asked.keep_quantized, keep_order=True), asked.compute_dtype
+        load_checkpoint(place, None, asked.keep_quantized, keep_order=True, with_tokenizer=False),
+        asked.compute_dtype,
     )
     spec = {"path": str(place), "dtype": "auto"}
     peers = "transformers" if place.is_dir() else "llama.cpp"
@@ -76,7 +77,7 @@ def _of_shape(asked: Asked) -> dict[str, Any]:
         peers = {"transformers": {"path": None, "config": config, "dtype": asked.dtype}}
         speeds.append(_measured(asked, model, peers if count == counts[1] else {}))
     few, more = speeds
-    further = extrapolated(few.seconds, more.seconds, (*counts, whole))
+    further = extrapolated(few, more, whole)
     return _facts(asked, f"{asked.arch} {asked.shape}", model, more, (whole, further))
 
 
@@ -120,28 +121,25 @@ def _facts(
     name: str,
     model: Decoder,
     speed: Speed,
-    whole: tuple[int, dict[Work, float]] | None,
+    whole: tuple[int, dict[Work, Interval | None]] | None,
 ) -> dict[str, Any]:
     """All that was measured, as JSON has it."""
     rows = []
-    for work, seconds in speed.seconds.items():
+    for work, (_, seconds, _) in speed.seconds.items():
+        share = speed.rooflines[work]
         row: dict[str, Any] = {
             "work": str(work),
             "tokens": work.tokens,
             "past": work.past,
             "seconds": seconds,
             "tokens_per_second": work.tokens / seconds,
-            "roofline": speed.rooflines[work],
+            "roofline": None if math.isnan(share) else share,
         }
         for peer, times in speed.peers.items():
             row[peer] = {"seconds": times[work], "tokens_per_second": work.tokens / times[work]}
         if whole is not None:
             count, further = whole
-            row["whole"] = {
-                "layers": count,
-                "seconds": further[work],
-                "tokens_per_second": work.tokens / further[work],
-            }
+            row["whole"] = {"layers": count, **_whole(work, further[work])}
         rows.append(row)
     peaks, usage = speed.peaks, resource.getrusage(resource.RUSAGE_SELF)
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -155,6 +153,19 @@ def _facts(
         "machine": None if peaks is None else {"flops": peaks.flops, "memory": peaks.memory},
         "memory": {**speed.memory, "peak": peak},
         "rows": rows,
+    }
+
+
+def _whole(work: Work, found: Interval | None) -> dict[str, Any]:
+    """What is known of all layers: seconds and tokens a second, each with its low and high end."""
+    if found is None:
+        return {"seconds": None, "tokens_per_second": None}
+    rates = [work.tokens / seconds for seconds in (found.middle, found.high, found.low)]
+    return {
+        "seconds": found.middle,
+        "seconds_between": [found.low, found.high],
+        "tokens_per_second": rates[0],
+        "tokens_per_second_between": rates[1:],
     }
 
 
@@ -173,14 +184,29 @@ def _print(facts: dict[str, Any]) -> None:
     shown = table(*heads)
     for row in facts["rows"]:
         cells = [row["work"], f"{row['seconds'] * 1e3:.2f}", f"{row['tokens_per_second']:.1f}"]
-        cells.append(f"{row['roofline']:.0%}")
+        cells.append("?" if row["roofline"] is None else f"{row['roofline']:.0%}")
         cells += [f"{row[peer]['tokens_per_second']:.1f}" for peer in peers]
         if "whole" in row:
-            cells.append(f"{row['whole']['tokens_per_second']:.1f}")
+            cells.append(_rate(row["whole"]))
         shown.add_row(*cells)
     out.print(shown)
+    if any("whole" in row and row["whole"]["seconds"] is None for row in facts["rows"]):
+        out.print(
+            "all layers ?: the runs vary by more than the layers take, so that nothing can be said "
+            "of the whole; give more --layers, more --blocks, or a quieter machine"
+        )
+    if facts["machine"] is not None and any(row["roofline"] is None for row in facts["rows"]):
+        out.print("of roofline ?: a run seems to take less time than its work can take")
     held = ", ".join(f"{name} {size / 1e6:,.1f} MB" for name, size in facts["memory"].items())
     out.print(f"memory: {held}")
     if facts["machine"] is not None:
         flops, memory = (facts["machine"][key] / 1e9 for key in ("flops", "memory"))
         out.print(f"this machine: {flops:.0f} GFLOP/s, {memory:.1f} GB/s")
+
+
+def _rate(whole: dict[str, Any]) -> str:
+    """Tokens a second of all layers, and between what ends."""
+    if whole["seconds"] is None:
+        return "?"
+    low, high = whole["tokens_per_second_between"]
+    return f"{whole['tokens_per_second']:.1f} ({low:.1f} to {high:.1f})"

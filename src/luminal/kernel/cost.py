@@ -36,24 +36,33 @@ def flops(fused: Fused) -> Expression:
 def bytes_moved(fused: Fused) -> Expression:
     """Bytes of the distinct operands and results of one launch, each once.
 
-    An operand counts whole, or as many elements as are read of it where indices choose them.
+    Of an operand that is only read at chosen places, by an index or as a part of it, as many
+    elements count as there are places, and no more than it has.
     """
     total = const(0)
-    chosen: dict[Term, Expression] = {}
-    for term in fused.terms:
-        if term.op == "At" and len(term.args) > 1:
-            source = term.args[0]
-            while source.op == "At" and source not in fused.reads:
-                source = source.args[0]
-            chosen[source] = chosen.get(source, const(0)) + points(term.axes)
+    chosen = _places_read(fused)
     for term, place in fused.reads.items():
-        size = place.size
-        if term in chosen:
-            size = minimum(size, chosen[term])
+        size = minimum(place.size, chosen[term]) if term in chosen else place.size
         total = total + size * place.dtype.size
     for store in fused.stores:
         total = total + points(store.axes) * store.place.dtype.size
     return total
+
+
+def _places_read(fused: Fused) -> dict[Term, Expression]:
+    """Of each operand that is read through `At` alone, at how many places that is."""
+    inner = {term.args[0] for term in fused.terms if term.op == "At"}
+    whole = {arg for term in fused.terms if term.op != "At" for arg in term.args}
+    whole |= {arg for term in fused.terms if term.op == "At" for arg in term.args[1:]}
+    whole |= {store.term for store in fused.stores}
+    chosen: dict[Term, Expression] = {}
+    for term in fused.terms:
+        if term.op == "At" and term not in fused.reads and (term not in inner or term in whole):
+            source = term.args[0]
+            while source.op == "At" and source not in fused.reads:
+                source = source.args[0]
+            chosen[source] = chosen.get(source, const(0)) + points(term.axes)
+    return {term: places for term, places in chosen.items() if term not in whole}
 
 
 def label(fused: Fused) -> str:

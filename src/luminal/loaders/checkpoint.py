@@ -54,18 +54,20 @@ def load_checkpoint(
     tokenizer: str | Path | None = None,
     keep_quantized: bool = False,
     keep_order: bool = False,
+    with_tokenizer: bool = True,
 ) -> Checkpoint:
     """Read a model from a folder, a `.gguf` or `.bin` file, or the Hugging Face Hub.
 
     `tokenizer` names a tokenizer.json, a llama2.c tokenizer file, a `.gguf`, or a folder, where
     the model has none of its own. `keep_quantized`: packed matrices stay blocks, of which
     `luminal.loaders.ggml.packed` makes Parameters. `keep_order`: matrices whose rows a GGUF file
-    has in another order stay as they lie, for `decoder_of`; else they are copied. Raises
-    LoadError for whatever is missing, damaged or unknown, InputError where there are no packed
-    matrices to keep.
+    has in another order stay as they lie, for `decoder_of`; else they are copied.
+    `with_tokenizer=False` leaves the model's own tokenizer unread, whatever is wrong with it.
+    Raises LoadError for whatever is missing, damaged or unknown, InputError where there are no
+    packed matrices to keep.
     """
     path = locate(path_or_id)
-    found = _read(path, tokenizer, keep_quantized, keep_order)
+    found = _read(path, tokenizer, keep_quantized, keep_order, with_tokenizer)
     if keep_quantized and not any(each.dtype.names for each in found.tensors.values()):
         raise InputError(
             f"{path}: has no packed matrices that could be kept (keep_quantized); `luminal "
@@ -75,7 +77,11 @@ def load_checkpoint(
 
 
 def _read(
-    path: Path, tokenizer: str | Path | None, keep_quantized: bool, keep_order: bool
+    path: Path,
+    tokenizer: str | Path | None,
+    keep_quantized: bool,
+    keep_order: bool,
+    with_tokenizer: bool,
 ) -> Checkpoint:
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
@@ -84,10 +90,11 @@ def _read(
             check_quantization(config, path / "config.json")
         tensors = folder_tensors(path, keep_quantized)
         _read_ahead(tensors)
-        own, template = other or _own_tokenizer(path), folder_chat_template(path)
+        own = _own_tokenizer(path) if other is None and with_tokenizer else other
+        template = folder_chat_template(path)
         return Checkpoint(config, tensors, own, path / "config.json", template)
     if path.suffix == ".gguf":
-        return _read_gguf(path, other, keep_quantized, keep_order)
+        return _read_gguf(path, other, keep_quantized, keep_order, with_tokenizer)
     if path.suffix == ".bin":
         from luminal.loaders.llama2c import read_llama2c
 
@@ -99,7 +106,11 @@ def _read(
 
 
 def _read_gguf(
-    path: Path, tokenizer: HuggingFaceTokenizer | None, keep_quantized: bool, keep_order: bool
+    path: Path,
+    tokenizer: HuggingFaceTokenizer | None,
+    keep_quantized: bool,
+    keep_order: bool,
+    with_tokenizer: bool,
 ) -> Checkpoint:
     from luminal.loaders.gguf import read_split_gguf  # late: a folder needs none of it
     from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
@@ -115,7 +126,7 @@ def _read_gguf(
             file.tensors, architecture, heads, keep_quantized, keep_order
         )
     _read_ahead(tensors)
-    if tokenizer is None and "tokenizer.ggml.model" in file.metadata:
+    if tokenizer is None and with_tokenizer and "tokenizer.ggml.model" in file.metadata:
         tokenizer = gguf_tokenizer(file.metadata, path)
     template = Fields(file.metadata, path).text("tokenizer.chat_template", "") or None
     return Checkpoint(config, tensors, tokenizer, path, template)

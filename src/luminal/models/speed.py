@@ -15,13 +15,14 @@ from luminal.models.decoder import Decoder
 from luminal.models.peer import Peer
 from luminal.records import dataclass
 from luminal.runtime.executable import Executable
-from luminal.runtime.roofline import Peaks
+from luminal.runtime.roofline import MISSED, NARROW, Peaks
 from luminal.session import Graph, compile
 
 BLOCK_SECONDS = 0.25
 """A block of one side; blocks take turns, so that a slow spell of the machine meets all."""
 PAUSE_SECONDS = 0.05
 PROFILED = 3  # runs with a clock in them
+WIDE = 1.5  # times its low end that an interval's high end may be, or the interval says nothing
 
 
 class Work(NamedTuple):
@@ -34,14 +35,29 @@ class Work(NamedTuple):
         return f"decode at {self.past}" if self.tokens == 1 else f"prefill {self.tokens}"
 
 
+class Interval(NamedTuple):
+    """Seconds: a quarter of the runs took no more than `low`, a quarter no less than `high`."""
+
+    low: float
+    middle: float
+    high: float
+
+    @staticmethod
+    def of(taken: Sequence[float]) -> Interval:
+        """The quartiles of what runs took."""
+        return Interval(*(float(x) for x in np.quantile(taken, (0.25, 0.5, 0.75))))
+
+
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Seconds (medians) of each work, the same of peers, and of the machine's roofline."""
+    """Seconds of each work, the medians of peers, and what the machine's roofline allows."""
 
     layers: int
-    seconds: Mapping[Work, float]
+    seconds: Mapping[Work, Interval]
+    least: Mapping[Work, float]
+    """The least seconds that the launches' arithmetic or bytes take; NaN where that is unknown."""
     rooflines: Mapping[Work, float]
-    """The least seconds that the launches' arithmetic or bytes take, over the seconds taken."""
+    """These over the seconds taken; NaN where a run seems to take less than it can."""
     peers: Mapping[str, Mapping[Work, float]]
     peaks: Peaks | None
     memory: Mapping[str, int]
@@ -89,14 +105,18 @@ class Programs:
         program(inputs, dims=dims)
         return time.perf_counter() - start
 
-    def roofline(self, work: Work) -> tuple[float, Peaks | None]:
-        """The share of the roofline that a run reaches, and the machine's rates."""
+    def roofline(self, work: Work) -> tuple[float, float, Peaks | None]:
+        """The least seconds that a run can take, their share of what runs beside the measurement of
+        the machine's peaks took, and these peaks.
+        """
         program, inputs, dims = self.given(work)
         report = program.profile(inputs, dims=dims, runs=PROFILED)
         if report.peaks is None or not report.run_seconds:
-            return math.nan, None
+            return math.nan, math.nan, None
         least = sum(row.limit(report.peaks)[1] for row in report.kernels)
-        return least / report.run_seconds, report.peaks
+        share = least / report.run_seconds
+        doubtful = report.doubts or share > NARROW * MISSED
+        return least, math.nan if doubtful else share, report.peaks
 
     def memory(self) -> dict[str, int]:
         """Bytes held."""
@@ -132,24 +152,33 @@ def measured(
     found = {work: programs.roofline(work) for work in works}
     return Speed(
         len(programs.model.config.layers),
-        {work: median(taken) for work, taken in ours.items()},
-        {work: share for work, (share, _) in found.items()},
+        {work: Interval.of(taken) for work, taken in ours.items()},
+        {work: least for work, (least, *_) in found.items()},
+        {work: share for work, (_, share, _) in found.items()},
         {name: {w: median(taken) for w, taken in each.items()} for name, each in theirs.items()},
-        next((peaks for _, peaks in found.values()), None),
+        next((peaks for *_, peaks in found.values()), None),
         programs.memory(),
     )
 
 
-def extrapolated(
-    fewer: Mapping[Work, float], more: Mapping[Work, float], counts: Sequence[int]
-) -> dict[Work, float]:
-    """Seconds of a model with `counts[2]` layers, from those of `counts[0]` and `counts[1]`.
+def extrapolated(fewer: Speed, more: Speed, layers: int) -> dict[Work, Interval | None]:
+    """Seconds of the model with so many layers, from two speeds of some of its layers.
 
-    A line through both: what is beside the layers (embedding, head) does not grow with them.
+    A line through both: what is beside the layers (embedding, head) does not grow with them. None
+    where the two are too close together to tell what a layer takes: the ends of the interval lie
+    far apart, or its middle is less than the machine can do.
     """
-    low, high, all_layers = counts
-    found = {}
-    for work, seconds in more.items():
-        each = max(seconds - fewer[work], 0.0) / (high - low)
-        found[work] = seconds + each * (all_layers - high)
+    found: dict[Work, Interval | None] = {}
+    for work, many in more.seconds.items():
+        few = fewer.seconds[work]
+        trips = (layers - more.layers) / (more.layers - fewer.layers)
+        whole = Interval(
+            many.low + trips * (many.low - few.high),
+            many.middle + trips * (many.middle - few.middle),
+            many.high + trips * (many.high - few.low),
+        )
+        least = more.least[work] + trips * (more.least[work] - fewer.least[work])
+        is_told = whole.low > 0 and whole.high <= WIDE * whole.low
+        is_possible = math.isnan(least) or least <= MISSED * whole.middle
+        found[work] = whole if is_told and is_possible else None
     return found

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from luminal.records import dataclass
 from luminal.runtime import report_text
-from luminal.runtime.roofline import Bound, Peaks
+from luminal.runtime.roofline import MISSED, Bound, Peaks
 
 JSON_FORMAT = 1
+CLOCK = 1e-6  # seconds that a clock and a wait may add to a launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +33,17 @@ class KernelRow:
         return peaks.limit(self.flops, self.bytes, self.trips)
 
     def roofline(self, peaks: Peaks | None) -> float | None:
-        """The least time it can take over the time it takes; None without a profile or work."""
+        """The least time it can take over the time it takes; None without a profile or work, and
+        where it seems to have taken less than it can.
+        """
         if not self.seconds or peaks is None or not (self.flops or self.bytes):
             return None
-        return self.limit(peaks)[1] / self.seconds
+        return peaks.share(self.flops, self.bytes, self.trips, self.seconds)
+
+    def is_impossible(self, peaks: Peaks | None) -> bool:
+        """Whether it seems to have taken less time than it can."""
+        timed = self.seconds is not None and peaks is not None
+        return timed and self.roofline(peaks) is None and self.flops + self.bytes > 0
 
 
 class Rejected(NamedTuple):
@@ -151,10 +159,38 @@ class Report:
         total = self.seconds
         return row.seconds / total if total and row.seconds is not None else None
 
+    @property
+    def doubts(self) -> list[str]:
+        """What of a profile cannot be true as it was measured, in sentences; mostly nothing."""
+        found = []
+        if self.adds_up_to_more:
+            found.append(
+                "the launches, timed one by one, add up to more than a run takes: their shares "
+                "may be used, their times may not; profile again on a quieter machine"
+            )
+        names = [row.label for row in self.kernels if row.is_impossible(self.peaks)]
+        if names:
+            found.append(
+                f"{', '.join(dict.fromkeys(names))}: less time than the counted work can take on "
+                "this machine, so no share of the roofline is given: a launch may skip some of "
+                "that work (masked blocks), or its time is wrong"
+            )
+        return found
+
+    @property
+    def adds_up_to_more(self) -> bool:
+        """Whether the launches' times add up to more than a run, beyond what the clocks take."""
+        if self.seconds is None or self.run_seconds is None:
+            return False
+        clocks = CLOCK * sum(row.trips for row in self.kernels)
+        return self.seconds > MISSED * self.run_seconds + clocks
+
     def timed(self, seconds: Sequence[float], run_seconds: float, peaks: Peaks | None) -> Report:
-        """The report with each launch's seconds."""
+        """The report with each launch's seconds; the peaks are none below what a launch reached."""
         rows = zip(self.kernels, seconds, strict=True)
         kernels = tuple(replace(row, seconds=taken) for row, taken in rows)
+        if peaks is not None:
+            peaks = peaks.reached_by(kernels)
         return replace(self, kernels=kernels, run_seconds=run_seconds, peaks=peaks)
 
     def __str__(self) -> str:
@@ -185,6 +221,7 @@ class Report:
             "prologue": [self._row_facts(row) for row in self.prologue],
             "compile_seconds": dict(self.compile_seconds),
             "search": None if self.search is None else _search_facts(self.search),
+            "doubts": self.doubts,
         }
 
     def _row_facts(self, row: KernelRow) -> dict[str, Any]:

@@ -88,7 +88,8 @@ def _head(report: Report) -> str:
     )
     lines = [tag("h1", "Luminal report"), tag("p", text(work))]
     if report.run_seconds is not None and report.seconds is not None:
-        lines.append(tag("p", text(_run(report.run_seconds, report.seconds))))
+        lines.append(tag("p", text(_run(report))))
+        lines += [tag("p", text(f"Doubtful: {doubt}.")) for doubt in report.doubts]
     else:
         lines.append(tag("p", "No times: call exe.profile(...) first.", class_="faint"))
     if report.search is not None:
@@ -96,8 +97,11 @@ def _head(report: Report) -> str:
     return tag("header", *lines)
 
 
-def _run(run_seconds: float, seconds: float) -> str:
+def _run(report: Report) -> str:
     """What a run takes, and how that and the sum of its launches come together."""
+    run_seconds, seconds = report.run_seconds or 0.0, report.seconds or 0.0
+    if report.adds_up_to_more:
+        return f"A run takes {duration(run_seconds)}."
     took = f"A run takes {duration(run_seconds)}; its launches add up to {duration(seconds)}"
     between = run_seconds - seconds
     if between > 0:
@@ -153,7 +157,7 @@ def _roofline(report: Report) -> str:
             colours.get(row.kernel, SHARES),
         )
         for row in report.kernels
-        if row.seconds and row.flops and row.bytes
+        if row.seconds and row.flops and row.bytes and not row.is_impossible(peaks)
     ]
     if not points:
         return ""

@@ -73,13 +73,17 @@ def _speed(report: Report) -> list[str]:
     """What a run takes and what the machine could do, where a profile was made."""
     if report.seconds is None or report.run_seconds is None:
         return []
-    took = f"a run takes {duration(report.run_seconds)}, its launches {duration(report.seconds)}"
+    took = f"a run takes {duration(report.run_seconds)}"
+    if not report.adds_up_to_more:
+        took += f", its launches {duration(report.seconds)}"
+    doubts = [f"! {doubt}" for doubt in report.doubts]
     peaks = report.peaks
     if peaks is None:
-        return [took]
+        return [took, *doubts]
     flops, memory = amount(peaks.flops, "FLOP/s"), amount(peaks.memory, "B/s")
     cache = amount(peaks.cache, "B/s")
-    return [f"{took}; the machine reaches {flops}, reads {memory} from memory, {cache} from cache"]
+    machine = f"the machine reaches {flops}, reads {memory} from memory, {cache} from cache"
+    return [f"{took}; {machine}", *doubts]
 
 
 def _cells(report: Report, row: KernelRow) -> tuple[str, ...]:

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Iterable
+from typing import Literal, NamedTuple, Protocol
 
 Bound = Literal["compute", "cache", "memory"]
+MISSED = 1.3
+"""A launch may be so many times as fast as a peak that was measured: other programs slow
+measurements down. One that seems faster still did less than was counted, or was not timed right."""
+NARROW = 4
+"""Products of 16-bit and 8-bit numbers take so many times the arithmetic of float32, at most."""
+
+
+class Timed(Protocol):
+    """A launch, as far as peaks are concerned."""
+
+    @property
+    def seconds(self) -> float | None:
+        """What it took."""
+
+    def limit(self, peaks: Peaks) -> tuple[Bound, float]:
+        """What bounds it, and the least seconds it can take."""
 
 
 class Peaks(NamedTuple):
@@ -23,3 +40,24 @@ class Peaks(NamedTuple):
         if computing >= moving:
             return "compute", computing
         return ("cache" if in_cache else "memory"), moving
+
+    def share(self, flops: int, size: int, trips: int, seconds: float) -> float | None:
+        """The least time over the time taken; None where it cannot be true."""
+        bound, least = self.limit(flops, size, trips)
+        most = MISSED * (NARROW if bound == "compute" else 1)
+        return least / seconds if least <= most * seconds else None
+
+    def reached_by(self, launches: Iterable[Timed]) -> Peaks:
+        """The peaks, those of reading not below what one of the launches reached."""
+        found = self
+        for launch in launches:
+            bound, least = launch.limit(found)
+            if bound != "compute" and launch.seconds and 1 < least / launch.seconds <= MISSED:
+                found = found._replace(**{bound: getattr(found, bound) * least / launch.seconds})
+        return found
+
+    def or_more(self, other: Peaks) -> Peaks:
+        """The greater of each rate."""
+        rates = (self.flops, other.flops), (self.memory, other.memory), (self.cache, other.cache)
+        flops, memory, cache = map(max, rates)
+        return Peaks(flops, memory, cache, self.cache_bytes)

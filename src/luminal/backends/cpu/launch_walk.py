@@ -21,7 +21,7 @@ a few calls of a kernel, of which the last ones are short, so that members end t
 
 *Profile.* Where the run record has `times`, every launch waits for those before it, and the
 caller adds the nanoseconds since the last one was done to the kernel's row of `times`: the rows
-add up to the run, from when all members had entered it.
+add up to the run. No member works before all have entered it and the clock has been read.
 """
 
 from __future__ import annotations
@@ -239,16 +239,20 @@ entry:
   br i1 %timed, label %gather, label %fetch
 gather: ; waking the team is no kernel's time
   call void @gather(ptr %team, ptr %self, i64 %size)
+  br i1 %caller, label %begin, label %fetch
+begin:
   %time.start = call i64 @read(i32 1)
   store i64 %time.start, ptr %last
+  call void @enter(ptr %team)
   br label %fetch
 
 fetch:
-  %pc = phi i64 [0, %entry], [0, %gather], [%pc.next, %next], [%jump, %skip], [%body, %again]
-  %depth = phi i64 [0, %entry], [0, %gather], [%depth.next, %next], [%depth, %skip],
-                   [%depth, %again]
-  %base = phi i64 [%start, %entry], [%start, %gather], [%base.next, %next], [%base, %skip],
-                  [%base, %again]
+  %pc = phi i64 [0, %entry], [0, %gather], [0, %begin], [%pc.next, %next],
+                [%jump, %skip], [%body, %again]
+  %depth = phi i64 [0, %entry], [0, %gather], [0, %begin], [%depth.next, %next],
+                   [%depth, %skip], [%depth, %again]
+  %base = phi i64 [%start, %entry], [%start, %gather], [%start, %begin], [%base.next, %next],
+                  [%base, %skip], [%base, %again]
   %more = icmp slt i64 %pc, %n
   br i1 %more, label %decode, label %exit
 decode:

@@ -96,7 +96,23 @@ in:
   ret i1 %is.in
 }
 
-; Where a run is timed: a worker says that it has entered, the caller waits for all of them.
+; One more member of a timed run is there; nothing for who is alone.
+define internal void @enter(ptr %team) {
+entry:
+  %alone = icmp eq ptr %team, null
+  br i1 %alone, label %exit, label %say
+say:
+  %entered.at = getelementptr i8, ptr %team, i64 $ENTERED
+  %sleepers = getelementptr i8, ptr %team, i64 $DONE_SLEEPERS
+  %before = atomicrmw add ptr %entered.at, i32 1 seq_cst
+  call void @wake(ptr %entered.at, ptr %sleepers)
+  br label %exit
+exit:
+  ret void
+}
+
+; Where a run is timed: a worker says that it has entered and waits for the caller to begin, who
+; waits for all of them. None works before the caller has read the clock.
 define internal void @gather(ptr %team, ptr %self, i64 %size) {
 entry:
   %alone = icmp eq ptr %team, null
@@ -105,17 +121,17 @@ look:
   %entered.at = getelementptr i8, ptr %team, i64 $ENTERED
   %sleepers = getelementptr i8, ptr %team, i64 $DONE_SLEEPERS
   %caller = icmp eq ptr %self, null
+  %others = sub i64 %size, 1
+  %needed = select i1 %caller, i64 %others, i64 %size
   br i1 %caller, label %again, label %say
 say:
-  %before = atomicrmw add ptr %entered.at, i32 1 seq_cst
-  call void @wake(ptr %entered.at, ptr %sleepers)
-  ret void
+  call void @enter(ptr %team)
+  br label %again
 again:
-  %begun = phi i64 [0, %look], [%since, %linger]
+  %begun = phi i64 [0, %look], [0, %say], [%since, %linger]
   %entered = load atomic i32, ptr %entered.at acquire, align 4
-  %members = add i32 %entered, 1
-  %members.wide = zext i32 %members to i64
-  %all = icmp uge i64 %members.wide, %size
+  %members = zext i32 %entered to i64
+  %all = icmp uge i64 %members, %needed
   br i1 %all, label %exit, label %linger
 linger:
   %since = call i64 @linger(ptr %entered.at, i32 %entered, ptr %sleepers, i64 %begun,
