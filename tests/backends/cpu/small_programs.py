@@ -14,6 +14,7 @@ from luminal.backends.cpu.linker import LoadedCode
 Array = np.ndarray
 
 _LOOP = """
+declare i32 @clock_gettime(i32, ptr)
 define void @kernel(ptr %slots, ptr %dims, i64 %begin, i64 %end, ptr %scratch) {{
 entry:
   %n = load i64, ptr %dims
@@ -77,6 +78,19 @@ _TAG = """
 """
 
 
+_NOW = """
+  %ignored = call i32 @clock_gettime(i32 1, ptr %scratch)
+  %seconds = load i64, ptr %scratch
+  %nanoseconds.at = getelementptr i64, ptr %scratch, i64 1
+  %nanoseconds = load i64, ptr %nanoseconds.at
+  %scaled = mul i64 %seconds, 1000000000
+  %now = add i64 %scaled, %nanoseconds
+  %c = getelementptr i64, ptr %p2, i64 %i
+  store i64 %now, ptr %c
+  br label %tail
+"""
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel over slots (in, in, out), native and in NumPy; `n` is dims[0]."""
@@ -103,6 +117,7 @@ def _mix(a: Array, b: Array, out: Array, grid: int) -> None:
 ADD = Kernel(_ADD, _add)  # out[i] = 3 a[i] + b[i]: own chunk in, own chunk out
 MIX = Kernel(_MIX, _mix)  # out[i] depends on every a[j], j < n: needs a barrier after a's writer
 TAG = Kernel(_TAG, lambda a, b, out, grid: None)  # out[i] = how often this member's scratch ran
+NOW = Kernel(_NOW, lambda a, b, out, grid: None)  # out[i] = the monotonic clock, nanoseconds
 
 
 @dataclass
