@@ -108,7 +108,7 @@ def running(served: Served) -> Iterator[Running]:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # of its connections too
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
-    server = make_server(make_app(served, LIMITS), drain=5)
+    server = make_server(make_app(served, LIMITS), drain=5, body=LIMITS.body)
     thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
     thread.start()
     while not server.started:

@@ -112,9 +112,11 @@ def test_a_head_of_64_kib_is_read(server: Running) -> None:
     [
         ("Content-Length: " + "9" * 20, 413, "more than 20000 bytes"),
         ("Content-Length: 20001", 413, "more than 20000 bytes"),
+        (f"{CHUNKED}\r\n\r\n{'f' * 20}", 413, "more than 20000 bytes"),
+        (f"{CHUNKED}\r\n\r\n4e21", 413, "more than 20000 bytes"),
         ("Content-Encoding: gzip\r\nContent-Length: 9", 415, "'gzip' is not understood"),
     ],
-    ids=["absurd", "long", "coded"],
+    ids=["absurd", "long", "absurd chunk", "long chunk", "coded"],
 )
 def test_a_body_that_is_not_read_is_refused_at_once(
     server: Running, header: str, status: int, said: str
@@ -122,6 +124,7 @@ def test_a_body_that_is_not_read_is_refused_at_once(
     """None of it has come."""
     with connected(server) as connection:
         connection.sendall(message("POST /v1/completions HTTP/1.1", [header]))
+        connection.settimeout(10)
         answer = http.client.HTTPResponse(connection)
         answer.begin()
         assert (answer.status, said in json.loads(answer.read())["error"]["message"]) == (

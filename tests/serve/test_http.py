@@ -15,6 +15,8 @@ import openai
 import pytest
 
 from luminal.serve.app import make_app
+from luminal.serve.orders import Limits
+from luminal.serve.tools import call_schema
 from tests.long_share import long_but
 from tests.serve.running import CONTEXT, LIMITS, Running, asked
 
@@ -226,6 +228,72 @@ def test_schemas_that_cannot_be_followed(server: Running, name: str) -> None:
     error = answer.json()["error"]
     assert (error["param"], message in error["message"]) == ("response_format", True)
     assert "\n" not in error["message"]
+
+
+WIDE = {"type": "object", "properties": MANY}  # too large to follow, which shows late
+WRONG_TOOLS: dict[str, tuple[list[Any], Any, str]] = {
+    "one": ([{"type": "king"}], "required", "tools[0].function.parameters"),
+    "one of two": ([SCHEMA, {"type": "king"}], "required", "tools[1].function.parameters"),
+    "late": ([WIDE], "required", "tools[0].function.parameters"),
+    "chosen": (
+        [SCHEMA, {"type": "king"}],
+        {"type": "function", "function": {"name": "f1"}},
+        "tools[1].function.parameters",
+    ),
+}
+
+
+def called(schemas: list[Any], choice: Any) -> dict[str, Any]:
+    """A body that asks for a call of functions f0, f1 ... of these parameters."""
+    functions = [{"name": f"f{k}", "parameters": each} for k, each in enumerate(schemas)]
+    tools = [{"type": "function", "function": each} for each in functions]
+    about = {"messages": MESSAGES, "tools": tools, "tool_choice": choice, "temperature": 0}
+    return {"model": "tiny"} | about
+
+
+@pytest.mark.parametrize("name", WRONG_TOOLS)
+def test_tools_that_cannot_be_called_are_named(server: Running, name: str) -> None:
+    schemas, choice, field = WRONG_TOOLS[name]
+    path = f"{server.url}/v1/chat/completions"
+    error = httpx.post(path, json=called(schemas, choice), timeout=60).json()["error"]
+    assert (error["param"], error["message"].startswith(f"{field}: ")) == (field, True)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "field"), [([9, 70_000], "tools[1].function.parameters"), ([40_000] * 2, "tools")]
+)
+def test_tools_that_are_too_long_are_named(server: Running, lengths: list[int], field: str) -> None:
+    """One by itself, or all of them together."""
+    schemas = [{"type": "object", "title": "a" * length} for length in lengths]
+    app = make_app(server.served, Limits())
+    answer = asked(app, called(schemas, "required"), "/v1/chat/completions")
+    error = answer.json()["error"]
+    assert error["message"].startswith(f"{field}: a schema of ")
+    assert (answer.status_code, error["param"]) == (400, field)
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_parameters_that_refer_to_themselves(server: Running, count: int) -> None:
+    """As pydantic writes those of nested models: they are part of a larger schema."""
+    person = {"type": "object", "properties": {"const": {"$ref": "#/$defs/P"}, "a": {"const": 7}}}
+    closed = person | {"required": ["a"], "additionalProperties": False}
+    parameters = {
+        "type": "object",
+        "properties": {"who": {"$ref": "#/$defs/P"}, "same": {"const": {"$ref": "#/$defs/P"}}},
+        "required": ["who", "same"],
+        "additionalProperties": False,
+        "$defs": {"P": closed},
+    }
+    schema = call_schema(
+        [{"function": {"name": f"f{k}", "parameters": parameters}} for k in range(count)],
+        [f"f{k}" for k in range(count)],
+    )
+    (matcher,) = server.served.words.matchers(schema.text, 1)
+    call = {"name": f"f{count - 1}", "arguments": {"who": {"const": {"a": 7}, "a": 7}}}
+    call["arguments"] |= {"same": {"$ref": "#/$defs/P"}}
+    for token in server.served.words.encode(json.dumps(call, separators=(",", ":"))):
+        matcher.accept(token)
+    assert matcher.complete
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])

@@ -1,15 +1,18 @@
-"""What `luminal serve` refuses before it compiles anything."""
+"""What `luminal serve` refuses before it compiles anything, and a template of one's own."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from luminal import models
 from luminal.cli import serve
+from luminal.cli.main import app
 from luminal.errors import InputError
 from luminal.serve.served import Served
 from luminal.serve.server import bound, run
@@ -38,7 +41,7 @@ def test_two_that_start_at_once() -> None:
     with first, second:
         first.listen()
         with pytest.raises(InputError, match=f"'127.0.0.1', port {port}: Address already in use"):
-            run(None, [second], 0)  # type: ignore[arg-type]
+            run(None, [second], 0, 0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("order", [1, -1], ids=["first", "last"])
@@ -69,7 +72,7 @@ def test_hosts_that_this_machine_is_not(name: str) -> None:
 def test_a_process_that_may_open_few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda which: (64, 288))
     with pytest.raises(InputError, match="may open 288 files, which must be more than 288; raise"):
-        run(None, [], 0)  # type: ignore[arg-type]
+        run(None, [], 0, 0)  # type: ignore[arg-type]
 
 
 def test_a_context_above_the_models_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,3 +99,35 @@ def test_keys_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text(" \n\n", "utf-8")
     with pytest.raises(InputError, match="it has no key; write one a line"):
         serve.command("no such model", keys=tmp_path / "keys")
+
+
+class Loaded(Exception):
+    """A model was loaded, and nothing is compiled."""
+
+
+def test_a_template_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shipped model has none; what is no template is refused before anything is compiled."""
+    kept: list[Any] = []
+
+    def made(self: Served, name: str, loaded: Any, options: Any) -> None:
+        kept.append(loaded)
+        raise Loaded
+
+    for name in ("log_as_json", "bound"):
+        monkeypatch.setattr(f"luminal.serve.server.{name}", lambda *_: [])
+    monkeypatch.setattr("sys.setswitchinterval", lambda seconds: None)
+    monkeypatch.setattr(Served, "__init__", made)
+    file = tmp_path / "chat.jinja"
+    command = ["serve", str(models.SHIPPED), "--template", str(file)]
+
+    file.write_text("{% for m in messages %}<{{ m.content }}>{% endfor %}", "utf-8")
+    found = CliRunner().invoke(app, command)
+    assert isinstance(found.exception, Loaded)
+    (loaded,) = kept
+    chat = [{"role": "user", "content": "To be"}]
+    assert loaded.chat_prompt(chat) == loaded.tokenizer.encode("<To be>")
+
+    file.write_text("{% for m in messages %}", "utf-8")
+    found = CliRunner().invoke(app, command)
+    assert len(kept) == 1
+    assert "chat template: Unexpected end of template" in str(found.exception)

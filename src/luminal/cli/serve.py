@@ -85,7 +85,7 @@ def command(
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nothing is written from here on
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
-    run(make_app(served, limits, known, origins), sockets, drain)
+    run(make_app(served, limits, known, origins), sockets, drain, limits.body)
 
 
 def _checked_origin(text: str) -> str:

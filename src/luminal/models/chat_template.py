@@ -31,6 +31,10 @@ class ChatTemplate:
     def __reduce__(self) -> tuple[Any, ...]:
         return ChatTemplate, (self.source, self.tokens)
 
+    def check(self) -> None:
+        """Raises InputError where it is no template; only a chat shows what else is wrong."""
+        _ = self._template
+
     def render(self, messages: Messages, tools: Any = None) -> str:
         """The text, up to where the answer begins. Raises InputError with the template's words."""
         template, given = self._template, _checked(messages)

@@ -198,9 +198,11 @@ class LanguageModel:
         return (piece for step in self._begun([text], resume=True) for _, piece in step if piece)
 
     def use_template(self, source: str) -> None:
-        """Chats are written by this chat template (Jinja) from now on."""
+        """Chats are written by this chat template (Jinja) from now on. Raises InputError."""
         tokens = {} if self.chat_template is None else self.chat_template.tokens
-        self.chat_template = ChatTemplate(source, tokens)
+        template = ChatTemplate(source, tokens)
+        template.check()
+        self.chat_template = template
 
     def chat_prompt(self, messages: Messages, tools: Any = None) -> list[int]:
         """The ids that a chat becomes by the model's template, up to where the answer begins."""

@@ -25,7 +25,7 @@ from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.serve import orders
 from luminal.serve.desk import Desk
 from luminal.serve.engine import Event, Job
-from luminal.serve.errors import ApiError
+from luminal.serve.errors import ApiError, too_large
 from luminal.serve.front import Front
 from luminal.serve.metrics import Metrics
 from luminal.serve.orders import Limits, Order
@@ -157,11 +157,11 @@ class Api:
                 code="unsupported_encoding",
             )
         if int(request.headers.get("content-length", 0)) > most:  # h11 lets digits pass only
-            raise ApiError(413, f"body: more than {most} bytes", code="too_large")
+            raise too_large(most)
         async for part in request.stream():
             got += part
             if len(got) > most:
-                raise ApiError(413, f"body: more than {most} bytes", code="too_large")
+                raise too_large(most)
         return bytes(got)
 
     async def _written(self, request: Request, form: Callable[[Order], Replies]) -> Response:

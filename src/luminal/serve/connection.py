@@ -14,7 +14,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from luminal.serve.errors import ApiError
+from luminal.serve.errors import ApiError, too_large
 from luminal.serve.replies import to_json
 
 HEAD = 64 << 10  # bytes of a request before its body
@@ -35,6 +35,10 @@ class Strict(h11.Connection):
     refusal: ApiError | None = None
     """Why what the client sent was no request; None before."""
 
+    def __init__(self, body: int) -> None:
+        super().__init__(h11.SERVER, HEAD)
+        self._body = body
+
     def next_event(self) -> Any:
         """See h11. Raises RemoteProtocolError."""
         try:
@@ -44,9 +48,16 @@ class Strict(h11.Connection):
             raise
         if isinstance(event, h11.Request):
             self.refusal = _checked(event)
-            if self.refusal is not None:
-                raise h11.RemoteProtocolError(self.refusal.message)
+        elif self._chunk(event) > self._body:
+            self.refusal = too_large(self._body)
+        if self.refusal is not None:
+            raise h11.RemoteProtocolError(self.refusal.message)
         return event
+
+    def _chunk(self, event: Any) -> int:
+        """The size of the chunk that begins, or what is to come of it: h11 has no name for that."""
+        came = len(event.data) if isinstance(event, h11.Data) and event.chunk_start else 0
+        return came + getattr(self._reader, "_bytes_in_chunk", 0)
 
 
 def _refusal(status: int) -> ApiError:
@@ -76,7 +87,10 @@ def _checked(request: h11.Request) -> ApiError | None:
 
 
 class Connection(H11Protocol):
-    """One of uvicorn's, with limits of time, and errors in OpenAI's form."""
+    """One of uvicorn's, with limits of time, and errors in OpenAI's form.
+
+    A chunk of more than `body` bytes is refused before it comes: all of a body may have no more.
+    """
 
     conn: Strict
     _request: asyncio.TimerHandle | None = None
@@ -84,10 +98,14 @@ class Connection(H11Protocol):
     _unread = 0
     _refused = False
 
+    def __init__(self, body: int, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._body = body
+
     def connection_made(self, transport: Any) -> None:
         """A client has come; it is sent away where the process would have no files for others."""
         super().connection_made(transport)
-        self.conn = Strict(h11.SERVER, HEAD)
+        self.conn = Strict(self._body)
         if len(self.connections) + SPARE_FILES > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
             transport.abort()
         transport.set_write_buffer_limits(0)  # writing is paused while anything is not sent

@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 
 from luminal.models.constraints import ConstraintError
 from luminal.serve.engine import Job
-from luminal.serve.errors import ApiError
+from luminal.serve.errors import ApiError, refused
 from luminal.serve.orders import Limits, Order
 from luminal.serve.reading import Asked, read
 from luminal.serve.served import Served
+from luminal.serve.tools import Schema
 from luminal.serve.workshop import Gone, Worker, matchers
 
 SMALL = 1 << 14  # bytes of a body that is read at once: within some milliseconds
@@ -55,9 +56,9 @@ class Desk:
         worker = await stack.enter_async_context(self._worker(self._followers))
         count = len(order.prompts) * order.count
         try:
-            made = await _in(self._large, partial(matchers, worker, order.schema, count))
+            made = await _in(self._large, partial(matchers, worker, order.schema.text, count))
         except ConstraintError as error:
-            raise ApiError(400, str(error), "response_format", "invalid_value") from None
+            raise await _in(self._large, partial(_fault, worker, order.schema, error)) from None
         return self._served.jobs(order, made)
 
     @asynccontextmanager
@@ -72,6 +73,16 @@ class Desk:
 
     async def _called(self, worker: Worker, *call: Any) -> Any:
         return await _in(self._large, partial(worker.call, *call))
+
+
+def _fault(worker: Worker, schema: Schema, error: ConstraintError) -> ApiError:
+    """What is wrong with a schema, by the first of the request's fields that is so on its own."""
+    for field, part in schema.parts.items() if len(schema.parts) > 1 else ():
+        try:
+            matchers(worker, part, 1)
+        except ConstraintError as own:
+            return refused(field, str(own))
+    return refused(schema.field, str(error))
 
 
 async def _in(pool: ThreadPoolExecutor, function: Callable[[], T]) -> T:

@@ -42,3 +42,8 @@ class ApiError(LuminalError):
 def refused(param: str, message: str) -> ApiError:
     """A field of the request that breaks its rule."""
     return ApiError(400, f"{param}: {message}", param, "invalid_value")
+
+
+def too_large(most: int) -> ApiError:
+    """A body of more than `most` bytes."""
+    return ApiError(413, f"body: more than {most} bytes", code="too_large")

@@ -6,7 +6,6 @@ https://platform.openai.com/docs/api-reference has the fields. `top_k`, `min_p` 
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,8 +14,10 @@ from typing import Any, NamedTuple, Protocol
 from luminal.loaders.shown import shown
 from luminal.models.sampling import Sampling
 from luminal.records import dataclass
+from luminal.serve.conversation import messages_of
 from luminal.serve.errors import ApiError, refused
-from luminal.serve.fields import Fields, decoded, object_of
+from luminal.serve.fields import Fields
+from luminal.serve.tools import Schema, form_of, tools_of
 
 DEFAULT_TOKENS = 16
 """`max_tokens` of a completion, where OpenAI's documentation has the same number."""
@@ -24,10 +25,7 @@ DEFAULT_TOKENS = 16
 MOST_LOGPROBS = 5  # of a completion's tokens
 MOST_STOPS = 4
 LONGEST_STOP = 1024  # characters: a text is searched for all that may be the beginning of one
-MOST_SCHEMA = 1 << 16  # characters: what follows it takes time and memory by its length
 MOST_BIASES = 300
-MOST_MESSAGES = 10_000
-MOST_TOOLS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,6 @@ class Order:
     """A checked request. `count` texts for each prompt; text i of all has the sampling's seed + i.
 
     `logprobs`: so many likeliest tokens come with each token; None: no log-probabilities.
-    `schema`: the JSON schema of all text, itself as JSON.
     """
 
     prompts: tuple[tuple[int, ...], ...]
@@ -63,7 +60,8 @@ class Order:
     logprobs: int | None
     stream: bool
     usage_in_stream: bool
-    schema: str | None = None
+    schema: Schema | None = None
+    """What all of the text obeys."""
     tools: tuple[str, ...] = ()
     """The names of the functions that the text may call."""
     echo: bool = False
@@ -121,14 +119,14 @@ def completion(body: Fields, words: Vocabulary, limits: Limits) -> Order:
 
 def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     """The order of a body of `/v1/chat/completions`. Raises ApiError."""
-    messages = _messages(body)
+    messages = messages_of(body)
     count = body.integer("n", 1, limits.texts, 1)
     new = body.integer("max_tokens", 1, limits.new_tokens)
     new = body.integer("max_completion_tokens", 1, limits.new_tokens, new)
     top = body.integer("top_logprobs", 0, 20, 0)
     wanted = body.flag("logprobs")
-    tools = _tools(body)
-    schema, names = _form(body, tools)
+    tools = tools_of(body)
+    schema, names = form_of(body, tools)
     ids = words.encode_chat(messages, tools)
     order = _order(
         body,
@@ -271,172 +269,4 @@ def _biases(bias: Fields, words: Vocabulary) -> dict[int, float]:
                 "logit_bias", f"{shown(key)} is no token; ids are below {words.vocab_size}"
             )
         found[int(key)] = bias.number(key, -100, 100, 0.0)
-    return found
-
-
-# --- conversations
-
-
-def _messages(body: Fields) -> list[dict[str, Any]]:
-    """Messages as chat templates read them; parts of text are joined."""
-    body.needed("messages")
-    given = body.objects("messages", MOST_MESSAGES)
-    if not given:
-        raise refused("messages", "there are none; give at least one")
-    return [_message(each) for each in given]
-
-
-def _message(message: Fields) -> dict[str, Any]:
-    roles = ("system", "developer", "user", "assistant", "tool")
-    message.needed("role")
-    role = message.choice("role", roles, "")
-    found: dict[str, Any] = {"role": "system" if role == "developer" else role}
-    content = message.get("content")
-    calls = message.objects("tool_calls", MOST_TOOLS)
-    if isinstance(content, list):
-        found["content"] = "".join(
-            _part(part) for part in message.objects("content", MOST_MESSAGES)
-        )
-    elif content is not None or not calls:
-        message.needed("content")
-        found["content"] = message.text("content")
-    else:
-        found["content"] = ""
-    if calls:
-        found["tool_calls"] = [_call(call) for call in calls]
-    for name in ("name", "tool_call_id"):
-        value = message.text(name)
-        if value is not None:
-            found[name] = value
-    message.ignore("refusal", "annotations", "audio", "function_call")
-    message.end()
-    return found
-
-
-def _part(part: Fields) -> str:
-    part.choice("type", ("text",), "text")
-    text = part.text("text")
-    part.end()
-    if text is None:
-        raise refused(part.name("text"), "it is missing")
-    return text
-
-
-def _call(call: Fields) -> dict[str, Any]:
-    """A call of a function that the assistant made earlier."""
-    function = call.object("function") or object_of(None, call.name("function"))
-    name, arguments = function.text("name"), function.text("arguments")
-    if name is None or arguments is None:
-        raise refused(call.name("function"), "it needs a name and arguments")
-    found = {"id": call.text("id"), "type": "function"}
-    call.choice("type", ("function",), "function")
-    call.ignore("index")
-    call.end()
-    function.end()
-    return found | {"function": {"name": name, "arguments": _arguments(arguments)}}
-
-
-def _arguments(text: str) -> Any:
-    """The object that a call was made with, as templates read it; a text that is none as it is."""
-    try:
-        value = decoded(text)
-    except (ValueError, RecursionError):
-        return text
-    return value if isinstance(value, dict) else text
-
-
-def _tools(body: Fields) -> list[dict[str, Any]]:
-    """Functions that the text may call, as chat templates read them."""
-    found = []
-    for tool in body.objects("tools", MOST_TOOLS):
-        tool.choice("type", ("function",), "function")
-        function = tool.object("function") or object_of(None, tool.name("function"))
-        name, description = function.text("name"), function.text("description")
-        parameters = function.get("parameters") or {"type": "object", "properties": {}}
-        if not name:
-            raise refused(function.name("name"), "it is missing")
-        object_of(parameters, function.name("parameters"))
-        function.flag("strict")
-        function.end()
-        tool.end()
-        about = {"name": name, "description": description or "", "parameters": parameters}
-        found.append({"type": "function", "function": about})
-    return found
-
-
-def _form(body: Fields, tools: list[dict[str, Any]]) -> tuple[str | None, tuple[str, ...]]:
-    """The schema that all of the text obeys, if there is one, and the functions it may call."""
-    names = tuple(tool["function"]["name"] for tool in tools)
-    choice = body.get("tool_choice")
-    schema = _response_schema(body)
-    if isinstance(choice, dict):
-        names = (_chosen(object_of(choice, "tool_choice"), names),)
-    else:
-        words = ("none", "auto", "required")
-        choice = body.choice("tool_choice", words, "auto" if tools else "none")
-    if choice in ("none", "auto"):
-        text = None if schema is None else _schema_text("response_format", schema)
-        return text, names if choice == "auto" else ()
-    if not tools:
-        raise refused("tool_choice", "a call is required, but there are no tools")
-    if schema is not None:
-        raise refused(
-            "response_format", "all of the text is a required call; leave one of them out"
-        )
-    return _schema_text("tools", _call_schema(tools, names)), names
-
-
-def _schema_text(field: str, schema: Any) -> str:
-    """As JSON; refuses one that would take long to follow."""
-    text = json.dumps(schema)
-    if len(text) > MOST_SCHEMA:
-        raise refused(
-            field,
-            f"a schema of {len(text)} characters as JSON; at most {MOST_SCHEMA}: make it smaller",
-        )
-    return text
-
-
-def _chosen(choice: Fields, names: Sequence[str]) -> str:
-    """The function that must be called."""
-    choice.choice("type", ("function",), "function")
-    function = choice.object("function") or object_of(None, choice.name("function"))
-    name = function.text("name")
-    if name not in names:
-        raise refused("tool_choice", f"{shown(name)} is none of the tools")
-    function.end()
-    choice.end()
-    return str(name)
-
-
-def _call_schema(tools: list[dict[str, Any]], names: Sequence[str]) -> Any:
-    """A call of one of these functions, as `{"name": ..., "arguments": {...}}`."""
-    calls = [
-        {
-            "type": "object",
-            "properties": {"name": {"const": each["name"]}, "arguments": each["parameters"]},
-            "required": ["name", "arguments"],
-            "additionalProperties": False,
-        }
-        for each in (tool["function"] for tool in tools)
-        if each["name"] in names
-    ]
-    return calls[0] if len(calls) == 1 else {"anyOf": calls}
-
-
-def _response_schema(body: Fields) -> Any:
-    form = body.object("response_format")
-    if form is None:
-        return None
-    form.needed("type")
-    kind = form.choice("type", ("text", "json_object", "json_schema"), "")
-    found: Any = {"type": "object"} if kind == "json_object" else None
-    if kind == "json_schema":
-        about = form.object("json_schema")
-        found = None if about is None else about.get("schema")
-        if about is None or not isinstance(found, dict):
-            raise refused("response_format.json_schema.schema", f"{shown(found)} is no schema")
-        about.ignore("name", "description", "strict")
-        about.end()
-    form.end()
     return found

@@ -9,6 +9,7 @@ import logging
 import resource
 import socket
 import time
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -93,8 +94,11 @@ def _bound(family: int, address: Any) -> socket.socket:
     return found
 
 
-def run(app: ASGIApp, sockets: list[socket.socket], drain: int) -> None:
-    """Serves on bound sockets until SIGTERM or Ctrl-C, as many clients as the system allows."""
+def run(app: ASGIApp, sockets: list[socket.socket], drain: int, body: int) -> None:
+    """Serves on bound sockets until SIGTERM or Ctrl-C, as many clients as the system allows.
+
+    `drain`, `body`: see make_server.
+    """
     for each in sockets:
         name, port = each.getsockname()[:2]
         try:
@@ -110,7 +114,7 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int) -> None:
             "raise `ulimit -n`"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    make_server(app, drain).run(sockets)
+    make_server(app, drain, body).run(sockets)
 
 
 class Server(uvicorn.Server):
@@ -141,8 +145,11 @@ class Server(uvicorn.Server):
             connection.transport.abort()
 
 
-def make_server(app: ASGIApp, drain: int) -> Server:
-    """A server; `drain`: seconds that running requests have after SIGTERM or Ctrl-C."""
+def make_server(app: ASGIApp, drain: int, body: int) -> Server:
+    """A server; `drain`: seconds that running requests have after SIGTERM or Ctrl-C, `body`: bytes
+    that a request may have.
+    """
+    protocol: Any = partial(Connection, body)  # uvicorn calls it, whatever its types say
     return Server(
         uvicorn.Config(
             app,
@@ -150,7 +157,7 @@ def make_server(app: ASGIApp, drain: int) -> Server:
             timeout_graceful_shutdown=drain,
             access_log=False,
             log_config=None,
-            http=Connection,
+            http=protocol,
             ws="none",
             server_header=False,
         )

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from luminal.serve.engine import Event
-from luminal.serve.errors import ApiError
+from luminal.serve.errors import ApiError, refused
 from luminal.serve.orders import Order
 from luminal.serve.replies import Chats, Choice, Completions, to_json, usage
 
@@ -95,7 +95,8 @@ class Work:
             raise late(self._api.limits.seconds)
         choice = self._of[event.job]
         if event.error is not None and event.is_fault:
-            raise ApiError(400, event.error, "response_format", "invalid_value")
+            schema = self.order.schema
+            raise refused("response_format" if schema is None else schema.field, event.error)
         if event.error is not None:
             raise ApiError(500, event.error, code="model_error")
         if "first_token_seconds" not in self._noted:

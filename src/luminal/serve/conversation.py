@@ -1,0 +1,79 @@
+"""The messages of a conversation, as chat templates read them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from luminal.serve.errors import refused
+from luminal.serve.fields import Fields, decoded, object_of
+from luminal.serve.tools import MOST_TOOLS
+
+MOST_MESSAGES = 10_000
+
+
+def messages_of(body: Fields) -> list[dict[str, Any]]:
+    """Messages as chat templates read them; parts of text are joined."""
+    body.needed("messages")
+    given = body.objects("messages", MOST_MESSAGES)
+    if not given:
+        raise refused("messages", "there are none; give at least one")
+    return [_message(each) for each in given]
+
+
+def _message(message: Fields) -> dict[str, Any]:
+    roles = ("system", "developer", "user", "assistant", "tool")
+    message.needed("role")
+    role = message.choice("role", roles, "")
+    found: dict[str, Any] = {"role": "system" if role == "developer" else role}
+    content = message.get("content")
+    calls = message.objects("tool_calls", MOST_TOOLS)
+    if isinstance(content, list):
+        found["content"] = "".join(
+            _part(part) for part in message.objects("content", MOST_MESSAGES)
+        )
+    elif content is not None or not calls:
+        message.needed("content")
+        found["content"] = message.text("content")
+    else:
+        found["content"] = ""
+    if calls:
+        found["tool_calls"] = [_call(call) for call in calls]
+    for name in ("name", "tool_call_id"):
+        value = message.text(name)
+        if value is not None:
+            found[name] = value
+    message.ignore("refusal", "annotations", "audio", "function_call")
+    message.end()
+    return found
+
+
+def _part(part: Fields) -> str:
+    part.choice("type", ("text",), "text")
+    text = part.text("text")
+    part.end()
+    if text is None:
+        raise refused(part.name("text"), "it is missing")
+    return text
+
+
+def _call(call: Fields) -> dict[str, Any]:
+    """A call of a function that the assistant made earlier."""
+    function = call.object("function") or object_of(None, call.name("function"))
+    name, arguments = function.text("name"), function.text("arguments")
+    if name is None or arguments is None:
+        raise refused(call.name("function"), "it needs a name and arguments")
+    found = {"id": call.text("id"), "type": "function"}
+    call.choice("type", ("function",), "function")
+    call.ignore("index")
+    call.end()
+    function.end()
+    return found | {"function": {"name": name, "arguments": _arguments(arguments)}}
+
+
+def _arguments(text: str) -> Any:
+    """The object that a call was made with, as templates read it; a text that is none as it is."""
+    try:
+        value = decoded(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text

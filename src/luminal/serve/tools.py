@@ -1,0 +1,150 @@
+"""The functions that a text may call, and the JSON schema that it obeys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from luminal.loaders.shown import shown
+from luminal.records import dataclass
+from luminal.serve.errors import refused
+from luminal.serve.fields import Fields, object_of
+
+MOST_SCHEMA = 1 << 16  # characters: what follows it takes time and memory by its length
+MOST_TOOLS = 128
+VALUES = ("const", "enum", "default", "examples")  # keywords of JSON Schema that hold no schema
+NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A JSON schema of all of a text, as JSON; `parts`: those that the request's fields gave."""
+
+    text: str
+    parts: Mapping[str, str]
+
+    @property
+    def field(self) -> str:
+        """What errors call it: the field that it is from, or what has all of them."""
+        return next(iter(self.parts)) if len(self.parts) == 1 else "tools"
+
+
+def tools_of(body: Fields) -> list[dict[str, Any]]:
+    """Functions that the text may call, as chat templates read them."""
+    found = []
+    for tool in body.objects("tools", MOST_TOOLS):
+        tool.choice("type", ("function",), "function")
+        function = tool.object("function") or object_of(None, tool.name("function"))
+        name, description = function.text("name"), function.text("description")
+        parameters = function.get("parameters") or {"type": "object", "properties": {}}
+        if not name:
+            raise refused(function.name("name"), "it is missing")
+        object_of(parameters, function.name("parameters"))
+        function.flag("strict")
+        function.end()
+        tool.end()
+        about = {"name": name, "description": description or "", "parameters": parameters}
+        found.append({"type": "function", "function": about})
+    return found
+
+
+def form_of(body: Fields, tools: list[dict[str, Any]]) -> tuple[Schema | None, tuple[str, ...]]:
+    """The schema that all of the text obeys, if there is one, and the functions it may call."""
+    names = tuple(tool["function"]["name"] for tool in tools)
+    choice = body.get("tool_choice")
+    schema = _response_schema(body)
+    if isinstance(choice, dict):
+        names = (_chosen(object_of(choice, "tool_choice"), names),)
+    else:
+        words = ("none", "auto", "required")
+        choice = body.choice("tool_choice", words, "auto" if tools else "none")
+    if choice in ("none", "auto"):
+        return schema, names if choice == "auto" else ()
+    if not tools:
+        raise refused("tool_choice", "a call is required, but there are no tools")
+    if schema is not None:
+        raise refused(
+            "response_format", "all of the text is a required call; leave one of them out"
+        )
+    return call_schema(tools, names), names
+
+
+def _text(field: str, schema: Any) -> str:
+    """A schema as JSON; refuses one that would take long to follow."""
+    text = json.dumps(schema)
+    if len(text) > MOST_SCHEMA:
+        raise refused(
+            field,
+            f"a schema of {len(text)} characters as JSON; at most {MOST_SCHEMA}: make it smaller",
+        )
+    return text
+
+
+def _chosen(choice: Fields, names: Sequence[str]) -> str:
+    """The function that must be called."""
+    choice.choice("type", ("function",), "function")
+    function = choice.object("function") or object_of(None, choice.name("function"))
+    name = function.text("name")
+    if name not in names:
+        raise refused("tool_choice", f"{shown(name)} is none of the tools")
+    function.end()
+    choice.end()
+    return str(name)
+
+
+def call_schema(tools: list[dict[str, Any]], names: Sequence[str]) -> Schema:
+    """A call of one of these functions, as `{"name": ..., "arguments": {...}}`."""
+    parts: dict[str, str] = {}
+    calls: list[Any] = []
+    several = sum(tool["function"]["name"] in names for tool in tools) > 1
+    for number, function in enumerate(tool["function"] for tool in tools):
+        if function["name"] in names:
+            field = f"tools[{number}].function.parameters"
+            parts[field] = _text(field, function["parameters"])
+            place = (f"#/anyOf/{len(calls)}" if several else "#") + "/properties/arguments"
+            arguments = _moved(function["parameters"], place)
+            about = {"name": {"const": function["name"]}, "arguments": arguments}
+            required = {"required": ["name", "arguments"], "additionalProperties": False}
+            calls.append({"type": "object", "properties": about} | required)
+    return Schema(_text("tools", {"anyOf": calls} if several else calls[0]), parts)
+
+
+def _moved(schema: Any, place: str) -> Any:
+    """A schema that lies at a place of a larger one: what it refers to in itself has moved."""
+    if isinstance(schema, list):
+        return [_moved(each, place) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found: dict[str, Any] = {}
+    for key, each in schema.items():
+        if key in NAMED and isinstance(each, dict):
+            found[key] = {name: _moved(own, place) for name, own in each.items()}
+        else:
+            found[key] = each if key in VALUES else _moved(each, place)
+    refers = schema.get("$ref")
+    if isinstance(refers, str) and (refers == "#" or refers.startswith("#/")):
+        found["$ref"] = place + refers[1:]
+    return found
+
+
+def _response_schema(body: Fields) -> Schema | None:
+    """What `response_format` asks for."""
+    form = body.object("response_format")
+    if form is None:
+        return None
+    form.needed("type")
+    kind = form.choice("type", ("text", "json_object", "json_schema"), "")
+    found: Any = {"type": "object"} if kind == "json_object" else None
+    if kind == "json_schema":
+        about = form.object("json_schema")
+        found = None if about is None else about.get("schema")
+        if about is None or not isinstance(found, dict):
+            raise refused("response_format.json_schema.schema", f"{shown(found)} is no schema")
+        about.ignore("name", "description", "strict")
+        about.end()
+    form.end()
+    if found is None:
+        return None
+    text = _text("response_format", found)
+    return Schema(text, {"response_format": text})
