@@ -85,6 +85,8 @@ class Machine:
                 )
             )
             assert len(step.decodes) <= self.scheduler.max_rows
+            following = sum(row.text.follows for row in step.rows)
+            assert following <= self.scheduler.followers
             longest = max((row.count for row in step.chunks), default=0)
             assert len(step.chunks) * longest <= self.scheduler.chunk
             self.scheduler.done(step, self.run(step))
@@ -108,6 +110,7 @@ REQUESTS = st.lists(
         st.integers(1, 7),  # new tokens
         st.integers(1, 3),  # texts of this prompt
         st.one_of(st.none(), st.integers(0, 12)),  # steps after which it is cancelled
+        st.booleans(),  # it follows a matcher
     ),
     min_size=1,
     max_size=7,
@@ -118,7 +121,7 @@ def served(machine: Machine, requests: list[Any]) -> list[Text]:
     """All texts of the requests, ended."""
     texts: list[Text] = []
     leaving: list[tuple[int, Text]] = []
-    for wait, prompt, new, count, patience in requests:
+    for wait, prompt, new, count, patience, follows in requests:
         for _ in range(wait):
             machine.step()
             leaving = [(steps - 1, text) for steps, text in leaving]
@@ -127,7 +130,7 @@ def served(machine: Machine, requests: list[Any]) -> list[Text]:
                     machine.scheduler.cancel(text)
         sibling = None
         for _ in range(count):
-            text = Text(list(prompt), len(prompt) + new, frozenset([END]), sibling)
+            text = Text(list(prompt), len(prompt) + new, frozenset([END]), sibling, follows)
             machine.scheduler.add(text)
             sibling = sibling or text
             texts.append(text)
@@ -190,6 +193,28 @@ def test_few_blocks_make_the_youngest_start_again() -> None:
     machine.finish(texts)
     assert machine.scheduler.preemptions > 0
     assert all(text.tokens == alone(text) for text in texts)
+
+
+def test_texts_that_follow_a_matcher_leave_rows_to_others() -> None:
+    machine = Machine(blocks=64, size=4, rows=8, chunk=16)
+    following = [Text([0, 1], 8, follows=True) for _ in range(9)]
+    for text in following:
+        machine.scheduler.add(text)
+    machine.step()
+    for text in following:
+        text.held = bool(text.blocks)  # their matchers do not answer
+    assert sum(text.held for text in following) == 2
+    others = [Text([1, number], 6) for number in range(6)]
+    for text in others:
+        machine.scheduler.add(text)
+    steps = 0
+    while any(text.finish is None for text in others):
+        machine.step()
+        steps += 1
+    assert steps == 4
+    for text in following:
+        text.held = False
+    machine.finish(following)
 
 
 def test_short_prompts_pass_a_long_one_in_turns() -> None:

@@ -109,11 +109,12 @@ def test_the_clock_runs_while_a_grammar_is_made(
 def test_others_go_on_while_a_matcher_is_asked(
     server: Running, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A text under a schema whose process does not answer holds up nobody else."""
+    """Texts under a schema whose process does not answer hold up nobody else, however many."""
     gate = held(monkeypatch, "accept")
     found: list[Any] = []
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": ["Ann"]}}}
-    body = SLOW | {"response_format": form, "temperature": 0}
+    rows = server.served.engine.options.rows
+    body = SLOW | {"response_format": form, "temperature": 0, "n": rows}
     thread = threading.Thread(target=lambda: found.append(client.chat.completions.create(**body)))
     thread.start()
     while not server.served.engine._held:
@@ -123,5 +124,5 @@ def test_others_go_on_while_a_matcher_is_asked(
     assert server.served.engine._held
     gate.set()
     thread.join()
-    assert found[0].choices[0].message.content == '"Ann"'
+    assert [choice.message.content for choice in found[0].choices] == ['"Ann"'] * rows
     assert server.blocks_are_free()

@@ -127,7 +127,7 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._calls: deque[Callable[[], None]] = deque()
         self._held: set[int] = set()  # numbers of places whose matchers are asked
-        self._asked: Executor = ThreadPoolExecutor(options.rows, "luminal-follower")
+        self._asked: Executor = ThreadPoolExecutor(self._scheduler.followers, "luminal-follower")
         self._ready: list[Event] = []  # of texts that were held
 
     # --- called by other threads
@@ -153,7 +153,8 @@ class Engine:
 
     def job(self, text: Text, prompt: Sequence[int], logprobs: int | None = None) -> Job:
         """A job for a text that begins with `prompt`. Raises InputError if there is no room."""
-        place = scheduler.Text([*prompt], len(prompt) + max(1, text.room))
+        limit = len(prompt) + max(1, text.room)
+        place = scheduler.Text([*prompt], limit, follows=text.follows)
         self._scheduler.check(place.limit)
         return Job(text, place, logprobs)
 

@@ -3,8 +3,10 @@
 Yu et al., Orca, OSDI 2022; Agrawal et al., arXiv 2308.16369 (chunks of prompts beside decoding).
 No I/O, no clock, no arrays. A step runs the next token of every text that has read its prompt, and
 chunks of some prompts, each prompt in its turn. Texts are admitted in the order of their arrival
-while there are rows and blocks for them. Where blocks run out, the text that arrived last gives its
-own back and is computed again later; so the oldest always goes on, and everyone's turn comes.
+while there are rows and blocks for them; those that follow a matcher, which may take long at every
+token while they keep their row, have a share of the rows only. Where blocks run out, the text that
+arrived last gives its own back and is computed again later; so the oldest always goes on, and
+everyone's turn comes.
 
 The tokens of a prompt always run in chunks, all others one at a time, also when they are computed
 again: a program's bits may depend on that, but on nothing else of what the machine does besides.
@@ -20,19 +22,23 @@ from luminal.errors import InputError
 from luminal.records import dataclass
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
+SHARE = 4  # of so many rows one may be of a text that follows a matcher
+
 
 @dataclass(slots=True, eq=False)
 class Text:
     """A prompt and what was generated after it.
 
     It ends at a token of `ends` or with `limit` tokens. `sibling`: a text of the same prompt that
-    was added before; this one waits for it and shares its blocks.
+    was added before; this one waits for it and shares its blocks. `follows`: which token may come
+    next is computed elsewhere, after each.
     """
 
     tokens: list[int]
     limit: int
     ends: frozenset[int] = frozenset()
     sibling: Text | None = None
+    follows: bool = False
     prompt: int = field(init=False)
     """How many of the tokens are the prompt."""
     computed: int = field(default=0, init=False)
@@ -45,7 +51,7 @@ class Text:
     number: int = field(default=-1, init=False)
     turn: int = field(default=0, init=False)
     held: bool = field(default=False, init=False)
-    """It takes part in no step: which token may come next is still computed elsewhere."""
+    """It takes part in no step: what it follows is still asked."""
     contents: list[Content] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -103,6 +109,7 @@ class Scheduler:
             if value < 1:
                 raise InputError(f"scheduler: {name} {value}; it must be at least 1")
         self.pool, self.max_rows, self.chunk = pool, max_rows, chunk
+        self.followers = max(1, max_rows // SHARE)
         self.preemptions = 0
         self._waiting: list[Text] = []  # by number
         self._running: dict[int, Text] = {}
@@ -186,10 +193,16 @@ class Scheduler:
                 yield self._running[number]
 
     def _admit(self) -> None:
-        """Gives blocks to those who wait, in order, up to the first for whom there are too few."""
+        """Gives blocks to those who wait, in order, up to the first for whom there are too few.
+
+        Those that follow a matcher wait for their share of the rows, and hold up nobody else.
+        """
+        following = sum(text.follows for text in self._running.values())
         for text in list(self._waiting):
             if len(self._running) == self.max_rows:
                 return
+            if text.follows and following == self.followers:
+                continue
             sibling = text.sibling
             if sibling is not None and sibling.finish is None and sibling.reads:
                 continue
@@ -197,6 +210,7 @@ class Scheduler:
                 return
             self._waiting.remove(text)
             self._running[text.number] = text
+            following += text.follows
 
     def _place(self, text: Text) -> bool:
         """Takes the blocks for all tokens of a text, or none if there are too few.
