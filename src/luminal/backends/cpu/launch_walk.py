@@ -243,7 +243,7 @@ gather: ; waking the team is no kernel's time
 begin:
   %time.start = call i64 @read(i32 1)
   store i64 %time.start, ptr %last
-  call void @enter(ptr %team)
+  call void @join_timed(ptr %team)
   br label %fetch
 
 fetch:

@@ -97,7 +97,7 @@ in:
 }
 
 ; One more member of a timed run is there; nothing for who is alone.
-define internal void @enter(ptr %team) {
+define internal void @join_timed(ptr %team) {
 entry:
   %alone = icmp eq ptr %team, null
   br i1 %alone, label %exit, label %say
@@ -125,7 +125,7 @@ look:
   %needed = select i1 %caller, i64 %others, i64 %size
   br i1 %caller, label %again, label %say
 say:
-  call void @enter(ptr %team)
+  call void @join_timed(ptr %team)
   br label %again
 again:
   %begun = phi i64 [0, %look], [0, %say], [%since, %linger]
