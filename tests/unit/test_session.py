@@ -20,7 +20,7 @@ from luminal import session
 from luminal.backends.reference import evaluate
 from luminal.hlir.substitute import substitute_dims, used_dims
 from luminal.hlir.verify import verify as hlir_verify
-from luminal.runtime.output_pool import LOOKS, OutputPool, block_bytes
+from luminal.runtime.output_pool import LOOKS, OutputPool, _Block, block_bytes
 from luminal.shape.expression import const, symbol
 
 F32 = np.float32
@@ -651,6 +651,20 @@ def test_the_pool_keeps_what_runs_need_and_no_more() -> None:
     pool.take((3 << 20,), lm.uint8, 3 << 20)
     assert pool.free_bytes <= (2 << 20) + (16 << 20) + (3 << 20)
     assert all(n <= block_bytes(n) <= 1.25 * n + 64 for n in (0, 1, 64, 65, 1000, 123456789))
+
+
+def test_the_pool_seldom_looks_at_all_that_a_caller_holds(monkeypatch) -> None:
+    looks, is_free = [0], _Block.is_free
+
+    def counted(block: _Block) -> bool:
+        looks[0] += 1
+        return is_free(block)
+
+    monkeypatch.setattr(_Block, "is_free", counted)
+    pool = OutputPool()
+    held = [pool.take((1 << 14,), lm.uint8, 1 << 14) for _ in range(4000)]
+    assert len(held) == 4000
+    assert looks[0] < 4000 * (LOOKS + 100)
 
 
 @pytest.mark.parametrize("held", [0, 1, 2, 7, 40])

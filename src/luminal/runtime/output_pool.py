@@ -21,6 +21,7 @@ from luminal.hlir.memory import Array, aligned_empty
 
 SLACK = 16 << 20  # bytes a pool may keep free beyond what its runs hand out
 STEPS_PER_DOUBLING = 8  # size classes: at most 12.5% of a block is unused
+GROWTH = 64  # by a part of this size a pool grows before it looks at every block again
 LOOKS = 8  # at blocks that may be free, for one array
 
 
@@ -73,6 +74,8 @@ class OutputPool:
     def __init__(self) -> None:
         self._blocks: dict[int, deque[_Block]] = {}  # the one handed out last stands last
         self._largest_run = 0
+        self._bytes = 0  # of all blocks
+        self._grown = 0  # bytes more since all were looked at
 
     def take_all(self, plans: Sequence[Lent]) -> list[Array]:
         """An array for each of the plans, as `take` gives it."""
@@ -101,7 +104,7 @@ class OutputPool:
             blocks.rotate(-1)
             if blocks[-1].is_free():
                 return blocks[-1].view(shape, dtype)
-        self._trim()
+        self._grow(kept)
         blocks.append(_Block(kept))
         return blocks[-1].view(shape, dtype)
 
@@ -109,9 +112,17 @@ class OutputPool:
         """Runs with blocks of these bytes are coming: memory for two of them is worth keeping."""
         self._largest_run = max(self._largest_run, sum(blocks))
 
-    def _trim(self) -> None:
-        """Before the pool grows: frees what no run of the expected sizes needs, biggest first."""
-        excess = self.free_bytes - 2 * self._largest_run - SLACK
+    def _grow(self, kept: int) -> None:
+        """Notes a block more; looks at all others where they are few beside what is new."""
+        self._bytes += kept
+        self._grown += kept
+        needed = 2 * self._largest_run + SLACK
+        if self._bytes > needed and GROWTH * self._grown > self._bytes:
+            self._grown = 0
+            self._trim(self.free_bytes - needed)
+
+    def _trim(self, excess: int) -> None:
+        """Frees so many bytes that wait to be used again, the biggest blocks first."""
         for kept in sorted(self._blocks, reverse=True):
             if excess <= 0:
                 break
@@ -119,6 +130,7 @@ class OutputPool:
             for block in blocks:
                 if excess > 0 and block.is_free():
                     excess -= kept
+                    self._bytes -= kept
                 else:
                     stay.append(block)
             blocks.clear()
