@@ -16,13 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import luminal as lm
-from luminal.errors import LoadError
+from luminal.errors import LoadError, LuminalError
 from luminal.loaders.checkpoint import read_tokenizer
 from luminal.models.generate import load
 from luminal.search.operands import MEMORY
@@ -126,19 +126,31 @@ def _outcome(number: int, planted: bool) -> Outcome:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = damaged(number, folder)
-        _forget_peak()
-        before = _peak_megabytes()
-        start = time.process_time()
-        result, text = "loaded", ""
-        try:
-            PLANTED[number](folder) if planted else read(file)
-        except LoadError as error:
-            result, text = "refused", str(error).replace(name, "")
-        except BaseException as error:
-            result, text = type(error).__name__, str(error)[:1000]
-        seconds = time.process_time() - start
-        megabytes = _peak_megabytes() - before
-        return Outcome(number, file.damage, result, text, seconds, megabytes)
+        found = measured(
+            number, file.damage, lambda: PLANTED[number](folder) if planted else read(file)
+        )
+        return replace(found, text=found.text.replace(name, ""))
+
+
+def measured(
+    number: int,
+    damage: str,
+    action: Callable[[], Any],
+    refusal: type[LuminalError] = LoadError,
+) -> Outcome:
+    """What comes of an action, which may raise a refusal, in which time and memory."""
+    _forget_peak()
+    before = _peak_megabytes()
+    start = time.process_time()
+    result, text = "loaded", ""
+    try:
+        action()
+    except refusal as error:
+        result, text = "refused", str(error)
+    except BaseException as error:
+        result, text = type(error).__name__, str(error)[:1000]
+    seconds = time.process_time() - start
+    return Outcome(number, damage, result, text, seconds, _peak_megabytes() - before)
 
 
 def _forget_peak() -> None:
@@ -154,13 +166,18 @@ def main() -> None:
     first, last, megabytes = map(int, sys.argv[1:4])
     planted = "planted" in sys.argv
     damaged(0, Path(tempfile.mkdtemp(dir=os.environ.get("DAMAGED_FOLDER"))))  # imports are no cost
+    answer(first, last, megabytes, lambda number: _outcome(number, planted))
+
+
+def answer(first: int, last: int, megabytes: int, of: Callable[[int], Outcome]) -> None:
+    """Prints what comes of each number."""
     # Twice the limit is an error here, before the machine is short of memory.
     used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     most = used + 2 * megabytes * MEGABYTE
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     print(READY, flush=True)
     for number in range(first, last):
-        print(json.dumps(_fields(_outcome(number, planted))), flush=True)
+        print(json.dumps(_fields(of(number))), flush=True)
 
 
 def _fields(outcome: Outcome) -> list[Any]:
@@ -170,19 +187,27 @@ def _fields(outcome: Outcome) -> list[Any]:
 # --- the process that watches ---------------------------------------------------------------------
 
 
-def outcomes(first: int, last: int, limits: Limits, planted: bool = False) -> Iterator[Outcome]:
+def outcomes(
+    first: int,
+    last: int,
+    limits: Limits,
+    planted: bool = False,
+    reader: str = "tests.fuzz.damaged_run",
+) -> Iterator[Outcome]:
     """What came of the files of these numbers; one whose reader died or hung is an outcome too."""
     while first < last:
-        for outcome in _until_death(first, last, limits, planted):
+        for outcome in _until_death(first, last, limits, planted, reader):
             first = outcome.number + 1
             yield outcome
 
 
-def _until_death(first: int, last: int, limits: Limits, planted: bool) -> Iterator[Outcome]:
+def _until_death(
+    first: int, last: int, limits: Limits, planted: bool, reader: str
+) -> Iterator[Outcome]:
     arguments = [str(first), str(last), str(limits.megabytes), *(["planted"] if planted else [])]
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.damaged_run", *arguments],
+            [sys.executable, "-m", reader, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, "TMPDIR": folder, "OPENBLAS_NUM_THREADS": "1"},

@@ -104,7 +104,7 @@ def test_an_operator_set_that_is_not_known():
     ids=["constant", "tile", "expand"],
 )
 def test_results_that_no_memory_holds(nodes: str):
-    with pytest.raises(OnnxError, match="a shape is too large"):
+    with pytest.raises(OnnxError, match=r"makes a (tensor|value) of .*; (there|it) may"):
         _run(_graph(nodes), x=X)
 
 

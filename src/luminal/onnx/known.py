@@ -26,13 +26,16 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.graph import topological
 from luminal.hlir.ops import Node, Value
-from luminal.shape.expression import Expression, as_expression, const, maximum
+from luminal.shape.expression import Expression, as_expression, const, maximum, product_of
 from luminal.shape.view import index
 
 Array = np.ndarray[Any, Any]
 
 MAX_SIZE = 4096
 """Elements: what is larger is data, and not looked into."""
+
+MOST = 1 << 24
+"""Elements of numbers without dims: more are left to a run, as if they depended on data."""
 
 
 class Unknown(Exception):
@@ -84,6 +87,8 @@ def _evaluated(node: Node, args: Sequence[Array]) -> tuple[Array, ...]:
         raise Unknown(by_data=False)
     if isinstance(node.attrs, IotaAttrs):
         return (_iota(node.attrs),)
+    if any(product_of(kind.shape).value > MOST for kind in node.types):
+        raise Unknown(by_data=True)
     symbolic = any(arg.dtype == object for arg in args) or not _is_literal(node.attrs)
     if not symbolic and node.op.evaluate is not None:
         return node.op.evaluate(node.attrs, {}, args)

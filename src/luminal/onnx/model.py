@@ -26,6 +26,7 @@ from luminal.onnx.values import (
     Coded,
     codes_of,
     dtype_of_number,
+    flattened,
 )
 from luminal.runtime.report import Report
 from luminal.session import Graph
@@ -253,15 +254,6 @@ def kind(value: Any, shape: tuple[Any, ...] | None) -> Hashable:
     if isinstance(value, list):
         return tuple(kind(each, None) for each in value)
     return None if value is None else (value.dtype, shape or value.shape)
-
-
-def flattened(name: str, value: Any) -> Iterable[tuple[str, Array]]:
-    """The arrays in an input, by the names of their Inputs."""
-    if isinstance(value, list):
-        for k, each in enumerate(value):
-            yield from flattened(f"{name}[{k}]", each)
-    elif value is not None:
-        yield name, value
 
 
 def kinds(values: Iterable[Any]) -> Hashable | None:

@@ -10,6 +10,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 
 from luminal.errors import LoadError
 from luminal.loaders.shown import shown
+from luminal.onnx.budget import DEPTH
 
 
 def check_names(proto: ModelProto, model: str) -> None:
@@ -59,6 +60,12 @@ def _all(nodes: Iterable[NodeProto]) -> Iterable[NodeProto]:
             yield from _all(graph.node)
 
 
+def count_nodes(proto: ModelProto) -> int:
+    """The nodes in the file, each once: those of functions and bodies too."""
+    bodies = [proto.graph.node, *(each.node for each in proto.functions)]
+    return sum(1 for nodes in bodies for _ in _all(nodes))
+
+
 def _graphs(node: NodeProto) -> Iterable[GraphProto]:
     return (each.g for each in node.attribute if each.type == AttributeProto.GRAPH)
 
@@ -79,7 +86,7 @@ def _once(names: Iterable[str], where: str, what: str) -> None:
 
 
 def _check_calls(functions: Mapping[tuple[str, str], FunctionProto], model: str) -> None:
-    """Goes down the calls of functions, which must end."""
+    """Goes down the calls of functions, which must end soon."""
     done: set[tuple[str, str]] = set()
 
     def go_down(key: tuple[str, str], above: tuple[tuple[str, str], ...]) -> None:
@@ -87,6 +94,11 @@ def _check_calls(functions: Mapping[tuple[str, str], FunctionProto], model: str)
             raise LoadError(f"{model}: the function {key[1]!r} calls itself; the file is damaged")
         if key in done or key not in functions:
             return
+        if len(above) > DEPTH:
+            raise LoadError(
+                f"{model}: the function {key[1]!r} is called through more than {DEPTH} others, one "
+                "within the other; inline them"
+            )
         for node in _all(functions[key].node):
             go_down((node.domain, node.op_type), (*above, key))
         done.add(key)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.structure import structure
+from luminal.onnx.budget import check_work
 from luminal.onnx.source import Source
 from luminal.onnx.translate import Cut, Translation, live_name
-from luminal.onnx.values import Array, Coded, array_of_codes, tensors
+from luminal.onnx.values import Array, Coded, array_of_codes, flattened, tensors
 from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.runtime.report import Report
@@ -57,6 +59,35 @@ class Program(NamedTuple):
     results: tuple[str, ...]  # the names of its outputs, in the model's order
 
 
+class _Run:
+    """The values of a run, and its answers so far; `runs`: or is it only to be compiled?"""
+
+    def __init__(
+        self, values: dict[str, Array], reports: list[Report] | None, *, runs: bool = True
+    ) -> None:
+        self.runs = runs
+        self.answers: list[Array] = []
+        self.keys: tuple[Answer, ...] = ()
+        self._values = values
+        self._reports = reports
+
+    def of(self, piece: Piece) -> list[Array]:
+        """What a piece gives; unless it is the last one, an answer is first."""
+        results: list[Array] = []
+        if piece.executable is not None:
+            self._values.update(piece.given)
+            arrays: dict[Any, Array] = {name: self._values[given] for name, given in piece.inputs}
+            if self._reports is not None:
+                self._reports.append(piece.executable.profile(arrays))
+            results = list(piece.executable(arrays).values())
+        if piece.outputs is None:
+            answer = results[0]
+            self.answers.append(answer)
+            self.keys = (*self.keys, (answer.dtype.str, answer.shape, answer.tobytes()))
+            self._values.update(zip(piece.live, results[1:], strict=True))
+        return results
+
+
 class Form:
     """A model for inputs of one kind."""
 
@@ -69,7 +100,8 @@ class Form:
 
     def prepare(self) -> None:
         """Compiles the first piece."""
-        self._piece((), [])
+        with suppress(Cut):
+            self._translated(_Run({}, None, runs=False))
 
     @property
     def program(self) -> Program | None:
@@ -89,47 +121,43 @@ class Form:
 
     def run(self, inputs: Mapping[str, Array], reports: list[Report] | None = None) -> list[Any]:
         """The model's outputs. With `reports`, every piece is profiled, and its report added."""
-        values = dict(inputs)
-        keys: tuple[Answer, ...] = ()
-        answers: list[Array] = []
-        while True:
-            piece = self._piece(keys, answers)
-            results: list[Array] = []
-            if piece.executable is not None:
-                values.update(piece.given)
-                arrays: dict[Any, Array] = {name: values[given] for name, given in piece.inputs}
-                if reports is not None:
-                    reports.append(piece.executable.profile(arrays))
-                found = piece.executable(arrays)
-                results = list(found.values())
+        run = _Run(dict(inputs), reports)
+        while (piece := self._pieces.get(run.keys)) is not None:
+            results = run.of(piece)
             if piece.outputs is not None:
                 return [_filled(each, results) for each in piece.outputs]
-            answer = results[0]
-            answers.append(answer)
-            keys = (*keys, (answer.dtype.str, answer.shape, answer.tobytes()))
-            values.update(zip(piece.live, results[1:], strict=True))
+        return self._translated(run)
 
-    def _piece(self, keys: tuple[Answer, ...], answers: Sequence[Array]) -> Piece:
-        piece = self._pieces.get(keys)
-        if piece is None:
-            piece = self._made(answers)
-            if len(self._pieces) >= MAX_PIECES:
-                self._pieces.popitem(last=False)
-            self._pieces[keys] = piece
-        return piece
+    def _translated(self, run: _Run) -> list[Any]:
+        """The outputs of a run whose next piece is not known: it goes on piece by piece.
 
-    def _made(self, answers: Sequence[Array]) -> Piece:
+        Raises Cut after the first piece that is not to be run.
+        """
         graph = Graph(self._source.name)
-        translation = Translation(self._source, graph, answers)
-        try:
-            outputs = translation.run(self._declared.record(graph))
-        except Cut as cut:
-            live = tuple(live_name(len(answers), k) for k in range(len(cut.live)))
-            return self._compiled(translation, [cut.asked, *cut.live], live, None)
+
+        def ask(asked: Tensor, live: Sequence[Tensor]) -> Array:
+            names = tuple(live_name(len(run.keys), k) for k in range(len(live)))
+            made = self._kept(run, self._compiled(translation, [asked, *live], names, None))
+            if not run.runs:
+                raise Cut
+            return run.of(made)[0]
+
+        translation = Translation(self._source, graph, run.answers, ask)
+        outputs = translation.run(self._declared.record(graph))
         roots = [x for each in outputs for x in tensors(each)]
         numbers = iter(range(len(roots)))
         places = tuple(_places(each, numbers) for each in outputs)
-        return self._compiled(translation, roots, (), places)
+        piece = self._kept(run, self._compiled(translation, roots, (), places))
+        if not run.runs:
+            raise Cut
+        results = run.of(piece)
+        return [_filled(each, results) for each in places]
+
+    def _kept(self, run: _Run, piece: Piece) -> Piece:
+        if len(self._pieces) >= MAX_PIECES:
+            self._pieces.popitem(last=False)
+        self._pieces[run.keys] = piece
+        return piece
 
     def _compiled(
         self,
@@ -146,15 +174,22 @@ class Form:
         if key not in self._programs:
             if len(self._programs) >= MAX_PROGRAMS:
                 self._programs.popitem(last=False)
+            check_work([root.value for root in roots], self._data())
             for number, root in enumerate(roots):
                 graph.output(root, str(number))
             names = tuple(node.attrs.name for node in inputs)
             self._programs[key] = compile(graph, **self._options), names
+            graph.sinks.clear()  # the next piece has others
         self._programs.move_to_end(key)
         executable, names = self._programs[key]
         given = (node.attrs.name for node in inputs)
         pairs = tuple(zip(names, given, strict=True))
-        return Piece(executable, pairs, translation.given, live, outputs)
+        return Piece(executable, pairs, dict(translation.given), live, outputs)
+
+    def _data(self) -> int:
+        """Bytes of the model and of its inputs."""
+        arrays = (array for each in self._declared.given.items() for _, array in flattened(*each))
+        return self._source.size + sum(array.nbytes for array in arrays)
 
 
 def _places(value: Any, numbers: Any) -> Any:

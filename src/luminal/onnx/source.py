@@ -14,8 +14,9 @@ from onnx import FunctionProto, ModelProto, TensorProto, ValueInfoProto, defs
 from luminal.errors import LoadError
 from luminal.hlir.state import Parameter
 from luminal.loaders.mapped import given_path, map_file
+from luminal.onnx.budget import check_table
 from luminal.onnx.errors import OnnxError, UnsupportedError
-from luminal.onnx.names import check_names
+from luminal.onnx.names import check_names, count_nodes
 from luminal.onnx.tensor_proto import ExternalFiles, array_of_tensor
 from luminal.onnx.values import NARROW_NUMBERS, codes_of
 from luminal.onnx.wire import without_data
@@ -51,6 +52,8 @@ class Source:
         mapped: Mapping[int, memoryview] | None = None,
     ) -> None:
         self.name = name
+        self.nodes = count_nodes(proto)
+        self._size: int = proto.ByteSize() + sum(map(len, (mapped or {}).values()))
         self.proto = proto
         self.graph = proto.graph
         self.opsets = {plain(each.domain): each.version for each in proto.opset_import}
@@ -97,6 +100,11 @@ class Source:
         message, mapped = without_data(data)
         proto = _parsed(message, str(path))
         return cls(proto, path.parent, path.name, mapped)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the model, with those of the files beside it that were read till now."""
+        return self._size + self._files.size
 
     def array(self, tensor: TensorProto, data: memoryview | None = None) -> Array:
         """The elements of a tensor of the model, whose `data` may lie outside of the message."""
@@ -156,6 +164,7 @@ def sparse_array(source: Source, sparse: Any) -> Array:
     """A SparseTensorProto as a dense array. Raises OnnxError for indices out of range."""
     values, places = source.array(sparse.values), source.array(sparse.indices)
     shape = tuple(sparse.dims)
+    check_table(*shape)
     dense = np.zeros(shape, values.dtype)
     try:
         if places.ndim == 1:

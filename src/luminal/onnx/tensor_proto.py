@@ -32,6 +32,11 @@ class ExternalFiles:
             self._maps[location] = map_file(self._path(location))
         return self._maps[location]
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files that were mapped till now."""
+        return sum(map(len, self._maps.values()))
+
     def _path(self, location: str) -> Path:
         if self._folder is None:
             raise LoadError(

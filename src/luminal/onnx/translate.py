@@ -1,14 +1,14 @@
 """A model's graph recorded with the library, node by node.
 
 What an operator needs to know before it can be recorded (a shape, axes, a condition) is evaluated
-where it depends on constants and dims. Where it depends on the inputs' data, the translation stops:
-the piece before is compiled and run, and the translation starts anew with the answer. All that
-comes after the answer depends only on values that the piece before gives out (`Cut.live`).
+where it depends on constants and dims. Where it depends on the inputs' data, the translation asks:
+the piece before is compiled and run, and the translation goes on with the answer. All that
+comes after the answer depends only on values that the piece before gives out (the live ones).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from typing import Any
@@ -30,6 +30,7 @@ from luminal.frontend.graph import Recorder
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import ops as hlir
 from luminal.onnx import functions, table
+from luminal.onnx.budget import Steps, check_depth, check_sizes
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.known import Known, Unknown
 from luminal.onnx.source import (
@@ -50,12 +51,11 @@ Attributes = Mapping[str, AttributeProto]
 
 
 class Cut(Exception):
-    """The translation needs `asked`, which depends on data; later parts need the `live` values."""
+    """A question of the translation is not to be answered: it ends there."""
 
-    def __init__(self, asked: Tensor, live: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.asked = asked
-        self.live = tuple(live)
+
+Ask = Callable[[Tensor, Sequence[Tensor]], Array]
+"""Gives the elements of a Tensor that depends on data; later parts need the live values."""
 
 
 @dataclass
@@ -80,15 +80,22 @@ class Scope:
 
 
 class Translation:
-    """One recording of a model into `graph`, with the answers to its questions so far."""
+    """One recording of a model into `graph`, with the answers to its questions so far.
 
-    def __init__(self, source: Source, graph: Graph, answers: Sequence[Array]) -> None:
+    Further questions go to `ask`; without it they end the recording.
+    """
+
+    def __init__(
+        self, source: Source, graph: Graph, answers: Sequence[Array], ask: Ask | None = None
+    ) -> None:
         self.source = source
         self.graph = graph
         self._known = Known()
         self._answers = list(answers)
+        self._ask = ask
         self._asked = 0
         self._scopes: list[Scope] = []
+        self.steps = Steps(source.nodes)
         self.given: dict[str, Array] = {}  # what is hosted, by the names of its Inputs
 
     # --- graphs and nodes
@@ -124,7 +131,10 @@ class Translation:
     def node(self, node: NodeProto, scope: Scope) -> None:
         """Records one node. Raises OnnxError, which names the node, and Cut."""
         try:
+            self.steps.count()
+            check_depth(len(self._scopes))
             outputs = self._outputs(node, scope)
+            check_sizes(outputs)
         except OnnxError as error:
             if str(error).startswith(PREFIX):
                 raise
@@ -257,7 +267,9 @@ class Translation:
     def _answer(self, asked: Tensor) -> Array:
         live = self._live()
         if self._asked == len(self._answers):
-            raise Cut(asked, live)
+            if self._ask is None:
+                raise Cut
+            self._answers.append(self._ask(asked, live))
         answer = self._answers[self._asked]
         small = answer.size <= MAX_CONSTANT
         found = self.graph.constant(answer) if small else self.hosted(answer)
@@ -440,6 +452,10 @@ class Call:
     def read(self, value: Any) -> Array:
         """See `Translation.read`."""
         return self.translation.read(value)
+
+    def count(self, number: int) -> None:
+        """Notes parts that the node makes beside itself; raises OnnxError for too many."""
+        self.translation.steps.count(number)
 
     def hosted(self, array: Array) -> Tensor:
         """See `Translation.hosted`."""

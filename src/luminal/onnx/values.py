@@ -6,7 +6,7 @@ A sequence is a list, an optional that holds nothing is None. Elements of narrow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -113,6 +113,15 @@ def mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
     if isinstance(value, list):
         return [mapped(function, each) for each in value]
     return value
+
+
+def flattened(name: str, value: Any) -> Iterable[tuple[str, Array]]:
+    """The arrays in an input, by the names of their Inputs."""
+    if isinstance(value, list):
+        for k, each in enumerate(value):
+            yield from flattened(f"{name}[{k}]", each)
+    elif value is not None:
+        yield name, value
 
 
 def tensors(value: Any) -> Iterator[Tensor]:

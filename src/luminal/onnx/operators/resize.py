@@ -15,6 +15,7 @@ from luminal import dtypes
 from luminal.errors import ShapeError
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
+from luminal.onnx.budget import check_table
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call, extents_of, ints_of
@@ -148,6 +149,7 @@ def _places(
     n: int, out: int, factor: float, transform: str, part: tuple[float, float]
 ) -> np.ndarray[Any, Any]:
     """Where each position of the result lies in the source, as real numbers."""
+    check_table(out)
     x: Array = np.arange(out, dtype=np.float32)
     factor = np.float32(factor)  # type: ignore[assignment]  # ties fall as in float32
     match transform:
@@ -191,6 +193,8 @@ def _interpolated(
     ratio = at - base
     reach = 2 if mode == "cubic" else 1
     start = int(np.floor(-reach / shrink)) + 1
+    check_table(at.size, 2 * (reach - start))
+    call.count(2 * (reach - start))
     offsets = np.arange(start, 2 * reach - start)
     distance = (offsets[None] - ratio[:, None]) * shrink
     if mode == "cubic":

@@ -10,6 +10,7 @@ import luminal as lm
 from luminal import dtypes
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
+from luminal.onnx.budget import check_table
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.operators.shapes import extent
 from luminal.onnx.operators.windows import check_kernel, per_dim
@@ -75,6 +76,7 @@ def deform_conv(
     border = call.attribute("pads") or [0] * 4
     oh, ow = extent(offset, 2), extent(offset, 3)
     moved = offset.reshape(batch, parts, kh, kw, 2, oh, ow)
+    check_table(kh, kw, oh, ow)
     rows = np.arange(kh)[:, None, None, None] * gaps[0] + np.arange(oh)[:, None] * steps[0]
     columns = np.arange(kw)[:, None, None] * gaps[1] + np.arange(ow) * steps[1]
     shape = (kh, kw, oh, ow)
@@ -116,6 +118,7 @@ def _adaptive_regions(call: Call, x: Tensor, scale: float, shift: float) -> Tens
     corners = call.read(call.input(1)).astype(np.float64) * scale - shift
     x, boxes, batch = (call.input(k) for k in range(3))
     found = []
+    call.count(len(corners))
     for k, (left, top, right, bottom) in enumerate(corners):
         high, wide = bottom - top, right - left
         if shift == 0:
@@ -141,6 +144,8 @@ def _regions(
     channels = extent(x, 1)
     left, top, right, bottom = ((boxes * scale - shift).select(1, k) for k in range(4))
     tall, broad = bottom - top, right - left
+    for n, g in zip(cells, grid, strict=True):
+        check_table(n, g)
     if shift == 0:
         tall, broad = lm.maximum(tall, 1.0), lm.maximum(broad, 1.0)
     ys, xs = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import luminal as lm
@@ -80,9 +81,11 @@ def split_to_sequence(call: Call, x: Tensor, sizes: Array | None = None) -> Any:
         parts = ints_of(sizes)
     else:
         size = 1 if sizes is None else ints_of(sizes)[0]
-        parts = [int(minimum(size, extent - at)) for at in range(0, extent.value, size)]
-    starts = [sum(parts[:k]) for k in range(len(parts))]
-    found = [x.narrow(axis, start, part) for start, part in zip(starts, parts, strict=True)]
+        places = range(0, extent.value, size)
+        call.count(len(places))
+        parts = [int(minimum(size, extent - at)) for at in places]
+    starts = accumulate(parts, initial=0)
+    found = [x.narrow(axis, start, part) for start, part in zip(starts, parts, strict=False)]
     if sizes is None and not call.attribute("keepdims", 1):
         return [y.squeeze(axis) for y in found]
     return found

@@ -8,6 +8,7 @@ import numpy as np
 
 import luminal as lm
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.budget import check_table
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.operators.shapes import extent
 from luminal.onnx.table import operator
@@ -34,6 +35,7 @@ def dft(call: Call, x: Tensor, length: Array | None = None, axis: Array | None =
 
 def _matrices(call: Call, count: int, rows: int, given: int, inverse: bool, dtype: Any) -> Any:
     """cos and sin of 2 pi j k / count, for `rows` results of `given` elements."""
+    check_table(rows, given)
     turns = np.outer(np.arange(rows), np.arange(given)) % count
     angle = 2 * np.pi * turns / count * (1 if inverse else -1)
     scale = 1 / count if inverse else 1.0
@@ -78,6 +80,7 @@ def stft(
     size = extent(window, 0) if length is None else ints_of(length)[0]  # type: ignore[arg-type]
     hop = ints_of(step)[0]
     count = (extent(x, 1) - size) // hop + 1
+    check_table(count, size)
     starts = np.arange(count)[:, None] * hop + np.arange(size)[None]
     frames = x.take(call.graph.constant(starts), 1)  # (batch, frames, size, 1 or 2)
     if window is not None:
@@ -92,6 +95,7 @@ def mel_weight_matrix(call: Call, *given: Tensor) -> Tensor:
     mels, size, rate, low, high = numbers
     dtype = dtype_of_number(call.attribute("output_datatype", 1))
     bins = size // 2 + 1
+    check_table(bins, mels)
     ends = [2595 * np.log10(1 + f / 700) for f in (low, high)]
     step = (ends[1] - ends[0]) / (mels + 2)
     edges = 700 * (10 ** ((np.arange(mels + 2) * step + ends[0]) / 2595) - 1)

@@ -15,6 +15,7 @@ from luminal.frontend.reduce import sum as sum_over
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.windows import Windows, sliding, windowed
 from luminal.nn import functional as F
+from luminal.onnx.budget import check_table
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call, ints_of
@@ -321,6 +322,7 @@ def _folded(call: Call, x: Tensor, image: list[int], block: list[int]) -> Tensor
         (image[k] + border[k] + border[rank + k] - gaps[k] * (block[k] - 1) - 1) // steps[k] + 1
         for k in range(rank)
     ]
+    check_table(*block, *counts, rank)
     taps = np.stack(np.meshgrid(*map(np.arange, block), indexing="ij"), -1).reshape(-1, rank)
     spots = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), -1).reshape(-1, rank)
     at = spots[None] * steps + taps[:, None] * gaps - np.array(border[:rank])
