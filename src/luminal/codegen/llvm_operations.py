@@ -124,9 +124,10 @@ def _count(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> 
 
 
 def _scale(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
-    everywhere, current_rounding = b.const(IRType("i16"), -1), b.const(IRType("i32"), 4)
+    everywhere, current_rounding = b.const(IRType(f"i{out.lanes}"), -1), b.const(IRType("i32"), 4)
     scaled = [*args, args[0], everywhere, current_rounding]
-    return b.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", args[0].type, scaled, ())
+    name = f"llvm.x86.avx512.mask.scalef.{'ps' if dtype is float32 else 'pd'}.512"
+    return b.intrinsic(name, args[0].type, scaled, ())
 
 
 def _widen_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
@@ -146,7 +147,7 @@ def instructions(features: tuple[str, ...]) -> Instructions:
     if "avx2" in features:
         found |= {("max", Type(int32, n)) for n in WIDTHS[1:]}
     if "avx512f" in features:
-        found.add(("scale", Type(float32, 16)))
+        found |= {("scale", Type(float32, 16)), ("scale", Type(float64, 8))}
         found |= {("scatter", Type(dtype, n)) for dtype in SCATTERED for n in WIDTHS[1:]}
         found |= {("max", Type(int64, n)) for n in WIDTHS[1:]}
     if "avx512bf16" in features:
@@ -187,7 +188,7 @@ OPERATIONS: Mapping[str, Emit] = {
     "select": lambda b, dtype, args, out: b.select(*args),
     "cast": _cast,
     "bitcast": _bitcast,
-    **{name: _library(name) for name in ("exp", "exp2", "log", "log2", "sin", "cos")},
+    **{name: _library(name) for name in ("sin", "cos")},
     "splat": lambda b, dtype, args, out: b.splat(args[0], out.lanes),
     "lower": _half(upper=False),
     "upper": _half(upper=True),

@@ -10,10 +10,10 @@ SIGNUM 18, 1983.)
 from __future__ import annotations
 
 from luminal.dtypes import float32, int64, uint32, uint64
-from luminal.expand import polynomials as table
 from luminal.expand.builder import Builder
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type
+from luminal.expand.polynomials import FLOAT32, TWO_OVER_PI_PAIRS
 
 WORD, LOW = 32, 0xFFFFFFFF
 FRACTION = 62  # bits of a quarter
@@ -28,7 +28,7 @@ def huge_angle(b: Builder, x: Operand) -> tuple[Operand, Operand]:
     signed = b.op("or", b.op("and", bits, 0x807FFFFF), 0x4B000000)  # m with the sign of x
     m = b.cast(b.bitcast(signed, float32), int64)
     exponent = b.op("and", b.op("shr", bits, 23), 0xFF)
-    place = b.op("sub", exponent, table.HUGE_BITS >> 23)  # of the window, from 0
+    place = b.op("sub", exponent, FLOAT32.bits(FLOAT32.huge) >> 23)  # of the window, from 0
     first, second, third = _window(b, place)
     # m * window, its last 64 bits above the 32 that are dropped: they wrap to quarters mod 4
     high = b.op("shl", b.op("mul", m, first), WORD)
@@ -38,7 +38,7 @@ def huge_angle(b: Builder, x: Operand) -> tuple[Operand, Operand]:
     quarters = b.cast(b.op("shr", b.op("sub", product, rest), FRACTION), uint32)
     head = b.cast(rest, float32)
     tail = b.cast(b.op("sub", rest, b.cast(head, int64)), float32)
-    unit, unit_low = (piece * 2.0**-FRACTION for piece in table.HALF_PI[:2])
+    unit, unit_low = (piece * 2.0**-FRACTION for piece in FLOAT32.half_pi[:2])
     small = b.op("fma", head, unit_low, b.op("mul", tail, unit))
     return b.op("fma", head, unit, small), quarters
 
@@ -49,7 +49,7 @@ def _window(b: Builder, place: Operand) -> list[Operand]:
     left = b.op("sub", WORD, b.cast(b.op("and", place, WORD - 1), uint64))
     is_word = [b.op("eq", word, number) for number in range(3)]
     wide = Type(uint64, place.type.lanes)
-    pairs = [constant(wide, pair) for pair in table.TWO_OVER_PI_PAIRS]
+    pairs = [constant(wide, pair) for pair in TWO_OVER_PI_PAIRS]
     words = []
     for number in range(3):
         pair: Operand = pairs[number + 3]

@@ -149,11 +149,7 @@ _TABLE = (
     # from bool 0 or 1, never to bool.
     Operation("cast", 1, ANY,    None,   convert),
     Operation("bitcast", 1, NUMBER, None, lambda x, to: x.view(to.numpy)),
-    # Of the C library, in f64.
-    Operation("exp",  1, FLOAT,  _first, _function("exp")),
-    Operation("exp2", 1, FLOAT,  _first, _function("exp2")),
-    Operation("log",  1, FLOAT,  _first, _function("log")),
-    Operation("log2", 1, FLOAT,  _first, _function("log2")),
+    # Of the C library, in f64: for angles that are huge.
     Operation("sin",  1, FLOAT,  _first, _function("sin")),
     Operation("cos",  1, FLOAT,  _first, _function("cos")),
     # What only some machines have: `expand` is told which, and for which types.

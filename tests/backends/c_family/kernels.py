@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 LANES = ("lower", "upper", "extract", "any", "splat", "shuffle", "count")
 OF_SOME_MACHINES = ("scale", *DOTS, "widen_half", "narrow_half")
-OF_THE_LIBRARY = ("exp", "exp2", "log", "log2", "sin", "cos")
+OF_THE_LIBRARY = ("sin", "cos")
 COMPUTED = tuple(dtype for dtype in dtypes.ALL if not dtype.is_storage)
 
 

@@ -18,7 +18,7 @@ INFIX = {
     **WRAPPING, "div": "/", "quotient": "/", "remainder": "%", "shr": ">>",
     "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "eq": "==", "ne": "!=",
 }  # fmt: skip
-FUNCTIONS = frozenset("fma sqrt floor abs copysign fmod exp exp2 log log2 sin cos".split())
+FUNCTIONS = frozenset("fma sqrt floor abs copysign fmod sin cos".split())
 EXTREMES = {"max": ">", "min": "<"}
 SAME = frozenset(("splat", "extract", "any"))
 """What does nothing to a single lane."""
