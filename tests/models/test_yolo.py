@@ -311,7 +311,9 @@ def test_the_command_detect_with_onnx(
         assert float(score.rstrip("%")) == pytest.approx(100 * each.score, abs=0.02)
         assert [float(side) for side in box] == pytest.approx(each.box, abs=0.1)
     fewer = exported(tmp_path, 2)
-    assert "for 2 classes" in run(monkeypatch, tmp_path / "a.png", "--model", fewer, *options)
+    assert "for the 2 classes of" in run(
+        monkeypatch, tmp_path / "a.png", "--model", fewer, *options
+    )
 
 
 DAMAGED = {

@@ -1,11 +1,11 @@
-"""A YOLO as Ultralytics exports it to ONNX: run as it is, its boxes chosen by another program."""
+"""A YOLO as its authors export it to ONNX: run as it is, its boxes chosen by another program."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,12 +20,19 @@ from luminal.session import Graph, compile
 if TYPE_CHECKING:
     from luminal.onnx import Model
 
+Array = np.ndarray[Any, Any]
+
 _OPEN_SIZE = 640  # of images where a model leaves it open
+_STEPS = ((8, 16, 32), (8, 16, 32, 64), (4, 8, 16, 32), (16, 32))
+"""Of the grids whose cells are places, or three places each: three sizes, a larger or a smaller one
+more, and those of tiny models.
+"""
+_ROUNDED = 1e-3  # that a score in half precision may be off
 
 
 class OnnxDetector(Detector):
-    """One input, (1, 3, size, size); one output, (1, 4 + classes, places): centres and sizes of
-    boxes, then scores. Labels are the metadata's `names`, numbers where there are none.
+    """One input, (1, 3, size, size); one output of a known Layout. Labels are the metadata's
+    `names`, numbers where there are none.
     """
 
     def __init__(self, path: Path, mode: str, backend: str) -> None:
@@ -38,26 +45,81 @@ class OnnxDetector(Detector):
         self._model, self._mode, self._backend = model, mode, backend
         self._programs: dict[float, Executable] = {}
 
-    def candidates(self, pixels: np.ndarray[Any, Any], iou: float) -> Mapping[str, Any]:
+    def candidates(self, pixels: Array, iou: float) -> Mapping[str, Any]:
         """See Detector."""
         (found, *_) = self._model(pixels[None]).values()
-        count = len(self.labels) or found.shape[1] - 4
-        if found.ndim != 3 or found.shape[1] != 4 + count or count < 1:
-            raise InputError(
-                f"detect: the model gives {found.shape}; it must be (1, 4 + classes, places)"
-                + (f" for {count} classes" if self.labels else "")
-            )
-        self.labels = self.labels or [str(number) for number in range(count)]
+        layout = layout_of(found.shape, len(self.labels), self.size)
+        check_rows(layout.rows(found[0]), layout.has_objectness, self.size)
+        self.labels = self.labels or [str(number) for number in range(layout.classes)]
         if iou not in self._programs:
-            self._programs[iou] = self._choice(found.shape[1:], iou)
+            self._programs[iou] = self._choice(found.shape[1:], layout, iou)
         return self._programs[iou](found=found[0])
 
-    def _choice(self, shape: tuple[int, ...], iou: float) -> Executable:
+    def _choice(self, shape: tuple[int, ...], layout: Layout, iou: float) -> Executable:
         graph = Graph("boxes")
-        found = graph.tensor(shape, dtypes.float32, "found").mT
-        centre, half = found[:, :2], found[:, 2:4] / 2
-        output_best_boxes(concat((centre - half, centre + half), -1), found[:, 4:], iou)
+        rows = layout.rows(graph.tensor(shape, dtypes.float32, "found"))
+        centre, half = rows[:, :2], rows[:, 2:4] / 2
+        scores = rows[:, 4:5] * rows[:, 5:] if layout.has_objectness else rows[:, 4:]
+        output_best_boxes(concat((centre - half, centre + half), -1), scores, iou)
         return compile(graph, backend=self._backend, mode=self._mode)
+
+
+class Layout(NamedTuple):
+    """What the numbers of an output are. A row of a place is the centre and size of its box, with
+    `has_objectness` how sure it is that there is any thing, and a score for each class.
+    """
+
+    has_rows: bool  # (places, numbers), else (numbers, places)
+    has_objectness: bool
+    classes: int
+
+    def rows(self, found: Any) -> Any:
+        """An array or a Tensor, as a row for each place."""
+        return found if self.has_rows else found.T
+
+
+def layout_of(shape: Sequence[int], classes: int, size: int) -> Layout:
+    """Of an output for images of this size; 0 classes: the model does not say how many there are.
+
+    Raises InputError for a shape that is none of the layouts, or may be of two.
+    """
+    found = []
+    if len(shape) == 3 and shape[0] == 1:
+        _, high, wide = shape
+        cells = {sum((size // step) ** 2 for step in steps) for steps in _STEPS}
+        anchored = {3 * count for count in cells}
+        if classes:
+            options = [(False, False, high - 4), (True, False, wide - 4), (True, True, wide - 5)]
+            found = [Layout(*each) for each in options if each[2] == classes]
+        elif wide in cells and high > 4:
+            found = [Layout(False, False, high - 4)]
+        elif high in anchored and wide > 5:
+            found = [Layout(True, True, wide - 5)]
+    if len(found) != 1:
+        known = f" for the {classes} classes of its metadata" if classes else ""
+        raise InputError(
+            f"detect: the model gives {tuple(shape)}; it must be (1, 4 + classes, places), as "
+            "YOLOv8 and later give, or (1, places, 5 + classes), as YOLOv5 and YOLOv7"
+            + (known or "; how many classes there are is told by `names` in its metadata")
+        )
+    return found[0]
+
+
+def check_rows(rows: Array, has_objectness: bool, size: int) -> None:
+    """Raises InputError for numbers that are no boxes in pixels with scores from 0 to 1."""
+    furthest, scores = float(rows[:, :2].max()), rows[:, 4:]
+    if not furthest > size / 2:
+        raise InputError(
+            f"detect: no centre of a box lies beyond {furthest:.3g} in an image of {size} pixels; "
+            "export the model so that it gives boxes in pixels"
+        )
+    least, most = float(scores.min()), float(scores.max())
+    if not (least >= -_ROUNDED and most <= 1 + _ROUNDED):
+        what = "objectness and scores" if has_objectness else "scores"
+        raise InputError(
+            f"detect: {what} are from {least:.3g} to {most:.3g}; they must be from 0 to 1: export "
+            "the model so that it gives probabilities, without masks, keypoints or angles"
+        )
 
 
 def _names(model: Model) -> list[str]:
