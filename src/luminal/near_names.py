@@ -77,7 +77,9 @@ def methods_with_suggestions(kind: type) -> None:
     """Has the methods of a class whose names are public do as `suggesting` says."""
     for name, each in [*vars(kind).items()]:
         if inspect.isfunction(each) and not name.startswith("_"):
-            setattr(kind, name, suggesting(each))
+            method = suggesting(each)
+            method.__module__, method.__qualname__ = kind.__module__, f"{kind.__qualname__}.{name}"
+            setattr(kind, name, method)  # which pickle finds by these names
 
 
 def with_suggestions(classes: Iterable[type]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,12 @@ def test_a_keyword_argument_that_was_meant(name: str) -> None:
 def test_what_is_taken_by_position() -> None:
     with pytest.raises(TypeError, match=r"'shape'; pass shape by position, without its name$"):
         lm.ones(2, 3).reshape(shape=(3, 2))  # type: ignore[call-arg]
+
+
+def test_methods_are_pickled_as_the_class_has_them() -> None:
+    for name in ("sum", "silu", "conv2d", "set"):
+        method = getattr(lm.Tensor, name)
+        assert pickle.loads(pickle.dumps(method)) is method
 
 
 def test_what_is_like_nothing_stays_as_it_was() -> None:
