@@ -92,6 +92,19 @@ def test_elementary_functions_are_within_their_bounds(dtype: Any) -> None:
             _assert_within(name, result, exact(argument.astype(Wide)), argument, bound)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_powers_of_halves(dtype: Any) -> None:
+    """Within 2 ulp, where the general power of f64 is 800 off; -0, -inf and negatives as in C."""
+    x = np.concatenate([_every_magnitude(dtype, 1500), np.array([0, -0.0, INF, -INF, NAN], dtype)])
+    exponents = (-0.5, 1.5, 2.5)
+    found = run(lambda t: [t**exponent for exponent in exponents], x)
+    with np.errstate(all="ignore"):
+        for exponent, result in zip(exponents, found, strict=True):
+            exact = x.astype(Wide) ** Wide(exponent)
+            _assert_within(f"pow {exponent}", result, exact, x, 2)
+            assert not np.signbit(result[x == 0]).any()
+
+
 def test_sin_and_cos_up_to_a_million_and_beyond() -> None:
     x = np.concatenate([rng.uniform(-1e6, 1e6, 3000), [1e6, 1e10, 3e38, 0, -0.0]]).astype("f4")
     for name, found in zip(("sin", "cos"), run(lambda t: (t.sin(), t.cos()), x), strict=True):

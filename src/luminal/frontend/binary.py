@@ -7,6 +7,7 @@ lists become constants of their own dtype.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -244,6 +245,8 @@ def power_of(x: Tensor, exponent: int | float) -> Tensor:
     x = x.cast(dtype.compute)
     if exponent == 0.5:
         result = x.sqrt()
+    elif exponent in (-0.5, 1.5, 2.5):  # the products of others leave the range before they do
+        result = _half_power(x, exponent)
     elif whole and (exponent >= 0 or dtype.is_float):
         result = _whole_power(x, int(exponent))
     else:
@@ -251,13 +254,22 @@ def power_of(x: Tensor, exponent: int | float) -> Tensor:
     return result.cast(dtype)
 
 
-def _whole_power_derivative(g: Tensor, y: Tensor, x: Tensor, exponent: int) -> Tensor | None:
+def _power_derivative(g: Tensor, y: Tensor, x: Tensor, exponent: float) -> Tensor | None:
     return None if exponent == 0 else g * (exponent * power_of(x, exponent - 1))
 
 
-@differentiated(_whole_power_derivative)
+@differentiated(_power_derivative)
 def _whole_power(x: Tensor, exponent: int) -> Tensor:
     return _repeated(x, exponent) if exponent >= 0 else _repeated(x, -exponent).reciprocal()
+
+
+@differentiated(_power_derivative)
+def _half_power(x: Tensor, exponent: float) -> Tensor:
+    """|x ** whole * sqrt(x)| or its reciprocal, within 2 ulp; as C's pow of -0 and -inf too."""
+    root = x.sqrt()
+    whole = _repeated(x, int(abs(exponent)))
+    size = where(x == -math.inf, math.inf, abs(whole * root))
+    return size if exponent > 0 else size.reciprocal()
 
 
 def _repeated(x: Tensor, exponent: int) -> Tensor:
