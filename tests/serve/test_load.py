@@ -10,7 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.running import Running
+from luminal.serve.errors import ApiError
+from luminal.serve.words import Words
+from tests.serve.running import Running, characters
 
 CLIENTS = 16  # of 24 places: those that are left may be held a moment longer
 SECONDS = 20.0
@@ -66,3 +68,9 @@ def test_many_clients_get_the_texts_they_get_alone(server: Running) -> None:
     assert wrong == []
     assert server.blocks_are_free()
     assert server.served.engine.load.preemptions > 0
+
+
+def test_a_chat_without_a_template_is_told_what_gives_one() -> None:
+    words = Words("m", characters(), None, 8, 96)
+    with pytest.raises(ApiError, match="/v1/completions needs none, .* luminal serve --template"):
+        words.encode_chat([{"role": "user", "content": "a"}], [])

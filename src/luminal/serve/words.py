@@ -10,7 +10,7 @@ from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.chat_template import ChatTemplate, chat_ids
 from luminal.models.constraints import GrammarMatcher, json_schema
 from luminal.records import dataclass
-from luminal.serve.errors import ApiError
+from luminal.serve.errors import ApiError, refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,12 @@ class Words:
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]
     ) -> list[int]:
         """The tokens of a conversation that the assistant goes on with. Raises ApiError."""
+        if self.template is None:
+            raise refused(
+                "messages",
+                "the model has no chat template; /v1/completions needs none, and who runs the "
+                "server can give one: luminal serve --template FILE",
+            )
         try:
             return chat_ids(self.template, self.tokenizer, messages, list(tools) or None)
         except InputError as error:
