@@ -282,6 +282,14 @@ def test_tied_weights_saved_under_the_other_name(tmp_path: Path) -> None:
     assert "lm_head.weight" not in weights
 
 
+def test_a_tokenizer_that_nobody_asks_for_is_not_read(tmp_path: Path) -> None:
+    tiny_folder(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(LoadError, match="not a tokenizer the tokenizers library reads"):
+        load_checkpoint(tmp_path)
+    assert load_checkpoint(tmp_path, with_tokenizer=False).tokenizer is None
+
+
 def test_what_cannot_be_found_is_named(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="no such file or folder; pass a folder"):
         load_checkpoint(tmp_path / "none")

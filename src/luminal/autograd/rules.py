@@ -111,7 +111,7 @@ def _max(at: Applied, gradients: Gradients) -> Gradients:
     (x,), (y,), (g,) = at.args, at.results, gradients
     assert g is not None
     top = _back(at, y)
-    hit = (x == top) | ((x != x) & (top != top))
+    hit = (x == top) | (x != x)  # a NaN is the greatest
     count = hit.cast(x.dtype).sum(at.node.attrs.axis)
     return [where(hit, _back(at, g / count), 0)]
 
