@@ -52,6 +52,10 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
         lambda x: torch.lu_unpack(x[0, :, :3, :3], x[0, :, 0, :3].to(torch.int32) * 0), "pivots"
     ),
     "interpolate": (lambda x: F.interpolate(x[:, :, :0], (3, 3)), "greater than 0"),
+    "interpolate to nothing": (lambda x: F.interpolate(x, scale_factor=0.01), "greater than 0"),
+    "dropout of more than all": (
+        lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=2.0), "between 0 and 1"
+    ),
     "adaptive_avg_pool": (lambda x: F.adaptive_avg_pool2d(x[:, :, :0], 2), "non-zero size"),
     "grid_sample": (
         lambda x: F.grid_sample(x[:, :, :0], x[:, :1, :, :2], align_corners=False), "non-empty"
@@ -151,3 +155,51 @@ def test_singular_matrices_are_reported() -> None:
         compiled(torch.linalg.lu_factor)(x)
     with pytest.raises(RuntimeError, match=r"Batch element 1\).*singular"):
         compiled(torch.linalg.solve)(x, b)
+
+
+X = torch.arange(20.0).view(4, 5)
+SOURCE = torch.ones(4, 2)
+
+PLACED: dict[str, Callable[[torch.Tensor], Any]] = {  # of positions below 5
+    "gather": lambda v: X.gather(1, v.expand(4, 2)),
+    "scatter": lambda v: X.scatter(1, v.expand(4, 2), SOURCE),
+    "scatter of a value": lambda v: X.scatter(1, v.expand(4, 2), 3.0),
+    "scatter_add": lambda v: X.scatter_add(1, v.expand(4, 2), SOURCE),
+    "scatter_reduce": lambda v: X.scatter_reduce(1, v.expand(4, 2), SOURCE, "amax"),
+    "index_select": lambda v: X.index_select(1, v),
+    "index_add": lambda v: X.index_add(1, v, SOURCE),
+    "index_copy": lambda v: X.index_copy(1, v, SOURCE),
+    "index_reduce": lambda v: X.index_reduce(1, v, SOURCE, "amax"),
+    "embedding": lambda v: F.embedding(v, X.mT),
+    "embedding_bag": lambda v: F.embedding_bag(v[None], X.mT),
+    "cross_entropy": lambda v: F.cross_entropy(X[:2], v),
+    "getitem": lambda v: X[:, v.abs()],
+    "index_put": lambda v: X.index_put((torch.arange(4)[:, None], v.abs()), SOURCE),
+}
+
+
+@pytest.mark.parametrize("computed", [False, True], ids=["given", "computed"])
+@pytest.mark.parametrize("name", long_but(PLACED, [*PLACED][::3]))
+def test_positions_out_of_range_raise(name: str, computed: bool) -> None:
+    place = PLACED[name]
+
+    def placed(v: torch.Tensor) -> Any:
+        return place(v * 3 - 6) if computed else place(v)
+
+    fast = compiled(placed)
+    for wrong in (-1, 5, None):
+        v = torch.tensor([0, 4 if wrong is None else wrong])
+        v = (v + 6) // 3 if computed else v
+        try:
+            wanted = placed(v)
+        except (IndexError, RuntimeError):
+            with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
+                fast(v)
+            continue
+        torch.testing.assert_close(fast(v), wanted)
+
+
+def test_labels_behind_an_end_do_not_count() -> None:
+    x, labels = torch.randn(3, 4), torch.tensor([[0, 2, -1, 1], [3, -1, 0, 0], [-1, 0, 0, 0]])
+    loss = torch.compile(F.multilabel_margin_loss, backend=luminal_backend)
+    torch.testing.assert_close(loss(x, labels), F.multilabel_margin_loss(x, labels))

@@ -13,7 +13,11 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from luminal.torch_backend.decompositions import decompositions
-from luminal.torch_backend.interpolation import copy_kept_sizes, samples_no_pixels
+from luminal.torch_backend.functional import (
+    copy_kept_sizes,
+    has_labels_behind_an_end,
+    has_refused_call,
+)
 from luminal.torch_backend.options import Options
 from luminal.torch_backend.segments import compiled_in_parts
 from luminal.torch_backend.separate import (
@@ -55,7 +59,8 @@ def luminal_backend(
 
 _EAGER = {
     writes_shared_places: "a graph that writes one place for several elements of a view",
-    samples_no_pixels: "a graph that interpolates a picture of no pixels",
+    has_refused_call: "a graph with a call that its kernel refuses",
+    has_labels_behind_an_end: "a graph with multilabel_margin_loss",
 }
 """What is left to PyTorch as a whole, and why."""
 

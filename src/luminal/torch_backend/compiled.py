@@ -18,10 +18,13 @@ from torch._C._dynamo.guards import (  # type: ignore[attr-defined]
 
 import luminal as lm
 from luminal import forks
+from luminal.errors import InputError
 from luminal.hlir.graph import Output
-from luminal.hlir.index_inputs import index_inputs
+from luminal.hlir.index_inputs import IndexInput, index_inputs
+from luminal.hlir.memory import Array
 from luminal.shape.expression import Expression
 from luminal.torch_backend.layout import inverse
+from luminal.torch_backend.sizes import Size
 from luminal.torch_backend.translation import (
     Borrowed,
     Derived,
@@ -196,12 +199,20 @@ class _Caller:
         ]
 
     def _index_checks(self) -> list[str]:
+        positions = {name: n for name, n in self.made.positions.items() if name in self.read}
         uses = index_inputs(self.executable.graph) if self.executable else ()
-        lines = []
-        for k, use in enumerate(uses):
-            self.names[f"check{k}"] = use.check
-            lines.append(f"check{k}(x{self.read.index(use.name)}.numpy(), sizes)")
-        return lines
+        checks: list[tuple[str, Callable[[Any, Mapping[str, int]], None]]] = [
+            (use.name, partial(_check_use, use))
+            for use in uses
+            if use.steps or str(use.extent) not in map(str, positions.get(use.name, ()))
+        ]
+        checks += [(name, partial(_check_positions, n)) for name, n in positions.items()]
+        for k, (_, check) in enumerate(checks):
+            self.names[f"check{k}"] = check
+        return [
+            f"check{k}(x{self.read.index(name)}.numpy(), sizes)"
+            for k, (name, _) in enumerate(checks)
+        ]
 
     def _after(self) -> list[str]:
         lines = []
@@ -237,6 +248,21 @@ class _Caller:
                 self.names[f"size{number}"] = result.evaluate
                 return f"size{number}(sizes)"
         return repr(result)
+
+
+def _check_use(use: IndexInput, places: Array, sizes: Mapping[str, int]) -> None:
+    try:
+        use.check(places, sizes)
+    except InputError as error:
+        raise IndexError(str(error)) from None
+
+
+def _check_positions(counts: Sequence[Size], places: Array, sizes: Mapping[str, int]) -> None:
+    """Raises IndexError for one that is negative, or not below the least of the counts."""
+    n = min(_value(counts, sizes))
+    if places.size and (int(places.min()) < 0 or int(places.max()) >= n):
+        wrong = int(places[(places < 0) | (places >= n)].flat[0])
+        raise IndexError(f"index {wrong} is out of range for {n}")
 
 
 def _listed(letter: str, numbers: Sequence[int]) -> str:

@@ -146,7 +146,8 @@ Place = tuple[int, int | None]
 @dataclass(slots=True)
 class Translation:
     """A recorded graph. `written`: arguments that are overwritten, and with which result.
-    `checks`: functions of results that raise for what PyTorch refuses.
+    `checks`: functions of results that raise for what PyTorch refuses; `positions`: by the name of
+    an Input, how many there are that it may hold.
     """
 
     graph: lm.Graph
@@ -158,6 +159,7 @@ class Translation:
     states: list[StatePlan] = field(default_factory=list)
     written: list[tuple[int, OutputPlan]] = field(default_factory=list)
     checks: list[tuple[OutputPlan, Callable[[torch.Tensor], Any]]] = field(default_factory=list)
+    positions: dict[str, list[Size]] = field(default_factory=dict)
 
 
 def translated(module: GraphModule, static: Sequence[int], lie: Results) -> Translation:
@@ -204,7 +206,7 @@ class _Translator:
         self.new_values = {value: place for place, value, *_ in writes}  # of arguments
 
     def run(self) -> Translation:
-        with lm.recording(self.graph), keys_for(self.graph), noted() as refusals:
+        with lm.recording(self.graph), keys_for(self.graph), noted() as found:
             for node in self.module.graph.nodes:
                 try:
                     self._node(node)
@@ -212,11 +214,12 @@ class _Translator:
                     if not self.goes_on:
                         raise
                     self._pass_over(node, str(reason))
-        for k, (condition, error) in enumerate(refusals):
+        for k, (condition, error) in enumerate(found.conditions):
             name = f"refused{k}"
             self.graph.output(condition, name)
             plan = OutputPlan(name, (), (), torch.bool)
             self.made.checks.append((plan, partial(_refused, error)))
+        self.made.positions = found.positions
         return self.made
 
     def _pass_over(self, node: Node, reason: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import luminal as lm
 from luminal.frontend.embedding import MODES
 from luminal.torch_backend.ops.gradients import pulled
-from luminal.torch_backend.ops.refusals import refuse_where
+from luminal.torch_backend.ops.refusals import refuse_outside, refuse_where
 from luminal.torch_backend.ops.registry import Planned, row
 
 Tensor = lm.Tensor
@@ -26,6 +26,7 @@ def embedding_bag(
     sparse: bool = False, factors: Tensor | None = None, has_end: bool = False, padding: int = -1,
     *, results: Sequence[Planned],
 ) -> tuple[Tensor, ...]:  # fmt: skip
+    refuse_outside(ids, weight.shape[0])
     _refuse_offsets(ids, offsets, has_end)
     found = _bags(weight, ids, offsets, mode, factors, has_end, padding)
     others = [lm.zeros(held.shape, held.dtype) for held in results[1:]]

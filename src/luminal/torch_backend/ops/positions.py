@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import luminal as lm
-from luminal.hlir.attributes import InputAttrs
 from luminal.nn import functional
 from luminal.torch_backend.errors import UnsupportedError
-from luminal.torch_backend.ops.refusals import refuse_where
+from luminal.torch_backend.ops.refusals import (
+    refuse_far_outside,
+    refuse_outside,
+    refuse_where,
+)
 from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
 
-_SAME = """
-    index_add index_copy index_fill index_reduce index_select masked_scatter
-    put scatter_add take bucketize searchsorted histc nonzero_static
-""".split()
+rows({name: getattr(lm, name) for name in "take put bucketize searchsorted".split()})
+rows({"masked_scatter": lm.masked_scatter, "nonzero_static": lm.nonzero_static})
 
-rows({name: getattr(lm, name) for name in _SAME})
-rows({"scatter.src": lm.scatter, "scatter.value": lm.scatter})
+
+def _at(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """`function` of a tensor, a dim and positions along it, which do not count from the end."""
+
+    @wraps(function)
+    def placed(x: Tensor, dim: int, index: Tensor, *args: Any, **named: Any) -> Tensor:
+        refuse_outside(index, x.shape[dim] if x.ndim else 1)
+        return function(x, dim, index, *args, **named)
+
+    return placed
+
+
+rows(
+    {
+        name: _at(getattr(lm, name))
+        for name in "index_add index_copy index_reduce index_select scatter_add".split()
+    }
+)
+rows({"scatter.src": _at(lm.scatter), "scatter.value": _at(lm.scatter)})
+rows({"index_fill": lm.index_fill})
 
 
 @row("scatter.reduce", "scatter.value_reduce")
 def scatter_with(x: Tensor, dim: int, index: Tensor, src: Any, reduce: str) -> Tensor:
-    return lm.scatter(x, dim, index, src, reduce=reduce)
+    return _at(lm.scatter)(x, dim, index, src, reduce=reduce)
 
 
 @row("scatter_reduce")
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True
 ) -> Tensor:
-    return lm.scatter_reduce(x, dim, index, src, reduce, include_self=include_self)
+    return _at(lm.scatter_reduce)(x, dim, index, src, reduce, include_self=include_self)
 
 
 @row("gather")
 def gather(x: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
-    """Computed indices are checked like those that are arguments: targets of a loss come so."""
-    if x.ndim and not isinstance(index.value.node.attrs, InputAttrs):
-        n = x.shape[dim]
-        refuse_where((index < 0) | (index >= n), IndexError(f"an index is out of range for {n}"))
-    return lm.gather(x, dim, index)
+    return _at(lm.gather)(x, dim, index)
 
 
 def _key(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, ...]:
@@ -50,16 +66,37 @@ def _key(x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Any, ...]:
     return tuple(slice(None) if i is None else i for i in indices)
 
 
-@row("index", "_unsafe_index")
-def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+@row("_unsafe_index")
+def unsafe_index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return x[_key(x, indices)]
 
 
-@row("index_put", "_unsafe_index_put")
-def index_put(
+@row("index")
+def index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    key = _key(x, indices)
+    _refuse_outside(x, indices)
+    return x[key]
+
+
+@row("_unsafe_index_put")
+def unsafe_index_put(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
     return lm.index_put(x, tuple(indices), values, accumulate)
+
+
+@row("index_put")
+def index_put(
+    x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
+) -> Tensor:
+    _refuse_outside(x, indices)
+    return lm.index_put(x, tuple(indices), values, accumulate)
+
+
+def _refuse_outside(x: Tensor, indices: Sequence[Tensor | None]) -> None:
+    for k, places in enumerate(indices):
+        if places is not None and places.dtype.is_int:
+            refuse_far_outside(places, x.shape[k])
 
 
 @row("embedding")
@@ -67,6 +104,7 @@ def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:  # fmt: skip
+    refuse_outside(indices, weight.shape[0])
     return functional.embedding(indices, weight)
 
 
@@ -75,9 +113,18 @@ def embedding_renorm(
     weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0
 ) -> Tensor:
     """The weight with its rows at `indices` scaled down to a norm of at most `max_norm`."""
+    refuse_outside(indices, weight.shape[0])
     places = indices.reshape(-1)
     rows = functional.embedding(places, weight, max_norm=max_norm, norm_type=norm_type)
     return weight.index_copy(0, places, rows)
+
+
+@row("histc")
+def histc(x: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
+    if min == max:  # the range is that of the elements
+        error = RuntimeError("histc: the range of the elements is not finite")
+        refuse_where(lm.logical_not(lm.isfinite(x)), error)
+    return lm.histc(x, bins, min, max)
 
 
 @row("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")

@@ -1,7 +1,8 @@
 """Values that PyTorch refuses where the library has a meaning for them: noted, and raised for.
 
 A refusal is a bool that a run computes beside its results; if it is true, the call raises before
-it writes to any argument but those that a program updates where they lie.
+it writes to any argument but those that a program updates where they lie. Positions that are an
+argument are looked at before the run.
 """
 
 from __future__ import annotations
@@ -9,19 +10,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import field
+from typing import Any
 
 import luminal as lm
+from luminal.hlir.attributes import InputAttrs, StateAttrs, ViewAttrs, WeightAttrs
+from luminal.hlir.ops import Node
+from luminal.records import dataclass
+
+_FEW = 64  # nodes, of which positions are made that no argument decides
 
 Tensor = lm.Tensor
 Refusal = tuple[Tensor, Exception]
 
-_noted: ContextVar[list[Refusal]] = ContextVar("luminal_torch_refusals")
+
+@dataclass(slots=True)
+class Noted:
+    """`conditions`: what must not be true; `positions`: by the name of an Input, of how many."""
+
+    conditions: list[Refusal] = field(default_factory=list)
+    positions: dict[str, list[Any]] = field(default_factory=dict)
+
+
+_noted: ContextVar[Noted] = ContextVar("luminal_torch_refusals")
 
 
 @contextmanager
-def noted() -> Iterator[list[Refusal]]:
+def noted() -> Iterator[Noted]:
     """Inside, what operators refuse is listed."""
-    found: list[Refusal] = []
+    found = Noted()
     token = _noted.set(found)
     try:
         yield found
@@ -31,4 +48,42 @@ def noted() -> Iterator[list[Refusal]]:
 
 def refuse_where(condition: Tensor, error: Exception) -> None:
     """A run in which `condition` is true anywhere raises `error`."""
-    _noted.get().append((condition.any(), error))
+    _noted.get().conditions.append((condition.any(), error))
+
+
+def refuse_outside(index: Tensor, n: Any) -> None:
+    """A call with a position outside of 0 .. n - 1 raises IndexError."""
+    node = index.value.node
+    if isinstance(node.attrs, InputAttrs):
+        _noted.get().positions.setdefault(node.attrs.name, []).append(n)
+    else:
+        _refuse_computed(index, 0, n)
+
+
+def refuse_far_outside(index: Tensor, n: Any) -> None:
+    """The same outside of -n .. n - 1. The library looks itself at what is cut out of an Input;
+    what depends on no argument is PyTorch's own.
+    """
+    node = index.value.node
+    while isinstance(node.attrs, ViewAttrs) or node.op.name == "Cast":
+        node = node.args[0].node
+    if not isinstance(node.attrs, InputAttrs) and not _is_known(index):
+        _refuse_computed(index, -n, n)
+
+
+def _is_known(index: Tensor) -> bool:
+    """Is it made of few nodes, and of no argument?"""
+    seen: set[Node] = set()
+    waiting = [index.value.node]
+    while waiting and len(seen) < _FEW:
+        node = waiting.pop()
+        if isinstance(node.attrs, InputAttrs | WeightAttrs | StateAttrs):
+            return False
+        seen.add(node)
+        waiting += [each.node for each in node.args if each.node not in seen]
+    return not waiting
+
+
+def _refuse_computed(index: Tensor, least: Any, n: Any) -> None:
+    error = IndexError(f"an index is out of range for {n}")
+    refuse_where((index < least) | (index >= n), error)

@@ -9,6 +9,7 @@ from typing import Any
 import luminal as lm
 from luminal.nn import functional
 from luminal.torch_backend.errors import UnsupportedError
+from luminal.torch_backend.ops.refusals import refuse_outside
 from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
@@ -115,6 +116,7 @@ def max_unpool(x: Tensor, indices: Tensor, output_size: Ints, *_: Any) -> Tensor
     lead, count = x.shape[:-rank], 1
     for n in output_size:
         count = count * n
+    refuse_outside(indices, count)
     flat = lm.zeros((*lead, count), x.dtype)
     places = indices.reshape(*lead, -1)
     return flat.scatter(-1, places, x.reshape(*lead, -1)).reshape(*lead, *output_size)

@@ -1,5 +1,8 @@
-"""Interpolation as PyTorch's kernels do it. AOTAutograd takes it apart before it asks any table:
-without their check, and by the given scale also along dims that keep their size, which they copy.
+"""Functions of torch.nn.functional that PyTorch takes apart before any table is asked, otherwise
+than its kernels compute.
+
+Of `interpolate`: without the kernels' check, and by the given scale also along dims that keep their
+size, which they copy. Of `multilabel_margin_loss`: with terms of labels behind the end.
 """
 
 from __future__ import annotations
@@ -11,15 +14,29 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-_FUNCTIONS = frozenset(
+_INTERPOLATIONS = frozenset(
     getattr(torch.nn.functional, name)
     for name in "interpolate upsample upsample_nearest upsample_bilinear".split()
 )
 
 
-def samples_no_pixels(module: GraphModule) -> bool:
-    """Does a graph of Dynamo's interpolate a picture of no pixels? PyTorch refuses that."""
-    return any(n == 0 for _, named in _calls(module) for n in _held(named["input"]).shape[1:])
+def has_labels_behind_an_end(module: GraphModule) -> bool:
+    """Does a graph of Dynamo's have a loss whose lists of labels end with -1?"""
+    loss = torch.nn.functional.multilabel_margin_loss
+    return any(node.target is loss for node in module.graph.nodes)
+
+
+def has_refused_call(module: GraphModule) -> bool:
+    """Does a graph of Dynamo's interpolate from or to no pixels, or drop more than all of a value?
+    PyTorch's kernels refuse that.
+    """
+    for node in module.graph.nodes:
+        if node.target is torch.nn.functional.scaled_dot_product_attention:
+            share = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)
+            if isinstance(share, int | float) and not 0 <= share <= 1:
+                return True
+    pictures = [x for node, named in _calls(module) for x in (_held(named["input"]), _held(node))]
+    return any(n == 0 for x in pictures for n in x.shape[1:])
 
 
 def copy_kept_sizes(module: GraphModule) -> None:
@@ -41,7 +58,7 @@ def copy_kept_sizes(module: GraphModule) -> None:
 
 def _calls(module: GraphModule) -> Iterator[tuple[Node, dict[str, Any]]]:
     for node in module.graph.nodes:
-        if node.target in _FUNCTIONS:
+        if node.target in _INTERPOLATIONS:
             yield node, inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments
 
 
