@@ -48,6 +48,9 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "mask of integers": (
         lambda x: x.masked_scatter((x > 0).to(torch.uint8), x), "boolean mask"
     ),
+    "bools from floats": (lambda x: (x[0, 0] > 0) - x[0], "with a bool tensor"),
+    "range of uniform": (lambda x: x.clone().uniform_(3, -1), "from=3 > to=-1"),
+    "probabilities": (lambda x: torch.bernoulli(x + 3), "p_in <= 1|between 0 and 1"),
     "pivots": (
         lambda x: torch.lu_unpack(x[0, :, :3, :3], x[0, :, 0, :3].to(torch.int32) * 0), "pivots"
     ),

@@ -14,6 +14,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+_DROPPED = {
+    torch.nn.functional.scaled_dot_product_attention: (4, "dropout_p"),
+    torch.dropout: (1, "p"),
+}
+"""Functions with a probability: where it stands, and its name."""
+
 _INTERPOLATIONS = frozenset(
     getattr(torch.nn.functional, name)
     for name in "interpolate upsample upsample_nearest upsample_bilinear".split()
@@ -31,8 +37,9 @@ def has_refused_call(module: GraphModule) -> bool:
     PyTorch's kernels refuse that.
     """
     for node in module.graph.nodes:
-        if node.target is torch.nn.functional.scaled_dot_product_attention:
-            share = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)
+        if node.target in _DROPPED:
+            place, name = _DROPPED[node.target]
+            share = node.args[place] if len(node.args) > place else node.kwargs.get(name, 0)
             if isinstance(share, int | float) and not 0 <= share <= 1:
                 return True
     pictures = [x for node, named in _calls(module) for x in (_held(named["input"]), _held(node))]

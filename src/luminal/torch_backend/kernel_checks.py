@@ -47,6 +47,10 @@ def _of_mask(_: torch.Tensor, mask: torch.Tensor, *__: torch.Tensor) -> str:
     return "" if mask.dtype is torch.bool else f"of a mask of {mask.dtype}"
 
 
+def _of_bools(*tensors: torch.Tensor) -> str:
+    return "of torch.bool" if any(x.dtype is torch.bool for x in tensors) else ""
+
+
 def _of_rank(x: torch.Tensor, *others: torch.Tensor) -> str:
     return "" if others[-1].ndim == x.ndim else f"of {x.ndim} and {others[-1].ndim} dims"
 
@@ -85,6 +89,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "baddbmm": (_of_dtypes, _added(3)),
     "addmv": (_of_dtypes, _added(1)),
     "addr": (_added(2),),
+    **dict.fromkeys(("sub", "rsub"), (_of_bools,)),
     "masked_scatter": (_of_mask,),
     **dict.fromkeys(
         "index_add index_copy scatter scatter_add scatter_reduce".split(), (_of_source,)

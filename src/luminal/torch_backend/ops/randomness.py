@@ -15,6 +15,7 @@ from typing import Any
 import luminal as lm
 from luminal.frontend.graph import Recorder
 from luminal.nn import functional
+from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops.refusals import refuse_where
 from luminal.torch_backend.ops.registry import row
 
@@ -103,7 +104,18 @@ def randperm(n: Any, dtype: Any = None, generator: None = None) -> Tensor:
 
 @row("uniform")
 def uniform(x: Tensor, low: float = 0, high: float = 1, generator: None = None) -> Tensor:
+    if not low <= high:
+        raise UnsupportedError(f"aten.uniform: from {low} to {high}")
     return lm.random.uniform(_key(), x.shape, low, high, dtype=x.dtype)
+
+
+@row("normal.Tensor_Tensor", "normal.float_Tensor")
+def normal_of(mean: Any, std: Tensor, generator: None = None) -> Tensor:
+    refuse_where(
+        lm.logical_not(std >= 0), RuntimeError("normal: an element of std is negative or NaN")
+    )
+    wide = mean + std
+    return mean + std * lm.random.normal(_key(), wide.shape, dtype=wide.dtype)
 
 
 @row("normal_functional")
@@ -118,17 +130,26 @@ def exponential(x: Tensor, rate: float = 1, generator: None = None) -> Tensor:
 
 @row("bernoulli.p")
 def bernoulli(x: Tensor, p: float = 0.5, generator: None = None) -> Tensor:
+    if not 0 <= p <= 1:
+        raise UnsupportedError(f"aten.bernoulli: {p} is no probability")
     return lm.random.bernoulli(_key(), p, x.shape).cast(x.dtype)
 
 
 @row("bernoulli.default")
 def bernoulli_of(x: Tensor, generator: None = None) -> Tensor:
-    return lm.random.bernoulli(_key(), x).cast(x.dtype)
+    return lm.random.bernoulli(_key(), _probability(x)).cast(x.dtype)
 
 
 @row("bernoulli.Tensor")
 def bernoulli_like(x: Tensor, p: Tensor, generator: None = None) -> Tensor:
-    return lm.random.bernoulli(_key(), p.expand(*x.extents)).cast(x.dtype)
+    return lm.random.bernoulli(_key(), _probability(p).expand(*x.extents)).cast(x.dtype)
+
+
+def _probability(p: Tensor) -> Tensor:
+    is_one = (p >= 0) & (p <= 1)
+    rule = "bernoulli: a probability is not between 0 and 1"
+    refuse_where(lm.logical_not(is_one), RuntimeError(rule))
+    return p
 
 
 @row("rrelu_with_noise_functional")
