@@ -107,6 +107,26 @@ RULES = [
         ),
         divisor=g,
     ),
+    # x // b + y >= 0 -> x + b*y >= 0
+    Rule(
+        "comparison-of-a-quotient",
+        (b > 0, divided(x, b, q, r)),
+        (q + y >= 0) == (x + b * y >= 0),
+        (
+            z3.Implies(q + y >= 0, b * (q + y) >= 0),
+            z3.Implies(q + y <= -1, b * (-1 - q - y) >= 0),
+        ),
+    ),
+    # y - x // b >= 0 -> b*y + b - 1 - x >= 0
+    Rule(
+        "comparison-with-a-quotient",
+        (b > 0, divided(x, b, q, r)),
+        (y - q >= 0) == (b * y + b - 1 - x >= 0),
+        (
+            z3.Implies(y - q >= 0, b * (y - q) >= 0),
+            z3.Implies(y - q <= -1, b * (-1 - y + q) >= 0),
+        ),
+    ),
     # g*x + c == 0 -> false where g does not divide c
     Rule(
         "equality-gcd",

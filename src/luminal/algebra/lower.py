@@ -238,6 +238,9 @@ class _Lowering:
             return self.terms.boolean(const(decided))
         if op == "Select" and isinstance(args[0], Literal):
             return args[1] if args[0].attrs.value(args[0].dtype) else args[2]
+        if op == "Select" and args[1].op == "Select" and args[1].args[0] is args[0]:
+            # Padding that counts otherwise than as 0.
+            return self.terms.pointwise(op, (args[0], args[1].args[1], args[2]), dtype)
         if op == "Cast":
             return self.cast(args[0], dtype)
         if op == "Mul" and any(map(_is_one, args)):

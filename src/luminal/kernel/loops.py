@@ -17,6 +17,7 @@ from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import copied, walked, word_offset
 from luminal.records import dataclass
+from luminal.shape.condition import linear_form
 from luminal.shape.expression import ZERO, Expression, SortKey, Symbol, axis
 
 SHORT_STEP = 4  # elements from lane to lane that are still read in whole vectors
@@ -179,7 +180,8 @@ def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tup
     """
     # One long loop has fewer ends than two short ones, and its tiles are full. Two axes are one if
     # each value, each place in memory and each formula knows them by their joint position alone.
-    terms = fused.terms
+    places = _at_places(fused)
+    terms = [t for t in fused.terms if t in places or t not in fused.reads]
     flat = [run for t in terms if t in fused.reads for run in _runs(fused.reads[t])]
     flat += [store.axes for store in fused.stores]
     pairs = {pair for frame in flat for pair in pairwise(frame)}
@@ -189,10 +191,8 @@ def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tup
         if isinstance(term, Index):
             formulas[term.attrs] = None
         elif isinstance(term, At) and term not in fused.reads:
-            for a, position in term.attrs:
-                fixed.add(a)
-                if isinstance(position, Expression):
-                    formulas[position] = None
+            fixed |= {a for a, _ in term.attrs}
+            formulas |= dict.fromkeys(_formulas(term, fused))
     for store in fused.stores:
         if store.place.layout != ROW_MAJOR:
             fixed |= set(store.axes)
@@ -200,7 +200,9 @@ def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tup
             runs, moved = _coordinates(store)
             flat += runs
             fixed |= moved
-    together = [t.axes for t in terms] + [frozenset(t.attrs) for t in terms if t.is_reduction]
+    bound = {a for t in fused.reductions for a in t.attrs}
+    together = [t.axes for t in terms if not isinstance(t, Index)]
+    together += [frozenset(t.attrs) for t in terms if t.is_reduction]
 
     def inseparable(outer: Symbol, inner: Symbol) -> bool:
         if outer in fixed or inner in fixed or outer in words:
@@ -209,7 +211,7 @@ def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tup
             return False  # positions would be 0 whatever the loop's is, and loads leave it
         if any((outer in axes) != (inner in axes) for axes in together):
             return False
-        if any(_tells_apart(formula, outer, inner) for formula in formulas):
+        if any(_tells_apart(formula, outer, inner, bound) for formula in formulas):
             return False
         for frame in flat:
             if (outer in frame) != (inner in frame):
@@ -221,13 +223,46 @@ def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tup
     return {pair for pair in pairs if inseparable(*pair)}
 
 
-def _tells_apart(formula: Expression, outer: Symbol, inner: Symbol) -> bool:
+def _at_places(fused: Fused) -> set[Term]:
+    """What is read at its own axes' positions, not only moved: of that the offsets say all."""
+    found = {root for store in fused.stores for root in store.roots}
+    for term in fused.terms:
+        if term not in fused.reads:
+            found |= {arg for arg in term.args if arg not in _moved_whole(term, fused)}
+    return found & fused.reads.keys()
+
+
+def _moved_whole(term: Term, fused: Fused) -> tuple[Term, ...]:
+    """What an At reads from row-major memory at positions of axes alone."""
+    if not isinstance(term, At) or len(term.args) > 1:
+        return ()
+    place = fused.reads.get(term.args[0])
+    return term.args if place is not None and place.layout == ROW_MAJOR else ()
+
+
+def _formulas(at: At, fused: Fused) -> list[Expression]:
+    """What an At computes of axes: where in memory it reads, or its positions."""
+    for read in _moved_whole(at, fused):
+        here: dict[Symbol, Expression] = {a: a for a in read.axes}
+        moved = {a: p for a, p in at.attrs if isinstance(p, Expression)}
+        return [fused.reads[read].offset(here | moved)]
+    return [position for _, position in at.attrs if isinstance(position, Expression)]
+
+
+def _tells_apart(formula: Expression, outer: Symbol, inner: Symbol, bound: Set[Symbol]) -> bool:
     """Does it depend on the two other than by their position as one axis?"""
     used = formula.symbols()
     if outer not in used and inner not in used:
         return False
     assert inner.extent is not None
     together = axis("together", MOST_POSITIONS)
+    if formula.is_condition and used.isdisjoint(bound):
+        # A range of positions, as of columns inside of a picture; what is summed has its own.
+        joint = formula.substitute(
+            {outer: together // inner.extent, inner: together % inner.extent}
+        )
+        parts = joint.args if joint.op == "and" else (joint,)
+        return any(linear_form(part).coefficient(together) is None for part in parts)
     return outer in formula.substitute({inner: together - outer * inner.extent}).symbols()
 
 

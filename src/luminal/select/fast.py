@@ -33,6 +33,7 @@ from luminal.select.pictures import pictures
 from luminal.select.private_sums import private_sums
 from luminal.select.rewrite import Respelled
 from luminal.select.scans import scans_in_blocks
+from luminal.select.separable import separable
 from luminal.select.spell import spell
 from luminal.select.split import split_reductions
 from luminal.select.stored import rounded_factors, stored_anyway
@@ -91,7 +92,8 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     nested = nest(without_broadcasts(Respelled(lowered, {}), numerics))
     spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
     tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
-    laid = pictures(tiled, costs.windows)
+    apart = separable(tiled, costs.windows, numerics)
+    laid = pictures(apart, costs.windows)
     scanned = scans_in_blocks(laid, costs.shares, numerics)
     return split_reductions(private_sums(scanned, costs.shares, numerics), costs, numerics)
 

@@ -13,47 +13,20 @@ and no other axis is better for the lanes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
 from luminal.algebra.frames import upper
-from luminal.algebra.terms import Axes, Frame, Index, Literal, Phase, Reduction, Term, Terms
+from luminal.algebra.terms import Axes, Frame, Reduction, Term, Terms
 from luminal.costs import Windows
 from luminal.kernel.layout import filled
 from luminal.kernel.loops import SHORT_STEP
-from luminal.records import dataclass
 from luminal.select.rewrite import Respelled
+from luminal.select.windows import Slide, View, base_of, memory, views
 from luminal.shape.expression import Expression, Symbol, all_of, axis, ceil_div, const
 
 GAIN = 0.85  # of the time in place: estimates are rough
-
-
-@dataclass(frozen=True, slots=True)
-class Slide:
-    """Where a window reads along an axis of a picture: a sum of axes times literals, and a rest."""
-
-    steps: Mapping[Symbol, int]
-    least: int
-    most: int
-
-    @property
-    def extent(self) -> int:
-        """Of all positions that are read, those of the zeros around included."""
-        return self.most - self.least + 1
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """A picture as one reduction reads it: `base` at `positions`, `outside` of its extents a
-    literal. `slides` are the axes whose positions depend on results and taps.
-    """
-
-    data: Term
-    base: Term
-    positions: Mapping[Symbol, Expression]
-    slides: Mapping[Symbol, Slide]
-    outside: Term | None
 
 
 def pictures(program: Respelled, costs: Windows | None) -> Respelled:
@@ -65,7 +38,7 @@ def pictures(program: Respelled, costs: Windows | None) -> Respelled:
     found: dict[Term, tuple[View, Symbol]] = {}
     for term in program.order():
         if isinstance(term, Reduction):
-            for view in _views(term, shapes):
+            for view in views(term, shapes):
                 lane = _worth(term, view, shapes, costs)
                 if lane is not None:
                     found[term] = view, lane
@@ -81,7 +54,7 @@ def pictures(program: Respelled, costs: Windows | None) -> Respelled:
         # The operands may have been respelled on the way: the picture is that of the new ones.
         at = 0 if was is view.data else list(was.args).index(view.data)
         data = x if was is view.data else x.args[at]
-        stored, read = _laid_out(terms, view, _base(data), lane)
+        stored, read = _laid_out(terms, view, base_of(data), lane)
         made[stored] = _frame(stored, view, lane, shapes)
         if was is view.data:
             return terms.reduce(same.op, same.attrs, read, merge=False)
@@ -94,80 +67,6 @@ def pictures(program: Respelled, costs: Windows | None) -> Respelled:
     lowered = laid.lowered
     shapes, kept = {**made, **lowered.shapes}, lowered.kept | made.keys()
     return replace(laid, lowered=replace(lowered, shapes=shapes, kept=kept))
-
-
-# --- what windows read
-
-
-def _views(term: Reduction, shapes: Mapping[Term, Frame]) -> Iterator[View]:
-    """What a reduction reads through a window."""
-    (x,) = term.args
-    for data in x.args if x.op == "Mul" else (x,):
-        found = _view(term, data)
-        if found is not None and _memory(found.base, shapes) is not None:
-            yield found
-
-
-def _view(term: Reduction, data: Term) -> View | None:
-    inner, condition, outside = data, None, None
-    if data.op == "Select" and isinstance(data.args[0], Index):
-        condition, inner, outside = data.args
-        if not isinstance(outside, Literal):
-            return None
-    if inner.op != "At" or len(inner.args) != 1 or inner.phase is not Phase.RUN:
-        return None
-    positions = dict(inner.attrs)
-    slides: dict[Symbol, Slide] = {}
-    bound = frozenset(term.attrs)
-    for a, position in positions.items():
-        slide = _slide(position)
-        if slide is None or a.extent is None or not a.extent.is_const:
-            return None
-        if slide.steps.keys() & bound and slide.steps.keys() & term.axes:
-            slides[a] = slide
-    inside = {c for a in slides for c in (positions[a] >= 0, positions[a] < a.extent)}
-    if condition is not None:
-        test = condition.attrs
-        if not inside.issuperset(test.args if test.op == "and" else (test,)):
-            return None
-    others = {s for a, p in positions.items() if a not in slides for s in p.symbols()}
-    if not slides or not others.isdisjoint({s for x in slides.values() for s in x.steps}):
-        return None
-    return View(data, inner.args[0], positions, slides, outside)
-
-
-def _slide(position: Expression) -> Slide | None:
-    """The steps of a position, if it is a sum of axes times literals."""
-    steps: dict[Symbol, int] = {}
-    least = most = 0
-    rest = position
-    for symbol in position.symbols():
-        factor = position.coefficient(symbol)
-        extent = symbol.extent
-        if factor is None or not factor.is_const or extent is None or not extent.is_const:
-            return None
-        steps[symbol] = factor.value
-        rest -= symbol * factor
-        reach = factor.value * (extent.value - 1)
-        least, most = least + min(reach, 0), most + max(reach, 0)
-    return Slide(steps, least + rest.value, most + rest.value) if rest.is_const else None
-
-
-def _base(data: Term) -> Term:
-    return (data.args[1] if data.op == "Select" else data).args[0]
-
-
-def _memory(base: Term, shapes: Mapping[Term, Frame]) -> Frame | None:
-    """The dimensions of what is read from memory for a picture."""
-    while base.is_pointwise and base not in shapes:
-        inner = [arg for arg in base.args if arg.axes == base.axes]
-        if len(inner) != 1:
-            return None
-        (base,) = inner
-    frame = shapes.get(base)
-    if base.is_leaf or base.is_opaque:
-        frame = base.attrs.frame if base.is_leaf else base.attrs.result
-    return frame
 
 
 # --- whether that is worth it
@@ -196,9 +95,9 @@ class _Reading:
         self, term: Reduction, view: View, shapes: Mapping[Term, Frame], costs: Windows
     ) -> None:
         self.term, self.view, self.costs = term, view, costs
-        frame = _memory(view.base, shapes) or ()
+        frame = memory(view.base, shapes) or ()
         order = [a for dimension in frame for a in dimension]
-        self.strides = {a: upper(order[k + 1 :]) for k, a in enumerate(order)}
+        self.order, self.strides = order, {a: upper(order[k + 1 :]) for k, a in enumerate(order)}
         result = [a for dimension in shapes.get(term, ()) for a in dimension if upper((a,)) > 1]
         self.innermost = result[-1] if result else None
         others = term.axes - view.data.axes
@@ -223,6 +122,8 @@ class _Reading:
                 masked |= slide.least < 0 or slide.most >= upper((a,))
         if lane in self.view.base.axes and lane not in self.view.positions:
             stride += self.strides.get(lane, 0)
+        if not masked and 0 < stride == self.beside(lane):
+            stride = 1
         if stride == 0:
             # A scalar for all lanes, of which rows of results have one each.
             return self.steps(lane, self.shared * costs.spread)
@@ -231,6 +132,18 @@ class _Reading:
         if stride <= SHORT_STEP:  # read in whole vectors
             return self.steps(lane, costs.load * stride + costs.mask * masked)
         return self.steps(lane, costs.lanes * costs.apart + costs.mask * masked)
+
+    def beside(self, lane: Symbol) -> int:
+        """The elements at one position along an axis, where these are walked with it as one: all
+        channels of a pixel, say, that no weight tells apart. 0: they are not.
+        """
+        if self.term.product is not None:
+            return 0
+        moved = self.view.positions
+        along = [a for a in self.order if a is lane or lane in moved.get(a, a).symbols()]
+        inside = self.order[self.order.index(along[-1]) + 1 :] if along else []
+        is_whole = all(a not in moved and a in self.term.axes for a in inside)
+        return upper(inside) if along and is_whole else 0
 
     def laid_out(self, lane: Symbol) -> float:
         """With the picture stored for these lanes."""
@@ -287,7 +200,7 @@ def _frame(picture: Term, view: View, lane: Symbol, shapes: Mapping[Term, Frame]
     """The dimensions of the stored picture: those of its base, the lanes' innermost."""
     order: list[Axes] = []
     last: Axes = ()
-    for dimension in _memory(view.base, shapes) or ():
+    for dimension in memory(view.base, shapes) or ():
         for a in dimension:
             slide = view.slides.get(a)
             if slide is None:

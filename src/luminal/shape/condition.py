@@ -11,7 +11,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from luminal.errors import DimError
-from luminal.shape.arithmetic import CACHE, scale, subtract
+from luminal.shape.arithmetic import CACHE, add, scale, subtract
 from luminal.shape.expression import CONDITION_OPS, FALSE, TRUE, Term, atom, const, sum_of_terms
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ def non_negative(e: Expression) -> Expression:
         return FALSE
     if hi == 0:
         return is_zero(e)
+    whole = _without_quotient(e)
+    if whole is not None:
+        return non_negative(whole)
     constant = e.constant
     right, left = _sides(e.terms)
     if left and right and constant == -1:
@@ -53,6 +56,20 @@ def non_negative(e: Expression) -> Expression:
     if not left or (right and constant < 0):
         return atom("le", (sum_of_terms(left, -constant), sum_of_terms(right, 0)))
     return atom("le", (sum_of_terms(left, 0), sum_of_terms(right, constant)))
+
+
+def _without_quotient(e: Expression) -> Expression | None:
+    """The sum that is at least 0 where `e` is, which has a quotient by a literal:
+    x // 3 + r >= 0 where x + 3 * r >= 0, and r - x // 3 >= 0 where 3 * r + 2 - x >= 0.
+    """
+    for quotient, sign in e.terms:
+        if quotient.op == "floordiv" and abs(sign) == 1:
+            x, divisor = quotient.args
+            if divisor.is_const and divisor.constant > 0:
+                rest = scale(subtract(e, scale(quotient, sign)), divisor.constant)
+                rounded = const(divisor.constant - 1 if sign < 0 else 0)
+                return add(add(scale(x, sign), rest), rounded)
+    return None
 
 
 def _sides(terms: tuple[Term, ...]) -> tuple[tuple[Term, ...], tuple[Term, ...]]:

@@ -14,7 +14,7 @@ from luminal.algebra.frames import upper
 from luminal.backends.cpu.schedule.facts import Facts
 from luminal.backends.cpu.schedule.vector_axis import positions
 from luminal.kernel.knobs import Choices
-from luminal.kernel.loops import LoopAxis
+from luminal.kernel.loops import Access, LoopAxis
 from luminal.records import dataclass
 
 AT_ONCE = (8, 4, 2)  # rows that are added up to sums in scratch: more meet in few sets of a cache;
@@ -51,11 +51,7 @@ class ByRows:
         lie = lie and all(
             abs(a.stride(summed) or LONGER_ROW) >= min(columns.estimate, LONGER_ROW) for a in reads
         )
-        # What a window passes over is read again and again, and comes from memory once.
-        held = (upper(x for d in a.place.frame for x in d) for a in reads)
-        moved = (positions([x for x in facts.axes if a.moves(x)]) for a in reads)
-        sizes = [a.bytes * min(pair) for a, *pair in zip(reads, held, moved, strict=True)]
-        size, target = max(sizes, default=0), facts.target
+        size, target = max(map(self._apart, reads), default=0), facts.target
         row = max((a.bytes for a in reads), default=0) * columns.estimate
         far, best = target.cores * target.l2_bytes, options[0]
         least = LONG_ROW if rows is None else LONGER_ROW
@@ -64,6 +60,17 @@ class ByRows:
             least, best = (LONG_ROW if rows is None else short), options[-1]
         pays = lie and size > far and columns.estimate >= least
         return pick("by_rows", best if pays else 0, (0, *options))
+
+    def _apart(self, read: Access) -> int:
+        """Bytes that pass until an element is read once more: all of them where none is, those of
+        one window where it overlaps the next, which finds its rows in a cache.
+        """
+        moved = [x for x in self.facts.axes if read.moves(x)]
+        held = upper(x for dimension in read.place.frame for x in dimension)
+        if positions(moved) > held:
+            moved = [x for x in moved if x in self.facts.sequential]
+            return read.bytes * positions(moved)
+        return read.bytes * positions(moved)
 
     def vectors(self, sums: int, rows: LoopAxis) -> int:
         """Of columns, with so many sums a row, that registers hold beside the matrix's own."""
