@@ -78,6 +78,7 @@ class Windows:
     """
 
     lanes: int  # of a vector
+    full: float  # of the lanes at work, at least, for which weights are packed
     rows: int  # results that share a loaded vector, at most
     load: float  # of a vector,
     mask: float  # and more where some of it lies outside

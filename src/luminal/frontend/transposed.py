@@ -2,39 +2,37 @@
 
 Input position i and tap k meet at output position o where `i * stride + k * dilation = q`, with
 `q = o + padding`. The taps that reach q are those with `k * dilation = q (mod stride)`: one in
-`phases = stride / gcd(stride, dilation)`, that is `k = first(q % stride) + t * phases`, and tap t
-reads position `i = (q - k * dilation) / stride`. With o split into (block, residue), q % stride
-depends on the residue only: a dense product for each residue, whose results interleave.
+`phases = stride / gcd(stride, dilation)`, that is `k = first + t * phases`, and tap t reads
+position `i = (q - k * dilation) / stride`. With o split into (block, residue), `first` depends on
+the residue only: a convolution in steps of one for each residue, whose results interleave. Residues
+that follow each other are one convolution where they have as many taps, and `first` and i grow
+evenly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from math import gcd
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from luminal.errors import ShapeError
 from luminal.frontend.convolution import Operands
 from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import along
 from luminal.frontend.linalg import sum_products
-from luminal.frontend.movement import narrow, reshape, view_of
+from luminal.frontend.movement import concat, narrow, pad, reshape, view_of
 from luminal.frontend.precision import rounds
-from luminal.frontend.windows import (
-    Ints,
-    Reaching,
-    per_dim,
-    phases,
-    reaching,
-    sliding,
-    windowed,
-)
+from luminal.frontend.windows import Ints, per_dim, phases, sliding, windowed
 from luminal.records import dataclass
 from luminal.shape import view as views
-from luminal.shape.expression import Expression, all_of, ceil_div, const
+from luminal.shape.expression import ZERO, Expression, all_of, ceil_div, const, maximum
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
+
+Chosen: TypeAlias = "tuple[Run, ...]"
+"""A run of each of the first dims."""
 
 
 @rounds("x", "weight")
@@ -89,6 +87,30 @@ def conv_transpose3d(
     return _transposed(given, stride, padding, output_padding, groups, dilation)
 
 
+class Run(NamedTuple):
+    """Residues that follow each other: with `taps` each, that of residue n being
+    `first + n * step + t * phases` at position `block + at + n * move - t * jump`.
+    """
+
+    start: int
+    number: int
+    taps: Expression
+    first: int = 0
+    step: int = 0
+    at: int = 0
+    move: int = 0
+
+    def joined(self, other: Run) -> Run | None:
+        """With the residue that follows, if that makes one run."""
+        step, move = other.first - self.first, other.at - self.at
+        n = self.number
+        if self.taps is not other.taps:
+            return None
+        if n > 1 and (step, move) != (n * self.step, n * self.move):
+            return None
+        return self._replace(number=n + 1, step=step // n, move=move // n)
+
+
 @dataclass(frozen=True, slots=True)
 class Residues:
     """One spatial dim: extents of input, kernel and result, and the options."""
@@ -101,19 +123,35 @@ class Residues:
     count: Expression  # of the result
 
     @property
-    def taps(self) -> Expression:
-        """The most taps that reach one position."""
-        return ceil_div(self.kernel, phases(self.stride, self.dilation))
-
-    @property
     def blocks(self) -> Expression:
         """How many blocks of `stride` positions the result has, the last one perhaps cut off."""
         return ceil_div(self.count, self.stride)
 
-    def reaching(self, block: Expression, residue: Expression, t: Expression) -> Reaching:
-        """The t-th tap that reaches position (block, residue) of the result."""
-        q = block * self.stride + residue + self.padding
-        return reaching(q, t, self.stride, self.dilation)
+    @property
+    def phases(self) -> int:
+        """How many taps lie between two that reach the same position."""
+        return phases(self.stride, self.dilation)
+
+    def runs(self) -> list[Run]:
+        """Of all residues."""
+        found: list[Run] = []
+        for residue in range(self.stride):
+            one = self._run(residue)
+            both = found[-1].joined(one) if found else None
+            found[-1:] = [both] if both is not None else [*found[-1:], one]
+        return found
+
+    def _run(self, residue: int) -> Run:
+        """Of one residue."""
+        q = residue + self.padding
+        common = gcd(self.stride, self.dilation)
+        if q % common:
+            return Run(residue, 1, ZERO)
+        inverse = pow(self.dilation // common, -1, self.phases) if self.phases > 1 else 0
+        first = q % self.stride // common * inverse % self.phases
+        taps = maximum(0, ceil_div(self.kernel - first, self.phases))
+        at = (q - first * self.dilation) // self.stride
+        return Run(residue, 1, taps, first, 0, at)
 
 
 def _transposed(
@@ -157,66 +195,64 @@ def _convolved(
 @differentiated(_convolved)
 def _spread(x: Tensor, weight: Tensor, dims: Sequence[Residues], groups: int) -> Tensor:
     """The result without bias (batch, out, *counts)."""
-    rank = len(dims)
     batch, channels = x.extents[:2]
     per_group = weight.extents[1]
     depth = channels.exact_div(groups)
     assert depth is not None
-    # (batch, groups, out / groups, *blocks, *residues, in / groups, *taps)
-    patches = _patches(reshape(x, batch, groups, depth, *x.extents[2:]), dims)
-    kernels = _kernels(reshape(weight, groups, depth, *weight.extents[1:]), dims)
-    total = sum_products(patches, kernels, *range(3 + 2 * rank, 4 + 3 * rank))
-    order = [0, 1, 2, *(n for k in range(rank) for n in (3 + k, 3 + rank + k))]
+    x = reshape(x, batch, groups, depth, *x.extents[2:])
+    weight = reshape(weight, groups, depth, *weight.extents[1:])
     wide = [each.blocks * each.stride for each in dims]
-    result = reshape(total.permute(order), batch, per_group * groups, *wide)
+    result = reshape(_joined(x, weight, dims, ()), batch, per_group * groups, *wide)
     for k, each in enumerate(dims, 2):
         result = narrow(result, k, 0, each.count)
     return result
 
 
-def _patches(x: Tensor, dims: Sequence[Residues]) -> Tensor:
-    """x (batch, groups, in, *spatial) by output position and tap; 0 where nothing meets."""
-    rank = len(dims)
-    shape = (
-        *x.extents[:2],
-        const(1),
-        *(each.blocks for each in dims),
-        *(const(each.stride) for each in dims),
-        x.extents[2],
-        *(each.taps for each in dims),
-    )
-    i = [along(k, n) for k, n in enumerate(shape)]
-    found = [
-        each.reaching(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]) for k, each in enumerate(dims)
-    ]
-    # 0 also where the kernel has no tap: 0 * inf would be NaN
-    inside = [
-        c
-        for n, f in zip(dims, found, strict=True)
-        for c in (f.at >= 0, f.at < n.extent, f.there, f.tap < n.kernel)
-    ]
-    entries = [i[0], i[1], i[3 + 2 * rank], *(each.at for each in found)]
-    return view_of(x, views.made(x.extents, shape, entries, all_of(inside)))
+def _joined(x: Tensor, weight: Tensor, dims: Sequence[Residues], chosen: Chosen) -> Tensor:
+    """The sums of all runs of the dims that are not chosen yet, side by side."""
+    if len(chosen) == len(dims):
+        return _of_runs(x, weight, dims, chosen)
+    axis, parts, end = 4 + 2 * len(chosen), [], 0
+    for run in dims[len(chosen)].runs():
+        if run.taps is not ZERO:
+            part = _joined(x, weight, dims, (*chosen, run))
+            parts.append(_after(part, axis, run.start - end))
+            end = run.start + run.number
+    joined = concat(parts, axis) if len(parts) > 1 else parts[0]
+    return _behind(joined, axis, dims[len(chosen)].stride - end)
 
 
-def _kernels(weight: Tensor, dims: Sequence[Residues]) -> Tensor:
-    """weight (groups, in, out, *kernel) by residue and tap; 0 where a residue has fewer taps."""
+def _after(x: Tensor, axis: int, zeros: int) -> Tensor:
+    """With so many zeros before it: residues that no tap reaches."""
+    return pad(x, [(zeros if k == axis else 0, 0) for k in range(x.ndim)]) if zeros else x
+
+
+def _behind(x: Tensor, axis: int, zeros: int) -> Tensor:
+    """With so many zeros behind it."""
+    return pad(x, [(0, zeros if k == axis else 0) for k in range(x.ndim)]) if zeros else x
+
+
+def _of_runs(x: Tensor, weight: Tensor, dims: Sequence[Residues], runs: Chosen) -> Tensor:
+    """(batch, groups, out / groups, block, residue of each dim): sums over channels and taps."""
     rank = len(dims)
-    shape = (
-        weight.extents[0],
-        weight.extents[2],
-        *(const(1),) * rank,
-        *(const(each.stride) for each in dims),
-        weight.extents[1],
-        *(each.taps for each in dims),
-    )
+    each_dim = [n for d, run in zip(dims, runs, strict=True) for n in (d.blocks, const(run.number))]
+    batch, groups, depth = x.extents[:3]
+    taps = [run.taps for run in runs]
+    shape = (batch, groups, weight.extents[2], *each_dim, depth, *taps)
     i = [along(k, n) for k, n in enumerate(shape)]
-    found = [
-        each.reaching(const(0), i[2 + rank + k], i[3 + 2 * rank + k]) for k, each in enumerate(dims)
-    ]
-    inside = [c for n, f in zip(dims, found, strict=True) for c in (f.there, f.tap < n.kernel)]
-    entries = [i[0], i[2 + 2 * rank], i[1], *(each.tap for each in found)]
-    return view_of(weight, views.made(weight.extents, shape, entries, all_of(inside)))
+    channel = i[3 + 2 * rank]
+    tap: list[Expression] = []
+    at: list[Expression] = []
+    for k, (d, run) in enumerate(zip(dims, runs, strict=True)):
+        block, n, t = i[3 + 2 * k], i[4 + 2 * k], i[4 + 2 * rank + k]
+        jump = d.phases * d.dilation // d.stride
+        tap.append(run.first + n * run.step + t * d.phases)
+        at.append(block + run.at + n * run.move - t * jump)
+    inside = [c for d, p in zip(dims, at, strict=True) for c in (p >= 0, p < d.extent)]
+    patches = view_of(x, views.made(x.extents, shape, [*i[:2], channel, *at], all_of(inside)))
+    entries = [i[1], channel, i[2], *tap]
+    kernels = view_of(weight, views.made(weight.extents, shape, entries))
+    return sum_products(patches, kernels, *range(3 + 2 * rank, 4 + 3 * rank))
 
 
 def _residues(

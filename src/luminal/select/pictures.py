@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Frame, Reduction, Term, Terms
@@ -23,7 +23,7 @@ from luminal.costs import Windows
 from luminal.kernel.layout import filled
 from luminal.kernel.loops import SHORT_STEP
 from luminal.select.rewrite import Respelled
-from luminal.select.windows import Slide, View, base_of, memory, views
+from luminal.select.windows import Slide, View, base_of, by_steps, memory, views
 from luminal.shape.expression import Expression, Symbol, all_of, axis, ceil_div, const
 
 GAIN = 0.85  # of the time in place: estimates are rough
@@ -33,7 +33,7 @@ def pictures(program: Respelled, costs: Windows | None) -> Respelled:
     """The same program with such pictures stored."""
     if costs is None:
         return program
-    terms, shapes = program.lowered.terms, program.lowered.shapes
+    terms, shapes = program.lowered.terms, {**program.lowered.shapes, **_outputs(program)}
     made: dict[Term, Frame] = {}
     found: dict[Term, tuple[View, Symbol]] = {}
     for term in program.order():
@@ -65,8 +65,23 @@ def pictures(program: Respelled, costs: Windows | None) -> Respelled:
 
     laid = program.rewrite(replaced)
     lowered = laid.lowered
-    shapes, kept = {**made, **lowered.shapes}, lowered.kept | made.keys()
-    return replace(laid, lowered=replace(lowered, shapes=shapes, kept=kept))
+    frames, kept = {**made, **lowered.shapes}, lowered.kept | made.keys()
+    return replace(laid, lowered=replace(lowered, shapes=frames, kept=kept))
+
+
+def _outputs(program: Respelled) -> dict[Term, Frame]:
+    """The dimensions of results where they are stored, and of what is computed for each of their
+    elements on the way.
+    """
+    found: dict[Term, Frame] = {}
+    for root in program.lowered.roots:
+        stack = [root.term]
+        while stack:
+            term = stack.pop()
+            if term not in found and term.axes == root.term.axes:
+                found[term] = root.frame
+                stack += term.args if term.is_pointwise else ()
+    return found
 
 
 # --- whether that is worth it
@@ -80,7 +95,8 @@ def _worth(
         return None
     own = _Reading(term, view, shapes, costs)
     moving = {s for slide in view.slides.values() for s in slide.steps}
-    candidates = sorted(moving & term.axes, key=lambda a: a.sort_key)
+    wanted = view.data.axes if view.overlaps else moving
+    candidates = sorted(term.axes & wanted, key=lambda a: a.sort_key)
     if not candidates:
         return None
     lane = min(candidates, key=own.laid_out)
@@ -100,26 +116,34 @@ class _Reading:
         self.order, self.strides = order, {a: upper(order[k + 1 :]) for k, a in enumerate(order)}
         result = [a for dimension in shapes.get(term, ()) for a in dimension if upper((a,)) > 1]
         self.innermost = result[-1] if result else None
+        weights = [x.axes for x in term.args[0].args if x is not view.data] if term.product else []
+        self.weighed = frozenset[Symbol]().union(*weights)
         others = term.axes - view.data.axes
         self.shared = min(costs.rows, upper(others)) if others else 1
 
     def steps(self, lane: Symbol, load: float) -> float:
         """Of all vectors, each of whose loads costs so much, and of storing the results."""
-        used = filled(upper((lane,)), self.costs.lanes)
-        vectors = upper(self.term.axes) / (self.costs.lanes * used)
+        vectors = upper(self.term.axes) / (self.costs.lanes * self.used(lane))
         store = 1 if lane is self.innermost else self.costs.lanes * self.costs.across
         return vectors * (upper(self.term.attrs) * (1 + load / self.shared) + store)
 
+    def used(self, lane: Symbol) -> float:
+        """The share of the lanes at work."""
+        return filled(upper((lane,)), self.costs.lanes)
+
     def in_place(self, lane: Symbol) -> float:
         """With the picture as it lies."""
-        costs, stride, masked = self.costs, 0, False
+        costs, stride, masked, zeros = self.costs, 0, False, 0
+        if lane in self.weighed and self.used(lane) < costs.full:
+            return inf  # no weight is packed for lanes of which many would be idle
         for a, position in self.view.positions.items():
             factor = position.coefficient(lane)
             step = factor.value if factor is not None and factor.is_const else 0
             stride += abs(step) * self.strides.get(a, 0)
             slide = self.view.slides.get(a)
             if step and slide is not None:
-                masked |= slide.least < 0 or slide.most >= upper((a,))
+                outside = max(0, -slide.least) + max(0, slide.most - upper((a,)) + 1)
+                masked, zeros = masked or outside > 0, max(zeros, outside)
         if lane in self.view.base.axes and lane not in self.view.positions:
             stride += self.strides.get(lane, 0)
         if not masked and 0 < stride == self.beside(lane):
@@ -129,8 +153,11 @@ class _Reading:
             return self.steps(lane, self.shared * costs.spread)
         if stride == 1:
             return self.steps(lane, costs.load + costs.mask * masked)
-        if stride <= SHORT_STEP:  # read in whole vectors
-            return self.steps(lane, costs.load * stride + costs.mask * masked)
+        if stride <= SHORT_STEP and (lane is self.innermost or stride == 2):
+            # Whole vectors are read, if results are stored as well; where many are cut off at the
+            # zeros around, each has masks of its own.
+            cut = min(1, zeros / costs.lanes)
+            return self.steps(lane, stride * (costs.load + 2 * costs.mask * cut))
         return self.steps(lane, costs.lanes * costs.apart + costs.mask * masked)
 
     def beside(self, lane: Symbol) -> int:
@@ -147,10 +174,13 @@ class _Reading:
 
     def laid_out(self, lane: Symbol) -> float:
         """With the picture stored for these lanes."""
+        if lane in self.weighed and self.used(lane) < self.costs.full:
+            return inf
         sizes = (slide.extent for slide in self.view.slides.values())
-        rest = self.view.base.axes - self.view.slides.keys()
-        elements = prod(sizes) * upper(rest)
-        along = next(a for a, slide in self.view.slides.items() if lane in slide.steps)
+        along = self.view.along(lane)
+        rest = self.view.base.axes - self.view.slides.keys() - {along}
+        own = () if along in self.view.slides else self.view.positions.get(along, along).symbols()
+        elements = prod(sizes) * upper(rest) * upper(own)
         is_near = self.strides.get(along, 0) == 1
         copy = self.costs.copied if is_near else self.costs.turned
         return self.steps(lane, self.costs.load) + elements * copy + self.costs.launch
@@ -163,17 +193,20 @@ def _laid_out(terms: Terms, view: View, base: Term, lane: Symbol) -> tuple[Term,
     """The picture to be stored, and what reads it in place of the old one."""
     at: dict[Symbol, Expression] = {}  # of the base, by axes of the picture
     read = {a: p for a, p in view.positions.items() if a not in view.slides}
+    along = view.along(lane)
+    if along in read:  # the picture has the results' own axes there
+        at[along] = read.pop(along)
     inside: list[Expression] = []
     for a, slide in view.slides.items():
-        along, within = _axes(a, slide, lane)
-        position: Expression = along
+        outer, within = _axes(a, slide, lane)
+        position: Expression = outer
         wanted = view.positions[a] - slide.least
         if within is None:
-            read[along] = wanted
+            read[outer] = wanted
         else:
             assert within.extent is not None
-            position = along * within.extent + within
-            read[along], read[within] = wanted // within.extent, wanted % within.extent
+            position = outer * within.extent + within
+            read[outer], read[within] = wanted // within.extent, wanted % within.extent
         at[a] = position + slide.least
         assert a.extent is not None
         inside += [c for c in (at[a] >= 0, at[a] < a.extent) if not (c.is_const and c.value)]
@@ -203,6 +236,10 @@ def _frame(picture: Term, view: View, lane: Symbol, shapes: Mapping[Term, Frame]
     for dimension in memory(view.base, shapes) or ():
         for a in dimension:
             slide = view.slides.get(a)
+            if slide is None and a is view.along(lane):
+                own = by_steps(view.positions.get(a, a), picture.axes - {lane})
+                last = (*own, lane)
+                continue
             if slide is None:
                 order.append((a,))
                 continue

@@ -22,7 +22,7 @@ from luminal.costs import Windows
 from luminal.numerics import ROUNDING, Numerics
 from luminal.records import dataclass
 from luminal.select.rewrite import Respelled
-from luminal.select.windows import View, base_of, memory, view_of
+from luminal.select.windows import View, base_of, by_steps, memory, view_of
 from luminal.shape.expression import Expression, Symbol, all_of, axis
 
 GAIN = 0.85  # of the time in one: estimates are rough
@@ -167,18 +167,9 @@ class _Chain:
                 if a in later:
                     axes.append(self.along(a))
                 else:
-                    axes += self.results(self.view.positions.get(a, a))
+                    axes += by_steps(self.view.positions.get(a, a), self.term.axes)
             found.append(tuple(axes))
         return tuple(d for d in found if d)
-
-    def results(self, position: Expression) -> list[Symbol]:
-        """The axes of results along an axis of the picture, the one of the largest steps first."""
-        steps = {s: position.coefficient(s) for s in position.symbols() if s in self.term.axes}
-        return sorted(steps, key=lambda s: -_size(steps[s]))
-
-
-def _size(factor: Expression | None) -> int:
-    return abs(factor.value) if factor is not None and factor.is_const else 0
 
 
 def _extent(a: Symbol) -> Expression:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
+from luminal.algebra.frames import upper
 from luminal.algebra.terms import Frame, Index, Literal, Phase, Reduction, Term
 from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
@@ -34,6 +35,17 @@ class View:
     positions: Mapping[Symbol, Expression]
     slides: Mapping[Symbol, Slide]
     outside: Term | None
+
+    @property
+    def overlaps(self) -> bool:
+        """Are there positions that are read again, or outside, or not at all? Else all of the base
+        is read once, as the taps of a transposed convolution are.
+        """
+        return any(slide.extent != upper(slide.steps) for slide in self.slides.values())
+
+    def along(self, result: Symbol) -> Symbol:
+        """The axis of the picture along which the window moves with an axis of results."""
+        return next((a for a, p in self.positions.items() if result in p.symbols()), result)
 
 
 def views(term: Reduction, shapes: Mapping[Term, Frame]) -> Iterator[View]:
@@ -105,3 +117,13 @@ def memory(base: Term, shapes: Mapping[Term, Frame]) -> Frame | None:
     if base.is_leaf or base.is_opaque:
         frame = base.attrs.frame if base.is_leaf else base.attrs.result
     return frame
+
+
+def by_steps(position: Expression, among: Collection[Symbol]) -> list[Symbol]:
+    """Those of some axes that a position depends on, the one of the largest steps first."""
+
+    def step(a: Symbol) -> int:
+        factor = position.coefficient(a)
+        return abs(factor.value) if factor is not None and factor.is_const else 0
+
+    return sorted(position.symbols() & frozenset(among), key=lambda a: (-step(a), a.sort_key))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.backends.cpu.schedule.vector_target import MANY_REGISTERS, VectorTarget
+from luminal.backends.cpu.schedule.vector_target import IDLE, MANY_REGISTERS, VectorTarget
 from luminal.costs import Costs, LongSums, Shares, Tiles, Weights, Windows
 
 LAUNCH_WORK = 1 << 14  # operations of one core in the time of a barrier: about a microsecond
@@ -56,6 +56,7 @@ def of(target: VectorTarget) -> Costs:
 def _windows(lanes: int) -> Windows:
     return Windows(
         lanes=lanes,
+        full=IDLE,
         rows=8,
         load=0.5,
         mask=0.5,

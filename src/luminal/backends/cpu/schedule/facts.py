@@ -125,7 +125,8 @@ class Facts:
             if access.moves(vector):
                 far = abs(access.stride(rows) or 0)
                 near = (abs(access.stride(loop) or 0) for loop in self.sequential)
-                found += [far // n for n in near if n > SHORT_STEP and far % n == 0]
+                # Columns of a picture whose channels are last lie apart as well: rows do farthest.
+                found += sorted(far // n for n in near if n > SHORT_STEP and far % n == 0)[:1]
         return max(found)
 
     def is_read_once(self, access: Access) -> bool:

@@ -9,7 +9,6 @@ from luminal.kernel.loops import Access, LoopAxis
 from luminal.records import dataclass
 
 FOLD = 4  # vector operations that fold the lanes of one sum
-IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
 FULL = 0.9  # of the lanes in use: below, an axis pays along which a weight lies in panels
 DOT_TILE = 4  # rows and columns of a tile of dot products
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from luminal.backends.cpu.schedule.facts import Facts
-from luminal.backends.cpu.schedule.lanes import FULL, IDLE, partly
+from luminal.backends.cpu.schedule.lanes import FULL, partly
+from luminal.backends.cpu.schedule.vector_target import IDLE
 from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import Access, LoopAxis
 from luminal.kernel.schedule import TileChoice

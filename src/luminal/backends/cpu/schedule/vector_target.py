@@ -5,6 +5,7 @@ from __future__ import annotations
 from luminal.records import dataclass
 from luminal.target import Target
 
+IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
 MANY_REGISTERS = 32  # hold the 16 sums of a large tile and what they multiply, or two such tiles
 
 
