@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import inf, prod
+from math import ceil, inf, prod
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Frame, Reduction, Term, Terms
@@ -96,11 +96,12 @@ def _worth(
     own = _Reading(term, view, shapes, costs)
     moving = {s for slide in view.slides.values() for s in slide.steps}
     wanted = view.data.axes if view.overlaps else moving
-    candidates = sorted(term.axes & wanted, key=lambda a: a.sort_key)
+    candidates = [a for a in own.nearest if a in wanted]
     if not candidates:
         return None
     lane = min(candidates, key=own.laid_out)
     here = min(own.in_place(a) for a in term.axes)
+    here = min(here, *(own.in_parts(a) for a in term.attrs))
     return lane if own.laid_out(lane) < GAIN * here else None
 
 
@@ -116,8 +117,11 @@ class _Reading:
         self.order, self.strides = order, {a: upper(order[k + 1 :]) for k, a in enumerate(order)}
         result = [a for dimension in shapes.get(term, ()) for a in dimension if upper((a,)) > 1]
         self.innermost = result[-1] if result else None
-        weights = [x.axes for x in term.args[0].args if x is not view.data] if term.product else []
-        self.weighed = frozenset[Symbol]().union(*weights)
+        rest = sorted(term.axes - {*result}, key=lambda a: a.sort_key)
+        self.nearest = (*reversed(result), *rest)  # where results lie closest, first
+        weights = [x for x in term.args[0].args if x is not view.data] if term.product else []
+        self.weighed = frozenset[Symbol]().union(*(x.axes for x in weights))
+        self.is_given = any(x.is_run for x in weights)
         others = term.axes - view.data.axes
         self.shared = min(costs.rows, upper(others)) if others else 1
 
@@ -159,6 +163,18 @@ class _Reading:
             cut = min(1, zeros / costs.lanes)
             return self.steps(lane, stride * (costs.load + 2 * costs.mask * cut))
         return self.steps(lane, costs.lanes * costs.apart + costs.mask * masked)
+
+    def in_parts(self, lane: Symbol) -> float:
+        """With the picture as it lies, and parts of a sum in the lanes: weights lie as these do,
+        where they are known before a run.
+        """
+        is_near = lane not in self.view.positions and self.strides.get(lane) == 1
+        if not is_near or self.is_given:
+            return inf
+        length, costs = upper((lane,)), self.costs
+        vectors = upper(self.term.attrs) // length * ceil(length / costs.lanes)
+        folded = costs.lanes * costs.apart
+        return upper(self.term.axes) * (vectors * (1 + 4 * costs.load) + folded)
 
     def beside(self, lane: Symbol) -> int:
         """The elements at one position along an axis, where these are walked with it as one: all
