@@ -209,6 +209,22 @@ def test_running_extremes_like_torch(dim: int) -> None:
     _agree(lambda t: [t.cummax(1), t.cummin(1)], lambda t: [t.cummax(1), t.cummin(1)], i8)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_running_extremes_are_elements_to_the_bit(dtype: str) -> None:
+    """Zeros of both signs are equals, of which the last counts; values are those at the indices."""
+    x = rng.choice([0.0, -0.0, 0.5, -0.5, 1.5e-7, -6e4], (6, 40))
+    x[0, 7], x[1, 20], x[2, 30], x[3, 9] = INF, NAN, -INF, 6e4
+    rounded = T(x).to(getattr(torch, dtype))
+    for dim in (0, 1):
+        found = run(lambda t, d=dim: [*t.cast(dtype).cummax(d), *t.cast(dtype).cummin(d)], x)
+        exact = [*rounded.cummax(dim), *rounded.cummin(dim)]
+        for result, wanted in zip(found, exact, strict=True):
+            result, wanted = result.astype(np.float64), wanted.double().numpy()
+            np.testing.assert_array_equal(result, wanted)
+            known = wanted == wanted
+            np.testing.assert_array_equal(np.signbit(result)[known], np.signbit(wanted)[known])
+
+
 def test_logcumsumexp_neither_overflows_nor_underflows() -> None:
     x = np.array([[-1000, -999, 0, 5, 900, -INF], [-INF, -INF, 3, INF, 1, 2]], np.float32)
     _agree(lambda t: t.logcumsumexp(1), lambda t: t.logcumsumexp(1), x)

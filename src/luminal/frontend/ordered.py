@@ -9,16 +9,19 @@ import numpy as np
 
 from luminal import dtypes
 from luminal.frontend.binary import where
+from luminal.frontend.derivatives import differentiated
 from luminal.frontend.handle import axis_of, in_float, numpy_names, takes_0d
 from luminal.frontend.indexing import gather
 from luminal.frontend.movement import pad
 from luminal.frontend.reduce import Extreme, reversed_order
-from luminal.frontend.unary import stop_gradient
+from luminal.frontend.sorting import flipped_bits, rising_bits
+from luminal.frontend.unary import bitcast, stop_gradient
 from luminal.shape.expression import Expression, ceil_div, const
 
 if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
+_POSITION = 2**31 - 1
 BLOCK = 16  # positions of which each adds up all before it: a vector of sums
 
 
@@ -56,12 +59,40 @@ def cummax(x: Tensor, dim: int) -> Extreme:
     signs are equals; as PyTorch.
     """
     axis = axis_of("cummax", dim, x.ndim)
+    is_narrow = x.dtype.is_float and x.dtype.bits <= 32
+    if is_narrow and x.extents[axis].interval.at_most(_POSITION):
+        ranks = stop_gradient(_ranks_so_far(x, axis))
+        indices = (ranks >> 1) & _POSITION
+        return Extreme(_value_of_rank(x, ranks, indices, axis), indices)
     work = x.cast(dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute)
     values = _scan(work, "max", axis)
     newest = (work == values) | (work != work)
     places = where(newest, x.graph.iota(x.extents, axis), 0)
     indices = _scan(places, "max", axis)
     return Extreme(gather(x, axis, indices) if x.dtype.is_float else values.cast(x.dtype), indices)
+
+
+def _ranks_so_far(x: Tensor, axis: int) -> Tensor:
+    """The greatest so far of integers that hold a float's order, its position and whether it is -0:
+    a value and where it stands come from one scan.
+    """
+    work = x.cast(dtypes.float32)
+    is_minus_zero = (bitcast(work, dtypes.int32) == -(2**31)).cast(dtypes.int64)
+    places = x.graph.iota(x.extents, axis) << 1 | is_minus_zero
+    return _scan(rising_bits(work).cast(dtypes.int64) << 32 | places, "max", axis)
+
+
+def _to_greatest(g: Tensor, y: Tensor, x: Tensor, ranks: Tensor, indices: Tensor, axis: int) -> Any:
+    return x.graph.zeros(x.extents, dtype=g.dtype).scatter_add(axis, indices, g), None, None
+
+
+@differentiated(_to_greatest)
+def _value_of_rank(x: Tensor, ranks: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """`gather(x, axis, indices)`, read from the ranks."""
+    rising = (ranks >> 32).cast(dtypes.int32)
+    sign_of_zero = (ranks << 31).cast(dtypes.int32)
+    bits = where(rising == 0, sign_of_zero, flipped_bits(rising))
+    return bitcast(bits, dtypes.float32).cast(x.dtype)
 
 
 @numpy_names

@@ -90,16 +90,24 @@ def _falling_keys(x: Tensor) -> Tensor:
     """
     if not x.dtype.is_float:
         return (~x).cast(_key_dtype(x))
+    return ~rising_bits(x)
+
+
+def rising_bits(x: Tensor) -> Tensor:
+    """Integers in the order of floats, NaN the greatest; equals stay equal."""
     width = dtypes.dtype_of(f"int{x.dtype.bits}")
-    highest = np.iinfo(width.numpy).max
-    bits = bitcast(where(x == 0, 0.0, x), width)
-    rising = bits ^ ((bits >> (x.dtype.bits - 1)) & highest)
-    return ~where(x == x, rising, highest)
+    rising = flipped_bits(bitcast(where(x == 0, 0.0, x), width))
+    return where(x == x, rising, np.iinfo(width.numpy).max)
+
+
+def flipped_bits(bits: Tensor) -> Tensor:
+    """Those of negative numbers flipped below the sign, from a float's to ordered ones and back."""
+    return bits ^ ((bits >> (bits.dtype.bits - 1)) & np.iinfo(bits.dtype.numpy).max)
 
 
 def _rising_keys(x: Tensor) -> Tensor:
     """Integers in the order of x; equals stay equal."""
-    return ~_falling_keys(x) if x.dtype.is_float else x.cast(_key_dtype(x))
+    return rising_bits(x) if x.dtype.is_float else x.cast(_key_dtype(x))
 
 
 def _as_scalars(found: Sorted) -> Sorted:
