@@ -13,7 +13,8 @@ from torch.fx import Graph, GraphModule
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn import functional
 
-from luminal import luminal_backend
+import luminal as lm
+from luminal import luminal_backend, pt2
 from luminal.torch_backend.compiled import compiled as caller
 from luminal.torch_backend.translation import Results, translated
 from tests.long_share import long_but
@@ -93,6 +94,59 @@ def test_a_search_in_all_elements_of_open_sizes() -> None:
     for n in (4, 5):
         x, y = torch.arange(6.0 * n).reshape(n, 3, 2), torch.rand(7) * 30
         assert torch.equal(fast(x, y), found(x, y))
+
+
+def powers(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    n = 2 ** x.shape[0]
+    return torch.ones(n + 1).cumsum(0) * x.sum(), torch.zeros(y.shape[0] ** 2, n), y.repeat(n) + 1
+
+
+def test_sizes_that_no_expression_has() -> None:
+    fast = compiled(powers, dynamic=True)
+    ahead = pt2.compile(Module(powers), (torch.ones(3), torch.ones(5)), 0, dynamic_dim={0: 0, 1: 0})
+    assert len(ahead.dim_params) == 2
+    for n, m in ((3, 5), (6, 4), (2, 7)):
+        x, y = torch.randn(n), torch.randn(m)
+        wanted = powers(x, y)
+        torch.testing.assert_close(fast(x, y), wanted)
+        torch.testing.assert_close(ahead(x, y), wanted)
+        assert ahead.output_shapes() == [tuple(each.shape) for each in wanted]
+    with pytest.raises(lm.DimError, match=r"size Pow.*\(2, s\d+\): is 1099511627776; sizes are 0"):
+        ahead(torch.ones(40), torch.ones(5))
+
+
+def numbers(x: torch.Tensor, n: torch.Tensor) -> tuple[Any, ...]:
+    k = n.sum().item()
+    y = torch.fft.fft(x * k).abs()
+    return y * k + 1, k * 2, k // 3, x.sum().item() * y, (x + 1.5).mean().item() / 2
+
+
+def test_numbers_that_tensors_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where PyTorch runs what lies between their making and their use."""
+    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
+    fast = torch.compile(numbers, backend=luminal_backend, fullgraph=True)
+    for n in ([2, 5], [-30, 8]):
+        x, counts = torch.randn(6), torch.tensor(n)
+        torch.testing.assert_close(fast(x, counts), numbers(x, counts))
+
+    def scaled(x: torch.Tensor, n: torch.Tensor) -> tuple[Any, ...]:
+        return x * n.item(), n.item() % 5, x.max().item() * 2
+
+    x = torch.randn(4, 2).bfloat16()
+    ahead = pt2.compile(Module(scaled), (x, torch.tensor(7)), 0)
+    for n in (7, 2**40 + 3):
+        torch.testing.assert_close(ahead(x, torch.tensor(n)), scaled(x, torch.tensor(n)))
+
+
+class Module(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
+        return self.function(x, y)
 
 
 def agree(function: Callable[[torch.Tensor], torch.Tensor], lengths: Sequence[int]) -> None:

@@ -84,7 +84,7 @@ class _Caller:
             "bindings": self.bindings, "bind": self.bind, "empty": _empty_strided_cpu,
             "reinterpret": _reinterpret_tensor,
             "increment_version": torch.autograd.graph.increment_version,
-            "number": partial(torch.tensor, dtype=torch.float64),
+            "number": torch.tensor, "torch": torch,
             "random": partial(torch.randint, _LARGEST_SEED, ()),
         }  # fmt: skip
 
@@ -102,7 +102,9 @@ class _Caller:
 
     def bind(self, key: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Binding:
         """The binding for these open sizes, from now on found by them."""
-        sizes: Mapping[str, int] = dict(zip(self.made.dims, key, strict=False))
+        sizes: Mapping[str, int] = self.made.sizes.completed(
+            dict(zip(self.made.dims, key, strict=False))
+        )
         run: Callable[[Any, Any], None] = _nothing
         if self.executable is not None:
             program = self.executable.at([tuple(x.shape) for x in inputs], sizes)
@@ -158,8 +160,8 @@ class _Caller:
         if plan is None:
             return "random()"
         name = f"a{plan.position}"
-        if isinstance(plan, InputPlan) and plan.is_number:
-            return f"number({name})"
+        if isinstance(plan, InputPlan) and plan.number is not None:
+            return f"number({name}, dtype={plan.number})"
         permuted = _permuted(plan.order or ())
         if permuted:
             return f"{name}{permuted}.contiguous()"
@@ -183,7 +185,8 @@ class _Caller:
 
     def _run(self) -> list[str]:
         key = "".join(f"{_size(place)}, " for place in self.made.dims.values())
-        if len(self.made.dims) < len(self.made.graph.dims):  # the rest is read off the shapes
+        known = self.made.dims.keys() | self.made.sizes.computed.keys()
+        if not known >= self.made.graph.dims.keys():  # the rest is read off the shapes
             key += "".join(f"x{k}.shape, " for k in range(len(self.inputs)))
         xs = _listed("x", range(len(self.inputs)))
         outputs = range(len(self.plans))

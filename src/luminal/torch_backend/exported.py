@@ -93,7 +93,8 @@ class CompiledModel:
             for node, kind in zip(nodes, kinds, strict=True)
             if kind is InputKind.USER_INPUT
         ]
-        self.dim_params = tuple(made.graph.dims)
+        self._sizes = sizes
+        self.dim_params = tuple(name for name in made.graph.dims if name not in sizes.computed)
         self._outputs = [_result_shape(node, sizes) for node in _outputs(module)]
         self._dims: dict[str, int] = {}
 
@@ -116,7 +117,8 @@ class CompiledModel:
         lacking = [name for name in self.dim_params if name not in self._dims]
         if lacking:
             raise DimError(f"output_shapes: {lacking[0]} is open; call set_dim({lacking[0]!r}, n)")
-        return [tuple(_known(n, self._dims) for n in shape) for shape in self._outputs]
+        dims = self._sizes.completed(self._dims)
+        return [tuple(_known(n, dims) for n in shape) for shape in self._outputs]
 
     def __call__(self, *inputs: torch.Tensor) -> tuple[Any, ...]:
         """Runs once. Raises InputError, DTypeBoundaryError, ShapeError, DimError for tensors that

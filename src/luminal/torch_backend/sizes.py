@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import sympy
 import torch
@@ -12,6 +12,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions as torch_sympy
 
 import luminal as lm
+from luminal.errors import DimError
 from luminal.frontend.graph import Recorder
 from luminal.shape.expression import (
     MAX_DIM,
@@ -29,20 +30,37 @@ from luminal.torch_backend.errors import UnsupportedError
 Size = int | Expression
 
 
+class Computed(NamedTuple):
+    """A size as PyTorch spells it, with its symbols as the library does."""
+
+    formula: sympy.Expr
+    symbols: Mapping[sympy.Symbol, Expression]
+
+    def value(self, dims: Mapping[str, int]) -> int:
+        """What it is for these dims."""
+        return int(self.formula.xreplace(
+            {symbol: sympy.Integer(each.evaluate(dims)) for symbol, each in self.symbols.items()}
+        ))  # fmt: skip
+
+
 class Sizes:
     """The dims that a graph's sizes are made of: one for each symbol, with its interval.
 
     Sizes that PyTorch knows to be equal have one spelling, a literal or a dim where there is one:
     `2 * (s // 2)` is `s` where it was asked to be even. `given` are the sizes that arguments say.
     One whose symbols no other says is a dim of its own; from `2 * s` alone follows what `s` is.
+
+    A formula that Expressions have no rule for (`2**s`, the root of `s`) is a dim too, one of
+    `computed`: PyTorch's own formula says before each run how long it is.
     """
 
     def __init__(self, graph: Recorder, given: Sequence[torch.SymInt] = ()) -> None:
         self._graph = graph
+        self.computed: dict[str, Computed] = {}
         self._known: dict[sympy.Expr, Expression] = {}
         self._spelled: dict[sympy.Expr, Size] = {}
         self._met: dict[int | None, list[tuple[Any, Size]]] = {}  # SymInts, by their examples
-        open_sizes = filter(_is_known_in_a_run, filter(_is_open, given))
+        open_sizes = filter(is_known_in_a_run, filter(_is_open, given))
         left = list({size.node.expr: size for size in open_sizes}.values())
         while left:
             lacking = [size.node.expr.free_symbols - self._known.keys() for size in left]
@@ -69,6 +87,8 @@ class Sizes:
         trial = Sizes(lm.Graph())
         trial._known.update(self._known)
         whole = trial._expression(expr, env)
+        if trial.computed:
+            return self._graph.dim(name, 0)
         low, high = whole.interval.lo or 0, whole.interval.hi
         dim = self._graph.dim(name, max(low, 0), MAX_DIM if high is None else min(high, MAX_DIM))
         if len(lacking) == 1:
@@ -121,9 +141,36 @@ class Sizes:
             whole, (count, parts) = scaled
             return self._expression(whole, env) * count // parts
         rule = _RULES.get(type(expr))
-        if rule is None:
-            raise UnsupportedError(f"size {expr}: {type(expr).__name__} of sizes is not known")
+        if rule is None or not _is_exact(expr):
+            return self._computed(expr, env)
         return rule([self._expression(each, env) for each in expr.args])
+
+    def _computed(self, expr: sympy.Expr, env: Any) -> Expression:
+        symbols = {each: self._expression(each, env) for each in expr.free_symbols}
+        name, interval = f"computed{len(self.computed)}", env.bound_sympy(expr)
+        low, high = _bound(interval.lower, 0), _bound(interval.upper, MAX_DIM)
+        self.computed[name] = Computed(expr, symbols)
+        return self._graph.dim(name, min(max(low, 0), MAX_DIM), min(high, MAX_DIM))
+
+    def check_known(self, dims: Collection[str]) -> None:
+        """Raises UnsupportedError where a computed size is made of others than these dims."""
+        known = set(dims)
+        for name, each in self.computed.items():
+            parts = {str(s) for part in each.symbols.values() for s in part.symbols()}
+            if name not in known and not parts <= known:
+                raise UnsupportedError(f"size {each.formula}: no argument says it before a run")
+            known.add(name)
+
+    def completed(self, dims: Mapping[str, int]) -> dict[str, int]:
+        """The dims with the values of those that are computed from them. Raises DimError for one
+        that is no size.
+        """
+        found = dict(dims)
+        for name, each in self.computed.items():
+            value = found[name] = each.value(found)
+            if not 0 <= value <= MAX_DIM:
+                raise DimError(f"size {each.formula}: is {value}; sizes are 0 to {MAX_DIM}")
+        return found
 
     def _dim(self, symbol: sympy.Symbol, env: Any) -> Expression:
         if why := _why_unknown(symbol, env):
@@ -152,8 +199,10 @@ def _literal(size: Expression) -> Size:
     return size.value if size.is_const else size
 
 
-def _is_known_in_a_run(size: torch.SymInt) -> bool:
+def is_known_in_a_run(size: torch.SymInt) -> bool:
     """Are the formula's symbols such as have intervals, and do no elements of tensors decide it?"""
+    if size.node.is_constant():
+        return True
     env = size.node.shape_env
     return not any(_why_unknown(each, env) for each in size.node.expr.free_symbols)
 
@@ -164,7 +213,7 @@ def _is_formula(expr: sympy.Expr) -> bool:
         return True
     if (scaled := _scaled(expr)) is not None:
         return _is_formula(scaled[0])
-    return type(expr) in _RULES and all(map(_is_formula, expr.args))
+    return type(expr) in _RULES and _is_exact(expr) and all(map(_is_formula, expr.args))
 
 
 def _scaled(expr: sympy.Expr) -> tuple[sympy.Expr, tuple[int, int]] | None:
@@ -206,10 +255,16 @@ def _bound(bound: Any, otherwise: int) -> int:
     return int(bound) if bound.is_Integer else otherwise
 
 
+def _is_exact(expr: sympy.Expr) -> bool:
+    """Has an Expression such a formula? Powers have literal exponents."""
+    if not isinstance(expr, sympy.Pow | torch_sympy.PowByNatural):
+        return True
+    exponent = expr.args[1]
+    return bool(exponent.is_Integer and exponent >= 0)
+
+
 def _power(args: Sequence[Expression]) -> Expression:
     base, exponent = args
-    if not exponent.is_const or exponent.value < 0:
-        raise UnsupportedError(f"size {base}**{exponent}: the exponent is not a literal >= 0")
     return product_of([base] * exponent.value)
 
 

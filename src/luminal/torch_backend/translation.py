@@ -30,7 +30,7 @@ from luminal.torch_backend.layout import has_places, inverse, memory_order, stri
 from luminal.torch_backend.ops import registry
 from luminal.torch_backend.ops.randomness import keys_for
 from luminal.torch_backend.ops.refusals import noted
-from luminal.torch_backend.sizes import Size, Sizes
+from luminal.torch_backend.sizes import Size, Sizes, is_known_in_a_run
 from luminal.torch_backend.types import dtype_of
 
 _PLACES = frozenset(["device", "layout", "memory_format", "pin_memory", "names", "requires_grad"])
@@ -55,8 +55,8 @@ Calls: TypeAlias = "tuple[tuple[Callable[..., Any], Sequence[Any], Mapping[str, 
 @dataclass(frozen=True, slots=True)
 class InputPlan:
     """An argument that is a tensor: its name in the graph, and the order of its dims in memory
-    (None: it is copied to be row-major). With `calls` it is a view of the argument. `is_number`:
-    the argument is a float.
+    (None: it is copied to be row-major). With `calls` it is a view of the argument. `number`:
+    the argument is a number, which becomes a tensor of that dtype.
     """
 
     position: int
@@ -64,7 +64,7 @@ class InputPlan:
     order: tuple[int, ...] | None
     parameter: Parameter | None = None
     calls: Calls = ()
-    is_number: bool = False
+    number: torch.dtype | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A result that is a float, which the program computes as a scalar."""
+    """A result that is a number, which the program computes as a scalar."""
 
     scalar: OutputPlan
 
@@ -255,7 +255,9 @@ class _Translator:
         position = self.positions[node] = self.made.arguments
         self.made.arguments += 1
         held = node.meta["val"]
-        if isinstance(held, torch.SymInt):
+        if isinstance(held, torch.SymInt) and not is_known_in_a_run(held):
+            self._number_input(node, position, torch.int64)
+        elif isinstance(held, torch.SymInt):
             size = self.values[node] = self.sizes.of(held)
             if isinstance(size, Expression) and size.op == "symbol":
                 self.made.dims[str(size)] = position, None
@@ -268,10 +270,13 @@ class _Translator:
             elif node.users:
                 self._input(node, position, held)
         elif isinstance(held, torch.SymFloat):
-            self.values[node] = self.graph.tensor((), lm.float64, node.name)
-            self.made.inputs.append(InputPlan(position, node.name, (), is_number=True))
+            self._number_input(node, position, torch.float64)
         else:
             self.values[node] = held
+
+    def _number_input(self, node: Node, position: int, dtype: torch.dtype) -> None:
+        self.values[node] = self.graph.tensor((), dtype_of(dtype), node.name)
+        self.made.inputs.append(InputPlan(position, node.name, (), number=dtype))
 
     def _input(self, node: Node, position: int, held: torch.Tensor) -> None:
         if held.layout is not torch.strided or held.device.type != "cpu":
@@ -326,10 +331,12 @@ class _Translator:
             if results is None:
                 raise UnsupportedError(f"{whole}: not in the library")
             self.values[node] = results[position]
+        elif isinstance(held, torch.SymFloat) or self._is_of_elements(node, held):
+            self.values[node] = self._number(node)
         elif isinstance(held, torch.SymInt | int):
             self.values[node] = self.sizes.of(held)
-        elif isinstance(held, torch.SymFloat):
-            self.values[node] = self._number(node)
+        elif self._is_number_checked(node, held):
+            self.values[node] = None
         elif node.target is torch.ops.aten.copy_.default:
             self._write(node)
         elif node.target is _WITH_EFFECTS:
@@ -341,8 +348,31 @@ class _Translator:
         else:
             self.values[node] = self._recorded(node, held)
 
+    def _is_of_elements(self, node: Node, held: Any) -> bool:
+        """Is it a number that a tensor holds, or one made of such?"""
+        if not isinstance(held, torch.SymInt):
+            return False
+        return node.target is _ITEM or any(map(self._is_number, node.all_input_nodes))
+
+    def _is_number_checked(self, node: Node, held: Any) -> bool:
+        """Is it what PyTorch asserts of a number that the program computes?"""
+        return (
+            isinstance(held, torch.SymBool)
+            and _is_asserted(node)
+            and all(map(self._is_number, node.all_input_nodes))
+        )
+
+    def _is_number(self, node: Node) -> bool:
+        """Is it a number that the program computes?"""
+        held = node.meta.get("val")
+        return isinstance(held, torch.SymFloat) or (
+            isinstance(held, torch.SymInt) and is_tensor(self.values.get(node))
+        )
+
     def _number(self, node: Node) -> lm.Tensor:
-        """A float made of open sizes: of Python's precision, a scalar tensor."""
+        """A number made of open sizes or of elements: a scalar tensor, floats of Python's
+        precision.
+        """
         function = _ON_NUMBERS.get(node.target)
         if function is None:
             raise UnsupportedError(f"{_name_of(node.target)}: not in the library")
@@ -393,7 +423,7 @@ class _Translator:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
                 raise
             raise UnsupportedError(f"{target}: {error}") from error
-        if isinstance(held, torch.Tensor) and any(map(_is_number, node.all_input_nodes)):
+        if isinstance(held, torch.Tensor) and any(map(self._is_number, node.all_input_nodes)):
             found = found.cast(dtype_of(held.dtype))  # a number decides no dtype, a scalar may
         return _checked_results(target, found, held, self.sizes)
 
@@ -453,7 +483,7 @@ class _Translator:
                 self.made.results.append(None)
             elif isinstance(result, Node) and isinstance(result.meta.get("val"), torch.Tensor):
                 self.made.results.append(self._tensor_result(number, result, views))
-            elif isinstance(result, Node) and _is_number(result):
+            elif isinstance(result, Node) and self._is_number(result):
                 self.made.results.append(self._number_result(result))
             else:
                 self.made.results.append(self._converted(result))
@@ -490,9 +520,10 @@ class _Translator:
         return isinstance(n, int) or {str(each) for each in n.symbols()} <= self.made.dims.keys()
 
     def _number_result(self, node: Node) -> Number:
-        plan = OutputPlan(f"out{len(self.outputs)}", (), (), torch.float64)
-        self.graph.output(self._converted(node), plan.name)
-        self.outputs[node, (), torch.float64] = plan
+        dtype = torch.int64 if isinstance(node.meta["val"], torch.SymInt) else torch.float64
+        plan = OutputPlan(f"out{len(self.outputs)}", (), (), dtype)
+        self.graph.output(self._converted(node).cast(dtype_of(dtype)), plan.name)
+        self.outputs[node, (), dtype] = plan
         return Number(plan)
 
     def _derived(self, node: Node, whole: Node) -> Derived | None:
@@ -580,21 +611,34 @@ def _is_token_of(node: Node, user: Node) -> bool:
     return user.target is _WITH_EFFECTS and user.args[0] is node
 
 
-def _is_number(node: Node) -> bool:
-    return isinstance(node.meta.get("val"), torch.SymFloat)
-
-
 def _name_of(target: Any) -> str:
     return str(target if isinstance(target, _OPERATORS) else getattr(target, "__name__", target))
 
 
+def _element(x: lm.Tensor) -> lm.Tensor:
+    """The only one of a tensor, as a number of Python's."""
+    return x.reshape().cast(lm.float64 if x.dtype.is_float else lm.int64)
+
+
+def _is_asserted(node: Node) -> bool:
+    """Does nothing but checks, which PyTorch adds to what it knows of numbers, read it?"""
+    return all(
+        user.target in _ASSERTIONS
+        or (isinstance(user.meta.get("val"), torch.SymBool) and _is_asserted(user))
+        for user in node.users
+    )
+
+
 _ON_NUMBERS: dict[Any, Callable[..., lm.Tensor]] = {
-    torch.sym_float: lambda x: x,
+    torch.ops.aten._local_scalar_dense.default: _element,
+    torch.sym_float: lambda x: x.cast(lm.float64),
     torch._sym_sqrt: lm.sqrt,  # type: ignore[attr-defined]
     operator.add: operator.add,
     operator.sub: operator.sub,
     operator.mul: operator.mul,
     operator.truediv: operator.truediv,
+    operator.floordiv: operator.floordiv,
+    operator.mod: operator.mod,
     operator.pow: operator.pow,
     operator.neg: operator.neg,
 }
@@ -606,6 +650,8 @@ _WITH_EFFECTS = torch.ops.higher_order.with_effects
 
 _TOKEN = object()
 """What orders effects in a graph; at run time there is none."""
+
+_ITEM = torch.ops.aten._local_scalar_dense.default
 
 _AS_STRIDED = torch.ops.aten.as_strided.default
 
