@@ -121,9 +121,9 @@ def numbers(x: torch.Tensor, n: torch.Tensor) -> tuple[Any, ...]:
     return y * k + 1, k * 2, k // 3, x.sum().item() * y, (x + 1.5).mean().item() / 2
 
 
-def test_numbers_that_tensors_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+@torch._dynamo.config.patch(capture_scalar_outputs=True)  # type: ignore[untyped-decorator]
+def test_numbers_that_tensors_hold() -> None:
     """Also where PyTorch runs what lies between their making and their use."""
-    monkeypatch.setattr(torch._dynamo.config, "capture_scalar_outputs", True)
     fast = torch.compile(numbers, backend=luminal_backend, fullgraph=True)
     for n in ([2, 5], [-30, 8]):
         x, counts = torch.randn(6), torch.tensor(n)

@@ -350,7 +350,7 @@ class _Translator:
 
     def _is_of_elements(self, node: Node, held: Any) -> bool:
         """Is it a number that a tensor holds, or one made of such?"""
-        if not isinstance(held, torch.SymInt):
+        if not isinstance(held, torch.SymInt) or is_known_in_a_run(held):
             return False
         return node.target is _ITEM or any(map(self._is_number, node.all_input_nodes))
 
