@@ -24,7 +24,7 @@ from tests.serve.process import KEY, Process, serving
 from tests.serve.running import Running
 
 SECONDS = 15.0  # that an attack may last
-WARM = ("four texts", "logprobs", "properties")
+WARM = ("four texts", "logprobs", "pattern")
 HEADERS = {"authorization": f"Bearer {KEY}"}
 TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}a:"
 ORDINARY: dict[str, Any] = {

@@ -87,6 +87,7 @@ class Machine:
             assert len(step.decodes) <= self.scheduler.max_rows
             following = sum(row.text.follows for row in step.rows)
             assert following <= self.scheduler.followers
+            assert sum(row.text.further for row in step.rows) <= self.scheduler.further
             longest = max((row.count for row in step.chunks), default=0)
             assert len(step.chunks) * longest <= self.scheduler.chunk
             self.scheduler.done(step, self.run(step))
@@ -130,7 +131,14 @@ def served(machine: Machine, requests: list[Any]) -> list[Text]:
                     machine.scheduler.cancel(text)
         sibling = None
         for _ in range(count):
-            text = Text(list(prompt), len(prompt) + new, frozenset([END]), sibling, follows)
+            text = Text(
+                list(prompt),
+                len(prompt) + new,
+                frozenset([END]),
+                sibling,
+                follows,
+                sibling is not None,
+            )
             machine.scheduler.add(text)
             sibling = sibling or text
             texts.append(text)
@@ -215,6 +223,24 @@ def test_texts_that_follow_a_matcher_leave_rows_to_others() -> None:
     for text in following:
         text.held = False
     machine.finish(following)
+
+
+def test_who_asks_for_many_texts_leaves_rows_to_others() -> None:
+    machine = Machine(blocks=64, size=4, rows=8, chunk=16)
+    many = [Text([0, number], 30, further=number > 0) for number in range(12)]
+    for text in many:
+        machine.scheduler.add(text)
+    machine.step()
+    assert machine.scheduler.running == 1 + 4
+    others = [Text([1, number], 6) for number in range(3)]
+    for text in others:
+        machine.scheduler.add(text)
+    steps = 0
+    while any(text.finish is None for text in others):
+        machine.step()
+        steps += 1
+    assert steps == 4
+    machine.finish(many)
 
 
 def test_short_prompts_pass_a_long_one_in_turns() -> None:

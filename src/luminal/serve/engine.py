@@ -151,10 +151,19 @@ class Engine:
         """Whether the thread is there."""
         return self._thread is not None and self._thread.is_alive()
 
-    def job(self, text: Text, prompt: Sequence[int], logprobs: int | None = None) -> Job:
-        """A job for a text that begins with `prompt`. Raises InputError if there is no room."""
+    def job(
+        self,
+        text: Text,
+        prompt: Sequence[int],
+        logprobs: int | None = None,
+        further: bool = False,
+    ) -> Job:
+        """A job for a text that begins with `prompt`; `further`: not the first of its request.
+
+        Raises InputError if there is no room.
+        """
         limit = len(prompt) + max(1, text.room)
-        place = scheduler.Text([*prompt], limit, follows=text.follows)
+        place = scheduler.Text([*prompt], limit, follows=text.follows, further=further)
         self._scheduler.check(place.limit)
         return Job(text, place, logprobs)
 

@@ -3,9 +3,10 @@
 Yu et al., Orca, OSDI 2022; Agrawal et al., arXiv 2308.16369 (chunks of prompts beside decoding).
 No I/O, no clock, no arrays. A step runs the next token of every text that has read its prompt, and
 chunks of some prompts, each prompt in its turn. Texts are admitted in the order of their arrival
-while there are rows and blocks for them; those that follow a matcher, which may take long at every
-token while they keep their row, have a share of the rows only. Where blocks run out, the text that
-arrived last gives its own back and is computed again later; so the oldest always goes on, and
+while there are rows and blocks for them. Those that follow a matcher, which may take long at every
+token while they keep their row, have a share of the rows only, and so have all texts of requests
+but their first: who asks for many at once leaves rows to others. Where blocks run out, the text
+that arrived last gives its own back and is computed again later; so the oldest always goes on, and
 everyone's turn comes.
 
 The tokens of a prompt always run in chunks, all others one at a time, also when they are computed
@@ -22,7 +23,8 @@ from luminal.errors import InputError
 from luminal.records import dataclass
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
-SHARE = 4  # of so many rows one may be of a text that follows a matcher
+FOLLOWING = 4  # of so many rows one may be of a text that follows a matcher
+FURTHER = 2  # of so many rows one may be of a request's second text, third ...
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +33,7 @@ class Text:
 
     It ends at a token of `ends` or with `limit` tokens. `sibling`: a text of the same prompt that
     was added before; this one waits for it and shares its blocks. `follows`: which token may come
-    next is computed elsewhere, after each.
+    next is computed elsewhere, after each. `further`: it is not the first text of its request.
     """
 
     tokens: list[int]
@@ -39,6 +41,7 @@ class Text:
     ends: frozenset[int] = frozenset()
     sibling: Text | None = None
     follows: bool = False
+    further: bool = False
     prompt: int = field(init=False)
     """How many of the tokens are the prompt."""
     computed: int = field(default=0, init=False)
@@ -109,7 +112,8 @@ class Scheduler:
             if value < 1:
                 raise InputError(f"scheduler: {name} {value}; it must be at least 1")
         self.pool, self.max_rows, self.chunk = pool, max_rows, chunk
-        self.followers = max(1, max_rows // SHARE)
+        self.followers = max(1, max_rows // FOLLOWING)
+        self.further = max(1, max_rows // FURTHER)
         self.preemptions = 0
         self._waiting: list[Text] = []  # by number
         self._running: dict[int, Text] = {}
@@ -195,13 +199,17 @@ class Scheduler:
     def _admit(self) -> None:
         """Gives blocks to those who wait, in order, up to the first for whom there are too few.
 
-        Those that follow a matcher wait for their share of the rows, and hold up nobody else.
+        Those that have a share of the rows wait for that, and hold up nobody else.
         """
-        following = sum(text.follows for text in self._running.values())
+        running = self._running.values()
+        following = sum(text.follows for text in running)
+        further = sum(text.further for text in running)
         for text in list(self._waiting):
-            if len(self._running) == self.max_rows:
+            if len(running) == self.max_rows:
                 return
-            if text.follows and following == self.followers:
+            if (text.follows and following == self.followers) or (
+                text.further and further == self.further
+            ):
                 continue
             sibling = text.sibling
             if sibling is not None and sibling.finish is None and sibling.reads:
@@ -211,6 +219,7 @@ class Scheduler:
             self._waiting.remove(text)
             self._running[text.number] = text
             following += text.follows
+            further += text.further
 
     def _place(self, text: Text) -> bool:
         """Takes the blocks for all tokens of a text, or none if there are too few.

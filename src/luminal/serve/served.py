@@ -65,7 +65,7 @@ class Served:
             order.stops,
             matcher,
         )
-        return self.engine.job(text, prompt, order.logprobs)
+        return self.engine.job(text, prompt, order.logprobs, further=number > 0)
 
     def scores(self, ids: Sequence[int]) -> list[Score]:
         """Of each token of a text, given those before it: log-probability, and the likeliest. The
