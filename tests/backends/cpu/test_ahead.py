@@ -1,10 +1,13 @@
-"""Kernels compiled by helper processes: the same code, whatever becomes of a helper."""
+"""Kernels compiled by a thread and by helper processes: the same code, whatever becomes of them."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,9 +15,10 @@ import pytest
 
 import luminal as lm
 from luminal import config
-from luminal.backends.cpu import ahead, backend, kernels, target
+from luminal.backends.cpu import ahead, backend, beside, kernels, machine_code, target
 from luminal.backends.cpu.ahead import Ahead
 from luminal.compiler import lower_by_stages
+from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from tests.long_share import mostly_long
@@ -24,10 +28,13 @@ COUNT = 24
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ahead]:
-    """Helpers start early, and nothing is in the object cache."""
+    """Helpers start early and have all the work, and nothing is in the object cache."""
+    monkeypatch.setattr(beside, "DEPTH", 0)
+    monkeypatch.setattr(beside.Beside, "give", lambda self, key, kernel: None)
     monkeypatch.setattr(ahead, "MANY", 6)
     monkeypatch.setattr(ahead, "BATCH", 3)
     mine = Ahead()
+    monkeypatch.setattr(mine, "_beside", beside.Beside())
     monkeypatch.setattr(mine, "_may_start", 1)
     monkeypatch.setattr(ahead, "ahead", mine)
     with config.override(LUMINAL_CACHE_DIR=tmp_path):
@@ -130,3 +137,86 @@ def test_a_helper_that_is_not_ready_is_given_nothing(few: Ahead) -> None:
         assert not helper.batches
     assert all(few.take((text, target.current())) is None for text, _ in some_kernels())
     assert helper._process.poll() is not None
+
+
+@pytest.fixture
+def thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ahead]:
+    """One on a machine of two cores, which starts no process."""
+    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {0, 1})
+    mine = Ahead()
+    monkeypatch.setattr(mine, "_may_start", 0)
+    monkeypatch.setattr(ahead, "ahead", mine)
+    with config.override(LUMINAL_CACHE_DIR=tmp_path):
+        yield mine
+
+
+def workers() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "luminal-compile"]
+
+
+def test_a_thread_makes_the_code_of_all_kernels(
+    thread: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, here = some_kernels(), target.current()
+    alone = [kernels.object_code(kernel, here) for _, kernel in found]
+    usual = sys.getswitchinterval()
+    for text, kernel in found:
+        thread.begin((text, here), kernel, lambda key: False)
+        thread.begin((text, here), kernel, lambda key: False)  # is not made twice
+    (worker,) = workers()
+    assert [thread.take((text, here)) for text, _ in found] == alone
+    worker.join(10)
+    assert not workers()
+    assert sys.getswitchinterval() == usual
+    assert thread.take((found[0][0], here)) is None
+
+    monkeypatch.setattr(kernels, "object_code", None)  # nothing is left to the caller
+    lm.compile(graph())
+    started = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", None)
+    lm.compile(graph(), numerics="exact")  # is in the cache: there is no work for a thread
+    monkeypatch.setattr(threading.Thread, "start", started)
+
+
+def test_what_cannot_be_compiled_is_left_to_the_caller(
+    thread: Ahead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text, kernel), *others = some_kernels()
+    here = target.current()
+
+    def refused(*args: object) -> bytes:
+        raise CompileError("no")
+
+    monkeypatch.setattr(machine_code, "compile_object", refused)
+    thread.begin((text, here), kernel, lambda key: False)
+    assert thread.take((text, here)) is None
+    monkeypatch.undo()
+    key = (others[0][0], here)
+    thread.begin(key, others[0][1], lambda key: False)
+    assert thread.take(key) == kernels.object_code(others[0][1], here)
+
+
+def test_one_core_has_neither_thread_nor_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {0})
+    (text, kernel), *_ = some_kernels()
+    alone, key = Ahead(), (text, target.current())
+    alone.begin(key, kernel, lambda key: False)
+    assert alone.take(key) is None
+    assert not alone._waiting
+
+
+EXIT = """
+import luminal as lm
+from luminal.backends.cpu import ahead, kernels
+ahead.ahead.take = lambda key: exit(3)  # in the middle of a compile, with kernels under way
+cx = lm.Graph()
+for k in range(24):
+    cx.tensor((2 * k + 3, k + 2), name=f"x{k}").exp().sum(0).output(f"y{k}")
+lm.compile(cx)
+"""
+
+
+def test_a_process_ends_with_kernels_under_way(tmp_path: Path) -> None:
+    env = {**os.environ, "LUMINAL_CACHE_DIR": str(tmp_path)}
+    ended = subprocess.run([sys.executable, "-c", EXIT], env=env, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (3, b"")

@@ -1,9 +1,10 @@
-"""Kernels compiled by other processes while this one places the next ones.
+"""Kernels compiled by a thread and by other processes while the caller places the next ones.
 
-LLVM works for one thread of a process at a time, so parallel means processes. Helpers take the
-newest of the kernels that wait, the caller compiles them from the oldest on, and so they meet. A
-helper that cannot be started or dies is only missed: the caller does its share. It is given nothing
-before it is ready, and batches grow shorter towards the end, so the caller waits for none long.
+LLVM works for one thread of a process at a time: what one thread cannot keep up with is for other
+processes. These helpers take the newest of the kernels that wait, the thread has the oldest, and so
+they meet. A helper that cannot be started or dies is only missed: the thread does its share. It is
+given nothing before it is ready, and batches grow shorter towards the end, so the caller waits for
+none long.
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
 
+from luminal.backends.cpu.beside import Beside, Key
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.pipes import close, receive, send
 
 Compile = Callable[[Kernel, LlvmTarget], bytes]
-Key = tuple[str, LlvmTarget]
-"""A kernel's canonical text, and what it is compiled for."""
 
 LARGE = 500  # operations of a graph for which a helper is started before any kernel is placed
 MANY = 48  # kernels that wait from which a helper, which starts in 0.3 s, is worth its while
@@ -43,40 +43,37 @@ class Ahead(threading.local):
         self._waiting: dict[Key, Kernel] = {}
         self._made: dict[Key, bytes] = {}
         self._helpers: list[Helper] = []
-        self._may_start = min(len(os.sched_getaffinity(0)) - 1, MOST_HELPERS)
-        self._looks = False  # there may be work for helpers
+        cores = len(os.sched_getaffinity(0))
+        self._beside = Beside() if cores > 1 else None
+        self._may_start = min(cores - 1, MOST_HELPERS)
 
     def expect(self, operations: int) -> None:
         """Starts a helper for a graph of many operations: it is ready when kernels are placed."""
-        if operations >= LARGE:
-            self._looks = True
-            if not self._helpers and self._may_start:
-                self._start()
+        if operations >= LARGE and not self._helpers and self._may_start:
+            self._start()
 
     def begin(self, key: Key, kernel: Kernel, is_made: Callable[[Key], bool]) -> None:
-        """Lets a kernel be compiled, should a helper come to it. `is_made`: it needs not be."""
-        if self._looks and is_made(key):
+        """Lets a kernel be compiled. `is_made`: it needs not be."""
+        if self._beside is None or self._beside.has(key) or is_made(key):
             return
         self._waiting[key] = kernel
-        if len(self._waiting) >= MANY:
-            self._meet_many(is_made)
-        self._feed()
-
-    def _meet_many(self, is_made: Callable[[Key], bool]) -> None:
-        """Starts one helper more, if as many kernels have to be made."""
-        if not self._looks:
-            self._looks = True
-            self._waiting = {k: v for k, v in self._waiting.items() if not is_made(k)}
         if len(self._waiting) >= MANY and len(self._helpers) < self._may_start:
             self._start()
+        self._feed()
 
     def take(self, key: Key) -> bytes | None:
         """The object code of a kernel; None where the caller has to make it."""
         for helper in [*self._helpers]:
             while helper.has(key):
                 self._collect(helper)
-        self._waiting.pop(key, None)
-        self._feed()
+        kernel = self._waiting.pop(key, None)
+        if self._beside is not None:
+            if kernel is not None:
+                self._beside.give(key, kernel)
+            self._feed()
+            code = self._beside.take(key)
+            if code is not None:
+                self._made[key] = code
         self._rest()
         return self._made.pop(key, None)
 
@@ -88,6 +85,9 @@ class Ahead(threading.local):
 
     def _feed(self) -> None:
         """Takes what helpers have finished and gives them more, a share of what waits."""
+        while self._beside is not None and self._waiting and self._beside.has_room():
+            oldest = next(iter(self._waiting))
+            self._beside.give(oldest, self._waiting.pop(oldest))
         for helper in [*self._helpers]:
             while helper in self._helpers and helper.batches and helper.has_answered():
                 self._collect(helper)
@@ -114,9 +114,10 @@ class Ahead(threading.local):
         helper.end()
 
     def _rest(self) -> None:
-        """Ends the helpers once nothing waits any more."""
+        """Ends the helpers and the thread once nothing waits any more."""
         if not self._waiting and not any(helper.batches for helper in self._helpers):
-            self._looks = False
+            if self._beside is not None:
+                self._beside.end()
             while self._helpers:
                 self._helpers.pop().end()
 

@@ -102,7 +102,7 @@ class Cpu:
             ahead.ahead.expect(operations)
 
     def begin(self, kernel: Kernel, text: str) -> None:
-        """Compiles on the side, in another process."""
+        """Compiles on the side, in another thread or process."""
         kernels.begin(kernel, text, self.target)
 
     def compile(self, kernel: Kernel, text: str) -> object:
