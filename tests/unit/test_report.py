@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -144,6 +146,7 @@ def test_text_without_a_profile_is_short() -> None:
     text = str(Report({}, made().kernels))
     assert "roofline" not in text
     assert "compiled" not in text
+    assert str(Report({}, made().kernels[:1])).startswith("1 launch,")
 
 
 def test_json_has_stable_keys() -> None:
@@ -258,9 +261,80 @@ def test_three_digits_never_round_up_to_a_thousand() -> None:
     assert amount(12_345e12, "B") == "12,345 TB"
 
 
+AXES = svg.Axis("x", str), svg.Axis("y", str)
+LETTER, ABOVE, BELOW = 7.2, 9.0, 3.0  # units of a drawing that a letter takes
+
+
 def test_names_of_lines_stand_apart_and_over_the_points() -> None:
     level = [Line(((0.0, y), (9.0, y)), name, "best") for name, y in (("a", 1.0), ("b", 1.01))]
-    drawn = svg.chart(level, [svg.Point(9.0, 1.0, "note")], ("x", "y"), (str, str))
+    drawn = svg.chart(level, [svg.Point(9.0, 1.0, "note")], AXES)
     heights = [float(each) for each in re.findall(r'class="name" x="[\d.]+" y="([\d.]+)"', drawn)]
     assert abs(heights[0] - heights[1]) >= svg.NAME_HEIGHT
     assert drawn.index("<circle") < drawn.index('class="name"')
+
+
+def test_the_name_of_a_line_that_ends_at_the_left_stands_beside_the_values() -> None:
+    drawn = svg.chart([Line(((0.0, 20.0), (0.0, 20.0)), "fast", "fast")], [], AXES)
+    (name,) = (box for box in boxes(drawn) if box[0] == "fast")
+    assert name[1] >= svg.LEFT
+
+
+def test_an_axis_that_counts_has_whole_numbers() -> None:
+    few = (Best(0.5, 0, 7e-4), Best(2.0, 2, 5e-4))
+    page = made(replace(SEARCH, candidates=2, history=few)).html()
+    search = page[page.index("<h2>Search") :]
+    assert re.findall(r'y="290" text-anchor="middle">([^<]*)<', search) == ["0", "1", "2"]
+
+
+def test_where_nothing_was_tried_no_chart_is_drawn() -> None:
+    assert (
+        "of a run over"
+        not in made(replace(SEARCH, candidates=0, history=SEARCH.history[:1])).html()
+    )
+    assert "of a run over" in made().html()
+
+
+def boxes(drawing: str) -> list[tuple[str, float, float, float, float]]:
+    """The texts of a drawing that are not turned, with the ends of their boxes."""
+    page, found = Page(drawing), []
+    texts = [attrs for name, attrs in page.met if name == "text"]
+    for attrs, word in zip(texts, re.findall(r"<text[^>]*>([^<]*)<", drawing), strict=True):
+        if "transform" not in attrs:
+            x, y, width = float(str(attrs["x"])), float(str(attrs["y"])), LETTER * len(word)
+            left = x - {"start": 0.0, "middle": 0.5, "end": 1.0}[str(attrs["text-anchor"])] * width
+            found.append((word, left, left + width, y - ABOVE, y + BELOW))
+    return found
+
+
+def drawn_report(rng: np.random.Generator) -> Report:
+    """One whose numbers are drawn over all that there are."""
+    between = lambda lo, hi: float(10 ** rng.uniform(lo, hi))  # noqa: E731
+    count = int(rng.integers(1, 5))
+    kernels = [
+        KernelRow("Sum", k, 1, 1, int(between(0, 12)), int(between(0, 11))) for k in range(count)
+    ]
+    memory, fast = between(9, 13), between(-7, 3)
+    peaks = Peaks(between(10, 15), memory, memory * between(0, 1), 1000)
+    times = sorted((fast * between(-3, 0) for _ in range(count)), reverse=True)
+    tried = np.cumsum(rng.integers(1, int(between(0.5, 6)), count))
+    history = [Best(between(-1, 3), int(n), t) for n, t in zip(tried, times, strict=True)]
+    search = replace(SEARCH, history=(Best(0.1, 0, fast), *history), fast_seconds=fast)
+    report = Report({}, tuple(kernels), (), CompileSummary({}, search))
+    return report.timed([between(-8, 1) for _ in kernels], between(-8, 1), peaks)
+
+
+def test_labels_of_charts_are_whole_and_apart() -> None:
+    rng, charts = np.random.default_rng(36), 0
+    for _ in range(100):
+        for drawing in re.findall(r"<svg.*?</svg>", drawn_report(rng).html()):
+            labels = boxes(drawing)
+            charts += bool(labels)
+            for _, left, right, top, bottom in labels:
+                assert 0 <= left < right <= svg.WIDTH
+                assert 0 <= top < bottom <= svg.HEIGHT
+            for (a, *one), (b, *other) in itertools.combinations(labels, 2):
+                is_apart = one[1] <= other[0] or other[1] <= one[0]
+                assert is_apart or one[3] <= other[2] or other[3] <= one[2], (a, b)
+            dots = Page(drawing).all("circle")
+            assert all(drawing.rindex("<circle") < drawing.index('class="name"') for _ in dots[:1])
+    assert charts > 150

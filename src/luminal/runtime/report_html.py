@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from luminal.runtime import svg
-from luminal.runtime.report_text import amount, duration, sides
+from luminal.runtime.report_text import amount, duration, launches, sides
 from luminal.runtime.roofline import Peaks
-from luminal.runtime.svg import Line, Point, tag, text
+from luminal.runtime.svg import Axis, Line, Point, tag, text
 
 if TYPE_CHECKING:  # report.py makes its page with what is here
     from luminal.runtime.report import KernelRow, Report, SearchSummary
@@ -83,7 +83,7 @@ def page(report: Report) -> str:
 def _head(report: Report) -> str:
     dims = ", ".join(f"{name} = {n}" for name, n in report.dims.items())
     work = (
-        f"{len(report.kernels)} launches, {amount(report.flops, 'FLOP')}, "
+        f"{launches(len(report.kernels))}, {amount(report.flops, 'FLOP')}, "
         f"{amount(report.bytes, 'B')} moved" + (f", at {dims}" if dims else "")
     )
     lines = [tag("h1", "Luminal report"), tag("p", text(work))]
@@ -166,8 +166,9 @@ def _roofline(report: Report) -> str:
         f"{amount(peaks.memory, 'B/s')} from memory, {amount(peaks.cache, 'B/s')} from cache."
     )
     drawn = svg.chart(
-        _roofs(peaks, [point.x for point in points]), points, ("flops per byte", "speed"),
-        (lambda value: amount(value, ""), lambda value: amount(value, "FLOP/s")), log=True,
+        _roofs(peaks, [point.x for point in points]), points,
+        (Axis("flops per byte", lambda value: amount(value, "")),
+         Axis("speed", lambda value: amount(value, "FLOP/s"))), log=True,
     )  # fmt: skip
     return _section("Roofline", tag("p", text(measured), class_="faint"), drawn)
 
@@ -227,8 +228,8 @@ def _search(search: SearchSummary) -> str:
         + (f". Fast takes {fast}, the best {best}." if search.fast_seconds else ".")
     )
     drawn = ""
-    if found:
-        end = max(best.candidates for best in found)
+    end = max((best.candidates for best in found), default=0)
+    if end:
         steps = [(float(found[0].candidates), found[0].best_seconds)]
         for moment in found[1:]:
             steps += [(moment.candidates, steps[-1][1]), (moment.candidates, moment.best_seconds)]
@@ -239,7 +240,7 @@ def _search(search: SearchSummary) -> str:
         ]
         drawn = svg.chart(
             [Line(level, "fast", "fast"), Line(steps, "best", "best")], points,
-            ("candidates", "time of a run"), (lambda value: f"{value:,.0f}", duration),
+            (Axis("candidates", lambda value: f"{value:,.0f}", 1), Axis("time of a run", duration)),
         )  # fmt: skip
     return _section("Search", tag("p", text(summary)), drawn)
 

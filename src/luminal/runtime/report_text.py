@@ -14,7 +14,7 @@ SHOWN = 12  # rules and rejections that a text lists; JSON and HTML have all
 def text(report: Report) -> str:
     """The whole report, the launches first."""
     dims = ", ".join(f"{name} = {n}" for name, n in report.dims.items())
-    head = f"{len(report.kernels)} launches, {report.flops:,} flops, {report.bytes:,} bytes"
+    head = f"{launches(len(report.kernels))}, {report.flops:,} flops, {report.bytes:,} bytes"
     lines = [head + (f" at {dims}" if dims else ""), *_speed(report)]
     times: tuple[str, ...] = ("us", "share") if report.seconds is not None else ()
     times += ("roofline", "bound") if report.peaks is not None else ()
@@ -32,6 +32,11 @@ def text(report: Report) -> str:
 
 
 ROUNDS_UP = 0.9995 - 1e-9  # of a unit: three digits of the next smaller one would be 1e+03
+
+
+def launches(count: int) -> str:
+    """So many launches."""
+    return f"{count} launch" if count == 1 else f"{count} launches"
 
 
 def duration(seconds: float) -> str:

@@ -6,6 +6,7 @@ Every function returns markup; what comes from outside is escaped here, in `text
 from __future__ import annotations
 
 import html
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -15,7 +16,8 @@ from luminal.records import dataclass
 WIDTH, HEIGHT = 760, 320
 LEFT, RIGHT, TOP, BOTTOM = 112, 40, 24, 48
 BAR_HEIGHT = 30
-NAME_HEIGHT, NAME_WIDTH, NAME_ABOVE = 15, 60, 10  # of a line's name, over a point's radius
+NAME_HEIGHT, NAME_WIDTH = 15, 60  # of a line's name
+NAME_ABOVE, NAME_BELOW = 10, 20  # its place beside the line, clear of a point
 COLOURS = 8  # classes c0 ... c7 of the page's style sheet
 
 Format = Callable[[float], str]
@@ -28,6 +30,14 @@ class Point(NamedTuple):
     y: float
     note: str
     colour: int = 0
+
+
+class Axis(NamedTuple):
+    """An axis by its name, and how its values are spelled."""
+
+    name: str
+    spell: Format
+    least_step: float = 0.0  # between its values: 1 where they count something
 
 
 class Line(NamedTuple):
@@ -61,6 +71,7 @@ class Scale:
     start: float
     end: float
     log: bool
+    least_step: float = 0.0
 
     def place(self, value: float) -> float:
         """Where a value is drawn; beyond the ends it sticks to them."""
@@ -74,7 +85,7 @@ class Scale:
             first, last = math.ceil(math.log10(self.lo)), math.floor(math.log10(self.hi))
             step = max(1, (last - first) // 6)
             return [10.0**k for k in range(first, last + 1, step)]
-        rough = (self.hi - self.lo) / 5
+        rough = max((self.hi - self.lo) / 5, self.least_step)
         power = 10.0 ** math.floor(math.log10(rough))
         step_size = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
         first = math.ceil(self.lo / step_size - 1e-9)
@@ -85,38 +96,39 @@ class Scale:
         return math.log10(value) if self.log else value
 
 
-def scales(points: Sequence[tuple[float, float]], log: bool) -> tuple[Scale, Scale]:
+def scales(
+    points: Sequence[tuple[float, float]], axes: tuple[Axis, Axis], log: bool
+) -> tuple[Scale, Scale]:
     """Scales for x and y that show all points: whole decades, or from zero upwards."""
     ends = [(LEFT, WIDTH - RIGHT), (HEIGHT - BOTTOM, TOP)]
     made = []
-    for values, (start, end) in zip(zip(*points, strict=True), ends, strict=True):
+    for values, (start, end), axis in zip(zip(*points, strict=True), ends, axes, strict=True):
         if log:
             shown = [value for value in values if value > 0] or [1.0]
             lo = 10.0 ** math.floor(math.log10(min(shown)))
             hi = 10.0 ** math.ceil(math.log10(max(shown)))
             made.append(Scale(lo, hi if hi > lo else 10 * lo, start, end, log))
         else:
-            made.append(Scale(0.0, max(values) * 1.05 or 1.0, start, end, log))
+            made.append(Scale(0.0, max(values) * 1.05 or 1.0, start, end, log, axis.least_step))
     return made[0], made[1]
 
 
 def chart(
     lines: Sequence[Line],
     points: Sequence[Point],
-    axes: tuple[str, str],
-    formats: tuple[Format, Format],
+    axes: tuple[Axis, Axis],
     log: bool = False,
 ) -> str:
     """Lines and points over two named axes with ticks."""
     shown = [at for line in lines for at in line.points] + [(p.x, p.y) for p in points]
     if not shown:
         return ""
-    x, y = scales(shown, log)
-    parts = [*_grid(x, y, formats), *_names(axes)]
+    x, y = scales(shown, axes, log)
+    parts = [*_grid(x, y, axes), *_names(axes)]
     parts += [_line(line, x, y) for line in lines]
     parts += [_point(point, x, y) for point in points]
     parts += _line_names(lines, x, y)  # over the points, which would hide them
-    return _drawing(HEIGHT, parts, f"{axes[1]} over {axes[0]}")
+    return _drawing(HEIGHT, parts, f"{axes[1].name} over {axes[0].name}")
 
 
 def shares(parts: Sequence[tuple[str, float]]) -> str:
@@ -135,23 +147,23 @@ def shares(parts: Sequence[tuple[str, float]]) -> str:
     return _drawing(BAR_HEIGHT, drawn, "shares of the whole")
 
 
-def _grid(x: Scale, y: Scale, formats: tuple[Format, Format]) -> Iterable[str]:
+def _grid(x: Scale, y: Scale, axes: tuple[Axis, Axis]) -> Iterable[str]:
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
     for value in x.ticks():
         at = x.place(value)
         yield tag("line", class_="grid", x1=at, x2=at, y1=TOP, y2=bottom)
-        yield tag("text", text(formats[0](value)), x=at, y=bottom + 18, text_anchor="middle")
+        yield tag("text", text(axes[0].spell(value)), x=at, y=bottom + 18, text_anchor="middle")
     for value in y.ticks():
         at = y.place(value)
         yield tag("line", class_="grid", x1=LEFT, x2=right, y1=at, y2=at)
-        yield tag("text", text(formats[1](value)), x=LEFT - 8, y=at + 4, text_anchor="end")
+        yield tag("text", text(axes[1].spell(value)), x=LEFT - 8, y=at + 4, text_anchor="end")
 
 
-def _names(axes: tuple[str, str]) -> Iterable[str]:
+def _names(axes: tuple[Axis, Axis]) -> Iterable[str]:
     middle, height = (LEFT + WIDTH - RIGHT) / 2, (TOP + HEIGHT - BOTTOM) / 2
-    yield tag("text", text(axes[0]), x=middle, y=HEIGHT - 8, text_anchor="middle")
+    yield tag("text", text(axes[0].name), x=middle, y=HEIGHT - 8, text_anchor="middle")
     yield tag(
-        "text", text(axes[1]), x=14, y=height, text_anchor="middle",
+        "text", text(axes[1].name), x=14, y=height, text_anchor="middle",
         transform=f"rotate(-90 14 {height:.1f})",
     )  # fmt: skip
 
@@ -163,14 +175,24 @@ def _line(line: Line, x: Scale, y: Scale) -> str:
 
 
 def _line_names(lines: Sequence[Line], x: Scale, y: Scale) -> Iterable[str]:
-    """Each above the end of its line, or below it where another name stands above."""
-    taken: list[tuple[float, float]] = []
+    """Each above the end of its line, or below it where another name stands above; to the right of
+    an end at the left, where the names of values stand.
+    """
+    taken: list[tuple[float, float]] = []  # left ends and heights
     for line in sorted(lines, key=lambda line: -line.points[-1][1]):
-        end, height = x.place(line.points[-1][0]), y.place(line.points[-1][1]) - NAME_ABOVE
-        while any(abs(height - h) < NAME_HEIGHT and abs(end - e) < NAME_WIDTH for e, h in taken):
-            height += NAME_HEIGHT
-        taken.append((end, height))
-        yield tag("text", text(line.name), class_="name", x=end, y=height, text_anchor="end")
+        end, height = x.place(line.points[-1][0]), y.place(line.points[-1][1])
+        is_left = end < LEFT + NAME_WIDTH
+        left = end if is_left else end - NAME_WIDTH
+        tries = itertools.chain((-NAME_ABOVE,), itertools.count(NAME_BELOW, NAME_HEIGHT))
+        height += next(step for step in tries if _is_free(left, height + step, taken))
+        taken.append((left, height))
+        anchor = "start" if is_left else "end"
+        yield tag("text", text(line.name), class_="name", x=end, y=height, text_anchor=anchor)
+
+
+def _is_free(x: float, y: float, taken: Iterable[tuple[float, float]]) -> bool:
+    """Does a name here touch none of these?"""
+    return all(abs(y - b) >= NAME_HEIGHT or abs(x - a) >= NAME_WIDTH for a, b in taken)
 
 
 def _point(point: Point, x: Scale, y: Scale) -> str:
