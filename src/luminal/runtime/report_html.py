@@ -30,7 +30,7 @@ body { background: var(--paper); color: var(--ink); margin: 2rem auto; max-width
   padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .6rem; }
 p { margin: .3rem 0; } .faint { color: var(--faint); }
-.wide { overflow-x: auto; }
+.wide { overflow-x: auto; } .chart { min-width: 36rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { text-align: left; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--rule); }
 td { overflow-wrap: break-word; } th { white-space: nowrap; color: var(--faint); font-weight: 500; }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,9 @@ def amount(value: float, unit: str) -> str:
 
 
 def _digits(value: float) -> str:
-    """Three digits that count, and all before the point: never `1e+03`."""
+    """Three digits that count, and all before the point: never `1e+03` or `1e-05`."""
+    if 0 < value < 1e-4:
+        return f"{value:.{2 - math.floor(math.log10(value))}f}".rstrip("0")
     return f"{value:,.0f}" if value >= 1000 * ROUNDS_UP else f"{value:.3g}"
 
 

@@ -83,7 +83,7 @@ class Scale:
         """Round values between the ends: powers of ten, or steps of 1, 2 or 5."""
         if self.log:
             first, last = math.ceil(math.log10(self.lo)), math.floor(math.log10(self.hi))
-            step = max(1, (last - first) // 6)
+            step = max(1, -(-(last - first) // 6))
             return [10.0**k for k in range(first, last + 1, step)]
         rough = max((self.hi - self.lo) / 5, self.least_step)
         power = 10.0 ** math.floor(math.log10(rough))
@@ -128,7 +128,8 @@ def chart(
     parts += [_line(line, x, y) for line in lines]
     parts += [_point(point, x, y) for point in points]
     parts += _line_names(lines, x, y)  # over the points, which would hide them
-    return _drawing(HEIGHT, parts, f"{axes[1].name} over {axes[0].name}")
+    drawing = _drawing(HEIGHT, parts, f"{axes[1].name} over {axes[0].name}")
+    return tag("div", tag("div", drawing, class_="chart"), class_="wide")
 
 
 def shares(parts: Sequence[tuple[str, float]]) -> str:
