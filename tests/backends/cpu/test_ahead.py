@@ -33,8 +33,8 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ahead]:
     monkeypatch.setattr(beside.Beside, "give", lambda self, key, kernel: None)
     monkeypatch.setattr(ahead, "MANY", 6)
     monkeypatch.setattr(ahead, "BATCH", 3)
+    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {*range(4)})
     mine = Ahead()
-    monkeypatch.setattr(mine, "_beside", beside.Beside())
     monkeypatch.setattr(mine, "_may_start", 1)
     monkeypatch.setattr(ahead, "ahead", mine)
     with config.override(LUMINAL_CACHE_DIR=tmp_path):
@@ -144,6 +144,8 @@ def thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ahead]:
     """One on a machine of two cores, which starts no process."""
     monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {0, 1})
     mine = Ahead()
+    mine.expect(ahead.LARGE)
+    assert not mine._helpers  # no core is left for one
     monkeypatch.setattr(mine, "_may_start", 0)
     monkeypatch.setattr(ahead, "ahead", mine)
     with config.override(LUMINAL_CACHE_DIR=tmp_path):

@@ -28,7 +28,8 @@ from luminal.runtime.pipes import close, receive, send
 
 Compile = Callable[[Kernel, LlvmTarget], bytes]
 
-LARGE = 500  # operations of a graph for which a helper is started before any kernel is placed
+LARGE = 500  # operations of a graph for which a helper is started before any kernel is placed,
+SPARE = 3  # from this many cores on: the caller and its thread have two
 MANY = 48  # kernels that wait from which a helper, which starts in 0.3 s, is worth its while
 BATCH = 8  # kernels a helper is given at a time at most: 100 ms of work
 BATCHES = 2  # that a helper has: it goes on with the next while its answer waits to be read
@@ -46,10 +47,12 @@ class Ahead(threading.local):
         cores = len(os.sched_getaffinity(0))
         self._beside = Beside() if cores > 1 else None
         self._may_start = min(cores - 1, MOST_HELPERS)
+        self._has_spare = cores >= SPARE
 
     def expect(self, operations: int) -> None:
         """Starts a helper for a graph of many operations: it is ready when kernels are placed."""
-        if operations >= LARGE and not self._helpers and self._may_start:
+        is_large = operations >= LARGE and self._has_spare
+        if is_large and not self._helpers and self._may_start:
             self._start()
 
     def begin(self, key: Key, kernel: Kernel, is_made: Callable[[Key], bool]) -> None:
