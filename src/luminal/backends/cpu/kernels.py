@@ -6,6 +6,7 @@ from weakref import WeakValueDictionary
 
 from luminal import config, tracing
 from luminal.backends.cpu import ahead, compiler, hand_written, libraries
+from luminal.backends.cpu.beside import Key
 from luminal.backends.cpu.linker import LoadedCode
 from luminal.codegen.llvm_product import symbols
 from luminal.codegen.llvm_target import LlvmTarget
@@ -40,7 +41,7 @@ def begin(kernel: Kernel, text: str, target: LlvmTarget) -> None:
         ahead.ahead.begin((text, target), kernel, _is_cached)
 
 
-def _is_cached(key: ahead.Key) -> bool:
+def _is_cached(key: Key) -> bool:
     return object_cache.default().get(compiler.cache_key(*key, RENDERER)) is not None
 
 
