@@ -65,9 +65,18 @@ def _widened(x: torch.Tensor, y: torch.Tensor) -> str:
     return "" if shape == x.shape else f"widens {x.shape}"
 
 
-def _added(rank: int) -> Rule:
-    """To a product of so many dims."""
-    return lambda x, *_: f"adds {x.ndim} dims" if x.ndim > rank else ""
+def _added(shape: Callable[[torch.Size, torch.Size], Sequence[int]]) -> Rule:
+    """To a product, whose shape follows from those of its factors."""
+
+    def rule(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> str:
+        wanted = shape(a.shape, b.shape)
+        own = x.shape[::-1]
+        fits = len(own) <= len(wanted) and all(
+            n == 1 or n == m for n, m in zip(own, wanted[::-1], strict=False)
+        )
+        return "" if fits else f"adds {tuple(x.shape)} to {tuple(wanted)}"
+
+    return rule
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
@@ -85,10 +94,11 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         "_native_batch_norm_legit_functional _native_batch_norm_legit_no_training".split(),
         (_of_parameters,),
     ),
-    **dict.fromkeys(("addmm", "addbmm"), (_of_dtypes, _added(2))),
-    "baddbmm": (_of_dtypes, _added(3)),
-    "addmv": (_of_dtypes, _added(1)),
-    "addr": (_added(2),),
+    "addmm": (_of_dtypes, _added(lambda a, b: (a[0], b[1]))),
+    "addbmm": (_of_dtypes, _added(lambda a, b: (a[1], b[2]))),
+    "baddbmm": (_of_dtypes, _added(lambda a, b: (a[0], a[1], b[2]))),
+    "addmv": (_of_dtypes, _added(lambda a, b: a[:1])),
+    "addr": (_added(lambda a, b: (a[0], b[0])),),
     **dict.fromkeys(("sub", "rsub"), (_of_bools,)),
     "masked_scatter": (_of_mask,),
     **dict.fromkeys(
