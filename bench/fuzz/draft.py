@@ -59,13 +59,23 @@ class Draft:
 
     def meta(self, expression: str, types: dict[str, str] | None = None) -> list[torch.Tensor]:
         """Shapes and types of what the expression gives, by PyTorch without data."""
+        return self._made(expression)[1]
+
+    def is_view(self, expression: str) -> bool:
+        """Whether a result is an input's own memory: PyTorch then computes nothing."""
+        leaves, results = self._made(expression)
+        held = {leaf.untyped_storage()._cdata for leaf in leaves}
+        return any(each.untyped_storage()._cdata in held for each in results)
+
+    def _made(self, expression: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The inputs without data, and what the expression makes of them."""
         case = Case(tuple(self.inputs), expression)
         leaves = [
             torch.empty(each.shape, dtype=TYPES[each.type].torch, device="meta")
             for each in self.inputs
             if each.name != UPSTREAM
         ]
-        return list(flat(case.function(torch)(*leaves)))
+        return leaves, list(flat(case.function(torch)(*leaves)))
 
 
 View = Callable[[np.random.Generator, Shape, Callable[[Shape], str]], str]

@@ -81,7 +81,7 @@ def _attempt(rng: np.random.Generator, table: Sequence[Operation], name: str) ->
         results = draft.meta(text)
     except (RuntimeError, IndexError, ValueError, NotImplementedError):
         return None  # PyTorch refuses the shapes, or a field finds nothing that fits
-    if not all(each.numel() for each in results):
+    if not all(each.numel() for each in results) or draft.is_view(text):
         return None
     gradients = _gradients(draft, results) if backward else ()
     if backward and not gradients:

@@ -22,7 +22,7 @@ import torch
 import luminal as lm
 from bench.fuzz.case import TYPES, UPSTREAM, Array, Case, Input, flat
 from bench.fuzz.others import Others
-from bench.fuzz.values import Expected, array, difference, moved
+from bench.fuzz.values import Expected, Moved, array, difference
 from bench.work import tensor
 
 Call = Callable[[], Any]
@@ -99,9 +99,12 @@ def _expected(case: Case, sides: Sides) -> Expected:
         name: held.double() if held.is_floating_point() else held
         for name, held in sides.tensors.items()
     }
-    other = moved(sides.tensors, eager[0].dtype)
+    steps = Moved(eager[0].dtype)
+    other = {name: steps.of(held) for name, held in sides.tensors.items()}
     with mode(case):
-        exact, near = (list(flat(_call(case, each)())) for each in (doubles, other))
+        exact = list(flat(_call(case, doubles)()))
+        with steps:
+            near = list(flat(_call(case, other)()))
     return Expected(eager, exact, near)
 
 

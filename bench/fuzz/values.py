@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from bench.fuzz.case import Array
 
@@ -18,8 +19,8 @@ MARGIN = 4  # how many times as far off as others, at their worst, we may be
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What PyTorch makes of the case: in the case's dtype, in float64, and in float64 of inputs
-    that differ by the dtype's tolerance: what rounding may do to a result.
+    """What PyTorch makes of the case: in the case's dtype, in float64, and in float64 where inputs
+    and what is made of them differ by the dtype's tolerance: what rounding may do to a result.
     """
 
     eager: Sequence[torch.Tensor]
@@ -27,25 +28,37 @@ class Expected:
     moved: Sequence[torch.Tensor]
 
 
-def moved(tensors: Mapping[str, torch.Tensor], type_: torch.dtype) -> dict[str, torch.Tensor]:
-    """Inputs in float64 that differ from these by the tolerance of results of this dtype."""
-    share = TOLERANCE.get(_name(type_), 0.0)
-    generator = torch.Generator().manual_seed(0)
+class Moved(TorchFunctionMode):
+    """Floats differ by the tolerance of results of a dtype, and so does all that is computed of
+    them meanwhile: of a sum of differences the inputs alone would tell nothing, since they cancel.
+    """
 
-    def changed(held: torch.Tensor) -> torch.Tensor:
-        if not held.is_floating_point():
+    def __init__(self, type_: torch.dtype) -> None:
+        super().__init__()
+        self._share = TOLERANCE.get(_name(type_), 0.0)
+        self._generator = torch.Generator().manual_seed(0)
+
+    def of(self, held: Any) -> Any:
+        """The tensors of a result in float64, moved."""
+        if isinstance(held, tuple | list):
+            return tuple(self.of(each) for each in held)
+        if not (isinstance(held, torch.Tensor) and held.is_floating_point()):
             return held
-        noise = torch.randn(held.shape, dtype=torch.float64, generator=generator)
-        return held.double() * (1 + share * noise)
+        with torch._C.DisableTorchFunction():
+            noise = torch.randn(held.shape, dtype=torch.float64, generator=self._generator)
+            return held.double() * (1 + self._share * noise)
 
-    return {name: changed(held) for name, held in tensors.items()}
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        return self.of(function(*args, **(kwargs or {})))
 
 
 def difference(ours: Sequence[Array], expected: Expected) -> str:
     """What is wrong with our results, in words; empty where nothing is.
 
     Integers and truth values have to be equal. Floats may be off by the tolerance, by a few times
-    what inputs off by the tolerance make, and by a few times what eager PyTorch is off.
+    what inputs and steps off by the tolerance make, and by a few times what eager PyTorch is off.
     """
     if len(ours) != len(expected.eager):
         return f"{len(ours)} results; PyTorch has {len(expected.eager)}"

@@ -97,6 +97,22 @@ def test_rounding_is_not_called_wrong() -> None:
     assert not measure.run(case, timed=False).wrong
 
 
+def test_what_steps_between_may_round_counts_where_inputs_cancel() -> None:
+    """A sum of differences is one difference of inputs; its terms are many."""
+    case = parsed("x: f32[200001] -> x.diff(dim=0).sum()")
+    expected = measure._expected(case, measure._sides(case))
+    assert abs(float(expected.moved[0] - expected.exact[0])) > 1e-3
+
+
+def test_what_is_an_inputs_own_memory_is_not_drawn() -> None:
+    """PyTorch hands out the input where a cast changes nothing, in no time."""
+    cast = Operation("cast", "{x}.float()", types="any")
+    rng = np.random.default_rng(1)
+    drawn_types = {case.type for _ in range(300) if (case := drawn_of(cast, rng)) is not None}
+    assert "f64" in drawn_types
+    assert "f32" not in drawn_types
+
+
 def test_a_wrong_value_ends_with_status_1_and_cases_add_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
