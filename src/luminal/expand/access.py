@@ -163,9 +163,13 @@ def _fetch(tiles: Tiles, statement: Load) -> None:
 def _load_transposed(
     tiles: Tiles, statement: Load, axes: Sequence[Symbol], across: Symbol, type_: DType
 ) -> Elements:
-    mask = _place(tiles, statement, (), {}).mask
-    count = tiles.lanes(axes)
-    where = None if mask is None else tiles.b.spread(mask, count)
+    b, mask, count = tiles.b, _place(tiles, statement, (), {}).mask, tiles.lanes(axes)
+    where = None if mask is None else b.spread(mask, count)
+    number = tiles.pieces[across].number
+    if number < count:  # what lies beyond is not of this tile, and perhaps nobody's
+        none = b.spread(constant(CONDITION, False), count)
+        every = b.spread(constant(CONDITION, True), count) if where is None else where
+        where = b.shuffle(every, none, [k if k < number else count for k in range(count)])
 
     def in_a_row(offset: Expression, distance: int) -> Operand:
         at = tiles.index.place(offset, distance)

@@ -64,15 +64,16 @@ def _across(tiles: Tiles, statement: Load | Store, axes: Sequence[Symbol]) -> It
 
 
 def transposable(tiles: Tiles, statement: Load, axes: Sequence[Symbol]) -> Symbol | None:
-    """Such an axis with as many pieces as there are lanes, all in one vector: the tile is loaded
-    along it and transposed.
+    """Such an axis with at least half as many pieces as there are lanes, all in one vector, and no
+    more: the tile is loaded along it and transposed.
     """
     wide = tiles.wide_axis(axes)
     if wide is None or tiles.pieces[wide].number > 1:
         return None
     width = tiles.pieces[wide].width
+    fitting = range(-(-width // 2), width + 1)
     return next(
-        (a for a in _across(tiles, statement, axes) if tiles.pieces[a].number == width), None
+        (a for a in _across(tiles, statement, axes) if tiles.pieces[a].number in fitting), None
     )
 
 
@@ -94,7 +95,8 @@ def transposed(
         for lane in range(tiles.pieces[wide].width):
             offset = statement.offset.substitute({wide: wide + lane} if lane else {})
             rows.append(read(*tiles.reach(offset, {**position, across: 0})))
-        for k, value in enumerate(turned(tiles.b, rows)):
+        columns = turned(tiles.b, rows)[: tiles.pieces[across].number]
+        for k, value in enumerate(columns):
             elements[tuple({**position, across: k}[axis] for axis in axes)] = value
     return elements
 

@@ -9,7 +9,9 @@ import luminal as lm
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.int64, np.bool_])
-@pytest.mark.parametrize("shape", [(64, 48), (33, 17), (16, 16), (7, 5), (1, 40)])
+@pytest.mark.parametrize(
+    "shape", [(64, 48), (33, 17), (40, 30), (50, 9), (16, 16), (7, 5), (1, 40)]
+)
 def test_transposed_copies(shape: tuple[int, int], dtype: type) -> None:
     x = np.random.default_rng(0).integers(0, 2 if dtype is np.bool_ else 100, shape).astype(dtype)
     cx = lm.Graph()
