@@ -7,6 +7,7 @@ import base64
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -56,6 +57,7 @@ class Api:
         self._desk = Desk(served, limits)
         self._feeds: dict[Job, Feed] = {}
         self._vectors = 0
+        self._writer = ThreadPoolExecutor(1, "luminal-writer")  # of long answers, one at a time
         routes = [
             Route("/", self.page),
             Route("/health", self.health),
@@ -255,7 +257,8 @@ class Api:
                 whole.cancel()
         if order.logprobs is None:
             return _json(replies.whole(choices, usage(order.prompts, choices)))
-        return await asyncio.to_thread(self._long, order, choices, replies)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._writer, self._long, order, choices, replies)
 
     @staticmethod
     def _long(order: Order, choices: Sequence[Choice], replies: Replies) -> Response:
