@@ -96,6 +96,7 @@ class Translation:
         self._asked = 0
         self._scopes: list[Scope] = []
         self.steps = Steps(source.nodes)
+        self.codes: dict[hlir.Value, Any] = {}  # of what was dequantised, see `operators.codes`
         self.given: dict[str, Array] = {}  # what is hosted, by the names of its Inputs
 
     # --- graphs and nodes
@@ -258,6 +259,14 @@ class Translation:
         if not all(extent.is_const for extent in tensor.extents) or self.graph.dims:
             raise DimError(f"needs the elements of {tensor.value.type}, which depend on data")
         return self._answer(tensor)
+
+    def literal(self, value: Tensor) -> Array | None:
+        """The elements of a constant; None where they are not known before a run."""
+        try:
+            found = self._known.array(value.value)
+        except Unknown:
+            return None
+        return None if found.dtype == object else found
 
     def _numbers(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):

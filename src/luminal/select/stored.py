@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term
+from luminal.dtypes import int8, uint8
 from luminal.kernel.source import source_of
 from luminal.select.kinds import is_contraction
 
 NEEDS_BUFFERS = ("Sort", "Loop", "Custom")  # opaque terms that read whole buffers
+BYTES = (int8, uint8)
 FEW = 8  # reductions that a value is computed of, as far as they are looked at
 
 
@@ -32,8 +34,9 @@ def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
 
 
 def rounded_factors(order: Iterable[Term]) -> set[Term]:
-    """What products read as a narrower float than they are summed in, again for every result that
-    shares it: stored once, rounded, its bytes are half and a dot can take them as they lie.
+    """What products read as a narrower float than they are summed in, or as bytes, again for every
+    result that shares it: stored once, rounded, its bytes are half or a quarter and a dot can take
+    them as they lie.
     """
     found: set[Term] = set()
     for term in order:
@@ -47,10 +50,11 @@ def rounded_factors(order: Iterable[Term]) -> set[Term]:
 
 
 def _is_narrowing(term: Term) -> bool:
-    if term.op != "Cast" or not term.dtype.is_float:
+    if term.op != "Cast":
         return False
     (wide,) = term.args
-    return wide.dtype.is_float and term.dtype.size < wide.dtype.size
+    both_float = term.dtype.is_float and wide.dtype.is_float
+    return (both_float or term.dtype in BYTES) and term.dtype.size < wide.dtype.size
 
 
 def _results(term: Term, results: dict[Term, frozenset[Term]]) -> frozenset[Term]:

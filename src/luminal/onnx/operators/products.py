@@ -6,6 +6,7 @@ from typing import Any
 
 import luminal as lm
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.operators import codes
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call
 
@@ -13,17 +14,19 @@ from luminal.onnx.translate import Call
 @operator("MatMul")
 def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
     """As NumPy's matmul; integers wrap."""
-    return lm.matmul(a, b).cast(a.dtype)
+    found = codes.product(call, a, b)
+    return (lm.matmul(a, b) if found is None else found).cast(a.dtype)
 
 
 @operator("Gemm")
 def gemm(call: Call, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
     """alpha * A @ B + beta * C, which may broadcast in every version here."""
     call.unneeded("broadcast")
-    a = a.mT if call.attribute("transA", 0) else a
-    b = b.mT if call.attribute("transB", 0) else b
+    a = codes.turned(call, a) if call.attribute("transA", 0) else a
+    b = codes.turned(call, b) if call.attribute("transB", 0) else b
     alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)
-    found = lm.matmul(a, b)
+    by_codes = codes.product(call, a, b)
+    found = lm.matmul(a, b) if by_codes is None else by_codes
     if alpha != 1:
         found = found * alpha
     if c is not None:

@@ -8,6 +8,7 @@ import luminal as lm
 from luminal import dtypes
 from luminal.dtypes import DType
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.operators import codes
 from luminal.onnx.operators.casts import INTEGERS, decoded, encoded
 from luminal.onnx.operators.shapes import tensor_of
 from luminal.onnx.operators.windows import convolved
@@ -93,21 +94,23 @@ def dequantize_linear(call: Call, x: Any, scale: Any, zero: Any = None) -> Tenso
     found = _number_in(x, work)
     if zero is not None:
         found = found - _spread(call, _number_in(zero, work), whole)
-    return (found.cast(dtypes.float32) * factor).cast(dtype_of_number(number))
+    numbers = (found.cast(dtypes.float32) * factor).cast(dtype_of_number(number))
+    if isinstance(scale, Tensor) and not isinstance(zero, Coded):
+        codes.note(call, numbers, whole, scale, zero)
+    return numbers
 
 
 # --- products -------------------------------------------------------------------------------------
 
 
-def _without_zero(x: Tensor, zero: Tensor | None, *, rows: bool) -> Tensor:
-    """x - zero in int32; a vector of zero points is one for each row, or for each column."""
-    wide = x.cast(dtypes.int32)
+def _zero(zero: Tensor | None, *, rows: bool) -> Tensor | None:
+    """A zero point in int32; a vector of them is one for each row, or for each column."""
     if zero is None:
-        return wide
+        return None
     shift = zero.cast(dtypes.int32)
     if shift.ndim == 1 and rows and shift.shape[0] != 1:
         shift = shift.unsqueeze(-1)
-    return wide - (shift.reshape(()) if shift.shape == (1,) else shift)
+    return shift.reshape(()) if shift.shape == (1,) else shift
 
 
 @operator("MatMulInteger")
@@ -115,8 +118,8 @@ def mat_mul_integer(
     call: Call, a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None
 ) -> Tensor:
     """(a - a_zero) @ (b - b_zero) in int32."""
-    left, right = _without_zero(a, a_zero, rows=True), _without_zero(b, b_zero, rows=False)
-    return lm.matmul(left, right).cast(dtypes.int32)
+    zeros = _zero(a_zero, rows=True), _zero(b_zero, rows=False)
+    return codes.whole_product(a, zeros[0], b, zeros[1])
 
 
 @operator("QLinearMatMul", any_dtype=True)
@@ -132,7 +135,8 @@ def q_linear_mat_mul(
     y_zero: Any,
 ) -> Any:
     """The product of what two quantised matrices stand for, quantised."""
-    total = lm.matmul(_without_zero(a, a_zero, rows=True), _without_zero(b, b_zero, rows=False))
+    zeros = _zero(a_zero, rows=True), _zero(b_zero, rows=False)
+    total = codes.whole_product(a, zeros[0], b, zeros[1])
     ratio = a_scale.cast(dtypes.float32) * b_scale.cast(dtypes.float32)
     factor = y_scale.cast(dtypes.float32) / ratio
     zero = _number_in(y_zero, dtypes.float32)

@@ -17,6 +17,7 @@ from luminal.frontend.windows import Windows, sliding, windowed
 from luminal.nn import functional as F
 from luminal.onnx.budget import check_table
 from luminal.onnx.errors import OnnxError, UnsupportedError
+from luminal.onnx.operators import codes
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call, ints_of
 from luminal.onnx.values import Array
@@ -89,6 +90,11 @@ def convolved(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
     steps, gaps = per_dim(call, "strides", rank), per_dim(call, "dilations", rank)
     pairs = paddings(call, x.extents[2:], weight.extents[2:], steps, gaps)
     groups = call.attribute("group", 1)
+    is_bare = all(_is_zero(n) for pair in pairs for n in pair)
+    if rank == 2 and groups == 1 and is_bare and weight.shape[2:] == (1, 1):
+        found = codes.pointwise_convolution(call, x, weight, bias, steps)
+        if found is not None:
+            return found
     even = all(a is b or a == b for a, b in pairs) and all(isinstance(a, int) for a, _ in pairs)
     border: Any = [a for a, _ in pairs] if even else 0
     if not even:
