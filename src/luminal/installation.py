@@ -5,7 +5,6 @@ The distribution is not called `luminal`: an index has another project of that n
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import sys
@@ -40,9 +39,11 @@ def _checkout() -> Path | None:
 
 def _origin() -> str | None:
     """The address that pip noted of a distribution that is from no index (PEP 610)."""
+    from importlib import metadata  # late: takes longer than most of what is imported at a start
+
     try:
-        text = importlib.metadata.distribution(NAME).read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:
+        text = metadata.distribution(NAME).read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
         return None
     if text is None:
         return None

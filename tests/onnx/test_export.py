@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +144,18 @@ def test_random_models_come_back(seed: int):
 def test_more_random_models_come_back(block: int):
     for seed in range(10 * (block + 1), 10 * (block + 2)):
         _round_trip(seed)
+
+
+STARTED = """
+import sys
+import luminal
+assert "importlib.metadata" not in sys.modules
+import luminal.onnx
+assert "luminal.onnx.exporting" not in sys.modules
+from luminal.onnx import export
+assert export is luminal.onnx.exporting.export
+"""
+
+
+def test_who_loads_models_does_not_wait_for_what_writes_them() -> None:
+    subprocess.run([sys.executable, "-c", STARTED], check=True, timeout=60)

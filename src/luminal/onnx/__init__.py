@@ -5,12 +5,16 @@ outputs = model(x)
 luminal.onnx.export(module, "module.onnx", ("batch", 8))
 """
 
-from luminal import installation
+from typing import TYPE_CHECKING
+
+from luminal import installation, late
+
+if TYPE_CHECKING:
+    from luminal.onnx.exporting import export
 
 try:
     from luminal.onnx.backend import Backend
     from luminal.onnx.errors import OnnxError, UnsupportedError
-    from luminal.onnx.exporting import export
     from luminal.onnx.model import Model, load
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "onnx":
@@ -20,3 +24,9 @@ except ModuleNotFoundError as error:
     ) from None
 
 __all__ = ["Backend", "Model", "OnnxError", "UnsupportedError", "export", "load"]
+
+
+def __getattr__(name: str) -> object:
+    if name == "export":  # late: who loads a model writes none
+        return late.found("luminal.onnx.exporting:export")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
