@@ -28,7 +28,8 @@ from luminal.runtime.report_text import table_lines
 THRESHOLDS = Path(__file__).parent / "thresholds.json"
 BLOCKS = 3
 PAUSE = 3.0  # seconds before each block
-SAMPLED = ("convolution", "search", "fuzz")  # whose many rows are measured once, or a part of them
+# Whose many rows are measured once, or a part of them.
+SAMPLED = ("convolution", "search", "fuzz", "windows")
 HEAD = ("what", "measured", "threshold", "", "blocks", "")
 
 
