@@ -122,3 +122,16 @@ def test_open_dims(given: Any) -> None:
 
 def _named(given: Any) -> Any:
     return {"input": 0} if given == {"x": 0} else given
+
+
+def test_lengths_that_take_another_way_than_the_exported_one_are_refused() -> None:
+    class Rooted(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            rows = int(x.shape[0] ** 0.5)  # which export computes once
+            return x.sum() * torch.ones(rows, x.shape[1])
+
+    compiled = pt2.compile(Rooted(), torch.ones(16, 3), search_iterations=0, dynamic_dim=0)
+    for n in (16, 24):
+        assert compiled(torch.ones(n, 3))[0].shape == (4, 3)
+    with pytest.raises(DimError, match=r"holds for .*x\.size\(\)\[0\].* == 4; compile the module"):
+        compiled(torch.ones(25, 3))

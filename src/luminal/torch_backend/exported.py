@@ -81,6 +81,7 @@ class CompiledModel:
             for spec in signature.output_specs
             if spec.kind is OutputKind.USER_INPUT_MUTATION
         )
+        self._guards = getattr(program.module(), "_guards_fn", None)
         _write_at_the_end(program)
         _take_declared_lengths(program)
         static = [k for k, kind in enumerate(kinds) if kind in _HELD]
@@ -130,6 +131,7 @@ class CompiledModel:
         dims: dict[str, int] = {}
         for boundary, x in zip(self._inputs, inputs, strict=True):
             boundary.check(x, dims)
+        self._check_guards(inputs)
         self._check_written(inputs)
         given = iter(inputs)
         args = [next(given) if each is None else each for each in self._held]
@@ -137,6 +139,21 @@ class CompiledModel:
             results = self._call(args)
         self._dims.update(dims)
         return tuple(results)
+
+    def _check_guards(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Raises DimError for lengths with which the module would have taken another way than the
+        one that was exported: numbers that it computed of them stand in the graph.
+        """
+        if self._guards is None:
+            return
+        try:
+            self._guards(*inputs)
+        except AssertionError as error:
+            rule = str(error).removeprefix("Guard failed: ")
+            raise DimError(
+                f"these lengths do not fit what was exported, which holds for {rule}; compile the "
+                "module again with examples of these lengths"
+            ) from None
 
     def _check_written(self, inputs: Sequence[torch.Tensor]) -> None:
         """Raises InputError where an input that a call writes lies over another one: an exported
