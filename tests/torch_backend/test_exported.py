@@ -133,5 +133,7 @@ def test_lengths_that_take_another_way_than_the_exported_one_are_refused() -> No
     compiled = pt2.compile(Rooted(), torch.ones(16, 3), search_iterations=0, dynamic_dim=0)
     for n in (16, 24):
         assert compiled(torch.ones(n, 3))[0].shape == (4, 3)
-    with pytest.raises(DimError, match=r"holds for .*x\.size\(\)\[0\].* == 4; compile the module"):
+    with pytest.raises(
+        lm.DimError, match=r"holds for .*x\.size\(\)\[0\].* == 4; compile the module"
+    ):
         compiled(torch.ones(25, 3))
