@@ -78,7 +78,7 @@ def test_a_backend_has_its_own_stages() -> None:
         dumped(two_kernels(), "reference").text("tile")
 
 
-LADDER = ("compiled", "1 launches", "selection {", "kernel(", "define void @kernel(", "addps")
+LADDER = ("compiled", "1 launch", "selection {", "kernel(", "define void @kernel(", "addps")
 
 
 @pytest.mark.parametrize("level", range(len(config.DEBUG_LADDER)))
