@@ -231,7 +231,7 @@ def test_who_asks_for_many_texts_leaves_rows_to_others() -> None:
     for text in many:
         machine.scheduler.add(text)
     machine.step()
-    assert machine.scheduler.running == 1 + 4
+    assert machine.scheduler.running == 1 + 2
     others = [Text([1, number], 6) for number in range(3)]
     for text in others:
         machine.scheduler.add(text)

@@ -24,7 +24,7 @@ from luminal.records import dataclass
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
 FOLLOWING = 4  # of so many rows one may be of a text that follows a matcher
-FURTHER = 2  # of so many rows one may be of a request's second text, third ...
+FURTHER = 4  # of so many rows one may be of a request's second text, third ...
 
 
 @dataclass(slots=True, eq=False)
