@@ -335,3 +335,41 @@ def test_mutations():
 @pytest.mark.parametrize("block", range(8))
 def test_more_mutations(block: int):
     _survives(range(100 * (block + 1), 100 * (block + 2)))
+
+
+@pytest.mark.parametrize("axis", [3, -4, 2**62, -(2**40)])
+@pytest.mark.parametrize(
+    "node",
+    [
+        "ReduceMax <axes = [AXIS]> (x)",
+        "ReduceSum (x, at)",
+        "ReduceLogSumExp <axes = [1, AXIS]> (x)",
+        "ArgMax <axis = AXIS> (x)",
+        "CumSum (x, at)",
+        "Flatten <axis = AXIS> (x)",
+        "LayerNormalization <axis = AXIS> (x, one)",
+        "OneHot <axis = AXIS> (at, two, pair)",
+        "ReverseSequence <time_axis = AXIS> (x, three)",
+        "ScatterElements <axis = AXIS> (x, zero, one_one)",
+        "Slice (x, nought, at, at)",
+        "Split <axis = AXIS> (x, two)",
+        "SplitToSequence <axis = AXIS> (x)",
+    ],
+)
+def test_an_axis_beyond_the_rank_is_refused(node: str, axis: int):
+    initial = (
+        f"<int64[1] at = {{{axis}}}, int64[1] two = {{2}}, int64[1] nought = {{0}}, "
+        "int64[1, 1] zero = {0}, float[1] one = {1}, float[1, 1] one_one = {1}, "
+        "float[2] pair = {0, 1}, int64[2] three = {1, 1}>"
+    )
+    with pytest.raises(OnnxError, match=r"axis|dim .* is out of range; the range is"):
+        _run(_graph("y = " + node.replace("AXIS", str(axis)), initial=initial), x=X)
+
+
+def test_every_axis_of_the_rank_is_taken():
+    for axis in range(-2, 3):
+        if axis < 2:
+            found = _run(_graph(f"y = ReduceMax <axes = [{axis}], keepdims = 0> (x)"), x=X)
+            assert found["y"].shape == ((3,), (2,))[axis]
+        found = _run(_graph(f"y = Flatten <axis = {axis}> (x)"), x=X)
+        assert found["y"].shape == ((1, 6), (2, 3), (6, 1))[axis if axis >= 0 else axis + 2]

@@ -27,6 +27,7 @@ from onnx import (
 from luminal.dtypes import DType
 from luminal.errors import DimError, LuminalError, ShapeError
 from luminal.frontend.graph import Recorder
+from luminal.frontend.handle import axis_of
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import ops as hlir
 from luminal.onnx import functions, table
@@ -480,6 +481,14 @@ class Call:
                 value = _value_of(resolved(each, self.scope))
                 return default if value is None else value
         return default
+
+    def axis(self, default: int, rank: int, name: str = "axis") -> int:
+        """An attribute that is an axis, counted from the front; raises ShapeError beyond a rank."""
+        return self.place(self.attribute(name, default), rank)
+
+    def place(self, axis: int, rank: int) -> int:
+        """An axis counted from the front; raises ShapeError where it is none of a rank."""
+        return axis_of(self.node.op_type, axis, rank)
 
     def unneeded(self, *names: str) -> None:
         """Says that attributes make no difference here."""

@@ -114,7 +114,7 @@ def _along_axis(call: Call, x: Tensor, function: Any) -> Any:
     if call.version >= 13:
         return function(x, call.attribute("axis", -1))
     axis = call.attribute("axis", 1)
-    axis = axis + x.ndim if axis < 0 else axis
+    axis = axis if axis == x.ndim else call.place(axis, x.ndim)
     found: Tensor = (
         function(x.flatten(axis), axis) if axis < x.ndim else function(x.unsqueeze(-1), -1)
     )

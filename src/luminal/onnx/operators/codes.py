@@ -38,7 +38,7 @@ def note(call: Call, x: Tensor, codes: Tensor, scale: Tensor, zero: Tensor | Non
     if call.attribute("block_size", 0):
         return
     one = scale.ndim == 0 or scale.shape == (1,)
-    axis = None if one else call.attribute("axis", 1) % x.ndim
+    axis = None if one else call.axis(1, x.ndim)
     if zero is not None:
         known = call.translation.literal(zero)
         zero = None if known is not None and not known.any() else zero.cast(dtypes.int32)

@@ -34,7 +34,7 @@ def gather_elements(call: Call, x: Any, index: Tensor) -> Any:
 @operator("ScatterElements", "Scatter", any_dtype=True)
 def scatter_elements(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     """Elements replaced, or combined, at the indices along an axis."""
-    axis = call.attribute("axis", 0) % x.ndim
+    axis = call.axis(0, x.ndim)
     kind = call.attribute("reduction", "none")
     if kind == "none":
         return x.scatter(axis, index, updates)
@@ -93,8 +93,7 @@ def _flat_places(x: Tensor, entries: list[Any], updates: Tensor) -> Any:
 def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor) -> Any:
     """values[1] at each index along a new dim, values[0] elsewhere."""
     count = extents_of(call.known(depth))[0]
-    axis = call.attribute("axis", -1)
-    axis = axis + index.ndim + 1 if axis < 0 else axis
+    axis = call.axis(-1, index.ndim + 1)
     index = index.cast(dtypes.int64)
     index = lm.where(index < 0, index + count, index).unsqueeze(axis)
     shape = [*index.extents]
@@ -144,7 +143,7 @@ def unique(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @operator("ReverseSequence")
 def reverse_sequence(call: Call, x: Tensor, lengths: Tensor) -> Tensor:
     """The first elements of each row in reverse, as many as its length says."""
-    batch, time = call.attribute("batch_axis", 1), call.attribute("time_axis", 0)
+    batch, time = call.axis(1, x.ndim, "batch_axis"), call.axis(0, x.ndim, "time_axis")
     at = call.graph.iota(x.extents, time)
     spread = [const(1)] * x.ndim
     spread[batch] = x.extents[batch]
@@ -157,7 +156,7 @@ def tensor_scatter(
     call: Call, cache: Tensor, update: Tensor, places: Tensor | None = None
 ) -> Tensor:
     """A cache with an update written at each row's position, around the end if `mode` says so."""
-    axis = call.attribute("axis", -2) % cache.ndim
+    axis = call.axis(-2, cache.ndim)
     at = call.graph.iota(update.extents, axis)
     if places is not None:
         at = at + places.reshape(-1, *(1,) * (cache.ndim - 1))

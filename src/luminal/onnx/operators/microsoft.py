@@ -93,7 +93,7 @@ def _softmax(call: Call, x: Tensor) -> Any:
     axis = call.attribute("axis", -1)
     if call.attribute("opset", 13) >= 13:
         return lm.softmax(x, axis)
-    rows = x.flatten(axis % x.ndim) if x.ndim else x
+    rows = x.flatten(call.place(axis, x.ndim)) if x.ndim else x
     return lm.softmax(rows, -1).reshape(*x.shape)
 
 

@@ -53,7 +53,7 @@ def instance_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor) -
 @operator("LayerNormalization")
 def layer_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor | None = None) -> Any:
     """The dims from `axis` on to mean 0 and variance 1."""
-    axis = call.attribute("axis", -1) % x.ndim
+    axis = call.axis(-1, x.ndim)
     eps = call.attribute("epsilon", 1e-5)
     shape = x.extents[axis:]
     weight = scale.broadcast_to(shape)
@@ -70,7 +70,7 @@ def layer_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor | Non
 @operator("RMSNormalization")
 def rms_normalization(call: Call, x: Tensor, scale: Tensor) -> Tensor:
     """The dims from `axis` on to mean square 1."""
-    axis = call.attribute("axis", -1) % x.ndim
+    axis = call.axis(-1, x.ndim)
     work = x.cast(dtype_of_number(call.attribute("stash_type", 1)))
     over = tuple(range(axis, x.ndim))
     root = lm.rsqrt((work * work).mean(over, True) + call.attribute("epsilon", 1e-5))

@@ -26,7 +26,7 @@ def _spread(call: Call, scale: Tensor, x: Tensor) -> Tensor:
     along, size = call.attribute("axis", 1), call.attribute("block_size", 0)
     if scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1):
         return scale.reshape(())
-    axis = along % x.ndim
+    axis = call.place(along, x.ndim)
     if scale.ndim == 1:
         return scale.reshape(-1, *(1,) * (x.ndim - axis - 1))
     if not size:

@@ -66,7 +66,7 @@ def _enter(name: str, function: Reduction) -> None:
         none_for_none = call.attribute("noop_with_empty_axes", 0)  # also said where there are axes
         if not found and none_for_none:
             return function(x, (), True).cast(x.dtype)
-        places = tuple(k % x.ndim for k in found) if found else tuple(range(x.ndim))
+        places = tuple(call.place(k, x.ndim) for k in found) if found else tuple(range(x.ndim))
         keep = bool(call.attribute("keepdims", 1))
         if name in ("ReduceMax", "ReduceMin") and any(x.extents[k] == 0 for k in places):
             kept = [1 if k in places else n for k, n in enumerate(x.extents)]
@@ -80,7 +80,7 @@ for _name, _function in _REDUCTIONS.items():
 
 
 def _extreme_place(call: Call, x: Tensor, function: Callable[..., Tensor]) -> Tensor:
-    axis = call.attribute("axis", 0) % x.ndim
+    axis = call.axis(0, x.ndim)
     keep = bool(call.attribute("keepdims", 1))
     if not call.attribute("select_last_index", 0):
         return function(x, axis, keep)
@@ -103,7 +103,7 @@ def arg_min(call: Call, x: Tensor) -> Tensor:
 @operator("CumSum", "CumProd", known=(1,))
 def cumulative(call: Call, x: Tensor, axis: Array) -> Tensor:
     """Running sums or products; `exclusive`: of the elements before, `reverse`: from the end."""
-    along = ints_of(axis)[0] % x.ndim
+    along = call.place(ints_of(axis)[0], x.ndim)
     sums = call.node.op_type == "CumSum"
     back = bool(call.attribute("reverse", 0))
     x = x.flip(along) if back else x

@@ -33,7 +33,7 @@ def resize(call: Call, x: Tensor, *given: Array | None) -> Any:
         roi, scales, sizes = (*given, None, None, None)[:3]
         transform = call.attribute("coordinate_transformation_mode", "half_pixel")
     axes = call.attribute("axes") or list(range(x.ndim))
-    axes = [k % x.ndim for k in axes]
+    axes = [call.place(k, x.ndim) for k in axes]
     kept = scales is None or not scales.size
     whole = axes == list(range(x.ndim))
     given_scales = [] if kept or scales is None else scales.reshape(-1).tolist()

@@ -75,7 +75,7 @@ def concat_from_sequence(call: Call, items: list[Any]) -> Any:
 @operator("SplitToSequence", known=(1,))
 def split_to_sequence(call: Call, x: Tensor, sizes: Array | None = None) -> Any:
     """Parts along an axis: of given sizes, of one size, or single slices."""
-    axis = call.attribute("axis", 0)
+    axis = call.axis(0, tensor_of(x).ndim)
     extent = tensor_of(x).extents[axis]
     if sizes is not None and sizes.ndim == 1:
         parts = ints_of(sizes)

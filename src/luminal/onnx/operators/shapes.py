@@ -97,7 +97,7 @@ def flatten(call: Call, x: Any) -> Any:
     """Two dims: those before `axis`, and the rest."""
     extents = tensor_of(x).extents
     axis = call.attribute("axis", 1)
-    axis = axis + len(extents) if axis < 0 else axis
+    axis = axis if axis == len(extents) else call.place(axis, len(extents))
     wanted = product_of(extents[:axis]), product_of(extents[axis:])
     return moving(x, lambda x: x.reshape(*wanted))
 
@@ -158,9 +158,9 @@ def concat(call: Call, *xs: Any) -> Any:
 @operator("Split", any_dtype=True)
 def split(call: Call, x: Any, sizes: Any = None) -> Any:
     """Parts along an axis: of given sizes, or as many as there are outputs, the last the least."""
-    axis = call.attribute("axis", 0)
     wanted: list[Any] | None = call.ints(1, "split")
     whole = tensor_of(x)
+    axis = call.axis(0, whole.ndim)
     extent = whole.extents[axis]
     if wanted is None:
         count = call.attribute("num_outputs", len(call.node.output))
@@ -184,7 +184,7 @@ def slice_(call: Call, x: Any, *bounds: Array | None) -> Any:
         given = [None if each is None else extents_of(each) for each in bounds]
         starts, ends, axes, steps = (given + [None] * 4)[:4]
     rank = tensor_of(x).ndim
-    axes = list(range(len(starts))) if axes is None else [int(k) % rank for k in axes]
+    axes = list(range(len(starts))) if axes is None else [call.place(int(k), rank) for k in axes]
     steps = [1] * len(starts) if steps is None else [int(k) for k in steps]
     key: list[Any] = [slice(None)] * rank
     for k, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -262,7 +262,7 @@ def tile(call: Call, x: Any, repeats: Array, axis: Array | None = None) -> Any:
     rank = tensor_of(x).ndim
     times = extents_of(repeats)
     if axis is not None:
-        along = ints_of(axis)[0]
+        along = call.place(ints_of(axis)[0], rank)
         times = [times[0] if k == along else 1 for k in range(rank)]
     return moving(x, lambda x: x.tile(*times) if rank else x)
 
@@ -278,7 +278,11 @@ def pad(call: Call, x: Any, amounts: Any = None, value: Any = None, axes: Any = 
         found = extents_of(amounts)
         if value is not None:
             value = value if isinstance(value, Coded) else call.known(value).reshape(-1)[0].item()
-    places = [k % whole.ndim for k in ints_of(axes)] if axes is not None else range(whole.ndim)
+    places = (
+        [call.place(k, whole.ndim) for k in ints_of(axes)]
+        if axes is not None
+        else range(whole.ndim)
+    )
     pairs: list[Any] = [(0, 0)] * whole.ndim
     for n, k in enumerate(places):
         pairs[k] = (found[n], found[n + len(found) // 2])
@@ -329,7 +333,9 @@ def range_(call: Call, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
 
 @operator("EyeLike")
 def eye_like(call: Call, x: Tensor) -> Any:
-    """Ones on the k-th diagonal, in the shape of a tensor."""
+    """Ones on the k-th diagonal, in the shape of a matrix."""
+    if x.ndim != 2:
+        raise ShapeError(f"EyeLike: a tensor of {x.ndim} dims; it must be a matrix")
     number = call.attribute("dtype")
     dtype = x.dtype if number is None else dtype_of_number(number)
     rows, columns = (call.graph.iota(x.extents, k) for k in (0, 1))

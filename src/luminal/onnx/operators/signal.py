@@ -22,7 +22,7 @@ def dft(call: Call, x: Tensor, length: Array | None = None, axis: Array | None =
     place = call.attribute("axis", 1) if axis is None else ints_of(axis)[0]
     if call.version >= 20 and axis is None:
         place = -2
-    place %= x.ndim
+    place = call.place(place, x.ndim)
     inverse, one_sided = (bool(call.attribute(name, 0)) for name in ("inverse", "onesided"))
     there = extent(x, place)
     default = 2 * (there - 1) if inverse and one_sided else there
