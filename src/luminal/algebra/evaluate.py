@@ -31,7 +31,7 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.ops import OPS, Value
-from luminal.hlir.semantics import convert
+from luminal.hlir.semantics import REDUCED, convert
 from luminal.shape.expression import Expression, Symbol
 
 Array = np.ndarray[Any, Any]
@@ -300,9 +300,7 @@ class Evaluator:
         lengths = [self._extent(axis) for axis in term.attrs]
         # Also along axes that the operand lacks, whose positions count.
         array = np.broadcast_to(array, (*kept, *lengths)).reshape(*kept, _product(lengths))
-        meaning = OPS[term.op].evaluate
-        assert meaning is not None
-        return meaning(AxisAttrs(len(kept)), self.dims, [array])[0]
+        return REDUCED[term.op](AxisAttrs(len(kept)), self.dims, [array])[0]
 
     def _read_by(self, at: _Task) -> tuple[_Task, dict[Symbol, Array]]:
         """The task that an At reads, and per replaced axis where in it each element stands."""

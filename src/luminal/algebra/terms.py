@@ -8,7 +8,7 @@ one term is one e-class of the trivial e-graph.
     Literal   an exact scalar
     Index     an Expression over axes and dims
     pointwise the HLIR ops Exp .. Shr, Select, over the union of their operands' axes
-    Sum, Max  over a set of axes
+    Sum, Prod, Max  over a set of axes
     At        x with axes replaced, simultaneously, by Expressions or integer terms; where an index
               lies outside its axis the value is unspecified (a Select above chooses another)
     opaque    Scan, Sort, Scatter, Loop, Custom: always stored; operands and results carry frames;
@@ -251,7 +251,7 @@ class Terms:
         return self._make(type(term), term.op, args, term.attrs, term.axes, term.dtype, phase)
 
     def reduce(self, op: str, axes: Iterable[Symbol], x: Term, *, merge: bool = True) -> Term:
-        """Sum or Max over a set of axes; nested ones over other axes merge, unless told not to."""
+        """Sum, Prod or Max over a set of axes; nested ones merge, unless told not to."""
         bound = frozenset(axes)
         if not bound:
             return x

@@ -17,9 +17,9 @@ from luminal.shape.expression import Symbol
 class Node(NamedTuple):
     """An operation on classes. `attrs` by op:
 
-    Leaf LeafAttrs, Literal its text, Index Expression, Sum and Max the bound axes, Cast and Bitcast
-    and Literal and Index also have their dtype in `dtype`; At entries as a Term has them, Opaque
-    ops OpaqueAttrs.
+    Leaf LeafAttrs, Literal its text, Index Expression, Sum, Prod and Max the bound axes, Cast and
+    Bitcast and Literal and Index also have their dtype in `dtype`; At entries as a Term has them,
+    Opaque ops OpaqueAttrs.
     """
 
     op: str

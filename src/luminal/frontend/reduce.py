@@ -1,4 +1,4 @@
-"""Reductions: sums, products, extremes, counts. One Sum or Max node per dimension."""
+"""Reductions: sums, products, extremes, counts. One Sum or Max node per dimension, or one Scan."""
 
 from __future__ import annotations
 
@@ -83,11 +83,18 @@ def prod(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) 
     axes = axes_of("prod", dim, x.ndim)
     wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
     result = x.cast(wanted).cast(dtypes.accumulator(wanted))
-    for axis in reversed(axes):
-        result = _product(result, axis)
+    for first, last in reversed(_runs(axes)):
+        result = _product(result.flatten(first, last), first)
     if keepdim and axes:
         result = result.unsqueeze(axes)
     return result.cast(wanted) if wanted.is_storage or dtype is not None else result
+
+
+def _runs(axes: tuple[int, ...]) -> list[tuple[int, int]]:
+    """The first and the last of axes beside each other: one Scan takes them as one."""
+    firsts = [a for a in axes if a - 1 not in axes]
+    lasts = [a for a in axes if a + 1 not in axes]
+    return list(zip(firsts, lasts, strict=True))
 
 
 def _product(x: Tensor, axis: int) -> Tensor:

@@ -16,8 +16,8 @@ from luminal.records import dataclass
 @dataclass(frozen=True, slots=True)
 class Monoid:
     """`combine`: the operation on two values, in HLIR, terms and tile IR; `reduction`: the one over
-    axes ("": there is none); `scan`: the kind of a Scan. `empty`: the identity by dtype, which is
-    what a reduction of nothing gives.
+    axes; `scan`: the kind of a Scan. `empty`: the identity by dtype, which is what a reduction of
+    nothing gives.
     """
 
     combine: str
@@ -40,10 +40,10 @@ class Monoid:
 
 
 SUM = Monoid("Add", "Sum", "add", lambda dtype: 0)
-PRODUCT = Monoid("Mul", "", "mul", lambda dtype: 1)
+PRODUCT = Monoid("Mul", "Prod", "mul", lambda dtype: 1)
 MAXIMUM = Monoid("Maximum", "Max", "max", lambda dtype: dtype.lowest, is_idempotent=True)
 
 MONOIDS = (SUM, PRODUCT, MAXIMUM)
-REDUCTIONS = {monoid.reduction: monoid for monoid in MONOIDS if monoid.reduction}
+REDUCTIONS = {monoid.reduction: monoid for monoid in MONOIDS}
 SCANS = {monoid.scan: monoid for monoid in MONOIDS}
 COMBINATIONS = {monoid.combine: monoid for monoid in MONOIDS}

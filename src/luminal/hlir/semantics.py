@@ -190,6 +190,13 @@ def sum_(attrs: AxisAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
         return (total.astype(x.dtype),)
 
 
+def prod_(attrs: AxisAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
+    """Of terms: HLIR has Scans of products, and reads where they end."""
+    (x,) = args
+    with np.errstate(all="ignore"):
+        return (np.asarray(np.prod(x, axis=attrs.axis, dtype=_accumulator(x))).astype(x.dtype),)
+
+
 def max_(attrs: AxisAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
     (x,) = args
     with np.errstate(all="ignore"):
@@ -198,6 +205,10 @@ def max_(attrs: AxisAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
         if x.dtype.kind == "f":
             largest = _with_zero_sign(largest, np.any(_is_plus_zero(x), axis=attrs.axis))
         return (largest,)
+
+
+REDUCED = {"Sum": sum_, "Prod": prod_, "Max": max_}
+"""The meaning of reductions, by the name of a monoid's."""
 
 
 def _is_plus_zero(x: Array) -> Array:

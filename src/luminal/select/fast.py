@@ -32,6 +32,7 @@ from luminal.select.packed import packed
 from luminal.select.pictures import pictures
 from luminal.select.private_sums import private_sums
 from luminal.select.rewrite import Respelled
+from luminal.select.scan_ends import scan_ends
 from luminal.select.scans import scans_in_blocks
 from luminal.select.separable import separable
 from luminal.select.spell import spell
@@ -89,7 +90,7 @@ def select(
 
 def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     """The spelling that `fast` prefers."""
-    nested = nest(without_broadcasts(Respelled(lowered, {}), numerics))
+    nested = nest(without_broadcasts(scan_ends(Respelled(lowered, {}), numerics), numerics))
     spelled = spell(nested, costs) if numerics.allows(ROUNDING) else nested
     tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
     apart = separable(tiled, costs.windows, numerics)

@@ -2,9 +2,8 @@
 
 `Scan(x) -> Scan(x, before)` with `before[b]` the total of all blocks before b: the scan of their
 totals, moved by one block (`algebra/scans.py` has the law). The totals are a reduction, which reads
-x once more and stores next to nothing; of products, for which there is none, the last positions of
-scans in the blocks. Blocks follow from the extents alone: the bits do not depend on how many units
-work.
+x once more and stores next to nothing. Blocks follow from the extents alone: the bits do not depend
+on how many units work.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ def scans_in_blocks(program: Respelled, shares: Shares, numerics: Numerics) -> R
     if not scans:
         return program
     sites = max(term.attrs.site for term in order if term.is_opaque)
-    # Each makes up to two more operations.
-    wanted = {term: sites + 3 * k + 1 for k, term in enumerate(scans)}
+    # Each makes up to one more operation.
+    wanted = {term: sites + 2 * k + 1 for k, term in enumerate(scans)}
     terms = program.lowered.terms
     return program.rewrite(
         lambda old, same: _Blocks(terms, same, wanted[old]).scan(shares) if old in wanted else same
@@ -43,7 +42,7 @@ def _monoid(scan: Term) -> Monoid:
 
 
 class _Blocks:
-    """One Scan; `site` and the two after it number new operations."""
+    """One Scan; `site` and the one after it number new operations."""
 
     def __init__(self, terms: Terms, scan: Term, site: int) -> None:
         self.terms, self.term, self.site = terms, scan, site
@@ -100,14 +99,7 @@ class _Blocks:
         assert within.extent is not None
         position = block * within.extent + within
         x = self.terms.at(self.x, spread(position, self.attrs.frames[0][self.axis]))
-        if self.monoid.reduction:
-            return self.terms.reduce(self.monoid.reduction, (within,), x, merge=False)
-        frame = self.framed(self.attrs.frames[0], block, within)
-        own = self.new_axis("scanned", within.extent)
-        result = self.framed(self.attrs.frames[0], block, own)
-        attrs = OpaqueAttrs(None, (frame,), result, 0, 0)
-        scanned = self.opaque(BlockedScan(self.kind, self.axis + 1), (x,), attrs)
-        return self.terms.at(scanned, {own: within.extent - 1})
+        return self.terms.reduce(self.monoid.reduction, (within,), x, merge=False)
 
     def framed(self, frame: Frame, *axes: Symbol) -> Frame:
         """The frame with these axes in place of the row's dimension, each a dimension."""
