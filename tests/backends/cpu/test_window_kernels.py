@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,11 @@ import pytest
 
 import luminal as lm
 import luminal.nn.functional as f
+from luminal.backends.cpu.schedule.register_tile import register_tiles
+from luminal.backends.cpu.target import detect
+from luminal.kernel.tile_ir import Load
 from luminal.runtime.report import Report
+from tests.fuzz.cpu_run import compiled
 
 
 def report(fn: Callable[..., Any], *shapes: tuple[int, ...]) -> Report:
@@ -69,3 +74,23 @@ def test_einsum_takes_the_cheap_order() -> None:
     n = 64
     found = report(lambda a, b, c: lm.einsum("ij,jk,k->i", a, b, c), (n, n), (n, n), (n,))
     assert found.flops < 5 * n * n
+
+
+@pytest.mark.parametrize("results", [2, 3])
+def test_few_channels_share_what_is_loaded_of_a_picture(results: int) -> None:
+    """Rows of results beside each other would load a vector for every multiplication."""
+    cx = lm.Graph()
+    x, w = cx.tensor((1, 4, 20, 64), name="x"), cx.tensor((results, 4, 3, 5), name="w")
+    x.conv2d(w).output("y")
+    (kernel,) = compiled(cx.graph())[1].program.kernels
+    loads = [each for each in kernel.statements() if isinstance(each, Load)]
+    assert {len(each.out.axes) for each in loads} == {1}
+
+
+def test_columns_left_over_are_one_tile() -> None:
+    """59 columns are four vectors: a tile of three, and then one by itself, would take as many
+    steps of a sum again for it.
+    """
+    target = replace(detect(), vector_bits=512, registers=32)
+    assert register_tiles(2, 59, 16, 1, 1, target)[0] == (2, 4)
+    assert register_tiles(3, 175, 16, 1, 1, target)[0] == (3, 6)

@@ -10,7 +10,6 @@ from luminal.records import dataclass
 
 FOLD = 4  # vector operations that fold the lanes of one sum
 FULL = 0.9  # of the lanes in use: below, an axis pays along which a weight lies in panels
-DOT_TILE = 4  # rows and columns of a tile of dot products
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Lanes:
             return loop.estimate, sum(access.is_near(loop) for access in reads)
 
         longest = max(apart, key=length, default=None)
-        if longest is not None and longest.estimate >= DOT_TILE:
+        if longest is not None and longest.estimate > 1:
             return longest
         return max(shared, key=length, default=None)
 

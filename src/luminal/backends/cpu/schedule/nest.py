@@ -16,7 +16,7 @@ from math import prod
 from luminal.algebra.terms import Term
 from luminal.backends.cpu.schedule.by_rows import VECTORS, ByRows
 from luminal.backends.cpu.schedule.facts import Facts
-from luminal.backends.cpu.schedule.lanes import DOT_TILE, partly
+from luminal.backends.cpu.schedule.lanes import partly
 from luminal.backends.cpu.schedule.register_tile import register_tiles
 from luminal.backends.cpu.schedule.strips import PACK_ROWS
 from luminal.backends.cpu.schedule.vector_axis import ALIASING_BYTES, VectorAxis, positions
@@ -39,6 +39,7 @@ STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of
 STREAMED_CACHES = 4  # of a core's own size that a weight fills which is read from memory
 TRIPS = 16  # of a pointwise kernel's loops, below which fewer at a time are less code, as fast
 
+DOT_TILE = 4  # rows and columns of a tile of dot products
 DOT_TILES = ("4x4", "4x2", "2x2", "2x4", "8x1", "4x1", "2x1", "1x1")
 
 

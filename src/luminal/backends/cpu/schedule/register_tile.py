@@ -75,9 +75,11 @@ def _most_rows(step: int, rate: int) -> int:
 def _cost(
     rows: int, columns: int, lanes: int, height: int, width: int, sums: int, rate: int
 ) -> float:
-    """Cycles for the whole extent and one step; what no tile covers goes one by one."""
+    """Cycles for the whole extent and one step. Columns that no tile covers are a narrower one
+    (`expand/loops.py`), rows go one by one.
+    """
     whole, rest = divmod(columns, width * lanes)
-    strips = ((width, whole), (1, -(-rest // lanes)))
+    strips = ((width, whole), (-(-rest // lanes), 1)) if rest else ((width, whole),)
     lines = ((height, rows // height), (1, rows % height))
     return sum(m * n * _cycles(h, w, sums, rate) for h, m in lines for w, n in strips)
 
