@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as torch_functional
 
+import luminal as lm
 import luminal.nn.functional as functional
 from luminal.errors import DTypeError, ShapeError
 from tests.long_share import mostly_long
@@ -431,3 +432,27 @@ ERRORS: list[tuple[Callable[[Any], Any], str]] = [
 def test_errors(fn: Callable[[Any], Any], message: str) -> None:
     with pytest.raises((ShapeError, DTypeError), match=message):
         run(fn, normal(2, 3, 5, 5))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation"),
+    [((4, 5), (17, 3), (3, 2)), ((3,), (40,), (7,)), ((5, 5, 5), (3, 5, 4), (2, 3, 3))],
+)
+def test_transposed_in_many_runs_of_residues(
+    kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]
+) -> None:
+    """So many convolutions are one instead, with the same values."""
+    rank, draw = len(kernel), np.random.default_rng(0)
+    x = draw.standard_normal((2, 2, *(3,) * rank)).astype(np.float32)
+    weight = draw.standard_normal((2, 3, *kernel)).astype(np.float32)
+    name = f"conv_transpose{rank}d"
+
+    def ours(x: lm.Tensor, weight: lm.Tensor) -> lm.Tensor:
+        given: lm.Tensor = getattr(functional, name)(x, weight, stride=stride, dilation=dilation)
+        return given
+
+    compiled = lm.jit(ours)
+    expected = getattr(torch_functional, name)(
+        torch.tensor(x), torch.tensor(weight), stride=stride, dilation=dilation
+    )
+    np.testing.assert_allclose(compiled(x, weight), expected, 1e-4, 1e-4)

@@ -31,6 +31,7 @@ X = np.ones((1, 2, 4, 4), np.float32)
         ("AveragePool with padding", 2**36, "the model computes .* is an extent, a window"),
         ("ConstantOfShape", 2**33, r"the model makes a value of 3.44e\+10 bytes, of [\d,]+ bytes"),
         ("sparse", 2**33, "takes a table of 8,589,934,592 numbers; at most 33,554,432 are made"),
+        ("ConvTranspose in steps", 2**36, "makes a tensor of .* elements; there may be"),
         ("DFT", 2**24, "takes a table of 16,777,216 x 4 numbers"),
     ],
 )

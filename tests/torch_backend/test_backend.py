@@ -195,10 +195,11 @@ def test_a_fault_of_a_row_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None
         torch.compile(torch.sin, backend=luminal_backend)(torch.ones(2))
 
 
-def test_a_function_of_sizes_is_named() -> None:
+def test_a_function_of_sizes_is_pytorch_s() -> None:
     fast = compiled(lambda x: x[: int(x.shape[0] * 0.7)] * 2, dynamic=True)  # 0.7 * 10 is rounded
-    with pytest.raises(Exception, match=r"UnsupportedError: size TruncToInt.*is not known"):
-        fast(torch.ones(5, 3))
+    for n in (5, 10, 7, 30):
+        x = torch.randn(n, 3)
+        assert torch.equal(fast(x), x[: int(n * 0.7)] * 2)
 
 
 def test_unknown_options() -> None:

@@ -92,7 +92,7 @@ def test_each_part_bounds_its_own_loop() -> None:
         -2 * I < S,
         I * S < 6,
         I * I < 6,
-        (I // 2) < 2,
+        (I % 4) < 2,
         all_of([I < 3, (I % 2).eq(0)]),
     ],
     ids=str,
@@ -112,6 +112,8 @@ PARTS = [
     I + LANE < 6,
     I - LANE < 2,
     LANE - I <= 1,
+    (I // 2) < 2,
+    (I + LANE) // 3 < 2,
     I - 2 * LANE >= 0,
     2 * LANE - I < S,
     I + LANE >= S,
@@ -161,7 +163,7 @@ def test_a_box_may_move_with_other_symbols() -> None:
         assert positions(strict, {"s": s}) == {i for i in range(EXTENT) if i <= s}
 
 
-@pytest.mark.parametrize("condition", [I.ne(2), 2 * I < S, (LANE // 2) < I, I * LANE < 4], ids=str)
+@pytest.mark.parametrize("condition", [I.ne(2), 2 * I < S, (LANE % 2) < I, I * LANE < 4], ids=str)
 def test_what_bounds_nothing(condition: Expression) -> None:
     bounds = {LANE: (const(0), const(3))}
     assert relaxed_range(condition, I, const(EXTENT), bounds) == (const(0), const(EXTENT))

@@ -6,14 +6,14 @@ Input position i and tap k meet at output position o where `i * stride + k * dil
 position `i = (q - k * dilation) / stride`. With o split into (block, residue), `first` depends on
 the residue only: a convolution in steps of one for each residue, whose results interleave. Residues
 that follow each other are one convolution where they have as many taps, and `first` and i grow
-evenly.
+evenly. Where that makes too many convolutions, all residues are one, with as many taps as any has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import gcd
+from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from luminal.errors import ShapeError
@@ -23,7 +23,7 @@ from luminal.frontend.handle import along
 from luminal.frontend.linalg import sum_products
 from luminal.frontend.movement import concat, narrow, pad, reshape, view_of
 from luminal.frontend.precision import rounds
-from luminal.frontend.windows import Ints, per_dim, phases, sliding, windowed
+from luminal.frontend.windows import Ints, Reaching, per_dim, phases, reaching, sliding, windowed
 from luminal.records import dataclass
 from luminal.shape import view as views
 from luminal.shape.expression import ZERO, Expression, all_of, ceil_div, const, maximum
@@ -87,6 +87,9 @@ def conv_transpose3d(
     return _transposed(given, stride, padding, output_padding, groups, dilation)
 
 
+MOST_RUNS = 16  # convolutions that one transposed convolution becomes
+
+
 class Run(NamedTuple):
     """Residues that follow each other: with `taps` each, that of residue n being
     `first + n * step + t * phases` at position `block + at + n * move - t * jump`.
@@ -121,6 +124,16 @@ class Residues:
     dilation: int
     padding: int
     count: Expression  # of the result
+
+    @property
+    def most_taps(self) -> Expression:
+        """The most taps that reach one position."""
+        return ceil_div(self.kernel, self.phases)
+
+    def reaching(self, block: Expression, residue: Expression, t: Expression) -> Reaching:
+        """The t-th tap that reaches position (block, residue) of the result."""
+        q = block * self.stride + residue + self.padding
+        return reaching(q, t, self.stride, self.dilation)
 
     @property
     def blocks(self) -> Expression:
@@ -202,10 +215,22 @@ def _spread(x: Tensor, weight: Tensor, dims: Sequence[Residues], groups: int) ->
     x = reshape(x, batch, groups, depth, *x.extents[2:])
     weight = reshape(weight, groups, depth, *weight.extents[1:])
     wide = [each.blocks * each.stride for each in dims]
-    result = reshape(_joined(x, weight, dims, ()), batch, per_group * groups, *wide)
+    is_few = all(each.stride <= MOST_RUNS for each in dims)
+    is_few = is_few and prod(len(each.runs()) for each in dims) <= MOST_RUNS
+    total = _joined(x, weight, dims, ()) if is_few else _at_once(x, weight, dims)
+    result = reshape(total, batch, per_group * groups, *wide)
     for k, each in enumerate(dims, 2):
         result = narrow(result, k, 0, each.count)
     return result
+
+
+def _at_once(x: Tensor, weight: Tensor, dims: Sequence[Residues]) -> Tensor:
+    """The sums of all residues as one: for many of them, with taps that some do not have."""
+    rank = len(dims)
+    # (batch, groups, out / groups, *blocks, *residues, in / groups, *taps)
+    products = _patches(x, dims), _kernels(weight, dims)
+    total = sum_products(*products, *range(3 + 2 * rank, 4 + 3 * rank))
+    return total.permute([0, 1, 2, *(n for k in range(rank) for n in (3 + k, 3 + rank + k))])
 
 
 def _joined(x: Tensor, weight: Tensor, dims: Sequence[Residues], chosen: Chosen) -> Tensor:
@@ -253,6 +278,51 @@ def _of_runs(x: Tensor, weight: Tensor, dims: Sequence[Residues], runs: Chosen) 
     entries = [i[1], channel, i[2], *tap]
     kernels = view_of(weight, views.made(weight.extents, shape, entries))
     return sum_products(patches, kernels, *range(3 + 2 * rank, 4 + 3 * rank))
+
+
+def _patches(x: Tensor, dims: Sequence[Residues]) -> Tensor:
+    """x (batch, groups, in, *spatial) by output position and tap; 0 where nothing meets."""
+    rank = len(dims)
+    shape = (
+        *x.extents[:2],
+        const(1),
+        *(each.blocks for each in dims),
+        *(const(each.stride) for each in dims),
+        x.extents[2],
+        *(each.most_taps for each in dims),
+    )
+    i = [along(k, n) for k, n in enumerate(shape)]
+    found = [
+        each.reaching(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]) for k, each in enumerate(dims)
+    ]
+    # 0 also where the kernel has no tap: 0 * inf would be NaN
+    inside = [
+        c
+        for n, f in zip(dims, found, strict=True)
+        for c in (f.at >= 0, f.at < n.extent, f.there, f.tap < n.kernel)
+    ]
+    entries = [i[0], i[1], i[3 + 2 * rank], *(each.at for each in found)]
+    return view_of(x, views.made(x.extents, shape, entries, all_of(inside)))
+
+
+def _kernels(weight: Tensor, dims: Sequence[Residues]) -> Tensor:
+    """weight (groups, in, out, *kernel) by residue and tap; 0 where a residue has fewer taps."""
+    rank = len(dims)
+    shape = (
+        weight.extents[0],
+        weight.extents[2],
+        *(const(1),) * rank,
+        *(const(each.stride) for each in dims),
+        weight.extents[1],
+        *(each.most_taps for each in dims),
+    )
+    i = [along(k, n) for k, n in enumerate(shape)]
+    found = [
+        each.reaching(const(0), i[2 + rank + k], i[3 + 2 * rank + k]) for k, each in enumerate(dims)
+    ]
+    inside = [c for n, f in zip(dims, found, strict=True) for c in (f.there, f.tap < n.kernel)]
+    entries = [i[0], i[2 + 2 * rank], i[1], *(each.tap for each in found)]
+    return view_of(weight, views.made(weight.extents, shape, entries, all_of(inside)))
 
 
 def _residues(
