@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.compiler import lower_to_program
+from luminal.kernel.tile_text import to_text
+from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]
 LONG = 70_001  # more than `Shares.work`, and no multiple of any block
@@ -39,7 +42,8 @@ def is_close(y: Array, expected: Array, tolerance: float = 1e-5) -> None:
     [
         ((1,), 0), ((15,), 0), ((16,), 0), ((33,), 0), ((1000,), 0), ((LONG,), 0),
         ((3, 30_011), 1), ((20, 4099), 1), ((1, LONG), 1), ((LONG, 1), 0), ((30_011, 3), 0),
-        ((2, 20_011, 3), 1), ((3, 2, 12_007), 2), ((1 << 17,), 0),
+        ((2, 20_011, 3), 1), ((3, 2, 12_007), 2), ((1 << 17,), 0), ((4001, 3), 1), ((700, 8), 1),
+        ((700, 9), 1),
     ],
 )  # fmt: skip
 def test_sums_products_and_extremes_of_any_shape(shape: tuple[int, ...], axis: int) -> None:
@@ -127,3 +131,13 @@ def test_what_is_computed_before_is_computed_in_the_blocks() -> None:
         grid.astype(np.float64).T.reshape(-1).cumsum(),
         1e-5,
     )
+
+
+@pytest.mark.parametrize(("length", "has_vectors"), [(2, False), (4, False), (9, True), (40, True)])
+def test_rows_that_fill_half_a_vector_are_scanned_in_vectors(
+    length: int, has_vectors: bool
+) -> None:
+    cx = lm.Graph()
+    cx.tensor((300, length), name="x").cumsum(1).output("y")
+    (kernel,) = lower_to_program(cx.graph(), vectors(512, 32)).kernels
+    assert ("prefix Add" in to_text(kernel)) is has_vectors
