@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -157,6 +158,21 @@ def test_extents_that_a_node_does_not_take_are_named(nodes: str, inputs: str, me
     model = luminal.onnx.load(parser.parse_model(_graph(nodes, inputs)))
     with pytest.raises(OnnxError, match=message):
         model({name: given[name] for name in model.input_names})
+
+
+@pytest.mark.parametrize("pool", ["MaxPool", "AveragePool", "LpPool"])
+@pytest.mark.parametrize("ceil", [0, 1])
+def test_windows_beyond_the_padded_input_are_refused(pool: str, ceil: int):
+    row = np.ones((1, 1, 5), np.float32)
+    for kernel, step in itertools.product((5, 6, 7, 12), (1, 3)):
+        said = f"kernel_shape = [{kernel}], strides = [{step}], ceil_mode = {ceil}"
+        text = _graph(f"y = {pool}<{said}>(x)", "float[1, 1, 5] x").replace(": 17", ": 18")
+        model = luminal.onnx.load(parser.parse_model(text.replace("[2, 3] y", "[1, 1, 1] y")))
+        if kernel <= 5 + ceil * (step - 1):  # one that rounding up adds may end behind
+            assert model(row)["y"].shape == (1, 1, 1)
+            continue
+        with pytest.raises(OnnxError, match=rf"y.*{pool}: a window spans {kernel} positions"):
+            model(row)
 
 
 @pytest.mark.parametrize("name", [b"Relu", b"xx", b"yy"])

@@ -13,7 +13,7 @@ from luminal.frontend.handle import work_dtype
 from luminal.frontend.pooling import max_of_windows, mean_of_windows
 from luminal.frontend.reduce import sum as sum_over
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.windows import Windows, sliding, windowed
+from luminal.frontend.windows import Windows, require_fits, sliding, windowed
 from luminal.nn import functional as F
 from luminal.onnx.budget import check_table
 from luminal.onnx.errors import OnnxError, UnsupportedError
@@ -163,6 +163,9 @@ def _windows(call: Call, x: Tensor) -> tuple[list[Windows], list[Pair]]:
     found = []
     for k in range(rank):
         before, after = (n if isinstance(n, Expression) else const(n) for n in pairs[k])
+        span = gaps[k] * (kernel[k] - 1) + 1
+        beyond = steps[k] - 1 if ceil else 0  # a last window may end behind the padding
+        require_fits(call.node.op_type, x, 2 + k, span, (before, after + beyond))
         found.append(
             sliding(x.extents[2 + k], kernel[k], steps[k], (before, after), gaps[k], ceil=ceil)
         )
