@@ -195,3 +195,21 @@ def test_a_size_that_only_a_formula_gives(name: str, given_as: str) -> None:
         made, told = call([x_given])
         assert torch.equal(made, torch.full((wanted(n),), 3.0))
         assert told == wanted(n)
+
+
+SLICES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "end beyond": lambda x: x[: 2 * x.shape[1]] + 1,
+    "start beyond": lambda x: x[x.shape[1] :] + 1,
+    "end before the start": lambda x: x[: -x.shape[1]] + 1,
+    "start and end": lambda x: x[2 : x.shape[1] + 1] + 1,
+    "a minimum": lambda x: x[: min(x.shape[1] ** x.shape[0], 50)] + 1,
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_slices_whose_bounds_lie_beyond_an_open_extent_are_cut(name: str) -> None:
+    function = SLICES[name]
+    fast = compiled(function, dynamic=True)
+    for shape in ((7, 8), (9, 3), (4, 6)):
+        x = torch.randn(shape)
+        assert torch.equal(fast(x), function(x))

@@ -416,7 +416,8 @@ class _Translator:
             if function in registry.KNOW_LAYOUT:
                 named["held"] = _tensor_of(node.args[0])
             if function in registry.KNOW_RESULTS:
-                named["results"] = [self._planned(each) for each in held]
+                each_held = held if isinstance(held, list | tuple) else (held,)
+                named["results"] = [self._planned(each) for each in each_held]
             registry.check_arguments(function, args, named)
             found = function(*args, **named)
         except LuminalError as error:

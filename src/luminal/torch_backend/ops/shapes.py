@@ -9,10 +9,11 @@ import torch
 
 import luminal as lm
 from luminal.frontend.padding import pad as padded
-from luminal.shape.expression import Expression
+from luminal.shape.expression import Expression, as_expression
+from luminal.shape.prove import prove
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.layout import inverse, memory_order
-from luminal.torch_backend.ops.registry import row, rows
+from luminal.torch_backend.ops.registry import Planned, row, rows
 
 Tensor = lm.Tensor
 Size = int | Expression
@@ -84,12 +85,30 @@ def _bounds(x: Tensor, dim: int, start: Size | None, end: Size | None) -> tuple[
     return start, end
 
 
-@row("slice")
+def _cut(x: Tensor, dim: int, start: Size, end: Size, step: int, count: Size) -> tuple[Size, Size]:
+    """Bounds that PyTorch has cut to the extent, as the length of its own result says.
+
+    Which of two open sizes is the lesser is a condition (guard) under which it calls the program.
+    """
+    if step != 1:
+        return start, end
+    if isinstance(count, int) and count == 0:
+        return 0, 0
+    n = _extent(x, dim)
+    if as_expression(count) == as_expression(n):
+        return 0, n
+    return (start, start + count) if prove(as_expression(start) >= 0) else (start, end)
+
+
+@row("slice", knows_results=True)
 def slice_(
-    x: Tensor, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1
-) -> Tensor:
+    x: Tensor, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1,
+    *, results: Sequence[Planned],
+) -> Tensor:  # fmt: skip
     dim = dim % x.ndim
     start, end = _bounds(x, dim, start, end)
+    if isinstance(start, Expression) or isinstance(end, Expression):
+        start, end = _cut(x, dim, start, end, step, results[0].shape[dim])
     return x[(*[slice(None)] * dim, slice(start, end, step))]
 
 
