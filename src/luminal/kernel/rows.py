@@ -116,11 +116,11 @@ class _Rows:
 
     def along(self) -> TileChoice:
         """Rows whose positions lie side by side are scanned in vectors, where order is free. Not of
-        integers, which one by one take a cycle each, nor of rows that leave half a vector empty,
-        of which several are under way at once: the rounds of a vector take longer.
+        integers, which one by one take a cycle each, nor of rows that fill a quarter of a vector or
+        less, of which several are under way at once: the rounds of a vector take longer.
         """
         is_last = self.axis == len(self.shape) - 1
-        is_filled = 2 * estimate(self.shape[self.axis]) > self.tile.vector
+        is_filled = 4 * estimate(self.shape[self.axis]) > self.tile.vector
         pays = is_last and is_filled and self.tile.vector > 1 and self.term.dtype.is_float
         return self.tile if pays and may_regroup(self.term) else SINGLE
 

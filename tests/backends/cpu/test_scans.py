@@ -133,8 +133,8 @@ def test_what_is_computed_before_is_computed_in_the_blocks() -> None:
     )
 
 
-@pytest.mark.parametrize(("length", "has_vectors"), [(2, False), (4, False), (9, True), (40, True)])
-def test_rows_that_fill_half_a_vector_are_scanned_in_vectors(
+@pytest.mark.parametrize(("length", "has_vectors"), [(2, False), (4, False), (5, True), (40, True)])
+def test_rows_that_fill_a_quarter_of_a_vector_are_scanned_in_vectors(
     length: int, has_vectors: bool
 ) -> None:
     cx = lm.Graph()
