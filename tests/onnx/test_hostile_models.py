@@ -32,7 +32,7 @@ X = np.ones((1, 2, 4, 4), np.float32)
         ("ConstantOfShape", 2**33, r"the model makes a value of 3.44e\+10 bytes, of [\d,]+ bytes"),
         ("sparse", 2**33, "takes a table of 8,589,934,592 numbers; at most 33,554,432 are made"),
         ("ConvTranspose in steps", 2**36, "makes a tensor of .* elements; there may be"),
-        ("DFT", 2**24, "takes a table of 16,777,216 x 4 numbers"),
+        ("DFT", 2**26, "takes a table of 8,192 x 8,192 numbers"),
     ],
 )
 def test_the_error_says_what_is_too_much(name: str, number: int, message: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from luminal.onnx.operators.shapes import extent
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call, ints_of
 from luminal.onnx.values import Array, dtype_of_number
+
+LONG = 1 << 22  # numbers of a table, above which a transform takes two smaller ones
 
 
 @operator("DFT", known=(1, 2))
@@ -45,12 +48,41 @@ def _matrices(call: Call, count: int, rows: int, given: int, inverse: bool, dtyp
 def _transformed(call: Call, x: Tensor, count: int, inverse: bool, one_sided: bool) -> Tensor:
     """(..., elements, 1 or 2) to (..., results, 2)."""
     rows = count // 2 + 1 if one_sided else count
+    columns = _columns(count)
+    if rows * extent(x, -2) > LONG and columns > 1:
+        return _in_two_steps(call, x, count // columns, columns, inverse).narrow(-2, 0, rows)
     cos, sin = _matrices(call, count, rows, extent(x, -2), inverse, x.dtype)
     real = x.narrow(-1, 0, 1)
     if x.shape[-1] == 1:
         return lm.cat([cos @ real, sin @ real], -1)
     imaginary = x.narrow(-1, 1, 1)
     return lm.cat([cos @ real - sin @ imaginary, sin @ real + cos @ imaginary], -1)
+
+
+def _columns(count: int) -> int:
+    """The greatest divisor that is no more than the root."""
+    return next(n for n in range(math.isqrt(count), 0, -1) if count % n == 0)
+
+
+def _in_two_steps(call: Call, x: Tensor, rows: int, columns: int, inverse: bool) -> Tensor:
+    """Elements in `rows` of `columns`: transforms along the columns, times turns, then along the
+    rows, with tables of rows^2 and columns^2 instead of their product's square (Cooley and Tukey,
+    Mathematics of Computation 19, 1965). Result k1 + k2 * rows lies at (k1, k2).
+    """
+    count = rows * columns
+    x = lm.pad(x, (0, 0, 0, count - extent(x, -2)))
+    shape = *x.shape[:-2], rows, columns
+    parts = [x.narrow(-1, k, 1).reshape(*shape) for k in range(extent(x, -1))]
+    cos, sin = _matrices(call, rows, rows, rows, inverse, x.dtype)
+    real, imaginary = cos @ parts[0], sin @ parts[0]
+    if len(parts) == 2:
+        real, imaginary = real - sin @ parts[1], imaginary + cos @ parts[1]
+    angle = 2 * np.pi / count * np.outer(np.arange(rows), np.arange(columns))
+    c, s = (call.constant(f(angle if inverse else -angle), x.dtype) for f in (np.cos, np.sin))
+    real, imaginary = real * c - imaginary * s, real * s + imaginary * c
+    cos, sin = _matrices(call, columns, columns, columns, inverse, x.dtype)
+    both = real @ cos - imaginary @ sin, real @ sin + imaginary @ cos
+    return lm.cat([y.transpose(-1, -2).reshape(*x.shape[:-2], count, 1) for y in both], -1)
 
 
 def _real_inverse(call: Call, x: Tensor, count: int) -> Any:
