@@ -81,9 +81,7 @@ class Windows:
     full: float  # of the lanes at work, at least, for which weights are packed
     rows: int  # results that share a loaded vector, at most
     load: float  # of a vector,
-    mask: float  # and more where some of it lies outside,
-    edge: float  # or all of it, in as many rows around a picture as there are lanes
-    parts: float  # of a product of vectors whose lanes are parts of one sum
+    mask: float  # and more where some of it lies outside
     apart: float  # of each lane that is loaded alone,
     across: float  # and of one that is stored so, vectors being transposed in registers
     spread: float  # of one value for all lanes
