@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -16,19 +16,14 @@ import torch
 import luminal as lm
 from luminal.errors import DTypeError
 from tests.long_share import mostly_long
-from tests.numerics.recording import close, on, run
+from tests.numerics.recording import close, run
 
 Array = np.ndarray[Any, Any]
 Wide = np.longdouble
 BF16 = np.dtype(ml_dtypes.bfloat16)
 INF, NAN = math.inf, math.nan
 rng = np.random.default_rng(0)
-
-
-@pytest.fixture(params=["reference", "cpu"], autouse=True)
-def _backend(request: pytest.FixtureRequest) -> Iterator[None]:
-    with on(request.param):
-        yield
+pytestmark = pytest.mark.usefixtures("each_backend")
 
 
 # --- accuracy -------------------------------------------------------------------------------------

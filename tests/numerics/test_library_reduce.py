@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +14,7 @@ import torch
 import luminal as lm
 from luminal.errors import DTypeError, ShapeError
 from luminal.nn import functional
-from tests.numerics.recording import close, on, run
+from tests.numerics.recording import close, run
 
 Array = np.ndarray[Any, Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -22,12 +22,7 @@ F = torch.nn.functional
 T = torch.from_numpy
 INF, NAN = math.inf, math.nan
 rng = np.random.default_rng(0)
-
-
-@pytest.fixture(params=["reference", "cpu"], autouse=True)
-def _backend(request: pytest.FixtureRequest) -> Iterator[None]:
-    with on(request.param):
-        yield
+pytestmark = pytest.mark.usefixtures("each_backend")
 
 
 def _flat(found: Any) -> list[Any]:

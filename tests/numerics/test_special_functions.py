@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,19 +13,14 @@ import torch
 
 import luminal as lm
 from luminal.errors import DTypeError
-from tests.numerics.recording import on, run
+from tests.numerics.recording import run
 
 Array = np.ndarray[Any, Any]
 special: Any = lm.special
 theirs: Any = scipy.special
 INF, NAN = math.inf, math.nan
 rng = np.random.default_rng(0)
-
-
-@pytest.fixture(params=["reference", "cpu"], autouse=True)
-def _backend(request: pytest.FixtureRequest) -> Iterator[None]:
-    with on(request.param):
-        yield
+pytestmark = pytest.mark.usefixtures("each_backend")
 
 
 def _both_signs(end: float) -> Array:

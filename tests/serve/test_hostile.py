@@ -35,7 +35,7 @@ ORDINARY: dict[str, Any] = {
 }
 
 
-SLOWER = 4
+SLOWER = 4  # times as long: who is held up waits far longer on any machine
 BODIES = 20 << 20  # bytes of twenty bodies, whose pages the allocator may keep for the next ones
 
 
@@ -120,7 +120,7 @@ def attacked(
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_asks_for_much_holds_up_nobody(process: Process, kind: str) -> None:
     """20 requests at once beside 16 clients: these are not held up, and the memory of the server is
-    what it was. The goal is twice as long; SLOWER has room for machines that do other things too.
+    what it was. What is worse than the goal is an expected failure, what is beyond all goals fails.
     """
     with clients(process.url, 16) as ordinary:
         before = process.resident()
@@ -136,3 +136,5 @@ def test_who_asks_for_much_holds_up_nobody(process: Process, kind: str) -> None:
     )
     assert after <= 1.05 * before + BODIES
     assert ratio <= SLOWER
+    if after > 1.05 * before or ratio > 2:
+        pytest.xfail("the goal, twice as long and 5% of memory, is not met on this machine now")

@@ -93,6 +93,14 @@ class Machine:
             self.scheduler.done(step, self.run(step))
         return step
 
+    def steps_until_done(self, texts: Sequence[Text]) -> int:
+        """Steps until these have ended, whatever others do; how many it took."""
+        steps = 0
+        while any(text.finish is None for text in texts):
+            self.step()
+            steps += 1
+        return steps
+
     def finish(self, texts: Sequence[Text]) -> None:
         """Steps until all have ended, which they must in time."""
         steps = 0
@@ -215,11 +223,7 @@ def test_texts_that_follow_a_matcher_leave_rows_to_others() -> None:
     others = [Text([1, number], 6) for number in range(6)]
     for text in others:
         machine.scheduler.add(text)
-    steps = 0
-    while any(text.finish is None for text in others):
-        machine.step()
-        steps += 1
-    assert steps == 4
+    assert machine.steps_until_done(others) == 4
     for text in following:
         text.held = False
     machine.finish(following)
@@ -235,11 +239,7 @@ def test_who_asks_for_many_texts_leaves_rows_to_others() -> None:
     others = [Text([1, number], 6) for number in range(3)]
     for text in others:
         machine.scheduler.add(text)
-    steps = 0
-    while any(text.finish is None for text in others):
-        machine.step()
-        steps += 1
-    assert steps == 4
+    assert machine.steps_until_done(others) == 4
     machine.finish(many)
 
 
@@ -248,11 +248,7 @@ def test_short_prompts_pass_a_long_one_in_turns() -> None:
     long, short = Text([0] * 100, 101), Text([1] * 8, 9)
     machine.scheduler.add(long)
     machine.scheduler.add(short)
-    steps = 0
-    while short.finish is None:
-        machine.step()
-        steps += 1
-    assert steps == 4
+    assert machine.steps_until_done([short]) == 4
     assert long.finish is None
     machine.finish([long])
 

@@ -215,9 +215,9 @@ def _spread(x: Tensor, weight: Tensor, dims: Sequence[Residues], groups: int) ->
     x = reshape(x, batch, groups, depth, *x.extents[2:])
     weight = reshape(weight, groups, depth, *weight.extents[1:])
     wide = [each.blocks * each.stride for each in dims]
-    is_few = all(each.stride <= MOST_RUNS for each in dims)
-    is_few = is_few and prod(len(each.runs()) for each in dims) <= MOST_RUNS
-    total = _joined(x, weight, dims, ()) if is_few else _at_once(x, weight, dims)
+    runs = [each.runs() for each in dims] if all(d.stride <= MOST_RUNS for d in dims) else []
+    is_few = bool(runs) and prod(map(len, runs)) <= MOST_RUNS
+    total = _joined(x, weight, dims, runs, ()) if is_few else _at_once(x, weight, dims)
     result = reshape(total, batch, per_group * groups, *wide)
     for k, each in enumerate(dims, 2):
         result = narrow(result, k, 0, each.count)
@@ -233,14 +233,20 @@ def _at_once(x: Tensor, weight: Tensor, dims: Sequence[Residues]) -> Tensor:
     return total.permute([0, 1, 2, *(n for k in range(rank) for n in (3 + k, 3 + rank + k))])
 
 
-def _joined(x: Tensor, weight: Tensor, dims: Sequence[Residues], chosen: Chosen) -> Tensor:
+def _joined(
+    x: Tensor,
+    weight: Tensor,
+    dims: Sequence[Residues],
+    runs: Sequence[Sequence[Run]],
+    chosen: Chosen,
+) -> Tensor:
     """The sums of all runs of the dims that are not chosen yet, side by side."""
     if len(chosen) == len(dims):
         return _of_runs(x, weight, dims, chosen)
     axis, parts, end = 4 + 2 * len(chosen), [], 0
-    for run in dims[len(chosen)].runs():
+    for run in runs[len(chosen)]:
         if run.taps is not ZERO:
-            part = _joined(x, weight, dims, (*chosen, run))
+            part = _joined(x, weight, dims, runs, (*chosen, run))
             parts.append(_after(part, axis, run.start - end))
             end = run.start + run.number
     joined = concat(parts, axis) if len(parts) > 1 else parts[0]

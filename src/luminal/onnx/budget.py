@@ -31,7 +31,8 @@ BYTES = 1 << 29
 BYTES_EACH = 1 << 16
 """More of them for each byte of the file and the inputs."""
 TABLE = 1 << 25
-"""Elements of a table that is made while a model is read: of a Fourier transform of 5,792."""
+"""Elements of a table that is made while a model is read: a Fourier transform of 5,792 samples that
+is not taken in two steps has as many."""
 ELEMENTS = 1 << 44
 """Of a tensor, be it only seen: of 16 TiB in bytes."""
 DEPTH = 64

@@ -215,10 +215,13 @@ yes:
   ret i1 true
 }
 
-; The arrays of a dict in the order of the rows, as a list, where they are all that it has and each
-; is as its row says; else null.
-define internal ptr @alike(ptr %rows, i64 %n, ptr %arrays) {
+; The arrays of a dict in the order of a Calls' rows, as a list, where they are all that it has and
+; each is as its row says; else null.
+define internal ptr @alike(ptr %calls, ptr %arrays) {
 entry:
+  %n.at = getelementptr %Calls, ptr %calls, i64 0, i32 1
+  %rows = load ptr, ptr %calls
+  %n = load i64, ptr %n.at
   %given = call i64 @PyDict_Size(ptr %arrays)
   %whole = icmp eq i64 %given, %n
   br i1 %whole, label %make, label %no
@@ -274,10 +277,7 @@ define ptr @luminal_alike(ptr %number, ptr %args, i64 %count) {
 entry:
   %calls = call ptr @PyLong_AsVoidPtr(ptr %number)
   %arrays = load ptr, ptr %args
-  %n.at = getelementptr %Calls, ptr %calls, i64 0, i32 1
-  %rows = load ptr, ptr %calls
-  %n = load i64, ptr %n.at
-  %list = call ptr @alike(ptr %rows, i64 %n, ptr %arrays)
+  %list = call ptr @alike(ptr %calls, ptr %arrays)
   %none = icmp eq ptr %list, null
   br i1 %none, label %refuse, label %done
 refuse:
@@ -294,12 +294,9 @@ entry:
   %outputs.at = getelementptr ptr, ptr %args, i64 1
   %arrays = load ptr, ptr %args
   %outputs = load ptr, ptr %outputs.at
-  %n.at = getelementptr %Calls, ptr %calls, i64 0, i32 1
   %run.at = getelementptr %Calls, ptr %calls, i64 0, i32 2
-  %rows = load ptr, ptr %calls
-  %n = load i64, ptr %n.at
   %run = load ptr, ptr %run.at
-  %list = call ptr @alike(ptr %rows, i64 %n, ptr %arrays)
+  %list = call ptr @alike(ptr %calls, ptr %arrays)
   %none = icmp eq ptr %list, null
   br i1 %none, label %refuse, label %set
 refuse:
