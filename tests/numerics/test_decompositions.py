@@ -266,6 +266,21 @@ def test_values_that_are_not_finite_like_torch() -> None:
     assert not np.isfinite(found).any()
 
 
+def test_a_solution_has_nan_where_elimination_brings_it_like_torch() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((60, 5, 5)).astype(np.float32)
+    a[::3] = np.triu(a[::3])
+    for each in a:
+        each[tuple(rng.integers(0, 5, 2))] = rng.choice([np.nan, np.inf])
+    b = rng.standard_normal((60, 5, 2)).astype(np.float32)
+    found = run(lambda a, b: [*lm.linalg.lu_factor(a), lm.linalg.solve_ex(a, b).result], a, b)
+    given = torch.from_numpy(a)
+    wanted = [*torch.linalg.lu_factor(given), torch.linalg.solve_ex(given, torch.from_numpy(b))[0]]
+    for mine, theirs in zip(found, wanted, strict=True):
+        assert np.array_equal(np.isnan(mine), theirs.isnan().numpy())
+    assert np.array_equal(found[1], wanted[1].numpy())
+
+
 def test_made_up_operands_of_a_search_raise_nothing() -> None:
     kernel = lapack.Evaluation("linalg.inv", lapack.inverse, 1, SINGULAR)
     out = np.zeros_like(SINGULARS)

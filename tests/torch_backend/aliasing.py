@@ -13,6 +13,7 @@ import argparse
 import logging
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -332,15 +333,23 @@ def _shared(tensors: Sequence[torch.Tensor]) -> list[Any]:
 
 def failure(case: Case, backend: Any = luminal_backend) -> str:
     """What of a case differs from eager mode; empty if nothing does."""
+    return judged(case, backend)[1]
+
+
+def judged(case: Case, backend: Any = luminal_backend) -> tuple[list[str], str]:
+    """How each call of a case went, up to the first that differs, and what differs there."""
     known: list[set[str]] | None = None
-    for number, names in enumerate(differences(case, backend)):
-        for name, text in names.items():
+    kinds = []
+    for number, (kind, different) in enumerate(differences(case, backend)):
+        for name, text in different.items():
             if name in HARMLESS and backend != "aot_eager":
-                known = known or [set(each) for each in differences(case, "aot_eager")]
+                known = known or [set(each) for _, each in differences(case, "aot_eager")]
                 if name in known[number]:
+                    kind = f"{name} as AOTAutograd's"
                     continue
-            return f"call {number}: {name}: {text}"
-    return ""
+            return [*kinds, "differs"], f"call {number}: {name}: {text}"
+        kinds.append(kind)
+    return kinds, ""
 
 
 # What AOTAutograd, with PyTorch's own kernels, may differ in, too. Values it has to get right, or
@@ -348,8 +357,8 @@ def failure(case: Case, backend: Any = luminal_backend) -> str:
 HARMLESS = ("raises", "strides", "shared", "gradients")
 
 
-def differences(case: Case, backend: Any) -> list[dict[str, str]]:
-    """By call: what differs from eager mode, and how."""
+def differences(case: Case, backend: Any) -> list[tuple[str, dict[str, str]]]:
+    """By call: if it raises or gives results in eager mode; what differs from that, and how."""
     torch._dynamo.reset()
     function = case.function()
     fast = torch.compile(function, backend=backend, dynamic=case.dynamic or None)
@@ -359,13 +368,14 @@ def differences(case: Case, backend: Any) -> list[dict[str, str]]:
     ]
 
 
-def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> dict[str, str]:
+def _differences(wanted: dict[str, Any], found: dict[str, Any]) -> tuple[str, dict[str, str]]:
     if "out of bounds for storage" in wanted.get("text", ""):
-        return {}  # of a view that nobody reads
+        return "skipped", {}  # of a view that nobody reads
+    kind = "raises" if "raises" in wanted else "equals"
     if wanted.get("gradients") == "raises":
         wanted.pop("gradients"), found.pop("gradients", None)  # by versions of what it keeps
     names = ["raises"] if "raises" in wanted or "raises" in found else [*wanted]
-    return {
+    return kind, {
         name: f"{found.get(name)}; eager: {wanted.get(name)}"
         for name in names
         if wanted.get(name) != found.get(name)
@@ -380,14 +390,17 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    wrong = 0
+    wrong, calls = 0, Counter[str]()
     for seed in range(options.seed, options.seed + options.cases):
         case = drawn(seed)
-        if text := failure(case):
+        kinds, text = judged(case)
+        calls.update(kinds)
+        if text:
             wrong += 1
             print(f"--- seed {seed}: {text}" + (f"\n{case}" if wrong <= options.show else ""))
             sys.stdout.flush()
-    print(f"{wrong} of {options.cases} differ from eager mode")
+    print(f"{wrong} of {options.cases} differ from eager mode; of their calls: ", end="")
+    print(", ".join(f"{kind}: {count}" for kind, count in calls.most_common()))
     sys.exit(wrong > 0)
 
 

@@ -53,6 +53,22 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "baddbmm with NaN of the product": (
         lambda x: torch.baddbmm(torch.ones(3, 2, 2), x, x, alpha=0), (torch.full((3, 2, 2), NAN),)
     ),
+    "addbmm rounds after each matrix": (
+        lambda x, y: torch.addbmm(x, y, y.mT, beta=0.2, alpha=0.6).float(),
+        (torch.randn(8, 8).bfloat16(), torch.randn(3, 8, 4).bfloat16()),
+    ),
+    "threshold of NaN": (
+        lambda x: torch.nn.functional.threshold(x, 0.0, 5.0), (torch.tensor([NAN, -1.0, 1.0]),)
+    ),
+    "threshold that is NaN": (
+        lambda x: torch.nn.functional.threshold(x, NAN, 5.0), (torch.tensor([-1.0, 1.0]),)
+    ),
+    "threshold of integers": (
+        lambda x: torch.nn.functional.threshold(x, -1.5, 7), (torch.arange(-4, 4),)
+    ),
+    "shifted chebyshev of uint8": (
+        torch.special.shifted_chebyshev_polynomial_u, (INTEGERS, torch.full((2, 2), 2.0))
+    ),
     "sum over no dims": (lambda x: x.sum(dim=()), (torch.ones(2, 3),)),
     "amax over no dims": (lambda x: x.amax(dim=()), (torch.arange(6.0).view(2, 3),)),
     "mean over no dims": (lambda x: x.mean(dim=()), (torch.arange(6.0).view(2, 3),)),

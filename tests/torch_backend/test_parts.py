@@ -77,6 +77,17 @@ def test_complex_numbers_that_are_made_and_read() -> None:
     torch.testing.assert_close(in_parts(turned)(x), turned(x))
 
 
+def test_complex_arguments_that_are_written() -> None:
+    def written(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        z.mul_(2).add_(x * 3)
+        x.add_(1)
+        return (x * z.abs()).exp()
+
+    ours, theirs = ([torch.ones(3), torch.full((3,), 1 + 2j)] for _ in range(2))
+    torch.testing.assert_close(in_parts(written)(*ours), written(*theirs))
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_rows_that_differ_in_length() -> None:
     rows = [torch.randn(3, 4), torch.randn(2, 4)]
     nested = torch.nested.nested_tensor(rows, layout=torch.jagged)

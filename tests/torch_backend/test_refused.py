@@ -202,6 +202,33 @@ def test_positions_out_of_range_raise(name: str, computed: bool) -> None:
         torch.testing.assert_close(fast(v), wanted)
 
 
+OUTS: dict[str, tuple[Callable[..., Any], tuple[torch.dtype, ...]]] = {
+    "multinomial": (lambda x, *out: torch.multinomial(x.abs(), 2, out=out[0]), (torch.float32,)),
+    "diag": (lambda x, *out: torch.diag(x, out=out[0]), (torch.float64,)),
+    "sort": (lambda x, *out: torch.sort(x, out=out), (torch.float32, torch.int32)),
+    "add": (lambda x, *out: torch.add(x, 1, out=out[0]), (torch.float64,)),
+    "add of the same": (lambda x, *out: torch.add(x, 1, out=out[0]), (torch.float32,)),
+    "add to integers": (lambda x, *out: torch.add(x, 1, out=out[0]), (torch.int32,)),
+}
+
+
+@pytest.mark.parametrize("name", OUTS)
+def test_places_for_results_have_the_dtypes_that_kernels_take(name: str) -> None:
+    function, dtypes = OUTS[name]
+    x = torch.arange(16.0).view(4, 4)
+    shape = (4, 2) if name == "multinomial" else (4,) if name == "diag" else (4, 4)
+    ours, theirs = ([torch.zeros(shape, dtype=dtype) for dtype in dtypes] for _ in range(2))
+    fast = torch.compile(function, backend=luminal_backend)
+    try:
+        function(x, *theirs)
+    except RuntimeError:
+        with pytest.raises(RuntimeError, match=r"[Ee]xpect|can't be cast"):
+            fast(x, *ours)
+        return
+    fast(x, *ours)
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_labels_behind_an_end_do_not_count() -> None:
     x, labels = torch.randn(3, 4), torch.tensor([[0, 2, -1, 1], [3, -1, 0, 0], [-1, 0, 0, 0]])
     loss = torch.compile(F.multilabel_margin_loss, backend=luminal_backend)

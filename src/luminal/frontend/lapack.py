@@ -86,11 +86,27 @@ def _lenient(*fields: Any) -> Evaluation:
 
 
 def inverse(a: Array) -> Results:
-    return (np.linalg.inv(a),)
+    return solve(a, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape))
 
 
 def solve(a: Array, b: Array) -> Results:
-    return (np.linalg.solve(a, b),)
+    """x with a @ x = b; NaN and infinities in `a` reach what elimination, done in order, adds them
+    to, while NumPy's blocked one may leave them behind.
+    """
+    if np.isfinite(a).all():
+        return (np.linalg.solve(a, b),)
+    factors, pivots = lu(a)
+    if (np.diagonal(factors, axis1=-2, axis2=-1) == 0).any():
+        raise LinAlgError
+    (order,) = row_order(factors, pivots[..., None])
+    x = np.take_along_axis(b, np.broadcast_to(order[..., None], b.shape), -2)
+    count = x.shape[-2]
+    for k in range(count):
+        x[..., k + 1 :, :] -= factors[..., k + 1 :, k, None] * x[..., k, None, :]
+    for k in reversed(range(count)):
+        x[..., k, :] /= factors[..., k, k, None]
+        x[..., :k, :] -= factors[..., :k, k, None] * x[..., k, None, :]
+    return (x,)
 
 
 def determinant(a: Array) -> Results:
@@ -195,6 +211,7 @@ def lu(a: Array) -> Results:
     """Both factors in one matrix, and the row (from 1) that each row was exchanged with.
 
     Gaussian elimination with partial pivoting, column by column. Golub and Van Loan, 3.4.
+    A NaN is chosen where its row comes first, as LAPACK's search for the greatest goes.
     """
     a = np.array(a)
     rows, columns = a.shape[-2:]
@@ -202,7 +219,10 @@ def lu(a: Array) -> Results:
     pivots = np.zeros((*a.shape[:-2], count), np.int32)
     for k in range(count):
         size = np.abs(a[..., k:, k])
-        chosen = k + np.argmax(np.where(np.isnan(size), -1, size), axis=-1)
+        if np.isnan(size).any():
+            size[..., :1] = np.where(np.isnan(size[..., :1]), np.inf, size[..., :1])
+            size = np.where(np.isnan(size), -1, size)
+        chosen = k + np.argmax(size, axis=-1)
         pivots[..., k] = chosen + 1
         at = chosen[..., None, None]
         taken = np.take_along_axis(a, np.broadcast_to(at, (*a.shape[:-2], 1, columns)), -2)

@@ -118,7 +118,7 @@ def chebyshev_polynomial_w(x: Operand, n: Operand) -> Tensor:
 
 def _shifted(function: Callable[[Operand, Operand], Tensor]) -> Callable[..., Tensor]:
     def shifted(x: Operand, n: Operand) -> Tensor:
-        return function(2 * x - 1, n)  # type: ignore[operator]
+        return function(2.0 * x - 1, n)  # type: ignore[operator]
 
     shifted.__name__ = f"shifted_{function.__name__}"
     shifted.__doc__ = f"{function.__name__} at 2 * x - 1."

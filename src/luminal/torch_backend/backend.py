@@ -16,6 +16,7 @@ from luminal.torch_backend.decompositions import decompositions
 from luminal.torch_backend.functional import (
     copy_kept_sizes,
     has_labels_behind_an_end,
+    has_out_of_another_dtype,
     has_refused_call,
 )
 from luminal.torch_backend.options import Options
@@ -60,6 +61,7 @@ def luminal_backend(
 _EAGER = {
     writes_shared_places: "a graph that writes one place for several elements of a view",
     has_refused_call: "a graph with a call that its kernel refuses",
+    has_out_of_another_dtype: "a graph with a call whose `out` has another dtype",
     has_labels_behind_an_end: "a graph with multilabel_margin_loss",
 }
 """What is left to PyTorch as a whole, and why."""

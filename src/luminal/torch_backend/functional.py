@@ -1,8 +1,8 @@
-"""Functions of torch.nn.functional that PyTorch takes apart before any table is asked, otherwise
-than its kernels compute.
+"""Calls that PyTorch takes apart before any table is asked, otherwise than its kernels compute.
 
 Of `interpolate`: without the kernels' check, and by the given scale also along dims that keep their
-size, which they copy. Of `multilabel_margin_loss`: with terms of labels behind the end.
+size, which they copy. Of `multilabel_margin_loss`: with terms of labels behind the end. Of what
+writes into an `out`: with a conversion to its dtype, which many kernels refuse.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_aggregate
+from torch.utils._pytree import tree_leaves
 
 _DROPPED = {
     torch.nn.functional.scaled_dot_product_attention: (4, "dropout_p"),
@@ -44,6 +46,30 @@ def has_refused_call(module: GraphModule) -> bool:
                 return True
     pictures = [x for node, named in _calls(module) for x in (_held(named["input"]), _held(node))]
     return any(n == 0 for x in pictures for n in x.shape[1:])
+
+
+def has_out_of_another_dtype(module: GraphModule) -> bool:
+    """Does a graph of Dynamo's have a call whose `out` has other dtypes than its results have?"""
+    return any(
+        node.kwargs.get("out") is not None and _dtypes_without_out(node) != _dtypes(node)
+        for node in module.graph.nodes
+    )
+
+
+def _dtypes(node: Node) -> list[torch.dtype]:
+    return [x.dtype for x in tree_leaves(map_aggregate(node.kwargs["out"], _given))]
+
+
+def _dtypes_without_out(node: Node) -> list[torch.dtype]:
+    """Those that a call's results have by themselves."""
+    args, given = map_aggregate((node.args, node.kwargs), _given)
+    named = {name: x for name, x in given.items() if name != "out"}
+    with tree_leaves(given["out"])[0].fake_mode, torch.no_grad():
+        return [x.dtype for x in tree_leaves(node.target(*args, **named))]  # type: ignore[operator]
+
+
+def _given(x: Any) -> Any:
+    return x.meta["example_value"] if isinstance(x, Node) else x
 
 
 def copy_kept_sizes(module: GraphModule) -> None:

@@ -142,8 +142,8 @@ def _levels(module: GraphModule, outside: Collection[Node]) -> dict[Node, int]:
             levels[node] = least + (least % 2 != (node in outside))
     last = max(levels.values(), default=0)
     for node in module.graph.nodes:
-        if _is_write(node):
-            levels[node] = last + last % 2
+        if _is_write(node):  # behind all that reads the argument
+            levels[node] = last + (last % 2 != (node in outside))
         elif node.op == "get_attr":
             levels[node] = min((levels[each] for each in node.users), default=0)
     return levels

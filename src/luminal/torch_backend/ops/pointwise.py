@@ -125,7 +125,9 @@ def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -
 
 @row("threshold")
 def threshold(x: Tensor, threshold: float, value: float) -> Tensor:
-    return lm.where(x > threshold, x, lm.constant(value).cast(x.dtype))
+    """Numbers are cut to x's dtype; NaN stays, and is above no threshold."""
+    least, other = (lm.constant(number).cast(x.dtype) for number in (threshold, value))
+    return lm.where(x <= least, other, x)
 
 
 @row("hardtanh")

@@ -12,7 +12,7 @@ from luminal.torch_backend.ops.registry import row, rows
 
 Tensor = lm.Tensor
 
-_SAME = "addbmm addmm addmv addr baddbmm bmm dot mm mv vdot".split()
+_SAME = "addmm addmv addr baddbmm bmm dot mm mv vdot".split()
 
 
 def _kept(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -25,6 +25,20 @@ def _kept(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 rows({name: _kept(getattr(lm, name)) for name in (*_SAME, "linear", "matmul")})
+
+_MATRICES = 32  # that are added one after the other, with a rounding each
+
+
+@row("addbmm")
+def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """Sums of 16 bits are rounded after each matrix, as PyTorch's are; of more matrices, once."""
+    count = batch1.shape[0]
+    if not x.dtype.is_storage or not isinstance(count, int) or not 0 < count <= _MATRICES:
+        return lm.addbmm(x, batch1, batch2, beta=beta, alpha=alpha).cast(x.dtype)
+    for k in range(count):
+        x = lm.addmm(x, batch1[k], batch2[k], beta=1 if k else beta, alpha=alpha)
+    return x
+
 
 _CONVOLUTIONS = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
 _TRANSPOSED = {
