@@ -81,7 +81,10 @@ class Windows:
     full: float  # of the lanes at work, at least, for which weights are packed
     rows: int  # results that share a loaded vector, at most
     load: float  # of a vector,
-    mask: float  # and more where some of it lies outside
+    mask: float  # and more where some of it lies outside,
+    edge: float  # or all of it, for each of the rows around a picture: windows of few taps, which
+    # have few such rows, are unrolled whole and have no masks in the middle
+    parts: float  # of a product of vectors whose lanes are parts of one sum
     apart: float  # of each lane that is loaded alone,
     across: float  # and of one that is stored so, vectors being transposed in registers
     spread: float  # of one value for all lanes

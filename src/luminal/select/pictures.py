@@ -27,6 +27,7 @@ from luminal.select.windows import Slide, View, base_of, by_steps, memory, views
 from luminal.shape.expression import Expression, Symbol, all_of, axis, ceil_div, const
 
 GAIN = 0.85  # of the time in place: estimates are rough
+AROUND = 16  # rows of zeros, beyond which each more costs nothing
 
 
 def pictures(program: Respelled, costs: Windows | None) -> Respelled:
@@ -137,32 +138,35 @@ class _Reading:
 
     def in_place(self, lane: Symbol) -> float:
         """With the picture as it lies."""
-        costs, stride, masked, zeros = self.costs, 0, False, 0
-        if lane in self.weighed and self.used(lane) < costs.full:
-            return inf  # no weight is packed for lanes of which many would be idle
+        costs, stride, zeros, edge = self.costs, 0, 0, 0.0
         for a, position in self.view.positions.items():
             factor = position.coefficient(lane)
             step = factor.value if factor is not None and factor.is_const else 0
             stride += abs(step) * self.strides.get(a, 0)
             slide = self.view.slides.get(a)
-            if step and slide is not None:
+            if slide is not None:
                 outside = max(0, -slide.least) + max(0, slide.most - upper((a,)) + 1)
-                masked, zeros = masked or outside > 0, max(zeros, outside)
+                zeros = max(zeros, outside if step else 0)
+                edge = max(edge, 0 if step else costs.edge * min(AROUND, outside))
         if lane in self.view.base.axes and lane not in self.view.positions:
             stride += self.strides.get(lane, 0)
-        if not masked and 0 < stride == self.beside(lane):
+        if not zeros and 0 < stride == self.beside(lane):
             stride = 1
+        lies = stride == 1 and lane is self.innermost
+        if lane in self.weighed and self.used(lane) < costs.full and not lies:
+            return inf  # no weight is packed for lanes of which many would be idle
+        masks = edge + costs.mask * (zeros > 0)
         if stride == 0:
             # A scalar for all lanes, of which rows of results have one each.
-            return self.steps(lane, self.shared * costs.spread)
+            return self.steps(lane, self.shared * costs.spread + edge)
         if stride == 1:
-            return self.steps(lane, costs.load + costs.mask * masked)
+            return self.steps(lane, costs.load + masks)
         if stride <= SHORT_STEP and (lane is self.innermost or stride == 2):
             # Whole vectors are read, if results are stored as well; where many are cut off at the
             # zeros around, each has masks of its own.
             cut = min(1, zeros / costs.lanes)
-            return self.steps(lane, stride * (costs.load + 2 * costs.mask * cut))
-        return self.steps(lane, costs.lanes * costs.apart + costs.mask * masked)
+            return self.steps(lane, stride * (costs.load + 2 * costs.mask * cut) + edge)
+        return self.steps(lane, costs.lanes * costs.apart + masks)
 
     def in_parts(self, lane: Symbol) -> float:
         """With the picture as it lies, and parts of a sum in the lanes: weights lie as these do,
@@ -174,7 +178,7 @@ class _Reading:
         length, costs = upper((lane,)), self.costs
         vectors = upper(self.term.attrs) // length * ceil(length / costs.lanes)
         folded = costs.lanes * costs.apart
-        return upper(self.term.axes) * (vectors * (1 + 4 * costs.load) + folded)
+        return upper(self.term.axes) * (costs.parts * vectors + folded)
 
     def beside(self, lane: Symbol) -> int:
         """The elements at one position along an axis, where these are walked with it as one: all

@@ -49,20 +49,22 @@ def of(target: VectorTarget) -> Costs:
         shares=SHARES,
         long_sums=LONG_SUMS,
         tiles=TILES,
-        windows=_windows(lanes),
+        windows=_windows(lanes, target.registers),
     )
 
 
-def _windows(lanes: int) -> Windows:
+def _windows(lanes: int, registers: int) -> Windows:
     return Windows(
         lanes=lanes,
         full=IDLE,
-        rows=8,
+        rows=8 if registers >= MANY_REGISTERS else 4,  # sums of these stay in registers
         load=0.5,
-        mask=0.5,
+        mask=0.3,
+        edge=0.09,
+        parts=5.0,
         apart=1.2,
         across=0.25,
-        spread=0.15,
+        spread=0.3,
         copied=0.3,
         turned=1.0,
         launch=3000,
