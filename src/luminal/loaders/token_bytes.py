@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from luminal.loaders.tokenizer import Tokenizer
 
@@ -33,3 +34,36 @@ def bytes_of(tokenizer: Tokenizer, token: int) -> bytes:
     if all(letter in _BYTES for letter in name):
         return bytes(_BYTES[letter] for letter in name)
     return text.encode()
+
+
+class Spelling(NamedTuple):
+    """How a token is told on its own: see `text_of`, `bytes_of`, `TokenTexts.__getitem__`."""
+
+    text: str
+    own: bytes
+    shown: str
+
+
+class TokenTexts:
+    """The spellings of a tokenizer's tokens, each found when it is first asked for and then kept:
+    answers with log-probabilities tell twenty tokens for each one that was written.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[int, Spelling] = {}
+
+    def __getitem__(self, token: int) -> Spelling:
+        """A token's; `shown` is never empty: a special token has its name, part of a character its
+        bytes.
+        """
+        found = self._known.get(token)
+        if found is None:
+            found = self._known[token] = self._found(token)
+        return found
+
+    def _found(self, token: int) -> Spelling:
+        text, own = text_of(self._tokenizer, token), bytes_of(self._tokenizer, token)
+        if "\N{REPLACEMENT CHARACTER}" in text:
+            return Spelling(text, own, "bytes:" + "".join(f"\\x{byte:02x}" for byte in own))
+        return Spelling(text, own, text or self._tokenizer.name_of(token))

@@ -120,9 +120,9 @@ _DRAWN = ("top_k", "top_p", "min_p", "typical_p")
 
 def features_of(draws: Iterable[Draw]) -> tuple[str, ...]:
     """The features that these choices need, in the order of FEATURES."""
-    plain, needed = Sampling(), set[str]()
+    needed = set[str]()
     for draw in draws:
-        own = {name for name in SETTINGS if getattr(draw.sampling, name) != getattr(plain, name)}
+        own = {name for name in SETTINGS if getattr(draw.sampling, name) != getattr(_PLAIN, name)}
         needed |= own if "temperature" in own else own.difference(_DRAWN)
         if draw.allowed is not None:
             needed.add("allowed")
@@ -169,8 +169,10 @@ def _adjustments(draws: Sequence[Draw]) -> dict[str, Array]:
 
 def _adjusted(draw: Draw) -> tuple[Array, Array]:
     """The ids of one text, and (3, ids) numbers: seen, count, added."""
-    sampling, plain = draw.sampling, Sampling()
-    penalised = any(getattr(sampling, name) != getattr(plain, name) for name in ADJUSTING[:3])
+    sampling = draw.sampling
+    penalised = any(getattr(sampling, name) != getattr(_PLAIN, name) for name in ADJUSTING[:3])
+    if not penalised and not sampling.logit_bias:
+        return _NOTHING  # most texts of a batch: they wait for those that adjust something
     tokens = np.array(draw.tokens if penalised else (), np.int64)
     biased = np.array([*sampling.logit_bias], np.int64)
     ids = np.unique(np.concatenate((tokens, biased)))
@@ -181,6 +183,8 @@ def _adjusted(draw: Draw) -> tuple[Array, Array]:
     return ids, numbers
 
 
+_PLAIN = Sampling()
+_NOTHING: tuple[Array, Array] = np.zeros(0, np.int64), np.zeros((3, 0), np.float32)
 _WORD = 2**32 - 1
 
 

@@ -22,7 +22,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from luminal.loaders.shown import shown
-from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from luminal.loaders.token_bytes import TokenTexts
+from luminal.loaders.tokenizer import StreamDecoder
 from luminal.serve import orders
 from luminal.serve.desk import Desk
 from luminal.serve.engine import Event, Job
@@ -144,9 +145,9 @@ class Api:
             request, lambda order: Chats(*self._of(order), order.tools, order.calls)
         )
 
-    def _of(self, order: Order) -> tuple[str, int, Tokenizer, bool]:
+    def _of(self, order: Order) -> tuple[str, int, TokenTexts, bool]:
         """What both kinds of answers have."""
-        return self.served.name, int(time.time()), self.served.tokenizer, order.usage_in_stream
+        return self.served.name, int(time.time()), self.served.texts, order.usage_in_stream
 
     async def _body(self, request: Request) -> bytes:
         """A request of at most so many bytes. Raises ApiError at once where it says it has more."""

@@ -90,7 +90,13 @@ def _tables(rows: Sequence[Row], count: int, pool: BlockPool) -> Array:
     return tables
 
 
-WAYS = ((), ("temperature",), ("temperature", "allowed"), FEATURES)
+WAYS = (
+    (),
+    ("temperature",),
+    ("temperature", "allowed"),
+    ("temperature", "allowed", "top_logprobs"),
+    FEATURES,
+)
 """What programs can do beside the likeliest token, the fastest first."""
 
 

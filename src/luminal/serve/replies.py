@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
-from luminal.loaders.token_bytes import bytes_of, text_of
-from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from luminal.loaders.token_bytes import TokenTexts
+from luminal.loaders.tokenizer import StreamDecoder
 from luminal.models.text import Ranked
 from luminal.records import dataclass
 from luminal.serve.engine import Event, Job
@@ -81,7 +81,7 @@ class Completions:
 
     model: str
     created: int
-    tokenizer: Tokenizer
+    texts: TokenTexts
     uses: bool = False
     id: str = field(default_factory=lambda: "cmpl-" + secrets.token_hex(12))
 
@@ -124,7 +124,7 @@ class Completions:
         if not given or not offsets:
             return None
         return {
-            "tokens": [shown(self.tokenizer, event.token) for event in given],
+            "tokens": [self.texts[each.token].shown for each in given if each.token is not None],
             "token_logprobs": [event.logprob for event in given],
             "top_logprobs": [
                 None if event.logprob is None else self._by_text(event.top) for event in given
@@ -136,7 +136,7 @@ class Completions:
         """Log-probabilities by text; of tokens that read alike the less likely go by their ids."""
         found: dict[str, float] = {}
         for token, logprob in top:
-            text = shown(self.tokenizer, token)
+            text = self.texts[token].shown
             found[f"token_id:{token}" if text in found else text] = logprob
         return found
 
@@ -144,15 +144,6 @@ class Completions:
 def _no_usage(uses: bool) -> dict[str, Any]:
     """What a chunk has where the last one tells the use of tokens."""
     return {"usage": None} if uses else {}
-
-
-def shown(tokenizer: Tokenizer, token: int | None) -> str:
-    """A token as completions name it: its characters, or its bytes where they are none."""
-    assert token is not None
-    text = text_of(tokenizer, token)
-    if "\N{REPLACEMENT CHARACTER}" not in text:
-        return text or tokenizer.name_of(token)
-    return "bytes:" + "".join(f"\\x{byte:02x}" for byte in bytes_of(tokenizer, token))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +156,7 @@ class Chats:
 
     model: str
     created: int
-    tokenizer: Tokenizer
+    texts: TokenTexts
     uses: bool = False
     tools: tuple[str, ...] = ()
     calls: int | None = None
@@ -246,9 +237,11 @@ class Chats:
 
     def _ranked(self, token: int | None, logprob: float | None) -> dict[str, Any]:
         assert token is not None
-        text = text_of(self.tokenizer, token)
-        own = bytes_of(self.tokenizer, token)
+        text, own, _ = self.texts[token]
         return {"token": text, "logprob": logprob, "bytes": [*own]}
+
+
+DEPTH = 5  # of a token in an answer: choices, a choice, logprobs, its list, the token
 
 
 def to_json(value: Any) -> bytes:
@@ -256,16 +249,16 @@ def to_json(value: Any) -> bytes:
     return _JSON.encode(value).encode()
 
 
-def in_pieces(value: Any) -> bytes:
-    """The same; long lists are written item by item, so that other threads have their turns."""
-    if isinstance(value, dict):
-        pairs = (to_json(name) + b":" + in_pieces(each) for name, each in value.items())
+def in_pieces(value: Any, depth: int = DEPTH) -> bytes:
+    """The same, written piece by piece, so that other threads have their turns: an encoder keeps
+    them all waiting for as long as one value takes it. What lies at `depth` is a piece.
+    """
+    if depth and isinstance(value, dict):
+        pairs = (to_json(name) + b":" + in_pieces(each, depth - 1) for name, each in value.items())
         return b"{" + b",".join(pairs) + b"}"
-    if isinstance(value, list) and (len(value) > LONG or any(isinstance(x, dict) for x in value)):
-        return b"[" + b",".join(map(in_pieces, value)) + b"]"
+    if depth and isinstance(value, list) and any(isinstance(each, dict) for each in value):
+        return b"[" + b",".join(in_pieces(each, depth - 1) for each in value) + b"]"
     return to_json(value)
 
-
-LONG = 64  # items that are written at once
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from luminal.errors import InputError
+from luminal.loaders.token_bytes import TokenTexts
 from luminal.models.generate import LanguageModel
 from luminal.models.text import Matcher, Ranked, Text
 from luminal.models.whole_texts import pooled, ranked
@@ -29,6 +30,7 @@ class Served:
 
     def __init__(self, name: str, loaded: LanguageModel, options: EngineOptions) -> None:
         self.name, self.tokenizer, self.context = name, loaded.tokenizer, loaded.context
+        self.texts = TokenTexts(self.tokenizer)
         vocab_size = loaded.model.config.vocab_size
         template = loaded.chat_template
         self.words = Words(name, self.tokenizer, template, self.context, vocab_size)
