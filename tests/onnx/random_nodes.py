@@ -29,6 +29,7 @@ class Draw:
         kinds: list[Callable[[], Node]] = [
             self.resize, self.pool, self.convolution, self.transposed, self.pad, self.slice,
             self.cumulative, self.scatter, self.gather, self.grid, self.recurrent, self.quantise,
+            self.beyond,
         ]  # fmt: skip
         return kinds[self._random.integers(len(kinds))]()
 
@@ -55,12 +56,28 @@ class Draw:
         kernel = self._ints(1, 4, 2)
         options: dict[str, Any] = {"kernel_shape": kernel, "strides": self._ints(1, 4, 2)}
         options["pads"] = [int(self._random.integers(n)) for n in kernel * 2]
-        op = self._one("MaxPool", "AveragePool")
-        if op == "MaxPool":
+        op = self._one("MaxPool", "AveragePool", "LpPool")
+        if op == "LpPool":
+            options["p"] = self._one(1, 2, 3)
+        elif op == "MaxPool":
             options |= {"ceil_mode": self._one(0, 1), "dilations": self._ints(1, 3, 2)}
         else:
             options["count_include_pad"] = self._one(0, 1)
+        if self._one(True, False, False):
+            del options["pads"]
+            options |= {"auto_pad": self._one("SAME_UPPER", "SAME_LOWER", "VALID")}
+            options |= {"strides": [min(n, 2) for n in kernel], "dilations": [1, 1]}
+            options = {k: n for k, n in options.items() if op == "MaxPool" or k != "dilations"}
         return op, [self._floats(1, 2, *self._ints(6, 10, 2))], options
+
+    def beyond(self) -> Node:
+        """A window that may span more than the input and its border: then it is refused."""
+        kernel = self._ints(2, 8, 2)
+        options: dict[str, Any] = {"kernel_shape": kernel, "strides": self._ints(1, 3, 2)}
+        options["pads"] = [int(self._random.integers(2)) for _ in kernel * 2]
+        x = self._floats(1, 2, *self._ints(2, 6, 2))
+        op = self._one("MaxPool", "AveragePool", "LpPool", "Conv")
+        return op, [x] if op != "Conv" else [x, self._floats(2, 2, *kernel)], options
 
     def convolution(self) -> Node:
         rank, groups = self._one(1, 2, 3), self._one(1, 2, 4)

@@ -7,7 +7,7 @@ must lie in [-n, n).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,12 @@ Arguments = Mapping[Node, Value | None]
 """Of Loop bodies: the outer value that an argument is, or is a slice of; None for any other."""
 
 
+class OutOfRangeError(InputError):
+    """An index of an Input is out of range; `use`: of which extent."""
+
+    use: IndexInput | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class IndexInput:
     """The input `name` indexes an extent; `steps` lead from it to the indices, nearest first."""
@@ -37,7 +43,7 @@ class IndexInput:
     steps: tuple[Node, ...]  # the Casts and Views that matter for which elements are read
 
     def check(self, array: Array, dims: Mapping[str, int]) -> None:
-        """Raises InputError if an index is out of range; the text names the first such index."""
+        """Raises OutOfRangeError, which names the first index that is out of range."""
         indices = array
         for node in self.steps:
             assert node.op.evaluate is not None
@@ -48,15 +54,22 @@ class IndexInput:
         if -n <= int(indices.min()) and int(indices.max()) < n:
             return
         wrong = int(indices[(indices < -n) | (indices >= n)].flat[0])
-        raise InputError(
+        error = OutOfRangeError(
             f"{self.name}: index {wrong} is out of range for an extent of {n}; "
             f"indices lie in -{n}..{n - 1}"
         )
+        error.use = self
+        raise error
 
 
 def index_inputs(graph: Graph) -> tuple[IndexInput, ...]:
     """Every use of an Input as indices, in Loop bodies too; each use once."""
     return tuple(dict.fromkeys(_uses(graph.by_op(), {}, 0)))
+
+
+def index_uses(values: Sequence[Value]) -> frozenset[IndexInput]:
+    """Every use of an Input as indices in the graph of these values: what its runs check."""
+    return frozenset(_uses(by_op(topological(values)), {}, 0))
 
 
 def _uses(block: ByOp, outer: Arguments, depth: int) -> Iterator[IndexInput]:
@@ -76,6 +89,12 @@ def _use(index: Value, extent: Expression, outer: Arguments, depth: int) -> Iter
     found = None if wrapped is None else _input_below(wrapped, outer, depth)
     if found is not None:
         yield IndexInput(found[0], extent, found[1])
+
+
+def index_use(index: Value, extent: Expression) -> IndexInput | None:
+    """The use of an Input that `index` would be, if an extent is indexed by it."""
+    found = _input_below(index, {}, 0)
+    return None if found is None else IndexInput(found[0], extent, found[1])
 
 
 def _wrapped(value: Value) -> Value | None:

@@ -69,8 +69,12 @@ def check_depth(depth: int) -> None:
 
 
 def check_sizes(values: Iterable[Any]) -> None:
-    """Raises OnnxError for a tensor that no machine holds, on whatever way it is computed."""
+    """Raises OnnxError for a tensor that no machine holds, on whatever way it is computed, and for
+    one of less than no elements.
+    """
     for value in values:
+        if isinstance(value, Tensor) and any(n.is_const and n.value < 0 for n in value.extents):
+            raise OnnxError(f"the result {value.value.type} has an extent below 0")
         if isinstance(value, Tensor) and _count(value.extents) > ELEMENTS:
             raise OnnxError(
                 f"makes a tensor of {_count(value.extents):.3g} elements; there may be {ELEMENTS:,}"

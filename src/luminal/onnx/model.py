@@ -276,9 +276,9 @@ class Quick(NamedTuple):
     def run(self, args: Sequence[Array]) -> dict[str, Array]:
         """The outputs for arrays in the order of the names."""
         given = dict(zip(self.names, args, strict=True))
-        found = self.program.executable({name: given[own] for name, own in self.program.inputs})
+        found = self.program.piece.run({name: given[own] for name, own in self.program.inputs})
         return {
-            name: found[result]
+            name: found.at(result)
             for name, result in zip(self.outputs, self.program.results, strict=True)
         }
 

@@ -12,8 +12,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from luminal.errors import InputError
 from luminal.frontend.tensor import Tensor
+from luminal.hlir.index_inputs import IndexInput, OutOfRangeError
 from luminal.hlir.structure import structure
+from luminal.onnx import checks
 from luminal.onnx.budget import check_work
 from luminal.onnx.source import Source
 from luminal.onnx.translate import Cut, Translation, live_name
@@ -21,6 +24,7 @@ from luminal.onnx.values import Array, Coded, array_of_codes, flattened, tensors
 from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.runtime.report import Report
+from luminal.runtime.results import Results
 from luminal.session import Graph, compile
 
 if TYPE_CHECKING:
@@ -41,6 +45,27 @@ class Piece:
     given: Mapping[str, Array]  # inputs that answers gave
     live: tuple[str, ...]  # names for all results but the first, which is the answer
     outputs: tuple[Any, ...] | None  # the model's, with numbers of results in the place of Tensors
+    own: Sequence[checks.Check] = ()  # what the program looks at: its last result is the verdict
+    others: Sequence[checks.Given] = ()  # what its executable looks at
+
+    def run(self, arrays: dict[Any, Array]) -> Results:
+        """The results of the program. Raises OnnxError, InputError for elements out of range."""
+        assert self.executable is not None
+        try:
+            results = self.executable(arrays)
+        except OutOfRangeError as error:
+            raise InputError(f"{self._indexing(error.use)}{error}") from None
+        if self.own:
+            checks.refuse(self.own, results.at(-1))
+        return results
+
+    def _indexing(self, use: IndexInput | None) -> str:
+        """The node that indexes an extent by an Input, as an error text begins."""
+        names = {given: own for own, given in self.inputs}
+        for node, other in self.others:
+            if use and names.get(other.name) == use.name and other.extent == use.extent:
+                return f"{node}: "
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +79,9 @@ class Place:
 class Program(NamedTuple):
     """A model that is one program."""
 
-    executable: Executable
+    piece: Piece
     inputs: tuple[tuple[str, str], ...]  # (the program's name, the model's)
-    results: tuple[str, ...]  # the names of its outputs, in the model's order
+    results: tuple[int, ...]  # the numbers of its outputs, in the model's order
 
 
 class _Run:
@@ -79,7 +104,9 @@ class _Run:
             arrays: dict[Any, Array] = {name: self._values[given] for name, given in piece.inputs}
             if self._reports is not None:
                 self._reports.append(piece.executable.profile(arrays))
-            results = list(piece.executable(arrays).values())
+            results = list(piece.run(arrays).values())
+            if piece.own:
+                del results[-1]
         if piece.outputs is None:
             answer = results[0]
             self.answers.append(answer)
@@ -111,8 +138,8 @@ class Form:
             return None
         if not all(isinstance(each, Place) and each.number is None for each in piece.outputs):
             return None
-        results = tuple(str(each.result) for each in piece.outputs)
-        return Program(piece.executable, piece.inputs, results)
+        results = tuple(each.result for each in piece.outputs)
+        return Program(piece, piece.inputs, results)
 
     @property
     def executables(self) -> list[Executable]:
@@ -169,14 +196,19 @@ class Form:
         if not roots:
             return Piece(None, (), {}, live, outputs)
         graph = translation.graph
+        own, others = checks.split(translation.checks.taken(), [root.value for root in roots])
+        named = [(str(number), root) for number, root in enumerate(roots)]
+        if own:
+            named.append((checks.VERDICT, checks.verdict(own, graph)))
+        roots = [root for _, root in named]
         found, inputs = structure([root.value for root in roots])
         key = (found, tuple(graph.requirements))
         if key not in self._programs:
             if len(self._programs) >= MAX_PROGRAMS:
                 self._programs.popitem(last=False)
             check_work([root.value for root in roots], self._data())
-            for number, root in enumerate(roots):
-                graph.output(root, str(number))
+            for name, root in named:
+                graph.output(root, name)
             names = tuple(node.attrs.name for node in inputs)
             self._programs[key] = compile(graph, **self._options), names
             graph.sinks.clear()  # the next piece has others
@@ -184,7 +216,7 @@ class Form:
         executable, names = self._programs[key]
         given = (node.attrs.name for node in inputs)
         pairs = tuple(zip(names, given, strict=True))
-        return Piece(executable, pairs, dict(translation.given), live, outputs)
+        return Piece(executable, pairs, dict(translation.given), live, outputs, own, others)
 
     def _data(self) -> int:
         """Bytes of the model and of its inputs."""

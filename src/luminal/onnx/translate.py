@@ -32,6 +32,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir import ops as hlir
 from luminal.onnx import functions, table
 from luminal.onnx.budget import Steps, check_depth, check_sizes
+from luminal.onnx.checks import Check, Checks
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.known import Known, Unknown
 from luminal.onnx.source import (
@@ -46,7 +47,7 @@ from luminal.onnx.source import (
 from luminal.onnx.values import NARROW_NUMBERS, Array, Coded, dtype_of_number, mapped, tensors
 from luminal.records import dataclass
 from luminal.session import Graph
-from luminal.shape.expression import Expression
+from luminal.shape.expression import Expression, as_expression
 
 Attributes = Mapping[str, AttributeProto]
 
@@ -92,6 +93,7 @@ class Translation:
         self.source = source
         self.graph = graph
         self._known = Known()
+        self.checks = Checks(self._known)
         self._answers = list(answers)
         self._ask = ask
         self._asked = 0
@@ -280,6 +282,7 @@ class Translation:
             if self._ask is None:
                 raise Cut
             self._answers.append(self._ask(asked, live))
+        self.checks.taken()  # the piece before has made them
         answer = self._answers[self._asked]
         small = answer.size <= MAX_CONSTANT
         found = self.graph.constant(answer) if small else self.hosted(answer)
@@ -463,6 +466,17 @@ class Call:
         """See `Translation.read`."""
         return self.translation.read(value)
 
+    def within(self, elements: Tensor, low: Any, high: Any, what: str = "index") -> None:
+        """Requires elements of at least `low` and below `high`: raises OnnxError where they are
+        known to be none, else runs do. `what` they are stands in the error.
+        """
+        check = Check(title(self.node), what, elements, as_expression(low), as_expression(high))
+        self.translation.checks.add(check)
+
+    def indices(self, elements: Tensor, extent: Any) -> None:
+        """Requires positions along an extent, of which negative ones count from its end."""
+        self.within(elements, -extent, extent)
+
     def count(self, number: int) -> None:
         """Notes parts that the node makes beside itself; raises OnnxError for too many."""
         self.translation.steps.count(number)
@@ -568,6 +582,13 @@ def ints_of(array: Array) -> list[int]:
             each = each.value
         found.append(int(each))
     return found
+
+
+def only(numbers: Sequence[Any]) -> Any:
+    """The one of them; raises OnnxError for more or none."""
+    if len(numbers) != 1:
+        raise OnnxError(f"takes one number, got {[*numbers]}")
+    return numbers[0]
 
 
 def extents_of(array: Array) -> list[Any]:

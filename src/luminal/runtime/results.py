@@ -31,6 +31,10 @@ class Results(Mapping[str, Array]):
     def __contains__(self, key: object) -> bool:
         return self._place(key) is not None
 
+    def at(self, place: int) -> Array:
+        """The output of this number."""
+        return self._arrays[place]
+
     def get(self, key: Any, default: Any = None) -> Any:
         """The output, or `default` where `key` is none."""
         place = self._place(key)

@@ -8,8 +8,10 @@ import numpy as np
 from onnx import GraphProto
 
 import luminal as lm
+from luminal import dtypes
 from luminal.errors import LuminalError
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.checks import Check
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call, Scope
@@ -31,12 +33,20 @@ def if_(call: Call, condition: Tensor) -> Any:
 
 
 def _either(call: Call, condition: Tensor, branches: list[GraphProto]) -> Any:
-    yes, no = (body(call, each, []) for each in branches)
+    flag = condition.reshape(())
+    checks = call.translation.checks
+    found = []
+    for graph, is_taken in zip(branches, (flag, lm.logical_not(flag)), strict=True):
+        with checks.apart() as noted:
+            found.append(body(call, graph, []))
+        for each in noted:  # what is not taken may hold anything
+            elements = lm.where(is_taken, each.elements.cast(dtypes.int64), each.low)
+            checks.add(each._replace(elements=elements))
+    yes, no = found
     for a, b in zip(yes, no, strict=True):
         fits = isinstance(a, Tensor) and isinstance(b, Tensor) and a.value.type == b.value.type
         if not fits:
             raise UnsupportedError("If in a loop, with branches of different types")
-    flag = condition.reshape(())
     return tuple(lm.where(flag, a, b) for a, b in zip(yes, no, strict=True))
 
 
@@ -100,8 +110,32 @@ def _scanned(call: Call, graph: GraphProto, count: Any, carried: tuple[Any, ...]
             raise UnsupportedError("a loop of the library gives tensors only")
         return found[: len(state)], found[len(state) :]
 
-    last, stacked = lm.scan(step, list(carried), numbers)
+    last, stacked = _looped(call, step, list(carried), numbers)
     return (*last, *stacked)
+
+
+def _looped(call: Call, step: Any, carried: list[Tensor], streams: Any) -> Any:
+    """`lm.scan`; what its body's nodes require is looked at for all iterations together."""
+    checks = call.translation.checks
+    noted: list[Check] = []
+
+    def checked(state: list[Tensor], slices: Any) -> Any:
+        with checks.apart() as found:
+            state, ys = step(state, slices)
+        noted.extend(found)
+        return state, (ys, [_ends(each.elements, call) for each in noted])
+
+    last, (stacked, ends) = lm.scan(checked, carried, streams)
+    for check, elements in zip(noted, ends, strict=True):
+        checks.add(check._replace(elements=elements))
+    return last, stacked
+
+
+def _ends(elements: Tensor, call: Call) -> Tensor:
+    """What tells of elements in each iteration: of those from around a loop the least and most."""
+    if elements.graph is not call.graph or not all(n.is_const for n in elements.extents):
+        return elements
+    return lm.stack([elements.amin(), elements.amax()])
 
 
 def _shaped(x: Tensor, declared: Any) -> Tensor:
@@ -181,7 +215,7 @@ def _scan(call: Call, graph: GraphProto, inputs: list[Any], count: int) -> Any:
         found = body(call, graph, [*state, *slices])
         return found[: len(state)], found[len(state) :]
 
-    last, stacked = lm.scan(step, states, moved)
+    last, stacked = _looped(call, step, states, moved)
     found = []
     for y, axis, reverse in zip(stacked, axes_out, back_out, strict=True):
         y = y.flip(0) if reverse else y

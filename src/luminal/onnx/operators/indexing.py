@@ -12,29 +12,34 @@ from luminal.frontend.handle import along
 from luminal.frontend.indexing import gather_at, wrapped
 from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
+from luminal.onnx.errors import OnnxError
 from luminal.onnx.operators.shapes import moving, tensor_of
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call, extents_of
-from luminal.shape.expression import const
+from luminal.shape.expression import Expression, const, product_of
 
 
 @operator("Gather", any_dtype=True)
 def gather(call: Call, x: Any, index: Tensor) -> Any:
     """Slices along an axis."""
-    axis = call.attribute("axis", 0)
+    axis = call.axis(0, tensor_of(x).ndim)
+    call.indices(index, tensor_of(x).extents[axis])
     return moving(x, lambda x: x.take(index, axis))
 
 
 @operator("GatherElements", any_dtype=True)
 def gather_elements(call: Call, x: Any, index: Tensor) -> Any:
     """An element for each index, along an axis."""
-    return moving(x, lambda x: x.gather(call.attribute("axis", 0), index))
+    axis = call.axis(0, tensor_of(x).ndim)
+    call.indices(index, tensor_of(x).extents[axis])
+    return moving(x, lambda x: x.gather(axis, index))
 
 
 @operator("ScatterElements", "Scatter", any_dtype=True)
 def scatter_elements(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     """Elements replaced, or combined, at the indices along an axis."""
     axis = call.axis(0, x.ndim)
+    call.indices(index, x.extents[axis])
     kind = call.attribute("reduction", "none")
     if kind == "none":
         return x.scatter(axis, index, updates)
@@ -52,7 +57,7 @@ def gather_nd(call: Call, x: Any, index: Tensor) -> Any:
     outer = index.ndim - 1
     entries: list[Any] = [along(k, shape[k]) for k in range(batch)]
     for k in range(width):
-        at = wrapped(index.select(-1, k), extents[batch + k])
+        at = _position(call, index, k, extents[batch + k])
         spread = at.reshape(*at.extents, *(const(1),) * (len(shape) - outer))
         entries.append(spread.broadcast_to(shape))
     entries += [along(outer + k, n) for k, n in enumerate(extents[batch + width :])]
@@ -67,7 +72,7 @@ def scatter_nd(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     outer = index.ndim - 1
     entries: list[Any] = []
     for k in range(width):
-        at = wrapped(index.select(-1, k), x.extents[k])
+        at = _position(call, index, k, x.extents[k])
         spread = at.reshape(*at.extents, *(const(1),) * (updates.ndim - outer))
         entries.append(spread.broadcast_to(updates.extents))
     entries += [along(outer + k, n) for k, n in enumerate(x.extents[width:])]
@@ -77,6 +82,13 @@ def scatter_nd(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     named = {"mul": "prod", "max": "amax", "min": "amin"}[kind]
     found = x.reshape(-1).scatter_reduce(0, flat, updates.reshape(-1), named)
     return found.reshape(*x.extents)
+
+
+def _position(call: Call, index: Tensor, k: int, extent: Expression) -> Tensor:
+    """The k-th number of each position, counted from the front."""
+    at = index.select(-1, k)
+    call.indices(at, extent)
+    return wrapped(at, extent)
 
 
 def _flat_places(x: Tensor, entries: list[Any], updates: Tensor) -> Any:
@@ -93,6 +105,8 @@ def _flat_places(x: Tensor, entries: list[Any], updates: Tensor) -> Any:
 def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor) -> Any:
     """values[1] at each index along a new dim, values[0] elsewhere."""
     count = extents_of(call.known(depth))[0]
+    if isinstance(count, int) and count < 1:
+        raise OnnxError(f"the depth is {count}; it must be at least 1")
     axis = call.axis(-1, index.ndim + 1)
     index = index.cast(dtypes.int64)
     index = lm.where(index < 0, index + count, index).unsqueeze(axis)
@@ -111,11 +125,13 @@ def non_zero(call: Call, x: Tensor) -> Tensor:
 
 @operator("Compress", any_dtype=True)
 def compress(call: Call, x: Any, condition: Tensor) -> Any:
-    """The slices along an axis, or the elements, that a condition names."""
+    """The slices along an axis, or the elements, that a condition names; it may be longer."""
     kept = np.flatnonzero(call.read(condition))
     axis = call.attribute("axis")
-    index = call.hosted(kept.astype(np.int64))
     whole = call.input(0)
+    extents = tensor_of(whole).extents
+    extent = product_of(extents) if axis is None else extents[call.place(axis, len(extents))]
+    index = call.hosted(kept[kept < extent.value].astype(np.int64))
     if axis is None:
         return moving(whole, lambda x: x.reshape(-1).take(index, 0))
     return moving(whole, lambda x: x.take(index, axis))
@@ -144,11 +160,15 @@ def unique(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def reverse_sequence(call: Call, x: Tensor, lengths: Tensor) -> Tensor:
     """The first elements of each row in reverse, as many as its length says."""
     batch, time = call.axis(1, x.ndim, "batch_axis"), call.axis(0, x.ndim, "time_axis")
+    call.within(lengths, 0, x.extents[time] + 1, "length")
     at = call.graph.iota(x.extents, time)
     spread = [const(1)] * x.ndim
     spread[batch] = x.extents[batch]
     count = lengths.reshape(*spread)
     return x.gather(time, lm.where(at < count, count - 1 - at, at))
+
+
+MANY = 1 << 62
 
 
 @operator("TensorScatter")
@@ -157,10 +177,14 @@ def tensor_scatter(
 ) -> Tensor:
     """A cache with an update written at each row's position, around the end if `mode` says so."""
     axis = call.axis(-2, cache.ndim)
+    is_circular = call.attribute("mode", "linear") == "circular"
+    room = cache.extents[axis] - update.extents[axis] + 1
+    call.graph.require(room >= 1, f"an update of {update.extents[axis]}, a cache of less")
     at = call.graph.iota(update.extents, axis)
     if places is not None:
+        call.within(places, 0, MANY if is_circular else room, "position")
         at = at + places.reshape(-1, *(1,) * (cache.ndim - 1))
-    if call.attribute("mode", "linear") == "circular":
+    if is_circular:
         at = at % cache.extents[axis]
     return cache.scatter(axis, at, update)
 
@@ -168,5 +192,6 @@ def tensor_scatter(
 @operator("ArrayFeatureExtractor", domain="ai.onnx.ml")
 def array_feature_extractor(call: Call, x: Tensor, index: Tensor) -> Tensor:
     """The columns that the indices name."""
+    call.within(index, 0, x.extents[-1])
     found = x.take(index.reshape(-1), -1)
     return found.reshape(1, -1) if x.ndim == 1 else found

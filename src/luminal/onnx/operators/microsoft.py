@@ -193,6 +193,7 @@ def mat_mul_n_bits(
         shift, scale = shift.unsqueeze(-1), scale.unsqueeze(-1)
         weight = ((codes - shift) * scale).reshape(rows, blocks * size)[:, :columns]
     else:  # the block of each column
+        call.within(groups, 0, blocks)
         weight = (codes[:, :columns] - shift[:, groups]) * scale[:, groups]
     y = lm.matmul(a.cast(dtypes.float32), weight.mT)
     return (y if bias is None else y + bias.cast(dtypes.float32)).cast(a.dtype)

@@ -128,6 +128,8 @@ def recurrent(call: Call, x: Tensor, *rest: Any) -> Any:
     step, gates, _ = _KINDS[call.node.op_type]
     if call.attribute("layout", 0):
         x = x.transpose(0, 1)
+    if lengths is not None:
+        call.within(lengths, 0, x.extents[0] + 1, "length")
         first, cell = (None if s is None else s.transpose(0, 1) for s in (first, cell))
     hidden = inner.shape[-1]
     if call.attribute("hidden_size", hidden) != hidden:

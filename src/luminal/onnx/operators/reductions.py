@@ -10,7 +10,7 @@ from luminal import dtypes
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.table import operator
-from luminal.onnx.translate import Call, extents_of, ints_of
+from luminal.onnx.translate import Call, extents_of, ints_of, only
 from luminal.onnx.values import Array
 
 Reduction = Callable[..., Tensor]
@@ -103,7 +103,7 @@ def arg_min(call: Call, x: Tensor) -> Tensor:
 @operator("CumSum", "CumProd", known=(1,))
 def cumulative(call: Call, x: Tensor, axis: Array) -> Tensor:
     """Running sums or products; `exclusive`: of the elements before, `reverse`: from the end."""
-    along = call.place(ints_of(axis)[0], x.ndim)
+    along = call.place(only(ints_of(axis)), x.ndim)
     sums = call.node.op_type == "CumSum"
     back = bool(call.attribute("reverse", 0))
     x = x.flip(along) if back else x
@@ -119,6 +119,6 @@ def cumulative(call: Call, x: Tensor, axis: Array) -> Tensor:
 def top_k(call: Call, x: Tensor, k: Array | None = None) -> tuple[Tensor, Tensor]:
     """The k greatest or least along an axis, and where they are."""
     axis = call.attribute("axis", -1)
-    count = call.required("k") if k is None else extents_of(k)[0]
+    count = call.required("k") if k is None else only(extents_of(k))
     found = lm.topk(x, count, axis, bool(call.attribute("largest", 1)))
     return found.values, found.indices.cast(dtypes.int64)

@@ -127,11 +127,15 @@ def _sizes(
         if scales is None:
             raise OnnxError("Resize takes scales or sizes")
         for k, factor in zip(axes, scales.reshape(-1).tolist(), strict=True):
+            if factor <= 0:
+                raise OnnxError(f"a scale is {factor}; it must be above 0")
             out[k], factors[k] = int(np.floor(extents[k] * factor)), float(factor)
         return out, factors
     wanted = ints_of(sizes)
     policy = call.attribute("keep_aspect_ratio_policy", "stretch")
     for n, k in zip(wanted, axes, strict=True):
+        if n < 0:
+            raise OnnxError(f"the sizes {wanted} hold {n}; an extent is 0 or more")
         if n and not extents[k]:
             raise OnnxError(f"Resize: dim {k} has no elements to make {n} of; give it the size 0")
     ratios = [n / (extents[k] or 1) for n, k in zip(wanted, axes, strict=True)]

@@ -11,7 +11,7 @@ from luminal import dtypes
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
 from luminal.onnx.budget import check_table
-from luminal.onnx.errors import UnsupportedError
+from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.operators.shapes import extent
 from luminal.onnx.operators.windows import check_kernel, per_dim
 from luminal.onnx.table import operator
@@ -109,6 +109,7 @@ def roi_align(call: Call, x: Tensor, boxes: Tensor, batch: Tensor) -> Any:
     ) == "half_pixel" else 0.0  # fmt: skip
     if ratio <= 0:
         return _adaptive_regions(call, x, scale, shift)
+    call.within(batch, 0, x.extents[0])
     return _regions(call, x, boxes, batch, (oh, ow), (ratio, ratio), scale, shift)
 
 
@@ -117,13 +118,17 @@ def _adaptive_regions(call: Call, x: Tensor, scale: float, shift: float) -> Tens
     cells = call.attribute("output_height", 1), call.attribute("output_width", 1)
     corners = call.read(call.input(1)).astype(np.float64) * scale - shift
     x, boxes, batch = (call.input(k) for k in range(3))
+    call.within(batch, 0, x.extents[0])
     found = []
     call.count(len(corners))
     for k, (left, top, right, bottom) in enumerate(corners):
         high, wide = bottom - top, right - left
         if shift == 0:
             high, wide = max(high, 1.0), max(wide, 1.0)
-        grid = max(int(np.ceil(high / cells[0])), 1), max(int(np.ceil(wide / cells[1])), 1)
+        grid = int(np.ceil(high / cells[0])), int(np.ceil(wide / cells[1]))
+        if min(grid) < 1:  # ends before it begins: no samples
+            found.append(call.graph.zeros((1, x.extents[1], *cells), dtype=x.dtype))
+            continue
         one = boxes.narrow(0, k, 1), batch.narrow(0, k, 1)
         found.append(_regions(call, x, *one, cells, grid, scale, shift))
     return lm.cat(found, 0)
@@ -191,6 +196,8 @@ def non_max_suppression(call: Call, boxes: Tensor, scores: Tensor, *limits: Any)
     """
     read = [None if x is None else call.read(x).reshape(-1)[0] for x in limits]
     most, overlap, least = (*read, None, None, None)[:3]
+    if not 0 <= (overlap or 0) <= 1:
+        raise OnnxError(f"the threshold of overlap is {overlap}; it must lie in 0..1")
     corners = _corners(call.read(call.input(0)), bool(call.attribute("center_point_box", 0)))
     values = call.read(call.input(1))
     rows = [

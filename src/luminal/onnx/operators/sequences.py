@@ -79,8 +79,11 @@ def split_to_sequence(call: Call, x: Tensor, sizes: Array | None = None) -> Any:
     extent = tensor_of(x).extents[axis]
     if sizes is not None and sizes.ndim == 1:
         parts = ints_of(sizes)
+        call.graph.require(extent.eq(sum(parts)), f"parts of {parts}, {extent} in all")
     else:
         size = 1 if sizes is None else ints_of(sizes)[0]
+        if size < 1:
+            raise OnnxError(f"parts of {size}; they must have 1 or more")
         places = range(0, extent.value, size)
         call.count(len(places))
         parts = [int(minimum(size, extent - at)) for at in places]

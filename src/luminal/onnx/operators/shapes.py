@@ -163,10 +163,15 @@ def split(call: Call, x: Any, sizes: Any = None) -> Any:
     axis = call.axis(0, whole.ndim)
     extent = whole.extents[axis]
     if wanted is None:
-        count = call.attribute("num_outputs", len(call.node.output))
+        count = len(call.node.output)
+        if call.attribute("num_outputs", count) != count:
+            raise OnnxError(f"num_outputs is {call.attribute('num_outputs')}, not {count}")
         call.count(count)
         part = (extent + count - 1) // count
+        call.graph.require(part * (count - 1) <= extent, f"{count} parts of {part}, not {extent}")
         wanted = [minimum(part, maximum(extent - part * k, 0)) for k in range(count)]
+    else:
+        call.graph.require(extent.eq(sum(wanted)), f"parts of {wanted}, {extent} in all")
     starts = [sum(wanted[:k]) for k in range(len(wanted))]
     return tuple(
         moving(x, partial(lm.narrow, dim=axis, start=start, length=part))
@@ -186,6 +191,8 @@ def slice_(call: Call, x: Any, *bounds: Array | None) -> Any:
     rank = tensor_of(x).ndim
     axes = list(range(len(starts))) if axes is None else [call.place(int(k), rank) for k in axes]
     steps = [1] * len(starts) if steps is None else [int(k) for k in steps]
+    if len({*axes}) < len(axes):
+        raise OnnxError(f"the axes {axes} name one twice")
     key: list[Any] = [slice(None)] * rank
     for k, start, end, step in zip(axes, starts, ends, steps, strict=True):
         key[k] = _clamped(call, tensor_of(x).extents[k], start, end, step)
@@ -244,6 +251,8 @@ def _place(call: Call, extent: Expression, at: Any) -> Any:
 def expand(call: Call, x: Any, shape: Array) -> Any:
     """Broadcast with a shape."""
     wanted = extents_of(shape)
+    if any(isinstance(n, int) and n < 0 for n in wanted):
+        raise OnnxError(f"the shape {wanted} has an extent below 0; 1 keeps one")
     own = list(tensor_of(x).extents)
     rank = max(len(own), len(wanted))
     own = [const(1)] * (rank - len(own)) + own
@@ -264,6 +273,8 @@ def tile(call: Call, x: Any, repeats: Array, axis: Array | None = None) -> Any:
     if axis is not None:
         along = call.place(ints_of(axis)[0], rank)
         times = [times[0] if k == along else 1 for k in range(rank)]
+    if len(times) != rank:
+        raise OnnxError(f"the repeats {times} for {rank} dims; give one for each")
     return moving(x, lambda x: x.tile(*times) if rank else x)
 
 
@@ -289,6 +300,12 @@ def pad(call: Call, x: Any, amounts: Any = None, value: Any = None, axes: Any = 
     mode = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}.get(
         call.attribute("mode", "constant"), "constant"
     )
+    for there, (before, after) in zip(whole.extents, pairs, strict=True):
+        if mode != "constant" and (before != 0 or after != 0):
+            left = there + minimum(before, 0) + minimum(after, 0)
+            call.graph.require(
+                left >= 1, f"pads of {before} and {after}, which repeat some of {there}"
+            )
     if isinstance(value, Coded):
         raise UnsupportedError("Pad of a narrow dtype with a value")
     return moving(x, lambda x: pads.pad(x, pairs, mode, value))

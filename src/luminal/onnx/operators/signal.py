@@ -27,9 +27,13 @@ def dft(call: Call, x: Tensor, length: Array | None = None, axis: Array | None =
         place = -2
     place = call.place(place, x.ndim)
     inverse, one_sided = (bool(call.attribute(name, 0)) for name in ("inverse", "onesided"))
+    if place == x.ndim - 1:
+        raise OnnxError("the last dim holds real and imaginary parts; the axis must be another")
     there = extent(x, place)
     default = 2 * (there - 1) if inverse and one_sided else there
     count = default if length is None else ints_of(length)[0]
+    if count < 1:
+        raise OnnxError(f"a transform of {count} samples; it takes 1 or more")
     x = x.narrow(place, 0, min(count, there)).movedim(place, -2)
     if one_sided and inverse:
         return _real_inverse(call, x, count).movedim(-2, place)
@@ -98,6 +102,14 @@ def _real_inverse(call: Call, x: Tensor, count: int) -> Any:
     return cos @ (x.narrow(-1, 0, 1) * weight) - sin @ (x.narrow(-1, 1, 1) * weight)
 
 
+@operator("BlackmanWindow", "HammingWindow", "HannWindow", known=(0,))
+def window(call: Call, size: Array) -> Any:
+    """By ONNX's definition."""
+    if ints_of(size)[0] < 0:
+        raise OnnxError(f"a window of {ints_of(size)[0]} samples; it takes 0 or more")
+    return call.defined()
+
+
 @operator("STFT", known=(1, 3))
 def stft(
     call: Call,
@@ -111,6 +123,11 @@ def stft(
         raise OnnxError("STFT takes a window or the length of frames")
     size = extent(window, 0) if length is None else ints_of(length)[0]  # type: ignore[arg-type]
     hop = ints_of(step)[0]
+    if hop < 1 or not 1 <= size <= extent(x, 1):
+        raise OnnxError(
+            f"frames of {size} by steps of {hop} in {extent(x, 1)} samples; steps are 1 or more, "
+            "and frames lie within the samples"
+        )
     count = (extent(x, 1) - size) // hop + 1
     check_table(count, size)
     starts = np.arange(count)[:, None] * hop + np.arange(size)[None]
@@ -125,6 +142,8 @@ def mel_weight_matrix(call: Call, *given: Tensor) -> Tensor:
     """Triangles at even distances on the mel scale: (bins, mels)."""
     numbers = [call.read(x).reshape(-1)[0].item() for x in given]
     mels, size, rate, low, high = numbers
+    if min(low, high) <= -700:
+        raise OnnxError(f"edges of {low} and {high} Hz; the mel scale begins at -700")
     dtype = dtype_of_number(call.attribute("output_datatype", 1))
     bins = size // 2 + 1
     check_table(bins, mels)

@@ -284,10 +284,14 @@ def max_unpool(call: Call, x: Tensor, places: Tensor, shape: Array | None = None
     ]
     inner = [*x.shape[:2], *natural]
     whole = inner if shape is None else ints_of(shape)
+    if len(whole) != x.ndim or any(n < least for n, least in zip(whole, inner, strict=True)):
+        raise OnnxError(f"output_shape is {whole}; what was pooled has {inner} or more")
+    places = places.reshape(-1)
+    call.within(places, 0, int(np.prod(inner)))
     count = int(np.prod(whole))
     flat = call.graph.zeros(count, dtype=x.dtype)
     # the places count in the tensor that was pooled, which a larger result may hold
-    at = _moved_places(places.reshape(-1), inner, whole)
+    at = _moved_places(places, inner, whole)
     return flat.scatter(0, at, x.reshape(-1)).reshape(*whole)
 
 

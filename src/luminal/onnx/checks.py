@@ -1,0 +1,148 @@
+"""Elements of the graph that must lie in a range, as positions do: looked at before a run where
+they are known, else by the run itself.
+
+A program that has such elements gives one output more, the verdict: which check failed (0: none),
+the element, and the range. Positions that are an Input as it is given its executable checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+import luminal as lm
+from luminal import dtypes
+from luminal.frontend.graph import Recorder
+from luminal.frontend.tensor import Tensor
+from luminal.hlir.index_inputs import IndexInput, index_use, index_uses
+from luminal.hlir.ops import Value
+from luminal.onnx.errors import OnnxError
+from luminal.onnx.known import Known, Unknown
+from luminal.onnx.values import Array
+from luminal.shape.expression import Expression
+
+FEW = 16
+"""Different elements that are Expressions of dims: for more the run looks."""
+
+VERDICT = "verdict"
+
+
+class Check(NamedTuple):
+    """That all `elements`, each `what` in the words of an error, are at least `low`, below `high`.
+
+    `node` says whose they are.
+    """
+
+    node: str
+    what: str
+    elements: Tensor
+    low: Expression
+    high: Expression
+
+
+class Checks:
+    """What is to be checked of one recording, in order."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._waiting: list[list[Check]] = [[]]  # for the next program, and for bodies within
+
+    def add(self, check: Check) -> None:
+        """Raises OnnxError where an element is known to be out of range; else notes what is open.
+
+        Raises DimError where that holds for no size of the dims.
+        """
+        if any(n == 0 for n in check.elements.extents):
+            return
+        try:
+            array = self._known.array(check.elements.value)
+        except Unknown:
+            self._waiting[-1].append(check)
+            return
+        bounds = check.low, check.high
+        if array.dtype != object and all(n.is_const for n in bounds):
+            _compare(array, check.low.value, check.high.value, check.what)
+            return
+        different = list({*array.reshape(-1).tolist()}) if array.dtype == object else _ends(array)
+        if len(different) > FEW:
+            self._waiting[-1].append(check)
+            return
+        for each in different:
+            for condition in (check.low <= each, check.high > each):
+                check.elements.graph.require(condition, f"{check.what} {each}")
+
+    @contextmanager
+    def apart(self) -> Iterator[list[Check]]:
+        """Inside, what waits is listed on its own: the caller says when it holds."""
+        found: list[Check] = []
+        self._waiting.append(found)
+        try:
+            yield found
+        finally:
+            self._waiting.pop()
+
+    def taken(self) -> tuple[Check, ...]:
+        """What waits for the next program; it waits no longer."""
+        found = tuple(self._waiting[0])
+        self._waiting[0].clear()
+        return found
+
+
+Given = tuple[str, IndexInput]
+"""A node, and the Input that it takes as positions, which the executable checks."""
+
+
+def split(checks: Sequence[Check], roots: Sequence[Value]) -> tuple[list[Check], list[Given]]:
+    """What a program of these roots has to look at, and the Inputs of which its executable may."""
+    own: list[Check] = []
+    given: list[Given] = []
+    uses = index_uses(roots) if checks else frozenset()
+    for check in checks:
+        use = index_use(check.elements.value, check.high)
+        if use is not None:
+            given.append((check.node, use))
+        if use not in uses or check.low != -check.high:
+            own.append(check)
+    return own, given
+
+
+def _ends(array: Array) -> list[int]:
+    return [int(array.min()), int(array.max())] if array.size else []
+
+
+def _compare(array: Array, low: int, high: int, what: str) -> None:
+    if array.size and (array.min() < low or array.max() >= high):
+        wrong = array[(array < low) | (array >= high)].flat[0]
+        raise OnnxError(_text(what, int(wrong), low, high))
+
+
+def _text(what: str, wrong: int, low: int, high: int) -> str:
+    if low >= high:
+        return f"{what} {wrong} is out of range: there is nothing that it could name"
+    return f"{what} {wrong} is out of range; it must lie in {low}..{high - 1}"
+
+
+def verdict(checks: Sequence[Check], graph: Recorder) -> Tensor:
+    """The first check that fails, counted from 1, its element, and its range (int64)."""
+    found = [graph.constant(np.int64(0))] * 4
+    for number in range(len(checks), 0, -1):
+        check = checks[number - 1]
+        elements = check.elements.cast(dtypes.int64)
+        low, high = (graph.constant(n).cast(dtypes.int64) for n in (check.low, check.high))
+        least, most = elements.amin(), elements.amax()  # of none: the largest, and the lowest
+        wrong = lm.where(most >= high, most, least)
+        fails = (most >= high) | (least < low)
+        each = graph.constant(np.int64(number)), wrong, low, high
+        found = [lm.where(fails, mine, other) for mine, other in zip(each, found, strict=True)]
+    return lm.stack(found)
+
+
+def refuse(checks: Sequence[Check], found: Array) -> None:
+    """Raises OnnxError where a verdict says that one has failed."""
+    if found.item(0):
+        number, wrong, low, high = found.tolist()
+        check = checks[number - 1]
+        raise OnnxError(f"{check.node}: {_text(check.what, wrong, low, high)}")
