@@ -52,6 +52,10 @@ class Known:
     def __init__(self) -> None:
         self._found: dict[Node, tuple[Array, ...] | Unknown] = {}
 
+    def tell(self, value: Value, array: Array) -> None:
+        """Says what an Input holds."""
+        self._found[value.node] = (array,)
+
     def array(self, value: Value) -> Array:
         """The elements; an array of objects (ints and Expressions) where dims are involved.
 

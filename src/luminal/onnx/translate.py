@@ -305,6 +305,15 @@ class Translation:
         self.given[name] = array
         return self.graph.tensor(array.shape, array.dtype, name)
 
+    def trip(self, number: int) -> Tensor:
+        """The number of a trip of a loop that data ends: known, but none of the program's literals,
+        so that one program serves all trips.
+        """
+        array = np.array(number, np.int64)
+        made = self.hosted(array)
+        self._known.tell(made.value, array)
+        return made
+
     def _live(self) -> list[Tensor]:
         """What later nodes may read and runs compute: distinct values, in order."""
         found: dict[hlir.Value, Tensor] = {}

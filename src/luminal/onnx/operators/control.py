@@ -160,7 +160,9 @@ def _unrolled(call: Call, graph: GraphProto) -> Any:
     with translation.holding(held):
         number = 0
         while go_on and (limit is None or number < limit):
-            at = _shaped(call.graph.constant(np.int64(number)), graph.input[0])
+            early = number < MAX_UNROLLED
+            trip = call.graph.constant(np.int64(number)) if early else translation.trip(number)
+            at = _shaped(trip, graph.input[0])
             true = _shaped(call.graph.constant(True), graph.input[1])
             found = body(call, graph, [at, true, *held.values["carried"]])
             held.values["carried"] = found[1 : 1 + count]
