@@ -4,14 +4,12 @@
 A case draws arguments that are views of one or two tensors, a body of views, computations and
 writes, and results of all kinds; then it calls the function that was compiled for the first
 arguments with others that lie over each other in another way. Values, strides, dtypes, what shares
-memory with what, the whole memory of the arguments, and errors must be eager mode's. Ctrl-C ends
-a run with the counts until then.
+memory with what, the whole memory of the arguments, and errors must be eager mode's.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import sys
 import warnings
@@ -392,19 +390,16 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    cases = wrong = 0
-    calls = Counter[str]()
-    with contextlib.suppress(KeyboardInterrupt):
-        for seed in range(options.seed, options.seed + options.cases):
-            case = drawn(seed)
-            kinds, text = judged(case)
-            cases += 1
-            calls.update(kinds)
-            if text:
-                wrong += 1
-                shown = f"\n{case}" if wrong <= options.show else ""
-                print(f"--- seed {seed}: {text}{shown}", flush=True)
-    print(f"{wrong} of {cases} cases differ from eager mode; of their calls: ", end="")
+    wrong, calls = 0, Counter[str]()
+    for seed in range(options.seed, options.seed + options.cases):
+        case = drawn(seed)
+        kinds, text = judged(case)
+        calls.update(kinds)
+        if text:
+            wrong += 1
+            print(f"--- seed {seed}: {text}" + (f"\n{case}" if wrong <= options.show else ""))
+            sys.stdout.flush()
+    print(f"{wrong} of {options.cases} differ from eager mode; of their calls: ", end="")
     print(", ".join(f"{kind}: {count}" for kind, count in calls.most_common()))
     sys.exit(wrong > 0)
 
