@@ -20,7 +20,7 @@ from bench.block import EFFORT
 from bench.fuzz import command as fuzz
 from bench.pictures import page, plot
 from bench.row import HEAD, Row, Skipped
-from luminal import config
+from luminal.base import config
 from luminal.runtime.report_text import table_lines
 
 SUBJECTS = (

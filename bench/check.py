@@ -22,7 +22,7 @@ import torch
 
 from bench.block import EFFORT
 from bench.row import Row, Skipped
-from luminal import config
+from luminal.base import config
 from luminal.runtime.report_text import table_lines
 
 THRESHOLDS = Path(__file__).parent / "thresholds.json"

@@ -13,10 +13,10 @@ import numpy as np
 
 import luminal as lm
 from bench.row import Row, Rows
-from luminal import config
 from luminal.backends import registry
-from luminal.hlir.roll import roll
+from luminal.base import config
 from luminal.models.llama import Llama, LlamaConfig
+from luminal.rolling.roll import roll
 
 FEW, LAYERS = 4, {32: 1.5, 128: 4.0}  # layers: how many times what FEW of them take
 REPEATS = 7

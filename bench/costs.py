@@ -23,16 +23,17 @@ import numpy as np
 import luminal as lm
 from bench.block import EFFORT
 from bench.row import Row, Rows
-from luminal import config
 from luminal.backends import registry
 from luminal.backends.backend import Backend
-from luminal.backends.cpu import costs, target
+from luminal.backends.cpu import target
 from luminal.backends.cpu.core import Core
 from luminal.backends.cpu.work import seconds
-from luminal.errors import CompileError
+from luminal.base import config
+from luminal.base.errors import CompileError
 from luminal.hlir.graph import Graph
 from luminal.nn import functional as F
 from luminal.program.launch_list import Program, walk
+from luminal.schedule.vectors import costs
 from luminal.search.cost_model import MOST_LINES, cost
 from luminal.search.genome import Genome, is_call
 from luminal.search.operands import draw, share

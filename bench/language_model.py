@@ -16,7 +16,8 @@ import transformers
 
 from bench.pair import in_pairs
 from bench.row import Row, Rows, Skipped, duration
-from luminal import config, models
+from luminal import models
+from luminal.base import config
 from luminal.loaders.checkpoint import load_checkpoint
 from luminal.models import Llama, LlamaConfig
 from luminal.models.architectures import decoder_of

@@ -17,7 +17,7 @@ import numpy as np
 import luminal as lm
 from bench.pair import in_pairs
 from bench.row import Row, Rows, duration
-from luminal import config
+from luminal.base import config
 from luminal.loaders.fields import Fields
 from luminal.models.architectures import architecture_of
 from luminal.models.decoder import Decoder

@@ -18,8 +18,9 @@ from bench import costs
 from bench.block import EFFORT
 from bench.pair import REPEATS, in_pairs
 from bench.row import Row, Rows, duration
-from luminal import config, nn
+from luminal import nn
 from luminal.backends import registry
+from luminal.base import config
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.runtime.executable import Executable
 from luminal.search.genome import Genome

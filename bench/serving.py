@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.row import Row, Rows, Skipped
-from luminal import config
+from luminal.base import config
 from luminal.models import Llama, LlamaConfig
 from luminal.models.write_folder import write_folder
 

@@ -13,7 +13,7 @@ import numpy as np
 import luminal as lm
 from bench.pair import REPEATS
 from bench.row import Row, Rows, duration
-from luminal import config
+from luminal.base import config
 
 CALLS = 2000  # in one timed batch
 

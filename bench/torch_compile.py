@@ -18,7 +18,7 @@ from torch._inductor.utils import fresh_cache
 from bench.block import Call, in_turns
 from bench.row import Row
 from bench.torch_models import NETWORKS, Network
-from luminal import config
+from luminal.base import config
 
 CALLS = 20_000
 TOLERANCE = 2e-3

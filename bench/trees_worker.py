@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal import config, nn, optim
+from luminal import nn, optim
+from luminal.base import config
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
 

@@ -25,7 +25,7 @@ from onnx import TensorProto, helper
 import luminal as lm
 from bench.block import EFFORT, Call, in_block
 from bench.row import Row, Rows
-from luminal import config
+from luminal.base import config
 from luminal.nn import functional as F
 from luminal.runtime.report_text import table_lines
 

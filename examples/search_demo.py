@@ -16,7 +16,7 @@ import numpy as np
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.dump import STAGES, Dump
+from luminal.compiler.dump import STAGES, Dump
 from luminal.runtime.executable import Executable
 
 PAIRS = 15

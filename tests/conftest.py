@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import luminal as lm
-from luminal import config, garbage
 from luminal.backends.cpu import ahead
 from luminal.backends.cpu.ahead import Ahead
+from luminal.base import config, garbage
 from tests import long_share
 from tests.crashes import pytest_xdist_make_scheduler
 from tests.long_share import pytest_collection_modifyitems, pytest_configure

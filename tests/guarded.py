@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from luminal.backends.cpu.device import BoundCpu
-from luminal.dtypes import DType
-from luminal.hlir import memory
+from luminal.base.dtypes import DType
+from luminal.memory import arrays
 from luminal.runtime import output_pool
 
 Array = np.ndarray[Any, Any]
@@ -54,7 +54,7 @@ def install(before: bool = False) -> None:
 
         return called
 
-    memory._aligned = aligned
+    arrays._aligned = aligned
     output_pool.block_bytes = lambda size: max(1, size)
     BoundCpu.run = on_copies(BoundCpu.run)  # type: ignore[method-assign]
     BoundCpu.profile = on_copies(BoundCpu.profile)  # type: ignore[method-assign]

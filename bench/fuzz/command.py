@@ -22,7 +22,7 @@ from bench.fuzz.case import Case, parsed
 from bench.fuzz.draw import drawn
 from bench.fuzz.kinds import report, summary, times
 from bench.fuzz.measure import Outcome, run
-from luminal import config
+from luminal.base import config
 
 MEASURED = ("wrong", "refused", "seconds", "elements", "disturbed")  # of an Outcome's fields
 

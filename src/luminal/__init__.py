@@ -1,10 +1,9 @@
 """Luminal: a deep-learning compiler that searches. Lazy graphs, compiled for your machine."""
 
-import importlib
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING
 
-from luminal import late, linalg, random, special
+from luminal import linalg, random, special
 from luminal.autograd.checkpoint import checkpoint
 from luminal.autograd.transforms import (
     custom_vjp,
@@ -14,7 +13,59 @@ from luminal.autograd.transforms import (
     value_and_grad,
     vjp,
 )
-from luminal.default_recorder import (
+from luminal.base import lazy
+from luminal.base.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from luminal.base.errors import (
+    CompileError,
+    DeviceError,
+    DimError,
+    DTypeBoundaryError,
+    DTypeError,
+    GraphError,
+    InputError,
+    LoadError,
+    LuminalError,
+    ShapeError,
+    VerifyError,
+)
+from luminal.base.installation import VERSION as __version__
+from luminal.frontend import foreign
+from luminal.frontend.conversion import can_cast, finfo, iinfo, promote_types, result_type
+from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
+from luminal.frontend.custom import custom_kernel
+from luminal.frontend.foreign import inference_mode, no_grad
+from luminal.frontend.matrices.products import linear, vecdot
+from luminal.frontend.movement.embedding import one_hot
+from luminal.frontend.movement.indexing import take_along_axis
+from luminal.frontend.movement.padding import pad
+from luminal.frontend.movement.views import matrix_transpose
+from luminal.frontend.names import functions
+from luminal.frontend.names.functions import *  # noqa: F403
+from luminal.frontend.pointwise.unary import cast as astype
+from luminal.frontend.random.keyed import initial_seed, manual_seed
+from luminal.frontend.scan import scan
+from luminal.frontend.tensor import Tensor
+from luminal.loaders.state_dict import load
+from luminal.loaders.write_safetensors import save_safetensors as save
+from luminal.memory.state import Parameter, State
+from luminal.runtime.executable import Executable
+from luminal.search.options import CompilationMode, SearchOptions, TimeBudget
+from luminal.session.default_graph import (
     arange,
     assign,
     constant,
@@ -35,60 +86,19 @@ from luminal.default_recorder import (
     weight,
     zeros,
 )
-from luminal.device_choice import device, devices
-from luminal.dtypes import (
-    DType,
-    bfloat16,
-    bool_,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
+from luminal.session.device_choice import device, devices
+from luminal.session.exchange import as_tensor, asarray, from_dlpack, from_numpy, to_dlpack
+from luminal.session.graph import (
+    Graph,
+    compile,
+    compile_count,
+    default_graph,
+    execute,
+    recording,
+    reset,
 )
-from luminal.errors import (
-    CompileError,
-    DeviceError,
-    DimError,
-    DTypeBoundaryError,
-    DTypeError,
-    GraphError,
-    InputError,
-    LoadError,
-    LuminalError,
-    ShapeError,
-    VerifyError,
-)
-from luminal.exchange import as_tensor, asarray, from_dlpack, from_numpy, to_dlpack
-from luminal.frontend import foreign, functions
-from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
-from luminal.frontend.custom import custom_kernel
-from luminal.frontend.embedding import one_hot
-from luminal.frontend.foreign import inference_mode, no_grad
-from luminal.frontend.functions import *  # noqa: F403
-from luminal.frontend.generator import initial_seed, manual_seed
-from luminal.frontend.indexing import take_along_axis
-from luminal.frontend.limits import can_cast, finfo, iinfo, promote_types, result_type
-from luminal.frontend.movement import matrix_transpose
-from luminal.frontend.padding import pad
-from luminal.frontend.products import linear, vecdot
-from luminal.frontend.scan import scan
-from luminal.frontend.tensor import Tensor
-from luminal.frontend.unary import cast as astype
-from luminal.hlir.state import Parameter, State
-from luminal.installation import VERSION as __version__
-from luminal.jit import jit
-from luminal.loaders.state_dict import load
-from luminal.loaders.write_safetensors import save_safetensors as save
-from luminal.runtime.executable import Executable
-from luminal.search.options import CompilationMode, SearchOptions, TimeBudget
-from luminal.seeded import (
+from luminal.session.jit import jit
+from luminal.session.seeded import (
     rand,
     rand_like,
     randint,
@@ -97,7 +107,6 @@ from luminal.seeded import (
     randn_like,
     randperm,
 )
-from luminal.session import Graph, compile, compile_count, default_graph, execute, recording, reset
 from luminal.shape.expression import Expression
 
 if TYPE_CHECKING:
@@ -108,10 +117,6 @@ if TYPE_CHECKING:
 
 GraphTensor = Tensor
 newaxis = None
-
-# A package takes its name in here when it is first imported: so it is, before the function does.
-importlib.import_module("luminal.select")
-select = functions.select
 
 # the array API's names for functions of PyTorch
 permute_dims = functions.permute
@@ -280,7 +285,7 @@ _LATE = {
 
 def __getattr__(name: str) -> object:
     if name in _LATE:
-        return late.found(_LATE[name])
+        return lazy.found(_LATE[name])
     if name in foreign.DTYPES:
         return foreign.DTYPES[name]
     raise foreign.absent("luminal", name, lambda known: False)

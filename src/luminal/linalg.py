@@ -1,39 +1,40 @@
 """Linear algebra under the names of torch.linalg and of the array API's extension."""
 
-from luminal.frontend import (
+from luminal.frontend.matrices import (
     decompositions,
-    diagonals,
-    linalg,
-    matrices,
+    functions,
     matrix_norms,
-    movement,
-    norms,
     products,
 )
+from luminal.frontend.matrices import (
+    matmul as linalg,
+)
+from luminal.frontend.movement import padding, views
+from luminal.frontend.reduce import norms
 from luminal.frontend.tensor import Tensor
 
 cholesky = decompositions.cholesky
 cholesky_ex = decompositions.cholesky_ex
-cond = matrices.cond
+cond = functions.cond
 det = decompositions.det
 eigh = decompositions.eigh
 eigvalsh = decompositions.eigvalsh
 inv = decompositions.inv
 inv_ex = decompositions.inv_ex
-lstsq = matrices.lstsq
-lu = matrices.lu
+lstsq = functions.lstsq
+lu = functions.lu
 lu_factor = decompositions.lu_factor
-lu_solve = matrices.lu_solve
+lu_solve = functions.lu_solve
 matmul = linalg.matmul
 matrix_exp = decompositions.matrix_exp
 matrix_norm = matrix_norms.matrix_norm
 matrix_power = products.matrix_power
-matrix_rank = matrices.matrix_rank
-matrix_transpose = movement.matrix_transpose
+matrix_rank = functions.matrix_rank
+matrix_transpose = views.matrix_transpose
 multi_dot = products.multi_dot
 norm = matrix_norms.linalg_norm
 outer = products.outer
-pinv = matrices.pinv
+pinv = functions.pinv
 qr = decompositions.qr
 slogdet = decompositions.slogdet
 solve = decompositions.solve
@@ -42,10 +43,10 @@ solve_triangular = decompositions.solve_triangular
 svd = decompositions.svd
 svdvals = decompositions.svdvals
 tensordot = products.tensordot
-tensorinv = matrices.tensorinv
-tensorsolve = matrices.tensorsolve
+tensorinv = functions.tensorinv
+tensorsolve = functions.tensorsolve
 trace = products.trace
-vander = matrices.vander
+vander = functions.vander
 vecdot = products.vecdot
 vector_norm = norms.vector_norm
 
@@ -57,4 +58,4 @@ def cross(x: Tensor, other: Tensor, dim: int = -1) -> Tensor:
 
 def diagonal(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """A diagonal of two dims, by default the last two, as the new last dim."""
-    return diagonals.diagonal(x, offset, dim1, dim2)
+    return padding.diagonal(x, offset, dim1, dim2)

@@ -5,12 +5,12 @@
     x = lm.random.normal(a, (3, 4))
 
 A key is an ordinary Tensor u32[2]: make it an input or keep it in a State to get other numbers in
-every run. `luminal.frontend.random` says how they are made.
+every run. `luminal.frontend.random.keyed` says how they are made.
 """
 
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
-from luminal.frontend.random import (
+from luminal.frontend.random.keyed import (
     bernoulli,
     bits,
     dropout,
@@ -23,9 +23,9 @@ from luminal.frontend.random import (
     split,
     uniform,
 )
-from luminal.frontend.random import key as key_of
+from luminal.frontend.random.keyed import key as key_of
 from luminal.frontend.tensor import Tensor
-from luminal.session import default_graph
+from luminal.session.graph import default_graph
 from luminal.shape.expression import Expression
 
 __all__ = [

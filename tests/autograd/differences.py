@@ -8,7 +8,7 @@ import numpy as np
 
 import luminal as lm
 from luminal.backends.reference import evaluate
-from luminal.frontend.tree import flatten
+from luminal.frontend.scan import flatten
 from luminal.hlir.attributes import InputAttrs
 from tests.conformance.cells import DIM_NAMES, operands_of
 from tests.conformance.rows import FLOATS, Row

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.frontend.tree import flatten
+from luminal.frontend.scan import flatten
 from luminal.hlir.attributes import InputAttrs
 from tests.numerics.recording import close
 from tests.numerics.test_nn_parity import GROUPS, Row, our_layer, torch_layer

@@ -11,7 +11,7 @@ import torch
 import torch.utils.checkpoint
 
 import luminal as lm
-from luminal import nn, optim, session
+from luminal import nn, optim
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import printer
 from luminal.hlir.attributes import LoopAttrs
@@ -19,10 +19,11 @@ from luminal.hlir.graph import Graph, topological
 from luminal.hlir.ops import Node
 from luminal.hlir.parser import parse as parse_graph
 from luminal.hlir.prune import pruned
-from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
 from luminal.program import selection_text
+from luminal.rolling.roll import roll
+from luminal.session import graph as session
 from tests.long_share import mostly_long
 from tests.machines import COSTS
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import DTypeError, GraphError, ShapeError
+from luminal.base.errors import DTypeError, GraphError, ShapeError
 
 X = np.array([0.5, -1.0, 2.0])
 

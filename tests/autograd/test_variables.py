@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import GraphError
+from luminal.base.errors import GraphError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 X = np.arange(1.0, 7.0).reshape(2, 3)

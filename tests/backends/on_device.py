@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.backends.backend import Backend
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant

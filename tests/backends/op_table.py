@@ -13,13 +13,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from luminal import dtypes
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Builder, Graph, Output
 from luminal.hlir.ops import OPS, TensorType, Value
-from luminal.hlir.state import Parameter, State
+from luminal.memory.state import Parameter, State
 from luminal.runtime.executable import Executable
 from luminal.shape import view as views
 from luminal.shape.expression import const

@@ -11,7 +11,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.errors import CompileError, InputError
+from luminal.base.errors import CompileError, InputError
 from luminal.loaders.ggml.packed import RECORDED, packed
 from tests.long_share import long_but, long_rows
 from tests.numerics.test_byte_products import in_bytes, recorded

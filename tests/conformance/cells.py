@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal import dtypes
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.errors import LuminalError
-from luminal.frontend.tree import flatten
+from luminal.base import dtypes
+from luminal.base.errors import LuminalError
+from luminal.frontend.scan import flatten
 from luminal.hlir.attributes import InputAttrs
 from luminal.hlir.verify import verify
 from tests.conformance.rows import FLOATS, Array, Draw, Row, Shape

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import config
 from luminal.backends.cpu import kernels
 from luminal.backends.cpu.linker import LoadedCode
+from luminal.base import config
+from luminal.base.target import Target
 from luminal.codegen.llvm_operations import instructions
 from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.verify import verify
 from luminal.kernel.tile_ir import Buffer, Kernel, Role
 from luminal.kernel.tile_text import to_text
-from luminal.target import Target
 
 Array = np.ndarray[Any, Any]
 ABI = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_void_p)

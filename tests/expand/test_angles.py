@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.dtypes import float32
+from luminal.base.dtypes import float32
 from luminal.expand import elementary, interpreter
 from luminal.expand.builder import Builder
 from luminal.expand.ir import INDEX, Kernel, Type

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.dots import INT8_FOURS, UINT8_BY_INT8, Dot
+from luminal.base import dtypes
+from luminal.base.dots import INT8_FOURS, UINT8_BY_INT8, Dot
 from luminal.expand.expand import expand
 from luminal.expand.interpreter import run
 from luminal.expand.ir import Type

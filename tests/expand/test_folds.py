@@ -8,11 +8,11 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from luminal.dtypes import dtype_of
+from luminal.base.dtypes import dtype_of
+from luminal.base.records import dataclass
 from luminal.expand.builder import Builder
 from luminal.expand.folds import fold_together
 from luminal.expand.ir import Type
-from luminal.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

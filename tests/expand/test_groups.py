@@ -9,8 +9,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.errors import VerifyError
+from luminal.base import dtypes
+from luminal.base.errors import VerifyError
 from luminal.expand import interpreter, ir, verify
 from luminal.expand.expand import expand
 from luminal.kernel import tile_interpreter, tile_verify

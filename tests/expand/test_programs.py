@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config, dtypes
 from luminal.backends import registry
-from luminal.dtypes import DType, float32
-from luminal.dump import Dump
+from luminal.base import config, dtypes
+from luminal.base.dtypes import DType, float32
+from luminal.compiler.dump import Dump
 from luminal.expand.expand import expand
 from luminal.expand.ir import Store, Type
 from luminal.hlir.graph import Graph

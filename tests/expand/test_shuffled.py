@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.compiler import lower_to_program
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
+from luminal.compiler.compile import lower_to_program
 from luminal.expand.builder import Builder
 from luminal.expand.expand import expand
 from luminal.expand.ir import Apply, Constant, Operand, Type

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.shape.expression import Expression, Symbol, const
 from tests.backends.cpu.tile_builder import TileBuilder
 from tests.expand.test_kernels import run_expanded

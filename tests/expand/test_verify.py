@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.errors import CompileError, VerifyError
+from luminal.base import dtypes
+from luminal.base.errors import CompileError, VerifyError
 from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.fold import constant

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from luminal import config
+from luminal.base import config
 from tests.fuzz.programs.check import Compared, How, check
 from tests.fuzz.programs.form import Program, literal, to_text
 from tests.fuzz.programs.grown import torch_program

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import config
 from luminal.backends import registry
-from luminal.backends.cpu import costs, device
-from luminal.backends.cpu.schedule import nest
+from luminal.backends.cpu import device
 from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
-from luminal.compiler import lower_to_program
+from luminal.base import config
+from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
-from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
+from luminal.memory.state import State
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
+from luminal.schedule.vectors import costs, nest
 from tests.backends.cpu.skewed import TEAMS, both, skewed
 from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import luminal as lm
-from luminal.errors import LoadError, LuminalError
+from luminal.base.errors import LoadError, LuminalError
 from luminal.loaders.checkpoint import read_tokenizer
 from luminal.models.generate import load
 from luminal.search.operands import MEMORY

@@ -17,8 +17,8 @@ import luminal as lm
 from luminal import nn
 from luminal.hlir.attributes import StateAttrs
 from luminal.hlir.graph import Assign
-from luminal.hlir.state import State
 from luminal.hlir.substitute import all_nodes
+from luminal.memory.state import State
 from tests.fuzz.graphs import Case
 
 Array = np.ndarray[Any, Any]

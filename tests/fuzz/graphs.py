@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from luminal import dtypes
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.hlir.attributes import InputAttrs, LoopAttrs, Shape, StateAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
 from luminal.hlir.ops import Node, TensorType, Value
 from luminal.hlir.semantics import extents
-from luminal.hlir.state import Parameter, State
+from luminal.memory.state import Parameter, State
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, Symbol, const, symbol
 

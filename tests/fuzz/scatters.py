@@ -9,7 +9,7 @@ import numpy as np
 
 import luminal as lm
 from luminal.frontend.handle import along
-from luminal.frontend.scatter import written
+from luminal.frontend.movement.scatter import written
 from luminal.shape.expression import Expression, const
 from tests.fuzz.graphs import Case
 

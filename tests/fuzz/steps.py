@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Assign, Builder
 from luminal.hlir.ops import BITS, FLOATS, INTEGERS, NUMBERS, TensorType, Value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from luminal import config
+from luminal.base import config
 from tests.fuzz.cpu_run import check, cut_small
 from tests.fuzz.graphs import Case, cases, random_case
 from tests.long_share import mostly_long

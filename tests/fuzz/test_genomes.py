@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import config
 from luminal.backends.cpu import backend
 from luminal.backends.reference import Bounded, Results, evaluate_with_bounds
+from luminal.base import config
+from luminal.base.numerics import Numerics
 from luminal.hlir.substitute import all_nodes
-from luminal.numerics import Numerics
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from luminal import config
 from luminal.algebra.lower import _Lowering
-from luminal.frontend import logits
-from luminal.hlir.state import Parameter
+from luminal.base import config
+from luminal.frontend.reduce import normalization
 from luminal.kernel import stages
+from luminal.memory.state import Parameter
 from luminal.program import memory_plan
 from tests.fuzz.campaign import Tally, how_of, programs
 from tests.fuzz.programs.check import check
@@ -40,12 +40,12 @@ def wrong_sign(patch: pytest.MonkeyPatch) -> None:
 
 def swapped_axis(patch: pytest.MonkeyPatch) -> None:
     """Softmax runs along the dim before the one that it is asked for."""
-    right = logits._softmax
+    right = normalization._softmax
 
     def wrong(x: Any, axis: int) -> Any:
         return right(x, max(0, axis - 1))
 
-    patch.setattr(logits, "_softmax", wrong)
+    patch.setattr(normalization, "_softmax", wrong)
 
 
 def short_guard(patch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import compiler
 from luminal.backends import registry
-from luminal.compiler import Stages
+from luminal.compiler import compile
+from luminal.compiler.compile import Stages
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
-from luminal.select import dots, layouts
+from luminal.selection import dots, layouts
 from tests.long_share import mostly_long
 
 Array = np.ndarray[Any, Any]
@@ -56,8 +56,8 @@ def contraction(rng: np.random.Generator) -> lm.Graph:
 
 def programs(graph: lm.Graph) -> list[Stages]:
     """The program that reads all weights as they are, and those that read one of them otherwise."""
-    graph_, lowered = compiler.lower_to_algebra(graph.graph(), BACKEND)
-    plain = compiler.fast.select(lowered, BACKEND.costs)
+    graph_, lowered = compile.lower_to_algebra(graph.graph(), BACKEND)
+    plain = compile.fast.select(lowered, BACKEND.costs)
     choices = [
         {},
         *({g: each} for g in layouts.genes(plain, BACKEND.layouts) for each in g.layouts[1:]),
@@ -65,7 +65,7 @@ def programs(graph: lm.Graph) -> list[Stages]:
     selections = (
         dots.by_rule(layouts.with_layouts(plain, chosen), BACKEND.target.dots) for chosen in choices
     )
-    return [compiler.finish(graph_, lowered, each, BACKEND) for each in selections]
+    return [compile.finish(graph_, lowered, each, BACKEND) for each in selections]
 
 
 def results(stages: Stages, arrays: dict[str, Array]) -> list[Array]:

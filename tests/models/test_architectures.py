@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 import luminal as lm
-from luminal.errors import DimError, InputError, LoadError
+from luminal.base.errors import DimError, InputError, LoadError
 from luminal.models import load
 from luminal.models.architectures import read_decoder
 from luminal.models.decoder import Decoder

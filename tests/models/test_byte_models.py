@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import compiler, nn
+from luminal import nn
 from luminal.backends import registry
-from luminal.dots import UINT8_BY_INT8
+from luminal.base.dots import UINT8_BY_INT8
+from luminal.compiler import compile
 from luminal.kernel.tile_ir import Contract
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.launch_list import LoopLaunch
@@ -59,7 +60,7 @@ def test_layers_are_laid_out_in_the_bytes_of_the_format(kind: str, bits: float) 
     ids = np.arange(LONGEST)
     exe = cx.compile()
     check(exe(ids=ids)["logits"], cx.compile("reference")(ids=ids)["logits"])
-    program = compiler.lower_to_program(cx.graph(), registry.compiling("cpu"))
+    program = compile.lower_to_program(cx.graph(), registry.compiling("cpu"))
     assert any(isinstance(each, LoopLaunch) for each in program.launches)
     weights = LAYERS * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 256) + VOCABULARY * 256
     assert exe.memory_report().derived_bytes <= weights * bits / 8
@@ -71,7 +72,7 @@ def test_rolled_layers(kind: str, tied: bool, monkeypatch: pytest.MonkeyPatch) -
     cx = recorded(llama(kind, tied), cached=False)
     ids = np.random.default_rng(0).integers(0, VOCABULARY, LONGEST)
     rolled, reference = cx.compile(), cx.compile("reference")
-    monkeypatch.setattr(compiler, "roll", lambda graph, weights: graph)
+    monkeypatch.setattr(compile, "roll", lambda graph, weights: graph)
     unrolled = cx.compile()
     for length in (1, 5, LONGEST):
         want = reference(ids=ids[:length])["logits"]
@@ -92,7 +93,7 @@ def test_rolled_layers_keep_few_bits(kind: str, most: int) -> None:
 def test_layers_are_one_loop_of_dots() -> None:
     model = llama("q8_0")
     backend = registry.compiling("cpu")
-    program = compiler.lower_to_program(recorded(model, cached=True).graph(), backend)
+    program = compile.lower_to_program(recorded(model, cached=True).graph(), backend)
     loops = [each for each in program.launches if isinstance(each, LoopLaunch)]
     assert [each.trips.value for each in loops] == [LAYERS]
     if UINT8_BY_INT8 in backend.target.dots:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import DTypeError
+from luminal.base.errors import DTypeError
 from luminal.models.architectures import read_decoder
 from tests.long_share import mostly_long
 from tests.models.test_architectures import cached, saved, whole

@@ -15,10 +15,9 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from typer.testing import CliRunner
 
 import luminal as lm
+from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import app
-from luminal.errors import InputError, LoadError
-from luminal.frontend.packed import Packed
-from luminal.hlir.row_order import Rows
+from luminal.frontend.matrices.packed import Packed
 from luminal.loaders import checkpoint
 from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.ggml.k_quantizers import QUANTIZERS as FITTED
@@ -30,6 +29,7 @@ from luminal.loaders.gguf_tokenizer import UNUSED, WHOLE_FILE, gguf_tokenizer
 from luminal.loaders.mapped import is_mapped
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors
+from luminal.memory.row_order import Rows
 from luminal.models import conversion
 from luminal.models.architectures import decoder_of, read_decoder
 from luminal.models.chat_template import special_tokens

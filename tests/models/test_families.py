@@ -17,8 +17,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 import luminal as lm
+from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import main
-from luminal.errors import InputError, LoadError
 from luminal.models.embed import TextEncoder, folder_pooling
 from luminal.models.families import read_model
 

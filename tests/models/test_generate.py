@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
+from luminal.base import config
 from luminal.models import LanguageModel, load
 from luminal.search.strategy import Strategy
 from tests.long_share import mostly_long

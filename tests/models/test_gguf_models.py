@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 import pytest
 
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.gguf import StoredTensor, read_gguf
 from luminal.loaders.gguf_models.table import ARCHITECTURES

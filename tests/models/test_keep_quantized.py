@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import DTypeError
-from luminal.frontend.packed import Packed
+from luminal.base.errors import DTypeError
+from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.ggml.quantize import QUANTIZERS
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.mapped import is_mapped

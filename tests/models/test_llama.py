@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import GraphError, InputError, LoadError
+from luminal.base.errors import GraphError, InputError, LoadError
 from luminal.loaders.checkpoint import load_checkpoint
 from luminal.models import LanguageModel, load
 from luminal.models.architectures import decoder_of

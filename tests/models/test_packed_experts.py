@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.models import convert
 from luminal.models.architectures import read_decoder
 from tests.models.test_architectures import check_logits, saved

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.models.architectures import read_decoder
 from tests.long_share import mostly_long
 from tests.models.test_architectures import check_logits, check_one_length, saved

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import compiler, nn
+from luminal import nn
 from luminal.backends import registry
+from luminal.compiler import compile
 from luminal.hlir.graph import Graph
-from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import LoopLaunch, Program
+from luminal.rolling.roll import roll
 from tests.machines import COSTS
 
 LONGEST = 24
@@ -44,7 +45,7 @@ def prefill(model: Llama) -> lm.Graph:
 
 
 def program(graph: Graph) -> Program:
-    return compiler.lower_to_program(graph, registry.compiling("cpu"))
+    return compile.lower_to_program(graph, registry.compiling("cpu"))
 
 
 @pytest.mark.parametrize("record", [decode, prefill])
@@ -71,7 +72,7 @@ def test_decoding_agrees_with_the_reference_and_with_the_layers_one_by_one(
 ) -> None:
     model = llama(5)
     executables = [decode(model).compile(), decode(model).compile("reference")]
-    monkeypatch.setattr(compiler, "roll", lambda graph, weights: graph)
+    monkeypatch.setattr(compile, "roll", lambda graph, weights: graph)
     executables.append(decode(model).compile())
     for past in range(LONGEST):
         ids = np.array([past * 7 % 64])

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from luminal.base.errors import InputError, LuminalError
 from luminal.cli.main import app
-from luminal.errors import InputError, LuminalError
 from luminal.models import shapes
 from luminal.models.architectures import ARCHITECTURES
 from luminal.models.peer import Peer

@@ -13,7 +13,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
 import luminal as lm
-from luminal.errors import GraphError, InputError, LoadError
+from luminal.base.errors import GraphError, InputError, LoadError
 from luminal.models.families import read_model
 from luminal.models.text_to_text import TextToText
 from luminal.nn import RelativeBias

@@ -14,8 +14,8 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 import luminal as lm
+from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import main
-from luminal.errors import InputError, LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.image import IMAGENET, preparation_of, read_image, write_image
 from luminal.models.convolutional import ConvConfig, ConvNorm

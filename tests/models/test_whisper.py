@@ -13,8 +13,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 import luminal as lm
+from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import main
-from luminal.errors import InputError, LoadError
 from luminal.loaders.wav import read_wav, resampled
 from luminal.models.families import read_model
 from luminal.models.log_mel import LogMel

@@ -46,7 +46,7 @@ SUBJECTS = (
              "tests/backends/cpu/test_custom_kernels.py", "tests/backends/cpu/test_profile.py")),
     Subject("binding", ("src/luminal/runtime/binding.py",),
             ("tests/unit/test_binding.py", "tests/unit/test_session.py")),
-    Subject("merge", ("src/luminal/select/merge.py", "src/luminal/program/kernel_graph.py"),
+    Subject("merge", ("src/luminal/selection/merge.py", "src/luminal/program/kernel_graph.py"),
             ("tests/unit/test_merges.py", "tests/unit/test_kernel_graph.py",
              "tests/unit/test_selection.py", "tests/unit/test_partition.py")),
     Subject("guards", ("src/luminal/kernel/guards.py",),

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from luminal.frontend.graph import Recorder
-from luminal.frontend.tree import flatten
+from luminal.frontend.scan import flatten
 from tests.numerics.recording import close, on, results
 
 Array = np.ndarray[Any, Any]

@@ -10,9 +10,9 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from luminal.backends.cpu.target import detect
+from luminal.base.dtypes import DType
 from luminal.codegen import llvm_walk
 from luminal.codegen.llvm_operations import instructions
-from luminal.dtypes import DType
 from luminal.expand.builder import Builder
 from luminal.expand.casts import bitcast, cast, from_memory, to_memory
 from luminal.expand.ir import INDEX, Kernel, Operand, Param, Type, memory_dtype

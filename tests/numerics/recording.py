@@ -11,11 +11,11 @@ import numpy as np
 
 from luminal.backends.reference import evaluate
 from luminal.frontend.graph import Recorder
-from luminal.frontend.tree import flatten
+from luminal.frontend.scan import flatten
 from luminal.hlir.attributes import InputAttrs
 from luminal.hlir.graph import Graph
 from luminal.hlir.verify import verify
-from luminal.session import compile
+from luminal.session.graph import compile
 
 Array = np.ndarray[Any, Any]
 

@@ -11,10 +11,10 @@ import scipy.special
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.compiler import lower_by_stages
-from luminal.dots import UINT8_BY_INT8
-from luminal.errors import DTypeError
-from luminal.frontend.packed import Packed
+from luminal.base.dots import UINT8_BY_INT8
+from luminal.base.errors import DTypeError
+from luminal.compiler.compile import lower_by_stages
+from luminal.frontend.matrices.packed import Packed
 from luminal.kernel.tile_ir import Contract
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.nn.quantization import KINDS

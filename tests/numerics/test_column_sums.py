@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import compiler
-from luminal.assemble import text_key
 from luminal.backends import registry
 from luminal.backends.cpu import target
-from luminal.dtypes import dtype_of
+from luminal.base.dtypes import dtype_of
+from luminal.compiler import compile
+from luminal.compiler.assemble import text_key
 from luminal.kernel.tile_ir import Kernel, Load, Loop, Store
 from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable
@@ -104,7 +104,7 @@ def test_parts_of_sums_lie_side_by_side() -> None:
 def walked(cx: lm.Graph, given: dict[str, np.ndarray], most: int) -> dict[int, np.ndarray]:
     """What one kernel gives, by how many rows are added up at once to sums in scratch."""
     backend = registry.compiling("cpu")
-    stages = compiler.lower_by_stages(cx.graph(), backend)
+    stages = compile.lower_by_stages(cx.graph(), backend)
     (step,) = stages.partition.steps
     assert isinstance(step, KernelStep)
     texts = placed_choices(step, backend)
@@ -113,7 +113,7 @@ def walked(cx: lm.Graph, given: dict[str, np.ndarray], most: int) -> dict[int, n
         knobs = (("by_rows", at_once),) if at_once else ()
         if knobs in texts:
             tuned = {text_key(texts[()]): knobs}
-            runner = backend.runner(compiler.reschedule(stages, backend, tuned).program)
+            runner = backend.runner(compile.reschedule(stages, backend, tuned).program)
             found[at_once] = Executable(cx.graph(), (Variant({}, runner),))(given)["y"]
     return found
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import DTypeError, InputError, LuminalError, ShapeError
+from luminal.base.errors import DTypeError, InputError, LuminalError, ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import run

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import DTypeError, LuminalError, ShapeError
+from luminal.base.errors import DTypeError, LuminalError, ShapeError
 from tests.long_share import mostly_long
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import close, run

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import DimError, InputError, ShapeError
-from luminal.frontend import lapack
-from luminal.frontend.decompositions import INDEFINITE, SINGULAR
+from luminal.base.errors import DimError, InputError, ShapeError
 from luminal.frontend.graph import Recorder
+from luminal.frontend.matrices import lapack
+from luminal.frontend.matrices.decompositions import INDEFINITE, SINGULAR
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import close, on, run
 

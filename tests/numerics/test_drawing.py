@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import GraphError, InputError, ShapeError
-from luminal.frontend.drawing import chosen
+from luminal.base.errors import GraphError, InputError, ShapeError
+from luminal.frontend.random.drawing import chosen
 from tests.numerics.recording import close, on, run
 
 F = lm.nn.functional

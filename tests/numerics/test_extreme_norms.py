@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal import dtypes
+from luminal.base import dtypes
 from tests.long_share import long_rows
 from tests.numerics.test_special_values import BOTH, Op, failures
 

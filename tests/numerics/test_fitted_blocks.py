@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import InputError
-from luminal.frontend.packed import Packed
+from luminal.base.errors import InputError
+from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.ggml.blocks import fields, packed_fields
 from luminal.loaders.ggml.fitting import centered, fitted, fitted_from_least
 from luminal.loaders.ggml.k_quantizers import QUANTIZERS

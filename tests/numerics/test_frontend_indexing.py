@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from luminal.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.recording import close, results, run
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from luminal.errors import ShapeError
+from luminal.base.errors import ShapeError
 from tests.numerics.recording import close, run
 
 rng = np.random.default_rng(0)

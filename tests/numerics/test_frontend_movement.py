@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from luminal.errors import DimError, DTypeError, ShapeError
+from luminal.base.errors import DimError, DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
-from luminal.frontend.movement import concat, stack
+from luminal.frontend.movement.views import concat, stack
 from tests.numerics.recording import close, results, run
 
 X = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)

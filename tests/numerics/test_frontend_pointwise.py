@@ -11,8 +11,8 @@ import pytest
 import scipy.special
 import torch
 
-from luminal import dtypes
-from luminal.frontend import binary
+from luminal.base import dtypes
+from luminal.frontend.pointwise import binary
 from tests.numerics.recording import close, run
 
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.5, 1e-40, 1e30, -1e30, math.inf, -math.inf, math.nan]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import ShapeError
+from luminal.base.errors import ShapeError
 from luminal.hlir.printer import to_text
 from tests.numerics.recording import close, run
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.errors import DTypeError, GraphError, ShapeError
+from luminal.base.errors import DTypeError, GraphError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.shape.expression import symbol
 from tests.numerics.recording import close, results, run
 

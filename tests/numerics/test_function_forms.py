@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.frontend import functions
+from luminal.frontend.names import functions
 from tests.conformance import opinfo_map
 from tests.conformance.opinfo_run import database
 from tests.conformance.opinfo_samples import equal, luminal_results, torch_result
@@ -63,7 +63,7 @@ SHARED = TORCH & _public(lm) - {"compile", "load", "save"}
 
 def test_every_method_that_pytorch_has_as_a_function_is_one() -> None:
     missing = {name for name in METHODS & TORCH if not _is_function(getattr(lm, name, None))}
-    assert missing == set(), "add these to src/luminal/frontend/functions.py"
+    assert missing == set(), "add these to src/luminal/frontend/names/functions.py"
     own = METHODS & TORCH & _public(torch.Tensor) - {"clone", "numel", "where"}
     pairs = {name: (getattr(lm, name), getattr(lm.Tensor, name)) for name in own}
     others = {name for name, pair in pairs.items() if len(set(map(inspect.unwrap, pair))) > 1}

@@ -13,7 +13,7 @@ import torch.nn.functional as torch_functional
 
 import luminal as lm
 import luminal.nn.functional as functional
-from luminal.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 from tests.long_share import mostly_long
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import close, run

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.recording import close, results, run
 

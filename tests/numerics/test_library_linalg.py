@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from luminal.errors import ShapeError
-from luminal.frontend.einsum import _path, einsum
-from luminal.frontend.products import bilinear, cdist, multi_dot, tensordot
+from luminal.base.errors import ShapeError
+from luminal.frontend.matrices.einsum import _path, einsum
+from luminal.frontend.matrices.products import bilinear, cdist, multi_dot, tensordot
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import close, run
 

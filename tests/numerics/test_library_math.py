@@ -14,7 +14,7 @@ import scipy.special
 import torch
 
 import luminal as lm
-from luminal.errors import DTypeError
+from luminal.base.errors import DTypeError
 from tests.long_share import mostly_long
 from tests.numerics.recording import close, run
 

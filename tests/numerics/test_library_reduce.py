@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.nn import functional
 from tests.numerics.recording import close, run
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.hlir.memory import address
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.mapped import array_at, is_mapped, map_file
+from luminal.memory.arrays import address
 from tests.numerics.test_byte_products import in_bytes, recorded, some
 from tests.numerics.test_packed_weights import blocks_of, values_of
 

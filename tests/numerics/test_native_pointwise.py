@@ -8,15 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from luminal.dtypes import (
-    ALL,
-    COMPUTE,
-    DType,
-    bool_,
-    float32,
-    float64,
-    uint8,
-)
+from luminal.base.dtypes import ALL, COMPUTE, DType, bool_, float32, float64, uint8
 from luminal.hlir import semantics
 from tests.long_share import long_but
 from tests.numerics.jit_lanes import AVX2, AVX512, BASELINE, assembly, host_has, run, text

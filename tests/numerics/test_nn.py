@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from luminal import nn
-from luminal.errors import InputError, ShapeError
+from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.recording import close, results, run
 

@@ -10,7 +10,7 @@ import torch
 
 import luminal as lm
 from luminal import nn
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.nn.moe import Groups, Router
 from tests.numerics.recording import close, on, run
 

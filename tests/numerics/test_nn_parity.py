@@ -18,7 +18,7 @@ import torch
 
 from luminal import nn
 from luminal.frontend.graph import Recorder
-from luminal.frontend.tree import flatten
+from luminal.frontend.scan import flatten
 from tests.numerics.recording import close, on, results
 
 Array = np.ndarray[Any, Any]

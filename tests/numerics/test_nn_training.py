@@ -11,7 +11,7 @@ import torch
 
 import luminal as lm
 from luminal import nn
-from luminal.errors import GraphError, InputError, ShapeError
+from luminal.base.errors import GraphError, InputError, ShapeError
 from tests.numerics.recording import close
 
 rng = np.random.default_rng(0)

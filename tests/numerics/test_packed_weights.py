@@ -12,7 +12,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.dump import Dump
+from luminal.compiler.dump import Dump
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.loaders.ggml.types import BLOCKS
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import ShapeError
+from luminal.base.errors import ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.batch import Case, check
 from tests.numerics.recording import on, run

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal import dtypes
-from luminal.errors import DTypeError
+from luminal.base import dtypes
+from luminal.base.errors import DTypeError
 from luminal.frontend.graph import Recorder
 
 DTYPES = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64".split()

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import DTypeError, GraphError, InputError, LoadError
-from luminal.frontend.packed import Packed
+from luminal.base.errors import DTypeError, GraphError, InputError, LoadError
+from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.ggml.quantize import quantized
 from luminal.nn.quantization import KINDS, PackedWeight
 from tests.long_share import long_but

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.errors import DTypeError
+from luminal.base.errors import DTypeError
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import run
 

@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 
 import luminal as lm
-from luminal.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
-from luminal.frontend.random import threefry
+from luminal.frontend.random.keyed import threefry
 from tests.numerics.recording import results, run
 
 N = 50_000

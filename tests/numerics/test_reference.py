@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import dtypes
 from luminal.backends.reference import Bounded, evaluate, evaluate_with_bounds
 from luminal.backends.reference.bound_rules import RULES
-from luminal.errors import InputError
+from luminal.base import dtypes
+from luminal.base.errors import InputError
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Assign, Builder, Graph, Output
 from luminal.hlir.ops import OPS, Node, Value
-from luminal.hlir.state import Parameter, State
+from luminal.memory.state import Parameter, State
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const, symbol
 from tests.numerics.tolerance import compare

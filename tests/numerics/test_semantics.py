@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.hlir.attributes import (
     AxisAttrs,
     CastAttrs,

@@ -12,7 +12,7 @@ import scipy.special
 import torch
 
 import luminal as lm
-from luminal.errors import DTypeError
+from luminal.base.errors import DTypeError
 from tests.numerics.recording import run
 
 Array = np.ndarray[Any, Any]

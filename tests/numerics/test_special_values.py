@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-from luminal import dtypes
-from luminal.errors import DTypeError
+from luminal.base import dtypes
+from luminal.base.errors import DTypeError
 from tests.numerics.recording import on, run
 
 Array = np.ndarray[Any, Any]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from luminal.errors import ShapeError
+from luminal.base.errors import ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.recording import on, results, run
 

@@ -9,11 +9,11 @@ import torch
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.algebra.terms import Term
+from luminal.base.numerics import Numerics
 from luminal.hlir.parser import parse
 from luminal.nn import functional as F
-from luminal.numerics import Numerics
-from luminal.select.fast import respell
-from luminal.select.rewrite import Respelled
+from luminal.selection.fast import respell
+from luminal.selection.rewrite import Respelled
 from tests.machines import COSTS
 
 Array = np.ndarray

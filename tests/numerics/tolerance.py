@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.backends.reference.bounded import MARGIN
+from luminal.base import dtypes
 
 Array = np.ndarray[Any, Any]
 

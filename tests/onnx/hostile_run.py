@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 import luminal.onnx
-from luminal.errors import LuminalError
+from luminal.base.errors import LuminalError
 from tests.fuzz.damaged_run import Outcome, answer, measured
 from tests.onnx.hostile_models import Hostile, hostile
 

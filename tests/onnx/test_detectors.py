@@ -9,8 +9,8 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper, parser
 
+from luminal.base.errors import InputError
 from luminal.cli.onnx_detector import OnnxDetector
-from luminal.errors import InputError
 from luminal.models.detect import Detection
 
 SIZE = 64

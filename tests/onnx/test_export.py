@@ -14,7 +14,7 @@ import pytest
 import luminal as lm
 import luminal.onnx
 from luminal import nn
-from luminal.errors import GraphError, InputError
+from luminal.base.errors import GraphError, InputError
 from luminal.onnx import UnsupportedError, export
 from luminal.onnx.exporting import model_of
 from luminal.onnx.source import Source

@@ -13,7 +13,7 @@ import pytest
 from onnx import ModelProto
 
 import luminal.onnx
-from luminal.errors import LuminalError
+from luminal.base.errors import LuminalError
 from tests.onnx.random_models import random_model
 from tests.onnx.random_nodes import random_node
 from tests.onnx.random_ranges import random_range

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 import luminal.onnx
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.mapped import map_file
 from luminal.onnx.source import Source
 from luminal.onnx.wire import without_data

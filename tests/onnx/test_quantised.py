@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 import luminal as lm
 from luminal import onnx as lm_onnx
 from luminal.program.buffers import BufferKind
-from luminal.session import stages
+from luminal.session.graph import stages
 
 RANGES = {
     "zeros": [0, 0, 0, 0],

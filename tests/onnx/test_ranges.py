@@ -11,7 +11,7 @@ import pytest
 from onnx import parser
 
 import luminal.onnx
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.onnx import OnnxError
 
 W = np.arange(8, dtype=np.float32)

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import luminal.onnx
-from luminal.errors import InputError, LoadError, LuminalError
+from luminal.base.errors import InputError, LoadError, LuminalError
 from luminal.onnx import OnnxError, UnsupportedError
 from tests.onnx.random_models import random_model
 

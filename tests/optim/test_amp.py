@@ -11,7 +11,7 @@ import torch
 
 import luminal as lm
 from luminal import nn, optim
-from luminal.frontend.precision import autocast
+from luminal.frontend.matrices.matmul import autocast
 from luminal.nn import functional as F
 from luminal.training.amp import AMPContext, GradScaler
 from tests.optim.pairs import SHAPES, Ours, Theirs, batches, loss_of

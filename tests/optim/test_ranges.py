@@ -12,7 +12,7 @@ import pytest
 
 import luminal as lm
 from luminal import nn, optim
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.nn import functional as F
 from luminal.optim import lr_scheduler as schedules
 from luminal.training import (

@@ -8,7 +8,7 @@ import numpy as np
 
 from luminal.algebra.evaluate import Evaluator
 from luminal.algebra.terms import Term, axis_order
-from luminal.numerics import Class
+from luminal.base.numerics import Class
 from luminal.shape.expression import Symbol, const
 from tests.rules.instances import DIMS, Array, Instance
 from tests.rules.real import Real, Reals, Wide

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from luminal.algebra.terms import Term, term_order
+from luminal.base.numerics import Class
 from luminal.egraph import Limits, saturate
 from luminal.egraph.classes import Classes
 from luminal.egraph.session import session
 from luminal.egraph.spell import spell
-from luminal.numerics import Class
 from luminal.rules import RULES, Rule
 from tests.machines import COSTS
 from tests.rules.agreement import TYPE, Compared, Fault, agree

@@ -7,10 +7,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from luminal import dtypes
 from luminal.algebra.frames import never_empty
 from luminal.algebra.terms import Phase, Term
-from luminal.dtypes import DType, holds
+from luminal.base import dtypes
+from luminal.base.dtypes import DType, holds
 from luminal.egraph.intern import literal_data, literal_text
 from luminal.hlir.ops import OPS
 from luminal.rules import notation

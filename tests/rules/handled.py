@@ -6,9 +6,9 @@ import functools
 import random
 from collections.abc import Callable, Iterable, Sequence
 
-from luminal import dtypes
 from luminal.algebra.terms import Term
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.hlir.ops import OPS
 from luminal.shape.expression import Expression, Symbol, const
 from tests.rules.instances import AXES, DRAWN, EMPTY, Instance

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.terms import Term, Terms, axis_order
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.egraph.intern import literal_data
 from luminal.hlir.graph import Builder, Output
 from luminal.hlir.ops import OPS, Value
-from luminal.hlir.state import Parameter
+from luminal.memory.state import Parameter
 from luminal.rules import notation
 from luminal.rules.notation import Apply, Leaf, Move, Number, Pattern, Position
 from luminal.shape.expression import Symbol, axis, symbol

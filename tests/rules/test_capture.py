@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from luminal.base.numerics import Class
 from luminal.egraph import saturate
-from luminal.numerics import Class
 from luminal.rules import RULES, notation
 from tests.machines import COSTS
 from tests.rules.checker import check_spellings

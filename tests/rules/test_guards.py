@@ -7,8 +7,8 @@ import random
 import pytest
 
 from luminal.algebra.lower import lower
+from luminal.base.numerics import Class
 from luminal.egraph import saturate
-from luminal.numerics import Class
 from luminal.rules import RULES, Rule, notation
 from tests.long_share import long_rows
 from tests.machines import COSTS

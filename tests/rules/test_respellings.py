@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from luminal.numerics import Class, Numerics
+from luminal.base.numerics import Class, Numerics
 from luminal.rules import notation
-from luminal.select.fast import respell
+from luminal.selection.fast import respell
 from tests.machines import COSTS
 from tests.rules.agreement import Compared, agree
 from tests.rules.instances import SPECIAL, Instance

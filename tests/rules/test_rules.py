@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from luminal.base.numerics import Class
 from luminal.egraph.handlers import HANDLERS
-from luminal.numerics import Class
 from luminal.rules import RULES, Rule, identities, notation
 from tests.rules.agreement import Compared
 from tests.rules.checker import (

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.algebra.evaluate import evaluate, inputs_of
 from luminal.algebra.lower import Lowered, lower
 from luminal.algebra.terms import term_order
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.dtypes import dtype_of
+from luminal.base import config
+from luminal.base.dtypes import dtype_of
+from luminal.base.numerics import Numerics
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Output
-from luminal.numerics import Numerics
-from luminal.select.fast import respell
+from luminal.selection.fast import respell
 from tests.fuzz.graphs import random_case
 from tests.long_share import mostly_long
 from tests.machines import COSTS

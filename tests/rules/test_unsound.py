@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from luminal.numerics import DOMAIN, EXACT, ROUNDING, Class
+from luminal.base.numerics import DOMAIN, EXACT, ROUNDING, Class
 from luminal.rules import Rule
 from tests.rules import agreement
 from tests.rules.agreement import Fault

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
 COUNT, SIZE = 6, 2

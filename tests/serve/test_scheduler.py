@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.serve.blocks import BlockPool
 from luminal.serve.scheduler import Scheduler, Step, Text
 

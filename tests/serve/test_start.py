@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from luminal import models
+from luminal.base.errors import InputError
 from luminal.cli import serve
 from luminal.cli.main import app
-from luminal.errors import InputError
 from luminal.serve.served import Served
 from luminal.serve.server import bound, run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import Place
 from tests.backends.c_family.dialects import checked_driver

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.training import CheckpointManager
 from luminal.training.checkpoint import _digest
 from luminal.training.nested import join, split

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.errors import DTypeError, InputError, LoadError, ShapeError
+from luminal.base.errors import DTypeError, InputError, LoadError, ShapeError
 from luminal.loaders.idx import read_idx
 from luminal.training import MNIST, ArrayDataset, Batches, TextDataset
 from luminal.training.prefetch import prefetched

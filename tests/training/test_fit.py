@@ -17,7 +17,7 @@ from rich.console import Console
 
 import luminal as lm
 from luminal import nn, optim
-from luminal.errors import GraphError, InputError, NonFiniteError
+from luminal.base.errors import GraphError, InputError, NonFiniteError
 from luminal.nn import functional as F
 from luminal.training import ArrayDataset, Batches, Record, fit, progress
 from tests.training.small_run import digest, examples, network, run

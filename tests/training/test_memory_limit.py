@@ -10,8 +10,8 @@ import pytest
 
 import luminal as lm
 from luminal import nn, optim
+from luminal.compiler.memory_limit import bytes_of
 from luminal.frontend.tensor import Tensor
-from luminal.memory_limit import bytes_of
 from luminal.nn import functional as F
 from luminal.training import ArrayDataset, Batches, fit
 from tests.long_share import mostly_long

@@ -19,7 +19,7 @@ import pytest
 
 import luminal as lm
 from luminal import nn, optim
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.nn import functional as F
 from luminal.training import Batches, CheckpointManager, checkpoint, fit
 from tests.long_share import mostly_long

@@ -14,8 +14,8 @@ import pytest
 
 import luminal as lm
 from luminal import models
+from luminal.base.errors import InputError
 from luminal.cli.main import main
-from luminal.errors import InputError
 from luminal.models.train import ModelSettings, TextRun, new_llama, train_text
 from luminal.models.write_folder import write_folder
 from luminal.training.byte_pairs import train_byte_pairs

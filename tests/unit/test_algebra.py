@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import dtypes
 from luminal.algebra.lower import lower
 from luminal.algebra.term_text import to_text
 from luminal.algebra.terms import term_order
-from luminal.frontend.indexing import gather_at
-from luminal.frontend.scatter import written
+from luminal.base import dtypes
+from luminal.frontend.movement.indexing import gather_at
+from luminal.frontend.movement.scatter import written
 from luminal.shape.expression import const
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from luminal import dtypes
-from luminal.errors import DimError, GraphError, ShapeError
+from luminal.base import dtypes
+from luminal.base.errors import DimError, GraphError, ShapeError
 from luminal.hlir.graph import Builder, Graph, Output
 from luminal.runtime.binding import InputSpec, Signature, explained, unmet
 from luminal.shape.expression import Expression, Symbol, all_of, const, symbol

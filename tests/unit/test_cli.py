@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from luminal import config
+from luminal.base import config
+from luminal.base.errors import InputError
 from luminal.cli.compile import Stage
 from luminal.cli.main import main
-from luminal.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 

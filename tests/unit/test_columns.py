@@ -10,13 +10,13 @@ import pytest
 import luminal as lm
 from luminal.algebra.terms import Term, Terms
 from luminal.backends.cpu import backend
-from luminal.dtypes import float32
+from luminal.base.dtypes import float32
 from luminal.hlir.graph import Builder
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome
 from luminal.search.space import Candidate, Space
-from luminal.select.columns import columns
+from luminal.selection.columns import columns
 from luminal.shape.expression import Symbol, axis, const
 
 ROWS, INNER = 33, 48

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from luminal import config
-from luminal.errors import InputError
+from luminal.base import config
+from luminal.base.errors import InputError
 
 PACKAGE = Path(config.__file__).parent
 

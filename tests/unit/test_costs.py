@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 import luminal as lm
-from luminal import compiler
 from luminal.algebra.lower import lower
 from luminal.backends import device_costs
-from luminal.backends.cpu import costs as cpu_costs
 from luminal.backends.cuda.backend import MACHINE, Cuda
-from luminal.costs import Costs
+from luminal.base.costs import Costs
+from luminal.compiler import compile
 from luminal.program.selection import Residence
+from luminal.schedule.vectors import costs as cpu_costs
 from luminal.search.cost_model import cost
-from luminal.select.fast import select
+from luminal.selection.fast import select
 from tests.machines import COSTS, vectors
 
 GPU = Cuda(MACHINE).costs
@@ -58,7 +58,7 @@ def test_devices_of_c_have_no_panels_and_call_no_library() -> None:
     cx = lm.Graph()
     x = cx.tensor((64, 256), name="x")
     (x @ cx.weight((256, 256), name="w")).output("y")
-    stages = compiler.lower_by_stages(cx.graph(), backend)
+    stages = compile.lower_by_stages(cx.graph(), backend)
     assert not any(choice.layouts[1:] for choice in stages.selection.choices.values())
     (origin,) = stages.origins
     assert all(backend.library_calls(step) == () for step in origin.steps)

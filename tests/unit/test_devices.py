@@ -17,8 +17,8 @@ from luminal.array_api import deferred
 from luminal.backends import registry
 from luminal.cli.devices import command
 from luminal.frontend.foreign import is_device
-from luminal.hlir.memory import HOST
-from luminal.hlir.state import Parameter
+from luminal.memory.arrays import HOST
+from luminal.memory.state import Parameter
 from luminal.runtime.device import Device
 
 X = np.arange(4, dtype=np.float32)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import DimError, DTypeError, ShapeError
+from luminal.base.errors import DimError, DTypeError, ShapeError
 from luminal.shape.parse import parse
 
 # Functions of x that no element of x decides, and what they are for an x of shape (n, 2).

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.hlir import dlpack
+from luminal.memory import dlpack
 
 pytestmark = pytest.mark.usefixtures("new_default_graph")
 

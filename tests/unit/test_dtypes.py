@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.errors import DTypeError
+from luminal.base import dtypes
+from luminal.base.errors import DTypeError
 from luminal.expand.ir import Type
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 import luminal as lm
-from luminal import config, dump
 from luminal.backends import registry
-from luminal.errors import CompileError
+from luminal.base import config
+from luminal.base.errors import CompileError
+from luminal.compiler import dump
 from tests.unit.test_selection_text import every_kind
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from luminal import errors
+from luminal.base import errors
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from luminal.errors import DimError
+from luminal.base.errors import DimError
 from luminal.shape.expression import (
     FALSE,
     TRUE,

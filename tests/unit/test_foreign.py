@@ -12,7 +12,8 @@ import torch
 
 import luminal as lm
 from luminal import nn
-from luminal.frontend import foreign, numpy_calls
+from luminal.frontend import foreign
+from luminal.frontend.names import numpy_calls
 
 pytestmark = pytest.mark.usefixtures("new_default_graph")
 

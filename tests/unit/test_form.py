@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import dtypes
 from luminal.algebra.terms import Term, Terms
-from luminal.assemble import PlacedStep
-from luminal.compiler import lower_by_stages
-from luminal.dots import BF16_PAIRS
+from luminal.base import dtypes
+from luminal.base.dots import BF16_PAIRS
+from luminal.compiler.assemble import PlacedStep
+from luminal.compiler.compile import lower_by_stages
 from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import Layout
 from luminal.program.steps import KernelStep, LoopStep, Step

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import DimError, DTypeError, GraphError, LuminalError, ShapeError
+from luminal.base.errors import DimError, DTypeError, GraphError, LuminalError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
-from luminal.hlir.state import Parameter, State
+from luminal.memory.state import Parameter, State
 
 
 def raises(error: type[LuminalError], text: str, make: Callable[[], Any]) -> None:

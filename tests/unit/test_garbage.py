@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from luminal import garbage
+from luminal.base import garbage
 
 
 def test_held_in_the_block_only() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tokenizers import pre_tokenizers
 
 import luminal as lm
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, StoredTensor, read_gguf
 from luminal.loaders.gguf_models.config import architecture_of, config_of

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tokenizers import normalizers, pre_tokenizers
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.growth import check_growth
 
 

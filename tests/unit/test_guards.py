@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from luminal.algebra.terms import Term, Terms
-from luminal.dtypes import bool_, dtype_of, float32
+from luminal.base.dtypes import bool_, dtype_of, float32
 from luminal.kernel.guards import (
     SHORT_PIECE,
     cut_points,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.errors import GraphError
+from luminal.base import dtypes
+from luminal.base.errors import GraphError
 from luminal.hlir.attributes import Body, CustomKernel
 from luminal.hlir.graph import Assign, Builder, Graph, Output
 from luminal.hlir.ops import TensorType, Value
 from luminal.hlir.parser import parse
 from luminal.hlir.printer import to_text
-from luminal.hlir.state import Parameter, State
 from luminal.hlir.verify import verify
+from luminal.memory.state import Parameter, State
 from luminal.shape import view as views
 from luminal.shape.expression import const, symbol
 

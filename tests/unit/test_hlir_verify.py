@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.errors import VerifyError
+from luminal.base import dtypes
+from luminal.base.errors import VerifyError
 from luminal.hlir.attributes import (
     Body,
     ConstantAttrs,
@@ -21,8 +21,8 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.graph import Assign, Builder, Graph, Output
 from luminal.hlir.ops import OPS, Node, TensorType, Value
-from luminal.hlir.state import State
 from luminal.hlir.verify import verify
+from luminal.memory.state import State
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const, symbol
 from luminal.shape.view import index

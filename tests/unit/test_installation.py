@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import luminal as lm
-from luminal import installation
+from luminal.base import installation
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -14,10 +14,10 @@ import pytest
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.backends.cpu import backend
-from luminal.compiler import Stages, lower_by_stages
-from luminal.numerics import Numerics
+from luminal.base.numerics import Numerics
+from luminal.compiler.compile import Stages, lower_by_stages
 from luminal.program.partition import partition
-from luminal.select.fast import select
+from luminal.selection.fast import select
 from tests.long_share import long_but, mostly_long
 from tests.machines import COSTS
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import pytest
 
 from luminal.algebra.terms import Term, Terms
-from luminal.dtypes import float32
-from luminal.errors import VerifyError
+from luminal.base.dtypes import float32
+from luminal.base.errors import VerifyError
 from luminal.program.kernel_graph import KernelGraph, kernels
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from tokenizers import processors
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.hub import is_hub_id
 from luminal.loaders.llama2c import read_llama2c, read_llama2c_tokenizer

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from luminal.dtypes import float32
+from luminal.base.dtypes import float32
 from luminal.kernel.tile_ir import Buffer as KernelBuffer
 from luminal.kernel.tile_ir import Kernel, Role, Space
 from luminal.program.buffers import Buffer, BufferKind

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from luminal.algebra.terms import Term, Terms
-from luminal.dtypes import float32
+from luminal.base.dtypes import float32
 from luminal.hlir.graph import Builder
-from luminal.hlir.state import Parameter
+from luminal.memory.state import Parameter
 from luminal.program.kernel_graph import KernelGraph
-from luminal.select.limits import KERNEL_TERMS
-from luminal.select.merge import merges
+from luminal.selection.limits import KERNEL_TERMS
+from luminal.selection.merge import merges
 from luminal.shape.expression import axis, const
 from tests.machines import COSTS
 

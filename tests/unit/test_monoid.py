@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.dtypes import DType, float32
+from luminal.base.dtypes import DType, float32
 from luminal.hlir.attributes import AxisAttrs, ScanAttrs
 from luminal.hlir.monoid import MAXIMUM, MONOIDS, PRODUCT, SUM, Monoid
 from luminal.hlir.ops import NUMBERS, OPS

@@ -12,7 +12,7 @@ import pytest
 
 import luminal as lm
 from luminal import models, nn, optim
-from luminal.near_names import suggestion
+from luminal.base.near_names import suggestion
 from luminal.training import fit
 
 pytestmark = pytest.mark.usefixtures("new_default_graph")

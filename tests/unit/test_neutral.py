@@ -26,9 +26,9 @@ DECIDES = re.compile(
 )
 HOST_MEMORY = re.compile(r"\baligned_empty\b|__array_interface__|\.ctypes\b|\bmemmove\b")
 EDGES = (  # where users' arrays and files come in and results go out
-    "hlir/data.py",
-    "hlir/memory.py",
-    "hlir/state.py",
+    "memory/data.py",
+    "memory/arrays.py",
+    "memory/state.py",
     "runtime/arrays.py",
     "runtime/device.py",
     "runtime/output_pool.py",
@@ -71,13 +71,13 @@ def test_nothing_neutral_names_a_machine() -> None:
     ("name", "line"),
     [
         ("kernel/placement.py", "lanes = 16  # of AVX-512"),
-        ("select/fast.py", "from luminal.codegen.llvm import render"),
+        ("selection/fast.py", "from luminal.codegen.llvm import render"),
         ("program/buffers.py", "array = aligned_empty(shape, dtype)"),
         ("search/space.py", "start = array.ctypes.data"),
-        ("select/layouts.py", "return size > target.l2_bytes"),
+        ("selection/layouts.py", "return size > target.l2_bytes"),
         ("kernel/rows.py", "chunks = 4 * target.cores"),
         ("program/memory_plan.py", "# rounded up to whole cache lines"),
-        ("select/fast.py", "MOST = 1 << 18  # stays in the second-level cache"),
+        ("selection/fast.py", "MOST = 1 << 18  # stays in the second-level cache"),
     ],
 )
 def test_faults_are_found(name: str, line: str) -> None:
@@ -87,7 +87,7 @@ def test_faults_are_found(name: str, line: str) -> None:
 
 def test_only_what_decides_must_not_think_of_threads() -> None:
     line = "one thread at a time\n"
-    assert faults("select/fast.py", line)
+    assert faults("selection/fast.py", line)
     assert not faults("runtime/driver.py", line)
 
 

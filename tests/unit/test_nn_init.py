@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from luminal import nn
-from luminal.errors import InputError, ShapeError
-from luminal.hlir.state import Parameter
+from luminal.base.errors import InputError, ShapeError
+from luminal.memory.state import Parameter
 from luminal.nn import init
 
 DEFAULTS = {

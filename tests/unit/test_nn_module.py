@@ -13,11 +13,11 @@ import pytest
 
 import luminal as lm
 from luminal import nn
-from luminal.errors import DTypeError, LoadError, ShapeError
+from luminal.base.errors import DTypeError, LoadError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
+from luminal.memory.state import Parameter
 
 
 class Net(nn.Module):

@@ -12,7 +12,7 @@ import torch
 
 import luminal as lm
 from luminal import nn
-from luminal.errors import DTypeError, ShapeError
+from luminal.base.errors import DTypeError, ShapeError
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from luminal import config
+from luminal.base import config
 from luminal.runtime import object_cache
 from luminal.runtime.object_cache import HASH_BYTES, ObjectCache
 

@@ -11,7 +11,7 @@ import torch
 
 import luminal as lm
 from luminal import nn
-from luminal.errors import DimError, ShapeError
+from luminal.base.errors import DimError, ShapeError
 from tests.long_share import mostly_long
 
 Parts = Callable[[Any], Any]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from luminal.algebra.terms import Term, Terms
-from luminal.dtypes import float32
-from luminal.errors import VerifyError
+from luminal.base.dtypes import float32
+from luminal.base.errors import VerifyError
 from luminal.program.order import ordered
 from luminal.program.steps import Step, Unit
 

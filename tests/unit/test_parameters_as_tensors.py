@@ -17,7 +17,7 @@ import pytest
 import luminal as lm
 from luminal import nn
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Assignable
+from luminal.memory.state import Assignable
 
 pytestmark = pytest.mark.usefixtures("new_default_graph")
 

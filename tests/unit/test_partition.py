@@ -15,7 +15,7 @@ from luminal.program.launch_list import Operand
 from luminal.program.partition import partition
 from luminal.program.scope import Scope
 from luminal.program.steps import KernelStep, LoopStep, Partition
-from luminal.select.fast import select
+from luminal.selection.fast import select
 from tests.fuzz.graphs import random_case
 from tests.machines import COSTS
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import luminal as lm
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Reduce, Store
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import TRUE

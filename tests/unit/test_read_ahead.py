@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from luminal.hlir.memory import address
 from luminal.loaders import read_ahead as subject
 from luminal.loaders.gguf_models import weights
 from luminal.loaders.mapped import array_at, map_file
 from luminal.loaders.read_ahead import read_ahead, runs
+from luminal.memory.arrays import address
 
 PAGES = 3000
 

@@ -1,4 +1,4 @@
-"""`luminal.records.dataclass` makes what the standard library's makes."""
+"""`luminal.base.records.dataclass` makes what the standard library's makes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from luminal import records
+from luminal.base import records
 
 OPTIONS: list[dict[str, bool]] = [
     {},
@@ -59,7 +59,7 @@ def told(do: Callable[[], Any]) -> Any:
     try:
         found = do()
     except Exception as error:
-        return type(error), str(error).replace("luminal.records.", "")
+        return type(error), str(error).replace("luminal.base.records.", "")
     return found
 
 

@@ -17,7 +17,7 @@ from luminal.algebra.reductions import (
     without_points,
 )
 from luminal.algebra.terms import Terms
-from luminal.dtypes import float32, int64
+from luminal.base.dtypes import float32, int64
 from luminal.hlir.monoid import MAXIMUM, SUM, Monoid
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, const, symbol
 

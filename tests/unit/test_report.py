@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import tracing
+from luminal.base import tracing
 from luminal.runtime import svg
 from luminal.runtime.report import (
     Best,

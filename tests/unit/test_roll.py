@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import dtypes, nn
+from luminal import nn
 from luminal.backends.reference.interpreter import evaluate
+from luminal.base import dtypes
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import InputAttrs, LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Builder, Graph, Output, topological
 from luminal.hlir.ops import Node
-from luminal.hlir.roll import roll
 from luminal.hlir.substitute import all_nodes
 from luminal.hlir.verify import verify
+from luminal.rolling.roll import roll
 from luminal.shape import view as views
 from luminal.shape.expression import const
 from tests.long_share import mostly_long

@@ -15,9 +15,9 @@ from luminal.hlir.attributes import LoopAttrs
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
 from luminal.hlir.prune import pruned
-from luminal.hlir.roll import roll
 from luminal.hlir.verify import verify
 from luminal.models.llama import Llama, LlamaConfig
+from luminal.rolling.roll import roll
 from tests.long_share import long_rows, mostly_long
 from tests.machines import COSTS
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import GraphError, LoadError, ShapeError
+from luminal.base.errors import GraphError, LoadError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array
-from luminal.frontend.packed import Packed, read_only
+from luminal.frontend.matrices.packed import Packed, read_only
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.row_order import Interleaved, Rows
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import quantized
+from luminal.memory.row_order import Interleaved, Rows
 from luminal.nn.init import DrawnParameter
 from luminal.nn.linear import Linear
 

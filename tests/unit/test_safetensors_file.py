@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import save_file
 
 import luminal as lm
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.loaders.json_file import MAX_BYTES
 from luminal.loaders.safetensors_file import MAX_HEADER, read_safetensors, read_sharded
 

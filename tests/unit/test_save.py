@@ -14,7 +14,7 @@ import safetensors.numpy
 
 import luminal as lm
 from luminal import nn
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.loaders.ggml.types import PLAIN
 from luminal.loaders.gguf import read_gguf
 from luminal.loaders.safetensors_file import DTYPES

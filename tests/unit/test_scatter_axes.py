@@ -15,7 +15,7 @@ from luminal.algebra.lower import lower
 from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import Term, term_order
 from luminal.frontend.handle import along
-from luminal.frontend.scatter import written
+from luminal.frontend.movement.scatter import written
 from luminal.hlir.graph import Graph
 from luminal.shape.expression import Expression, Symbol, const
 from tests.fuzz.scatters import random_scatter

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import luminal as lm
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.kernel.knobs import Choices, KnobError
 from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Reduce, Role, Store
 from tests.machines import vectors

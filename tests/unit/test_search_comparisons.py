@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import luminal as lm
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import KernelLaunch, Launch, walk
 from luminal.search.cost_model import cost

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
+from luminal.base import config
 from luminal.search import database as database_module
 from luminal.search.database import FILE, Database, Decision
 from luminal.search.genome import Genome

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import luminal as lm
-from luminal.backends.cpu.schedule import space as cpu_space
 from luminal.kernel.knobs import Knobs, as_knobs
 from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import walk
+from luminal.schedule.vectors import space as cpu_space
 from luminal.search import log as search_log
 from luminal.search import strategy as search_strategy
 from luminal.search.cost_model import PREDICTED_SLOW, CostModel

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import luminal as lm
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import Program, walk
 from luminal.search import log as search_log

@@ -10,7 +10,7 @@ import pytest
 
 import luminal as lm
 from luminal.algebra.lower import lower
-from luminal.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int32
+from luminal.base.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int32
 from luminal.search import oracle
 from luminal.search.distance import Distance, distance, errors
 from luminal.search.operands import draw

@@ -13,14 +13,14 @@ import luminal as lm
 from luminal import nn
 from luminal.algebra.frames import upper
 from luminal.algebra.lower import lower
-from luminal.errors import VerifyError
-from luminal.hlir.roll import roll
+from luminal.base.errors import VerifyError
+from luminal.base.numerics import Numerics
 from luminal.kernel.cascade import Cascade, Member, Rate
 from luminal.nn import functional as F
-from luminal.numerics import Numerics
 from luminal.program.selection import Residence, Selection, verify
-from luminal.select.fast import Wishes, choose, respell, select
-from luminal.select.limits import KERNEL_TERMS
+from luminal.rolling.roll import roll
+from luminal.selection.fast import Wishes, choose, respell, select
+from luminal.selection.limits import KERNEL_TERMS
 from tests.machines import COSTS
 
 

@@ -11,11 +11,11 @@ import luminal as lm
 from luminal.algebra import term_text
 from luminal.algebra.lower import Lowered, lower
 from luminal.algebra.terms import Phase
-from luminal.errors import GraphError, VerifyError
+from luminal.base.errors import GraphError, VerifyError
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.selection import Choice, Residence, Selection, verify
 from luminal.program.selection_text import parse, to_text
-from luminal.select.fast import select
+from luminal.selection.fast import select
 from tests.fuzz.graphs import random_case
 from tests.machines import COSTS
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import session
 from luminal.backends.reference import evaluate
 from luminal.hlir.substitute import substitute_dims, used_dims
 from luminal.hlir.verify import verify as hlir_verify
 from luminal.runtime.output_pool import LOOKS, OutputPool, _Block, block_bytes
+from luminal.session import graph as session
 from luminal.shape.expression import const, symbol
 
 F32 = np.float32

@@ -125,5 +125,5 @@ def test_a_name_of_a_package_is_the_packages_file(copied: Path) -> None:
         "from luminal.nn import Linear, linear\nimport luminal.trace\n"
     )
     (copied / "trace.py").write_text("")
-    found = source_hash.closure("luminal.dtypes")
+    found = source_hash.closure("luminal.base.dtypes")
     assert {"luminal.nn", "luminal.nn.linear", "luminal.trace"} <= found.keys()

@@ -13,7 +13,7 @@ from luminal.algebra.evaluate import Evaluator, evaluate, inputs_of
 from luminal.algebra.lower import lower
 from luminal.algebra.terms import Terms, factors
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.dtypes import bool_, float32, int32
+from luminal.base.dtypes import bool_, float32, int32
 from luminal.hlir.graph import Output
 from luminal.shape.expression import axis, symbol
 from tests.fuzz.graphs import random_case

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.dots import BF16_PAIRS, ON_BITS, multiply_add
-from luminal.errors import VerifyError
+from luminal.base import dtypes
+from luminal.base.dots import BF16_PAIRS, ON_BITS, multiply_add
+from luminal.base.errors import VerifyError
 from luminal.expand import ir
 from luminal.expand.expand import expand
 from luminal.expand.interpreter import run as run_expanded

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from luminal import dump
 from luminal.backends import registry
 from luminal.backends.cpu.backend import Cpu
 from luminal.backends.cpu.target import LEVELS, CpuTarget
+from luminal.compiler import dump
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = ROOT / "docs/tour.md"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from luminal import config, tracing
+from luminal.base import config, tracing
 
 
 def test_spans_nest_in_the_order_they_began() -> None:

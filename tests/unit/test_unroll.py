@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import compiler
 from luminal.backends import registry
+from luminal.compiler import compile
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import Graph
 from luminal.program import verify
@@ -18,7 +18,7 @@ from luminal.runtime.variants import Variant
 
 
 def program(graph: Graph) -> Program:
-    return compiler.lower_to_program(graph, registry.compiling("cpu"))
+    return compile.lower_to_program(graph, registry.compiling("cpu"))
 
 
 def executable(graph: Graph, made: Program) -> Executable:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.loaders import tokenizer as tokenizers_module
 from luminal.loaders.checkpoint import read_tokenizer
 from luminal.loaders.gguf import read_gguf

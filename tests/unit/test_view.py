@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from luminal.errors import ShapeError
+from luminal.base.errors import ShapeError
 from luminal.shape import view
 from luminal.shape.expression import TRUE, symbol
 from luminal.shape.view import View, broadcast_shapes, compose, index

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.algebra import scans
 from luminal.algebra.contract import contract
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import At, Axes, Frame, Index, Leaf, Literal, Term, axis_order, factors
-from luminal.dtypes import DType
-from luminal.errors import InputError
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import InputError
 from luminal.hlir.attributes import (
     AxisAttrs,
     CastAttrs,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from luminal.algebra.terms import Index, Literal, Term
-from luminal.dtypes import DType, int64
+from luminal.base.dtypes import DType, int64
 from luminal.shape.expression import Expression, const, maximum
 
 _INTEGER: dict[str, Callable[[Expression, Expression], Expression]] = {

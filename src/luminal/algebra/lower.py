@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
 from luminal.algebra.frames import linear, spread
@@ -22,13 +21,14 @@ from luminal.algebra.lower_frames import Edge, Frames
 from luminal.algebra.ranges import Ranges
 from luminal.algebra.reductions import without_points
 from luminal.algebra.terms import Axes, Frame, Literal, OpaqueAttrs, Term, Terms, term_order
+from luminal.base import dtypes
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph, Sink, topological
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.semantics import convert
-from luminal.hlir.state import Parameter
-from luminal.records import dataclass
+from luminal.memory.state import Parameter
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import Expression, Symbol, all_of, axis, const
 from luminal.shape.view import index

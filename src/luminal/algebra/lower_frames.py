@@ -12,9 +12,9 @@ from typing import Any
 
 from luminal.algebra import axes
 from luminal.algebra.axes import Atom, Dimension
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import Shape
 from luminal.hlir.ops import OPS, Node, Value
-from luminal.records import dataclass
 from luminal.shape.expression import TRUE, Expression, Symbol, const
 
 

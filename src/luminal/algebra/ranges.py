@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from luminal.algebra.frames import extent_of
 from luminal.algebra.index_form import combined, exact, fits
 from luminal.algebra.terms import Literal, Term
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.shape.expression import Expression, Symbol, axis
 from luminal.shape.prove import prove
 

@@ -1,6 +1,6 @@
 """Laws of reductions over sets of axes: nested, in chunks, rid of factors.
 
-They speak of axes alone, so that a rewriting of terms (`select/`) and a handler that looks for
+They speak of axes alone, so that a rewriting of terms (`selection/`) and a handler that looks for
 equal spellings in an e-graph (`egraph/handlers`) apply the same ones. A reduction combines the
 values at all points of its axes, in an order that only rounding can tell (`hlir/monoid.py`): so the
 points may be visited in any grouping, and each law is one grouping.
@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Axes, Index, Literal, Term, Terms
+from luminal.base.records import dataclass
 from luminal.hlir.monoid import SUM, Monoid
-from luminal.records import dataclass
 from luminal.shape.condition import linear_form
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, axis, ceil_div, const
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 from luminal.algebra.frames import linear, shape_of
 from luminal.algebra.terms import Axes, Index, Term
-from luminal.dtypes import int64
+from luminal.base.dtypes import int64
 from luminal.shape.expression import Expression, Symbol, const
 from luminal.shape.prove import prove
 from luminal.shape.view import index

@@ -35,7 +35,7 @@ from luminal.hlir.attributes import AxisAttrs, CustomAttrs, LoopAttrs, ScanAttrs
 from luminal.hlir.graph import Assign, Output
 from luminal.hlir.ops import Value
 from luminal.hlir.printer import quote
-from luminal.hlir.state import Assignable
+from luminal.memory.state import Assignable
 from luminal.shape.expression import Expression, Symbol
 from luminal.shape.text import quoted
 

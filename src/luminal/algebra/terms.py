@@ -24,12 +24,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS, Monoid
 from luminal.hlir.ops import Value
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 Axes = tuple[Symbol, ...]

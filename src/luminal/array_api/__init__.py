@@ -158,7 +158,7 @@ from luminal.array_api.statistical import (
     sum,
     var,
 )
-from luminal.dtypes import (
+from luminal.base.dtypes import (
     bfloat16,
     bool_,
     float16,

@@ -14,16 +14,18 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.array_api.deferred import Deferred, Memory, record, settle
-from luminal.dtypes import DType
-from luminal.errors import DTypeError, InputError, ShapeError
-from luminal.frontend import binary, linalg, movement, rounding, unary
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, InputError, ShapeError
 from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import is_tensor
-from luminal.frontend.tree import flatten
-from luminal.hlir import dlpack
-from luminal.hlir.data import array_of
+from luminal.frontend.matrices import matmul
+from luminal.frontend.movement import views
+from luminal.frontend.pointwise import binary, rounding, unary
+from luminal.frontend.scan import flatten
+from luminal.memory import dlpack
+from luminal.memory.data import array_of
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
@@ -399,7 +401,7 @@ _add, _sub, _mul, _div = map(_operator, (binary.add, binary.sub, binary.mul, bin
 _floor_div = _operator(binary.floor_div, literal=True)
 _mod = _operator(rounding.remainder, literal=True)
 _pow = _operator(binary.pow, literal=True)
-_matmul = _operator(in_their_dtype(linalg.matmul))
+_matmul = _operator(in_their_dtype(matmul.matmul))
 _and, _or, _xor = map(_operator, (binary.bit_and, binary.bit_or, binary.bit_xor))
 _shift_left = _operator(binary.shift_left, literal=True)
 _shift_right = _operator(binary.shift_right, literal=True)
@@ -407,4 +409,4 @@ _less, _less_equal = map(_operator, (binary.less, binary.less_equal))
 _greater, _greater_equal = map(_operator, (binary.greater, binary.greater_equal))
 _equal, _not_equal = map(_operator, (binary.equal, binary.not_equal))
 _neg, _abs, _invert = map(of_arrays, (unary.neg, unary.abs, unary.invert))
-_transposed = of_arrays(movement.matrix_transpose)
+_transposed = of_arrays(views.matrix_transpose)

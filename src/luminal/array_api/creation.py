@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.array_api.array import Array, memory_of, of_memory
-from luminal.errors import DTypeError, InputError
+from luminal.base import dtypes
+from luminal.base.errors import DTypeError, InputError
 from luminal.frontend.foreign import check_device
-from luminal.hlir.data import array_of, is_array
-from luminal.hlir.dlpack import imported
+from luminal.memory.data import array_of, is_array
+from luminal.memory.dlpack import imported
 
 
 def _in_one_memory(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal import dtypes
 from luminal.array_api.array import Array, common_dtype, of_arrays
-from luminal.dtypes import DType
-from luminal.errors import DTypeError, InputError
-from luminal.frontend import limits
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, InputError
+from luminal.base.records import dataclass
+from luminal.frontend import conversion
 from luminal.frontend.foreign import check_device
-from luminal.records import dataclass
 
 KINDS = {
     "bool": ("bool",),
@@ -86,7 +86,7 @@ class IntegerLimits:
 
 def finfo(type: DType | Array, /) -> FloatLimits:
     """The limits of a float dtype; raises DTypeError for others."""
-    found = limits.finfo(_dtype(type))
+    found = conversion.finfo(_dtype(type))
     return FloatLimits(
         int(found.bits),
         float(found.eps),
@@ -99,7 +99,7 @@ def finfo(type: DType | Array, /) -> FloatLimits:
 
 def iinfo(type: DType | Array, /) -> IntegerLimits:
     """The limits of an integer dtype; raises DTypeError for others."""
-    found = limits.iinfo(_dtype(type))
+    found = conversion.iinfo(_dtype(type))
     return IntegerLimits(int(found.bits), int(found.max), int(found.min), _dtype(type))
 
 

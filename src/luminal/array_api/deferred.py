@@ -15,13 +15,13 @@ from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 
-from luminal.dtypes import DType, dtype_of
+from luminal.base.dtypes import DType, dtype_of
 from luminal.frontend.handle import is_tensor
+from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.tree import flatten
 from luminal.hlir.graph import copied, topological
 from luminal.hlir.ops import Value
-from luminal.session import Graph, recording
+from luminal.session.graph import Graph, recording
 
 Memory = np.ndarray[Any, Any]
 

@@ -5,34 +5,24 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from luminal.array_api.array import Array, common_dtype, of_arrays, promoting
-from luminal.errors import DTypeError
-from luminal.frontend import (
-    binary,
-    combine,
-    exponential,
-    float_parts,
-    hyperbolic,
-    queries,
-    roots,
-    rounding,
-    trigonometric,
-    unary,
-)
+from luminal.base.errors import DTypeError
+from luminal.frontend import conversion
+from luminal.frontend.pointwise import binary, combine, exponential, rounding, trigonometric, unary
 
 # --- of one operand -------------------------------------------------------------------------------
 
 abs = of_arrays(unary.abs)
 acos = of_arrays(trigonometric.acos)
-acosh = of_arrays(hyperbolic.acosh)
+acosh = of_arrays(trigonometric.acosh)
 asin = of_arrays(trigonometric.asin)
-asinh = of_arrays(hyperbolic.asinh)
+asinh = of_arrays(trigonometric.asinh)
 atan = of_arrays(trigonometric.atan)
-atanh = of_arrays(hyperbolic.atanh)
+atanh = of_arrays(trigonometric.atanh)
 bitwise_invert = of_arrays(unary.invert)
 ceil = of_arrays(rounding.ceil)
-conj = of_arrays(queries.conj)
+conj = of_arrays(conversion.conj)
 cos = of_arrays(unary.cos)
-cosh = of_arrays(hyperbolic.cosh)
+cosh = of_arrays(trigonometric.cosh)
 exp = of_arrays(unary.exp)
 expm1 = of_arrays(exponential.expm1)
 floor = of_arrays(rounding.floor)
@@ -45,17 +35,17 @@ log1p = of_arrays(exponential.log1p)
 log2 = of_arrays(unary.log2)
 logical_not = of_arrays(unary.logical_not)
 negative = of_arrays(unary.neg)
-positive = real = of_arrays(queries.real)
+positive = real = of_arrays(conversion.real)
 reciprocal = of_arrays(unary.reciprocal)
 round = of_arrays(rounding.round)
 sign = of_arrays(unary.sign)
 signbit = of_arrays(unary.signbit)
 sin = of_arrays(unary.sin)
-sinh = of_arrays(hyperbolic.sinh)
+sinh = of_arrays(trigonometric.sinh)
 sqrt = of_arrays(unary.sqrt)
 square = of_arrays(unary.square)
 tan = of_arrays(trigonometric.tan)
-tanh = of_arrays(hyperbolic.tanh)
+tanh = of_arrays(trigonometric.tanh)
 trunc = of_arrays(rounding.trunc)
 
 
@@ -79,7 +69,7 @@ equal = promoting(binary.equal)
 floor_divide = promoting(binary.floor_div, literal=True)
 greater = promoting(binary.greater)
 greater_equal = promoting(binary.greater_equal)
-hypot = promoting(roots.hypot)
+hypot = promoting(unary.hypot)
 less = promoting(binary.less)
 less_equal = promoting(binary.less_equal)
 logaddexp = promoting(exponential.logaddexp)
@@ -89,7 +79,7 @@ logical_xor = promoting(combine.logical_xor)
 maximum = promoting(binary.maximum)
 minimum = promoting(binary.minimum)
 multiply = promoting(binary.mul)
-nextafter = promoting(float_parts.nextafter)
+nextafter = promoting(rounding.nextafter)
 not_equal = promoting(binary.not_equal)
 pow = promoting(binary.pow, literal=True)
 remainder = promoting(rounding.remainder, literal=True)

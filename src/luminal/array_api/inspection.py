@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal import dtypes
 from luminal.array_api.data_types import of_kind
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.frontend.foreign import check_device
 
 STANDARD = tuple(each for each in dtypes.ALL if not each.is_storage)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from luminal.array_api.array import in_their_dtype, of_arrays, promoting
-from luminal.frontend import (
+from luminal.frontend.matrices import (
     decompositions,
-    diagonals,
-    linalg,
-    matrices,
+    functions,
     matrix_norms,
-    movement,
-    norms,
     products,
 )
-from luminal.frontend.reduce import Dims
+from luminal.frontend.matrices import (
+    matmul as linalg,
+)
+from luminal.frontend.movement import padding, views
+from luminal.frontend.reduce import norms
+from luminal.frontend.reduce.reduce import Dims
 from luminal.frontend.tensor import Tensor
 
 cross = promoting(lambda x, y, /, *, axis=-1: products.cross(x, y, axis))
@@ -25,7 +26,7 @@ eigvalsh = of_arrays(decompositions.eigvalsh)
 inv = of_arrays(decompositions.inv)
 matmul = promoting(in_their_dtype(linalg.matmul))
 matrix_power = of_arrays(products.matrix_power)
-matrix_transpose = of_arrays(movement.matrix_transpose)
+matrix_transpose = of_arrays(views.matrix_transpose)
 outer = promoting(products.outer)
 slogdet = of_arrays(decompositions.slogdet)
 svdvals = of_arrays(decompositions.svdvals)
@@ -40,7 +41,7 @@ def cholesky(x: Tensor, /, *, upper: bool = False) -> Tensor:
 @of_arrays
 def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     """A diagonal of the last two dims as the last one."""
-    return diagonals.diagonal(x, offset, -2, -1)
+    return padding.diagonal(x, offset, -2, -1)
 
 
 @of_arrays
@@ -52,13 +53,13 @@ def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Te
 @of_arrays
 def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """How many singular values are above rtol times the greatest (int64)."""
-    return matrices.matrix_rank(x, rtol=rtol)
+    return functions.matrix_rank(x, rtol=rtol)
 
 
 @of_arrays
 def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """The pseudoinverse; singular values up to rtol times the greatest count as 0."""
-    return matrices.pinv(x, rtol=rtol)
+    return functions.pinv(x, rtol=rtol)
 
 
 @of_arrays
@@ -83,7 +84,7 @@ def svd(x: Tensor, /, *, full_matrices: bool = True) -> Any:
 @of_arrays
 def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of the last two dims; narrow integers give int64 (uint64)."""
-    return diagonals.diagonal(x, offset, -2, -1).sum(-1, dtype=dtype)
+    return padding.diagonal(x, offset, -2, -1).sum(-1, dtype=dtype)
 
 
 @promoting

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from luminal.array_api.array import Array, common_dtype, memory_of, of_arrays, of_memory
-from luminal.errors import DTypeError, ShapeError
-from luminal.frontend import diagonals, joining, movement, repeating, splitting
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.handle import axes_of, describe
+from luminal.frontend.movement import joining, padding, views
 from luminal.frontend.tensor import Tensor
 from luminal.shape.expression import const
 
@@ -18,7 +18,7 @@ from luminal.shape.expression import const
 @of_arrays
 def broadcast_to(x: Tensor, /, shape: Sequence[int]) -> Tensor:
     """x repeated to `shape`."""
-    return movement.broadcast_to(x, shape)
+    return views.broadcast_to(x, shape)
 
 
 @of_arrays
@@ -48,7 +48,7 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     return _stack(_cast_alike(arrays), axis)
 
 
-_concat, _stack = of_arrays(movement.concat), of_arrays(movement.stack)
+_concat, _stack = of_arrays(views.concat), of_arrays(views.stack)
 
 
 def _cast_alike(arrays: Sequence[Any]) -> list[Any]:
@@ -66,25 +66,25 @@ def _cast(x: Tensor, dtype: Any) -> Tensor:
 @of_arrays
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Tensor:
     """With a new dim of extent 1 at `axis`."""
-    return movement.unsqueeze(x, axis)
+    return views.unsqueeze(x, axis)
 
 
 @of_arrays
 def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Backwards along `axis`; None: along all."""
-    return movement.flip(x, dim=axis)
+    return views.flip(x, dim=axis)
 
 
 @of_arrays
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
     """With the dims `source` at `destination`, the others in their order."""
-    return movement.movedim(x, source, destination)
+    return views.movedim(x, source, destination)
 
 
 @of_arrays
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
     """With its dims in this order."""
-    return movement.permute(x, axes)
+    return views.permute(x, axes)
 
 
 @of_arrays
@@ -92,7 +92,7 @@ def reshape(x: Tensor, /, shape: Sequence[int], *, copy: bool | None = None) -> 
     """The elements in another shape, one extent of which may be -1. Arrays are values: `copy` says
     nothing that could be seen.
     """
-    return movement.reshape(x, shape)
+    return views.reshape(x, shape)
 
 
 @of_arrays
@@ -102,11 +102,11 @@ def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
     One shift for several axes is for each of them; shifts along one axis add up.
     """
     if axis is None:
-        return movement.roll(x, shift)
+        return views.roll(x, shift)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     for each, along in zip(shifts, axes, strict=True):
-        x = movement.roll(x, each, along)
+        x = views.roll(x, each, along)
     return x
 
 
@@ -118,19 +118,19 @@ def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
             raise ShapeError(
                 f"squeeze: dim {k} of {describe(x)} has {x.extents[k]} elements, not 1"
             )
-    return movement.squeeze(x, axis)
+    return views.squeeze(x, axis)
 
 
 @of_arrays
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
     """x repeated as a whole, so many times along each dim, counted from the last."""
-    return repeating.tile(x, repetitions)
+    return joining.tile(x, repetitions)
 
 
 @of_arrays
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along `axis`."""
-    return tuple(splitting.unbind(x, axis))
+    return tuple(joining.unbind(x, axis))
 
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
@@ -147,7 +147,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     return _repeat(x, repeats, axis)
 
 
-_repeat = of_arrays(repeating.repeat_interleave)
+_repeat = of_arrays(joining.repeat_interleave)
 
 
 @of_arrays
@@ -159,10 +159,10 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
 @of_arrays
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     """Of the last two dims what lies at and below diagonal `k`, zeros above it."""
-    return diagonals.tril(x, k)
+    return padding.tril(x, k)
 
 
 @of_arrays
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """Of the last two dims what lies at and above diagonal `k`, zeros below it."""
-    return diagonals.triu(x, k)
+    return padding.triu(x, k)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from luminal.array_api.array import Array, memory_of, of_arrays, of_memory
-from luminal.errors import ShapeError
-from luminal.frontend import indexing, reduce, search, sets, sorting
+from luminal.base.errors import ShapeError
+from luminal.frontend.movement import indexing
+from luminal.frontend.reduce import reduce, searching, sorting
 from luminal.frontend.tensor import Tensor
 
 
@@ -33,7 +34,7 @@ def searchsorted(
     x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None
 ) -> Tensor:
     """Where each of x2 would have to stand in the ascending vector x1 (int64)."""
-    return search.searchsorted(x1, x2, side=side, sorter=sorter)
+    return searching.searchsorted(x1, x2, side=side, sorter=sorter)
 
 
 @of_arrays
@@ -67,7 +68,7 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
 @of_arrays
 def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
     """True for each element of x1 that equals one of x2, or with `invert` none of them."""
-    return sets.isin(x1, x2, invert=invert)
+    return searching.isin(x1, x2, invert=invert)
 
 
 # --- as many as there are -------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from luminal.array_api.array import of_arrays
-from luminal.errors import ShapeError
-from luminal.frontend import differences, ordered, reduce, statistics
+from luminal.base.errors import ShapeError
 from luminal.frontend.handle import axis_of
-from luminal.frontend.movement import concat
-from luminal.frontend.reduce import Dims
+from luminal.frontend.movement.views import concat
+from luminal.frontend.reduce import cumulative, reduce, statistics
+from luminal.frontend.reduce.reduce import Dims
 from luminal.frontend.tensor import Tensor
 
 
@@ -90,7 +90,7 @@ def cumulative_sum(
 ) -> Tensor:
     """The running sum along `axis` (None: of a vector), led by a 0 with `include_initial`."""
     along = _only_axis("cumulative_sum", x, axis)
-    return _led(ordered.cumsum(x, along, dtype), along, 0 if include_initial else None)
+    return _led(cumulative.cumsum(x, along, dtype), along, 0 if include_initial else None)
 
 
 @of_arrays
@@ -99,7 +99,7 @@ def cumulative_prod(
 ) -> Tensor:
     """The running product along `axis` (None: of a vector), led by a 1 with `include_initial`."""
     along = _only_axis("cumulative_prod", x, axis)
-    return _led(ordered.cumprod(x, along, dtype), along, 1 if include_initial else None)
+    return _led(cumulative.cumprod(x, along, dtype), along, 1 if include_initial else None)
 
 
 def _only_axis(what: str, x: Tensor, axis: int | None) -> int:
@@ -127,4 +127,4 @@ def diff(
     append: Tensor | None = None,
 ) -> Tensor:
     """x[1:] - x[:-1] along `axis`, `n` times; `prepend` and `append` are joined to x first."""
-    return differences.diff(x, n, axis, prepend, append)
+    return statistics.diff(x, n, axis, prepend, append)

@@ -12,13 +12,13 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from luminal.autograd.rules import Applied, Gradients
-from luminal.errors import GraphError
-from luminal.frontend.binary import graph_of
-from luminal.frontend.derivatives import Derivative
+from luminal.base.errors import GraphError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe, is_tensor
+from luminal.frontend.pointwise.binary import graph_of
+from luminal.frontend.pointwise.derivatives import Derivative
+from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.tree import flatten
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.recompute import Parts, Recomputation
 

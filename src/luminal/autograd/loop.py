@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from luminal.errors import GraphError
-from luminal.frontend.derivatives import Derivative
+from luminal.base.errors import GraphError
 from luminal.frontend.graph import Recorder
+from luminal.frontend.pointwise.derivatives import Derivative
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import Body, LoopAttrs

@@ -1,4 +1,4 @@
-"""The derivatives of the kernels of linear algebra, by what they compute (`frontend/lapack.py`).
+"""The derivatives of the kernels of linear algebra, by what they compute (`matrices/lapack.py`).
 
 Giles, "An extended collection of matrix derivative results for forward and reverse mode automatic
 differentiation" (2008), unless a rule names another source. A rule takes the operands, the results
@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from luminal.errors import GraphError
-from luminal.frontend import lapack
-from luminal.frontend.binary import broadcast, where
-from luminal.frontend.decompositions import (
+from luminal.base.errors import GraphError
+from luminal.frontend.matrices import lapack
+from luminal.frontend.matrices.decompositions import (
     cofactors,
     eigh,
     inv_ex,
@@ -24,10 +23,11 @@ from luminal.frontend.decompositions import (
     solve_triangular,
     svd,
 )
-from luminal.frontend.diagonals import tril, triu
-from luminal.frontend.indexing import gather
-from luminal.frontend.movement import concat, narrow
-from luminal.frontend.sorting import argsort
+from luminal.frontend.movement.indexing import gather
+from luminal.frontend.movement.padding import tril, triu
+from luminal.frontend.movement.views import concat, narrow
+from luminal.frontend.pointwise.binary import broadcast, where
+from luminal.frontend.reduce.sorting import argsort
 from luminal.frontend.tensor import Tensor
 from luminal.shape.expression import Expression
 from luminal.shape.prove import prove

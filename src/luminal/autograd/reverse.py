@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
-from luminal import garbage
 from luminal.autograd.checkpoint import Again
 from luminal.autograd.loop import loop_rule
 from luminal.autograd.rules import RULES, flat
 from luminal.autograd.views import repeats
-from luminal.errors import DTypeError, GraphError, ShapeError
+from luminal.base import garbage
+from luminal.base.errors import DTypeError, GraphError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe
 from luminal.frontend.tensor import Tensor

@@ -12,22 +12,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from luminal import dtypes
 from luminal.autograd.matrices import RULES as MATRIX_RULES
 from luminal.autograd.views import transposed
-from luminal.errors import GraphError
-from luminal.frontend.binary import where
-from luminal.frontend.derivatives import differentiated
+from luminal.base import dtypes
+from luminal.base.errors import GraphError
+from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
-from luminal.frontend.indexing import gather_at
-from luminal.frontend.lapack import Evaluation
+from luminal.frontend.matrices.lapack import Evaluation
+from luminal.frontend.movement.indexing import gather_at
+from luminal.frontend.movement.scatter import written
+from luminal.frontend.pointwise.binary import where
+from luminal.frontend.pointwise.derivatives import differentiated
 from luminal.frontend.scan import scan
-from luminal.frontend.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import AxisAttrs, GatherAttrs, ScanAttrs, ScatterAttrs
 from luminal.hlir.ops import OPS, Node, Value
-from luminal.records import dataclass
 from luminal.shape.expression import Expression
 
 

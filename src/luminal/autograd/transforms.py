@@ -7,15 +7,15 @@ from functools import wraps
 from typing import Any
 
 from luminal.autograd.reverse import check_graph, check_variable, check_view, gradients, seed
-from luminal.errors import GraphError, ShapeError
-from luminal.frontend.binary import graph_of
-from luminal.frontend.derivatives import Derivative
+from luminal.base.errors import GraphError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
+from luminal.frontend.pointwise.binary import graph_of
+from luminal.frontend.pointwise.derivatives import Derivative
+from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.tree import Tree, flatten
 from luminal.hlir.attributes import MarkAttrs
-from luminal.hlir.state import Parameter
+from luminal.memory.state import Parameter
 
 Variable = Tensor | Parameter
 

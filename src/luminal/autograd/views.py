@@ -20,12 +20,12 @@ from functools import lru_cache
 from itertools import pairwise
 from math import gcd
 
-from luminal.dtypes import bool_
-from luminal.frontend.binary import where
+from luminal.base.dtypes import bool_
+from luminal.base.records import dataclass
 from luminal.frontend.creation import position
-from luminal.frontend.scatter import written
+from luminal.frontend.movement.scatter import written
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.records import dataclass
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import (
     ONE,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from luminal.costs import Costs
+from luminal.base.costs import Costs
+from luminal.base.target import Target
 from luminal.hlir.graph import Graph
-from luminal.hlir.memory import MemorySpace
+from luminal.memory.arrays import MemorySpace
 from luminal.runtime.runner import Runner
-from luminal.target import Target
 
 if TYPE_CHECKING:  # the compiler's records are imported when something is compiled
     from luminal.kernel.evaluate import Placed

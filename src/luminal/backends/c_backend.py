@@ -8,21 +8,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from luminal.backends import device_costs
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
-from luminal.backends.groups.facts import Groups
-from luminal.backends.groups.schedules import GroupSchedules
+from luminal.base.costs import Costs
+from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
-from luminal.costs import Costs
 from luminal.expand.expand import expanded_text
 from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.program.steps import CustomStep, KernelStep
-from luminal.records import dataclass
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver
+from luminal.schedule.groups.facts import Groups
+from luminal.schedule.groups.schedules import GroupSchedules
+from luminal.schedule.vectors.vector_target import VectorTarget
 
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""

@@ -6,9 +6,9 @@ depend on (`Shares`) are a kind's, not one chip's: programs cut sums alike on al
 
 from __future__ import annotations
 
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
-from luminal.costs import Costs, LongSums, Shares, Tiles, Weights
-from luminal.records import dataclass
+from luminal.base.costs import Costs, LongSums, Shares, Tiles, Weights
+from luminal.base.records import dataclass
+from luminal.schedule.vectors.vector_target import VectorTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from importlib import import_module
 from typing import Any
 
 from luminal.backends.backend import Backend, Interpreter
-from luminal.errors import CompileError, InputError
-from luminal.hlir.memory import MemorySpace
-from luminal.records import dataclass
+from luminal.base.errors import CompileError, InputError
+from luminal.base.records import dataclass
+from luminal.memory.arrays import MemorySpace
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli import bench_decoder, onnx_inputs
 from luminal.cli.console import console, table
 from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
-from luminal.errors import InputError
 
 BLOCK_SECONDS = 0.25
 """A block of one runtime; blocks take turns, so that a slow spell of the machine meets all."""

@@ -9,8 +9,8 @@ import resource
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from luminal.base.errors import InputError
 from luminal.cli.console import console, table
-from luminal.errors import InputError
 
 if TYPE_CHECKING:
     from luminal.models.decoder import Decoder
@@ -36,7 +36,7 @@ class Asked(NamedTuple):
 
 def run(asked: Asked, as_json: bool) -> None:
     """Measures, and prints a table or JSON."""
-    from luminal import config
+    from luminal.base import config
 
     with config.override(LUMINAL_THREADS=asked.threads):
         facts = _of_model(asked) if asked.model is not None else _of_shape(asked)

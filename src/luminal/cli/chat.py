@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
-from luminal.errors import InputError
 
 if TYPE_CHECKING:
     from luminal.models import LanguageModel

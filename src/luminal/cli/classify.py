@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli import onnx_inputs
 from luminal.cli.options import Backend
-from luminal.errors import InputError
 
 if TYPE_CHECKING:
     from luminal.models.image_model import Guess

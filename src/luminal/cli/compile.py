@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli.options import Backend
 from luminal.cli.output import writing
-from luminal.errors import InputError
 
 if TYPE_CHECKING:  # imported when the command runs
-    from luminal import session
     from luminal.runtime.executable import Executable
+    from luminal.session import graph as session
 
 
 class Stage(enum.StrEnum):
@@ -60,10 +60,10 @@ def command(
     ] = None,
 ) -> None:
     """Compile FILE.py:FUNCTION and print the stages asked for, else the kernels."""
-    from luminal import dump as dumps
-    from luminal import session
     from luminal.backends import registry
     from luminal.backends.backend import Interpreter
+    from luminal.compiler import dump as dumps
+    from luminal.session import graph as session
 
     graph = _call(target)
     if not isinstance(graph, session.Graph):

@@ -7,7 +7,7 @@ from luminal.cli.console import console, table
 
 def command() -> None:
     """List the usable devices with their memory, and the reason where one is not."""
-    from luminal import device_choice
+    from luminal.session import device_choice
 
     shown = table("device", "what it is", "usable", "memory", "free")
     for device in device_choice.devices():

@@ -11,9 +11,9 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli.options import Backend
 from luminal.cli.output import writing
-from luminal.errors import InputError
 from luminal.loaders.write_atomic import replacing
 
 

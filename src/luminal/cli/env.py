@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 
-from luminal import config, installation
+from luminal.base import config, installation
 from luminal.cli.console import console, table
 
 _PACKAGES = ("numpy", "ml_dtypes", "llvmlite")

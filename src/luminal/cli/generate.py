@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
-from luminal.errors import InputError
 
 
 def command(

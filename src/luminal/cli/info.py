@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli import onnx_inputs
 from luminal.cli.console import console, table
-from luminal.errors import InputError
 
 LONGEST = 40
 """Rows of tensors that are printed; --all prints them all."""

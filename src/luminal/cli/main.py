@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from luminal import config, installation
+from luminal.base import config, installation
+from luminal.base.errors import LuminalError
 from luminal.cli import (
     bench,
     cache,
@@ -30,7 +31,6 @@ from luminal.cli import (
     transcribe,
 )
 from luminal.cli.ending import ended_in_order
-from luminal.errors import LuminalError
 from luminal.loaders.shown import shown
 
 INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from luminal import dtypes
+from luminal.base import dtypes
+from luminal.base.errors import InputError
 from luminal.cli import onnx_inputs
-from luminal.errors import InputError
-from luminal.frontend.movement import concat
+from luminal.frontend.movement.views import concat
 from luminal.models.detect import Detector, output_best_boxes
 from luminal.runtime.executable import Executable
-from luminal.session import Graph, compile
+from luminal.session.graph import Graph, compile
 
 if TYPE_CHECKING:
     from luminal.onnx import Model

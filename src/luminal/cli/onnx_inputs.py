@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 
 if TYPE_CHECKING:
     from luminal.onnx import Model

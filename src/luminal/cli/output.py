@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 
 
 @contextmanager

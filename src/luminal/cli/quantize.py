@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli.console import console, progress
-from luminal.errors import InputError
 
 
 def command(

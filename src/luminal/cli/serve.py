@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from luminal import installation
+from luminal.base import installation
+from luminal.base.errors import InputError
 from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
-from luminal.errors import InputError
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@A-Z\s]+")
 SWITCH = 0.0005

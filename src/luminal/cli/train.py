@@ -28,8 +28,8 @@ def command(
     """
     from dataclasses import replace
 
-    from luminal import device_choice
     from luminal.models.train import TextRun, train_text
+    from luminal.session import device_choice
     from luminal.training.settings import read_settings
 
     run = read_settings(config, TextRun)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from luminal.base.errors import InputError
 from luminal.cli.options import Backend
-from luminal.errors import InputError
 
 
 def command(

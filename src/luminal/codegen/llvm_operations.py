@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from luminal.base.dots import BF16_PAIRS, UINT8_BY_INT8
+from luminal.base.dtypes import DType, bool_, float32, float64, int32, int64, uint16
 from luminal.codegen import llvm_dots
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_dots import bf16_pairs, bytes_by_signed
 from luminal.codegen.llvm_library import library
-from luminal.dots import BF16_PAIRS, UINT8_BY_INT8
-from luminal.dtypes import DType, bool_, float32, float64, int32, int64, uint16
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 

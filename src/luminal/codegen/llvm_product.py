@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.dtypes import DType, float32
+from luminal.base.dtypes import DType, float32
 from luminal.hlir.attributes import CustomKernel
 
 GEMM = {True: "scipy_cblas_sgemm", False: "scipy_cblas_dgemm"}  # is it f32?

@@ -3,7 +3,7 @@ only.
 """
 
 from luminal.egraph.classes import Classes, EClass, Report, RuleRow, Spelling
-from luminal.egraph.dot import to_dot
+from luminal.egraph.graphviz import to_dot
 from luminal.egraph.saturate import Limits, saturate
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.egraph import schema
 from luminal.egraph.rule_text import rule_text
 from luminal.rules import Rule

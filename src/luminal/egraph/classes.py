@@ -7,10 +7,10 @@ from typing import Any
 
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Phase, Term
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
+from luminal.base.numerics import Class
+from luminal.base.records import dataclass
 from luminal.egraph.spell import spell
-from luminal.numerics import Class
-from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 

@@ -11,13 +11,13 @@ from typing import Any
 from luminal.algebra.frames import never_empty, upper
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import OPAQUE, Phase, Term, term_order
-from luminal.costs import Weights
+from luminal.base.costs import Weights
+from luminal.base.records import dataclass
 from luminal.egraph.classes import EClass, Spelling
 from luminal.egraph.intern import leaf_text, literal_text, positions
 from luminal.egraph.table import Node, Table
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import REDUCTIONS
-from luminal.records import dataclass
 from luminal.rules.notation import COMMUTATIVE
 from luminal.shape.expression import Expression, Symbol
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from luminal.algebra.frames import never_empty, upper
 from luminal.algebra.terms import AtAttrs, Phase
-from luminal.costs import Shares
+from luminal.base.costs import Shares
 from luminal.egraph.intern import positions
 from luminal.egraph.table import Table
 from luminal.rules import Rule, notation

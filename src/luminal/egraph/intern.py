@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from luminal.algebra.terms import Phase, axis_order
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.hlir.ops import Value
 from luminal.rules.notation import number_text
 from luminal.shape.expression import Expression, Symbol

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from luminal import dtypes
 from luminal.algebra.terms import Phase, Term
+from luminal.base import dtypes
 from luminal.egraph import schema
 from luminal.egraph.intern import KINDS, Interned
 from luminal.egraph.table import Node, Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from luminal.dtypes import DType, float32, float64
+from luminal.base.dtypes import DType, float32, float64
 from luminal.egraph.intern import literal_data, literal_text
 from luminal.egraph.schema import head
 from luminal.rules import notation

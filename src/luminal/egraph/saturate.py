@@ -6,11 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from luminal import config, tracing
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import Term, term_order
-from luminal.costs import Costs, Shares
-from luminal.egraph import dot
+from luminal.base import config, tracing
+from luminal.base.costs import Costs, Shares
+from luminal.base.numerics import Numerics
+from luminal.base.records import dataclass
+from luminal.egraph import graphviz
 from luminal.egraph.classes import Classes, Report, RuleRow
 from luminal.egraph.decode import Decoder
 from luminal.egraph.guards import Guards
@@ -18,8 +20,6 @@ from luminal.egraph.handlers import HANDLERS
 from luminal.egraph.session import Session, session
 from luminal.egraph.table import New, Node, Table
 from luminal.hlir.monoid import REDUCTIONS
-from luminal.numerics import Numerics
-from luminal.records import dataclass
 from luminal.rules import RULES, Rule
 
 
@@ -81,7 +81,7 @@ def saturate(
     )
     pictures = config.get("LUMINAL_GRAPHVIZ")
     if pictures is not None:
-        dot.write(found, pictures)
+        graphviz.write(found, pictures)
     return found
 
 

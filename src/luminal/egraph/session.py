@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from luminal import config, forks
 from luminal.algebra.frames import never_empty
 from luminal.algebra.terms import Phase, Term
-from luminal.dtypes import DType
+from luminal.base import config, forks
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.egraph import schema
 from luminal.egraph.base import base, run
 from luminal.egraph.intern import (
@@ -26,7 +27,6 @@ from luminal.egraph.intern import (
 from luminal.egraph.reader import Reader
 from luminal.egraph.table import New, Table
 from luminal.hlir.monoid import REDUCTIONS
-from luminal.records import dataclass
 from luminal.rules import Rule
 from luminal.shape.expression import Expression, Symbol
 

@@ -8,9 +8,9 @@ from dataclasses import field
 from typing import Any, NamedTuple
 
 from luminal.algebra.terms import Phase
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.hlir.ops import OPS
-from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 

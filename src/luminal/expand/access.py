@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from luminal.dots import WORDS
-from luminal.dtypes import DType, int64
+from luminal.base.dots import WORDS
+from luminal.base.dtypes import DType, int64
+from luminal.base.records import dataclass
 from luminal.expand.casts import from_memory, held_dtype, neighbours, to_memory, word_of
 from luminal.expand.fold import constant, uniform
 from luminal.expand.index import without_constant
@@ -31,7 +32,6 @@ from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Load, Store
-from luminal.records import dataclass
 from luminal.shape.expression import (
     ONE,
     TRUE,

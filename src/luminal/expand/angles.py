@@ -9,7 +9,7 @@ SIGNUM 18, 1983.)
 
 from __future__ import annotations
 
-from luminal.dtypes import float32, int64, uint32, uint64
+from luminal.base.dtypes import float32, int64, uint32, uint64
 from luminal.expand.builder import Builder
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.dtypes import DType, int32
+from luminal.base import dtypes
+from luminal.base.dtypes import DType, int32
 from luminal.expand.fold import constant, converted, folded, uniform
 from luminal.expand.ir import (
     INDEX,

@@ -8,16 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from luminal.dtypes import (
-    DType,
-    bool_,
-    dtype_of,
-    float16,
-    float32,
-    float64,
-    uint16,
-    uint32,
-)
+from luminal.base.dtypes import DType, bool_, dtype_of, float16, float32, float64, uint16, uint32
 from luminal.expand.builder import Builder, truth
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type, memory_dtype

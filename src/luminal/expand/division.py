@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from luminal.dtypes import DType, float32, float64
+from luminal.base.dtypes import DType, float32, float64
 from luminal.expand.builder import Builder
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand

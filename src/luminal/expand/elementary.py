@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from luminal.dtypes import float64, int32
+from luminal.base.dtypes import float64, int32
 from luminal.expand.angles import huge_angle
 from luminal.expand.builder import Builder
 from luminal.expand.ir import Operand, Type

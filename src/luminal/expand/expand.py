@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from itertools import product
 
-from luminal.dots import UNSIGNED, Dot, Rounding
-from luminal.dtypes import bool_
-from luminal.errors import CompileError
+from luminal.base.dots import UNSIGNED, Dot, Rounding
+from luminal.base.dtypes import bool_
+from luminal.base.errors import CompileError
 from luminal.expand import access, ir
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype, neighbours, of_words

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from luminal.dtypes import DType, dtype_of
+from luminal.base.dtypes import DType, dtype_of
+from luminal.base.records import dataclass
 from luminal.expand.builder import Builder
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type
@@ -32,7 +33,6 @@ from luminal.kernel.tile_ir import (
     Store,
     Tile,
 )
-from luminal.records import dataclass
 
 Held = tuple[Operand, ...]
 """The greatest signed integer, the least one, the greatest unsigned one."""

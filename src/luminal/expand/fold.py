@@ -9,8 +9,8 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.expand.ir import Constant, Operand, Type
 from luminal.expand.operations import OPERATIONS
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.expand.access import read
 from luminal.expand.builder import integer
 from luminal.expand.casts import from_memory, to_memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.expand.builder import Builder, integer, truth
 from luminal.expand.fold import constant, uniform
 from luminal.expand.ir import CONDITION, Operand

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.errors import VerifyError
+from luminal.base.errors import VerifyError
 from luminal.expand.ir import (
     Apply,
     Barrier,

@@ -16,11 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal import dtypes
-from luminal.dtypes import DType
-from luminal.forks import cached_property
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.forks import cached_property
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Buffer
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 

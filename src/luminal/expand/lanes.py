@@ -11,12 +11,12 @@ from functools import reduce
 
 import numpy as np
 
-from luminal.dtypes import DType, int32, int64
+from luminal.base.dtypes import DType, int32, int64
+from luminal.base.records import dataclass
 from luminal.expand.builder import integer
 from luminal.expand.division import int_floor_div, int_mod
 from luminal.expand.index import COMPARISONS, LAST_I32, Indexer
 from luminal.expand.ir import Constant, Operand, Type
-from luminal.records import dataclass
 from luminal.shape.condition import linear_form
 from luminal.shape.expression import Expression, Symbol, sum_of_terms
 

@@ -11,9 +11,9 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
-from luminal.errors import VerifyError
+from luminal.base.errors import VerifyError
+from luminal.base.records import dataclass
 from luminal.expand.ir import Barrier, Exchange, Load, Statement, Store, headline
-from luminal.records import dataclass
 
 Place = tuple[str, int]
 """An element of a buffer."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from luminal.dtypes import bool_
+from luminal.base.dtypes import bool_
+from luminal.base.records import dataclass
 from luminal.expand.builder import integer
 from luminal.expand.extremes import Greatest, begun, greatest_of, has_integers, joined
 from luminal.expand.fold import constant
@@ -20,7 +21,6 @@ from luminal.expand.ir import Operand, Type
 from luminal.expand.lanes import Lanes
 from luminal.expand.tiles import Digits, Key, Pieces, Tiles, is_divided
 from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Map, Statement, Store
-from luminal.records import dataclass
 from luminal.shape.expression import ZERO, Expression, Symbol, all_of, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal import dtypes
-from luminal.dots import DOTS, fused, of_library
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dots import DOTS, fused, of_library
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.expand.ir import Type
-from luminal.records import dataclass
 
 Array = NDArray[Any]
 Kinds = frozenset[str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from luminal.dtypes import DType, bool_, dtype_of
+from luminal.base.dtypes import DType, bool_, dtype_of
 from luminal.expand import elementary
 from luminal.expand.builder import Builder
 from luminal.expand.division import float_floor_div, float_mod, int_floor_div, int_mod

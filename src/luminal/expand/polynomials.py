@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from luminal.dtypes import DType, float32, float64, int32, int64, uint32, uint64
-from luminal.records import dataclass
+from luminal.base.dtypes import DType, float32, float64, int32, int64, uint32, uint64
+from luminal.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

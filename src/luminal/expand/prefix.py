@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from luminal.dtypes import bool_
+from luminal.base.dtypes import bool_
 from luminal.expand.casts import held_dtype
 from luminal.expand.ir import Constant, Operand, Type
 from luminal.expand.pointwise import POINTWISE

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from luminal.dtypes import dtype_of, int32, int64
+from luminal.base.dtypes import dtype_of, int32, int64
 from luminal.expand.access import read
 from luminal.expand.builder import Builder, integer
 from luminal.expand.fold import constant

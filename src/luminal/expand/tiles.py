@@ -13,13 +13,13 @@ from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple
 
+from luminal.base.records import dataclass
 from luminal.expand.builder import Builder
 from luminal.expand.extremes import Greatest
 from luminal.expand.index import Indexer
 from luminal.expand.ir import Operand
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.tile_ir import Buffer, Loop, Tile
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 Position = dict[Symbol, int]

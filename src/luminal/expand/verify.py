@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
-from luminal import dtypes
-from luminal.dots import DOTS, WORDS
-from luminal.errors import VerifyError
+from luminal.base import dtypes
+from luminal.base.dots import DOTS, WORDS
+from luminal.base.errors import VerifyError
 from luminal.expand.divergence import divergent
 from luminal.expand.fold import uniform
 from luminal.expand.ir import (

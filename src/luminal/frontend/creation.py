@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.dtypes import DType
-from luminal.errors import DTypeError, ShapeError
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.foreign import placed
 from luminal.frontend.handle import Array, Extent, Shape, along, axis_of, is_tensor, listed
-from luminal.hlir.data import array_of
+from luminal.memory.data import array_of
 from luminal.shape.expression import Expression, ceil_div, const, maximum
 from luminal.shape.view import expand
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from luminal import dtypes
-from luminal.dtypes import DType
-from luminal.errors import DTypeError, GraphError, LuminalError, ShapeError
-from luminal.frontend.binary import graph_of
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, GraphError, LuminalError, ShapeError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Array, Operand, Shape, describe
+from luminal.frontend.pointwise.binary import graph_of
 from luminal.hlir.attributes import CustomKernel
 from luminal.hlir.ops import TensorType
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, const, product_of
 
 if TYPE_CHECKING:

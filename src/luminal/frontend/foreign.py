@@ -7,9 +7,9 @@ from contextlib import ContextDecorator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from luminal import dtypes
-from luminal.errors import DTypeError, InputError
-from luminal.hlir.memory import MemorySpace
+from luminal.base import dtypes
+from luminal.base.errors import DTypeError, InputError
+from luminal.memory.arrays import MemorySpace
 
 P = ParamSpec("P")
 R = TypeVar("R")

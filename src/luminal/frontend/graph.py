@@ -10,20 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.errors import DimError, GraphError, ShapeError
+from luminal.base import dtypes
+from luminal.base.errors import DimError, GraphError, ShapeError
 from luminal.frontend import creation
-from luminal.frontend.codes import Codes
-from luminal.frontend.derivatives import Derivative
 from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Shape, describe
-from luminal.frontend.packed import Packed
+from luminal.frontend.matrices.packed import Codes, Packed
+from luminal.frontend.pointwise.derivatives import Derivative
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
-from luminal.hlir.data import array_of
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import Node, Value
-from luminal.hlir.state import Assignable, Parameter, State, recorder
+from luminal.memory.data import array_of
+from luminal.memory.state import Assignable, Parameter, State, recorder
 from luminal.shape.expression import MAX_DIM, Expression, Symbol, const, symbol
 from luminal.shape.prove import prove
 

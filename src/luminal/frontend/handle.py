@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeGuard, Ty
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.dtypes import DType
-from luminal.errors import DTypeError, ShapeError
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, ShapeError
+from luminal.base.near_names import NUMPYS, explained
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
-from luminal.hlir.data import is_array, is_list_of_numbers
 from luminal.hlir.ops import Value
-from luminal.hlir.state import Parameter, State, how_to_read, recorder
-from luminal.near_names import NUMPYS, explained
+from luminal.memory.data import is_array, is_list_of_numbers
+from luminal.memory.state import Parameter, State, how_to_read, recorder
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 

@@ -8,67 +8,51 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from luminal.errors import GraphError, ShapeError
-from luminal.frontend import (
+from luminal.base.errors import GraphError, ShapeError
+from luminal.base.near_names import methods_with_suggestions
+from luminal.frontend import conversion, creation
+from luminal.frontend.foreign import absent
+from luminal.frontend.handle import Array, Handle, Operand, describe
+from luminal.frontend.matrices import (
+    decompositions,
+    functions,
+    matrix_norms,
+    products,
+)
+from luminal.frontend.matrices import (
+    matmul as linalg,
+)
+from luminal.frontend.movement import embedding as tables
+from luminal.frontend.movement import indexing, joining, padding, views
+from luminal.frontend.movement import scatter as writing
+from luminal.frontend.movement import subscript as resizing
+from luminal.frontend.movement.subscript import index_put, subscript
+from luminal.frontend.names import numpy_calls, older_linalg
+from luminal.frontend.pointwise import (
     activation,
-    adaptive,
     binary,
     combine,
-    conversion,
-    convolution,
-    counting,
-    creation,
-    decompositions,
-    diagonals,
-    differences,
-    divisors,
-    drawing,
     exponential,
-    float_parts,
     gamma,
-    grid,
-    hyperbolic,
-    indexing,
-    linalg,
-    logits,
-    matrices,
-    matrix_norms,
-    movement,
-    normalization,
-    norms,
-    numpy_calls,
-    older_linalg,
-    ordered,
-    padding,
-    pooling,
-    products,
-    queries,
-    random,
-    reduce,
-    repeating,
-    resample,
-    resizing,
-    roots,
     rounding,
-    search,
-    sorting,
     special,
-    splitting,
-    statistics,
-    transposed,
     trigonometric,
     unary,
 )
-from luminal.frontend import embedding as tables
-from luminal.frontend import scatter as writing
-from luminal.frontend import unfold as windows
-from luminal.frontend.foreign import absent
-from luminal.frontend.handle import Array, Handle, Operand, describe
-from luminal.frontend.subscript import index_put, subscript
-from luminal.hlir import dlpack
+from luminal.frontend.random import drawing, keyed
+from luminal.frontend.reduce import (
+    cumulative,
+    normalization,
+    norms,
+    reduce,
+    searching,
+    sorting,
+    statistics,
+)
+from luminal.frontend.windows import convolution, grid, pooling, resample, windows
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
-from luminal.hlir.state import Parameter, State
-from luminal.near_names import methods_with_suggestions
+from luminal.memory import dlpack
+from luminal.memory.state import Parameter, State
 
 
 class Tensor(Handle):
@@ -348,8 +332,8 @@ class Tensor(Handle):
     logaddexp = exponential.logaddexp
     logaddexp2 = exponential.logaddexp2
     xlogy = exponential.xlogy
-    cbrt = roots.cbrt
-    hypot = roots.hypot
+    cbrt = unary.cbrt
+    hypot = unary.hypot
     tan = trigonometric.tan
     asin = arcsin = trigonometric.asin
     acos = arccos = trigonometric.acos
@@ -358,21 +342,21 @@ class Tensor(Handle):
     sinc = trigonometric.sinc
     deg2rad = trigonometric.deg2rad
     rad2deg = trigonometric.rad2deg
-    sinh = hyperbolic.sinh
-    cosh = hyperbolic.cosh
-    tanh = hyperbolic.tanh
-    asinh = arcsinh = hyperbolic.asinh
-    acosh = arccosh = hyperbolic.acosh
-    atanh = arctanh = hyperbolic.atanh
+    sinh = trigonometric.sinh
+    cosh = trigonometric.cosh
+    tanh = trigonometric.tanh
+    asinh = arcsinh = trigonometric.asinh
+    acosh = arccosh = trigonometric.acosh
+    atanh = arctanh = trigonometric.atanh
     erf = special.erf
     erfc = special.erfc
     erfinv = special.erfinv
     lgamma = gamma.lgamma
     digamma = gamma.digamma
     mvlgamma = gamma.mvlgamma
-    frexp = float_parts.frexp
-    ldexp = float_parts.ldexp
-    nextafter = float_parts.nextafter
+    frexp = rounding.frexp
+    ldexp = rounding.ldexp
+    nextafter = rounding.nextafter
     floor = rounding.floor
     ceil = rounding.ceil
     round = rounding.round
@@ -399,7 +383,7 @@ class Tensor(Handle):
     hardtanh = activation.hardtanh
     softshrink = activation.softshrink
     hardshrink = activation.hardshrink
-    tanhshrink = hyperbolic.tanhshrink
+    tanhshrink = trigonometric.tanhshrink
     threshold = activation.threshold
     glu = activation.glu
 
@@ -441,9 +425,9 @@ class Tensor(Handle):
     addcmul = combine.addcmul
     addcdiv = combine.addcdiv
     masked_fill = combine.masked_fill
-    gcd = divisors.gcd
-    lcm = divisors.lcm
-    equal = queries.equal
+    gcd = combine.gcd
+    lcm = combine.lcm
+    equal = conversion.equal
 
     sum = reduce.sum
     nansum = reduce.nansum
@@ -472,15 +456,15 @@ class Tensor(Handle):
     renorm = matrix_norms.renorm
     normalize = norms.normalize
     dist = norms.dist
-    diff = differences.diff
-    trapezoid = differences.trapezoid
-    cumulative_trapezoid = differences.cumulative_trapezoid
-    cov = differences.cov
-    corrcoef = differences.corrcoef
-    softmax = logits.softmax
-    log_softmax = logits.log_softmax
-    softmin = logits.softmin
-    logsumexp = logits.logsumexp
+    diff = statistics.diff
+    trapezoid = statistics.trapezoid
+    cumulative_trapezoid = statistics.cumulative_trapezoid
+    cov = statistics.cov
+    corrcoef = statistics.corrcoef
+    softmax = normalization.softmax
+    log_softmax = normalization.log_softmax
+    softmin = normalization.softmin
+    logsumexp = normalization.logsumexp
     layer_norm = normalization.layer_norm
     rms_norm = normalization.rms_norm
     group_norm = normalization.group_norm
@@ -488,11 +472,11 @@ class Tensor(Handle):
     batch_norm = normalization.batch_norm
     local_response_norm = normalization.local_response_norm
 
-    cumsum = ordered.cumsum
-    cumprod = ordered.cumprod
-    cummax = ordered.cummax
-    cummin = ordered.cummin
-    logcumsumexp = ordered.logcumsumexp
+    cumsum = cumulative.cumsum
+    cumprod = cumulative.cumprod
+    cummax = cumulative.cummax
+    cummin = cumulative.cummin
+    logcumsumexp = cumulative.logcumsumexp
 
     sort = sorting.sort
     argsort = sorting.argsort
@@ -501,50 +485,50 @@ class Tensor(Handle):
     kthvalue = sorting.kthvalue
     mode = sorting.mode
 
-    reshape = movement.reshape
-    reshape_as = view_as = movement.reshape_as
-    flatten = movement.flatten
-    ravel = movement.ravel
-    unflatten = movement.unflatten
-    merge_dims = movement.merge_dims
-    split_dims = movement.split_dims
-    permute = movement.permute
-    transpose = swapaxes = swapdims = movement.transpose
-    movedim = moveaxis = movement.movedim
-    t = movement.t
-    as_strided = movement.as_strided
+    reshape = views.reshape
+    reshape_as = view_as = views.reshape_as
+    flatten = views.flatten
+    ravel = views.ravel
+    unflatten = views.unflatten
+    merge_dims = views.merge_dims
+    split_dims = views.split_dims
+    permute = views.permute
+    transpose = swapaxes = swapdims = views.transpose
+    movedim = moveaxis = views.movedim
+    t = views.t
+    as_strided = views.as_strided
     as_strided_scatter = resizing.as_strided_scatter
     sum_to_size = resizing.sum_to_size
-    adjoint = movement.matrix_transpose
-    expand = movement.expand
-    expand_as = movement.expand_as
-    broadcast_to = movement.broadcast_to
-    squeeze = movement.squeeze
-    unsqueeze = movement.unsqueeze
-    narrow = slice = narrow_copy = movement.narrow
-    select = movement.select
-    flip = movement.flip
-    fliplr = movement.fliplr
-    flipud = movement.flipud
-    roll = movement.roll
-    rot90 = movement.rot90
+    adjoint = views.matrix_transpose
+    expand = views.expand
+    expand_as = views.expand_as
+    broadcast_to = views.broadcast_to
+    squeeze = views.squeeze
+    unsqueeze = views.unsqueeze
+    narrow = slice = narrow_copy = views.narrow
+    select = views.select
+    flip = views.flip
+    fliplr = views.fliplr
+    flipud = views.flipud
+    roll = views.roll
+    rot90 = views.rot90
     pad = padding.pad
-    split = split_with_sizes = unsafe_split = unsafe_split_with_sizes = splitting.split
-    chunk = unsafe_chunk = splitting.chunk
-    tensor_split = splitting.tensor_split
-    hsplit = splitting.hsplit
-    vsplit = splitting.vsplit
-    dsplit = splitting.dsplit
-    unbind = splitting.unbind
-    repeat = repeating.repeat
-    tile = repeating.tile
-    repeat_interleave = repeating.repeat_interleave
-    tril = diagonals.tril
-    triu = diagonals.triu
-    diagonal = diagonals.diagonal
-    diag = diagonals.diag
-    diag_embed = diagonals.diag_embed
-    diagflat = diagonals.diagflat
+    split = split_with_sizes = unsafe_split = unsafe_split_with_sizes = joining.split
+    chunk = unsafe_chunk = joining.chunk
+    tensor_split = joining.tensor_split
+    hsplit = joining.hsplit
+    vsplit = joining.vsplit
+    dsplit = joining.dsplit
+    unbind = joining.unbind
+    repeat = joining.repeat
+    tile = joining.tile
+    repeat_interleave = joining.repeat_interleave
+    tril = padding.tril
+    triu = padding.triu
+    diagonal = padding.diagonal
+    diag = padding.diag
+    diag_embed = padding.diag_embed
+    diagflat = padding.diagflat
 
     gather = indexing.gather
     take = indexing.take
@@ -566,24 +550,24 @@ class Tensor(Handle):
     embedding = tables.embedding
     one_hot = tables.one_hot
 
-    bucketize = search.bucketize
-    nonzero = search.nonzero
-    nonzero_static = search.nonzero_static
-    argwhere = search.argwhere
-    masked_select = search.masked_select
-    unique = search.unique
-    unique_consecutive = search.unique_consecutive
+    bucketize = searching.bucketize
+    nonzero = searching.nonzero
+    nonzero_static = searching.nonzero_static
+    argwhere = searching.argwhere
+    masked_select = searching.masked_select
+    unique = searching.unique
+    unique_consecutive = searching.unique_consecutive
 
     new_full = creation.new_full
     new_zeros = creation.new_zeros
     new_ones = creation.new_ones
     new_empty = creation.new_empty
-    bincount = counting.bincount
-    histc = counting.histc
-    histogram = counting.histogram
+    bincount = searching.bincount
+    histc = searching.histc
+    histogram = searching.histogram
     bernoulli = drawing.bernoulli
     multinomial = drawing.multinomial
-    dropout = random.dropout
+    dropout = keyed.dropout
 
     matmul = linalg.matmul
     dot = products.dot
@@ -608,25 +592,25 @@ class Tensor(Handle):
     cdist = products.cdist
     bilinear = products.bilinear
     det = decompositions.det
-    logdet = matrices.logdet
+    logdet = functions.logdet
     slogdet = decompositions.slogdet
     inv = inverse = decompositions.inv
     solve = decompositions.solve
     cholesky = older_linalg.cholesky
-    cholesky_inverse = matrices.cholesky_inverse
-    cholesky_solve = matrices.cholesky_solve
+    cholesky_inverse = functions.cholesky_inverse
+    cholesky_solve = functions.cholesky_solve
     qr = older_linalg.qr
     svd = older_linalg.svd
-    pinverse = matrices.pinverse
+    pinverse = functions.pinverse
     matrix_exp = decompositions.matrix_exp
-    triangular_solve = matrices.triangular_solve
+    triangular_solve = functions.triangular_solve
     lu_solve = older_linalg.lu_solve
     conv1d = convolution.conv1d
     conv2d = convolution.conv2d
     conv3d = convolution.conv3d
-    conv_transpose1d = transposed.conv_transpose1d
-    conv_transpose2d = transposed.conv_transpose2d
-    conv_transpose3d = transposed.conv_transpose3d
+    conv_transpose1d = convolution.conv_transpose1d
+    conv_transpose2d = convolution.conv_transpose2d
+    conv_transpose3d = convolution.conv_transpose3d
     max_pool1d = pooling.max_pool1d
     max_pool2d = pooling.max_pool2d
     max_pool3d = pooling.max_pool3d
@@ -636,12 +620,12 @@ class Tensor(Handle):
     lp_pool1d = pooling.lp_pool1d
     lp_pool2d = pooling.lp_pool2d
     lp_pool3d = pooling.lp_pool3d
-    adaptive_avg_pool1d = adaptive.adaptive_avg_pool1d
-    adaptive_avg_pool2d = adaptive.adaptive_avg_pool2d
-    adaptive_avg_pool3d = adaptive.adaptive_avg_pool3d
-    adaptive_max_pool1d = adaptive.adaptive_max_pool1d
-    adaptive_max_pool2d = adaptive.adaptive_max_pool2d
-    adaptive_max_pool3d = adaptive.adaptive_max_pool3d
+    adaptive_avg_pool1d = pooling.adaptive_avg_pool1d
+    adaptive_avg_pool2d = pooling.adaptive_avg_pool2d
+    adaptive_avg_pool3d = pooling.adaptive_avg_pool3d
+    adaptive_max_pool1d = pooling.adaptive_max_pool1d
+    adaptive_max_pool2d = pooling.adaptive_max_pool2d
+    adaptive_max_pool3d = pooling.adaptive_max_pool3d
     unfold = windows.unfold_dim
     fold = windows.fold
     pixel_shuffle = windows.pixel_shuffle
@@ -650,19 +634,19 @@ class Tensor(Handle):
     interpolate = resample.interpolate
     grid_sample = grid.grid_sample
 
-    is_complex = queries.is_complex
-    is_floating_point = queries.is_floating_point
-    is_same_size = queries.is_same_size
-    is_signed = queries.is_signed
-    isreal = queries.isreal
-    angle = queries.angle
-    itemsize = property(queries.element_size)
-    nbytes = property(queries.nbytes)
-    nelement = queries.numel
+    is_complex = conversion.is_complex
+    is_floating_point = conversion.is_floating_point
+    is_same_size = conversion.is_same_size
+    is_signed = conversion.is_signed
+    isreal = conversion.isreal
+    angle = conversion.angle
+    itemsize = property(conversion.element_size)
+    nbytes = property(conversion.nbytes)
+    nelement = conversion.numel
     ndimension = Handle.dim
-    element_size = queries.element_size
-    stride = queries.stride
-    positive = conj = conj_physical = resolve_conj = resolve_neg = queries.real
+    element_size = conversion.element_size
+    stride = conversion.stride
+    positive = conj = conj_physical = resolve_conj = resolve_neg = conversion.real
 
     def where(self, condition: Operand, other: Operand) -> Tensor:
         """This where `condition` is true, else `other`, as torch.Tensor.where."""
@@ -671,7 +655,7 @@ class Tensor(Handle):
     @property
     def T(self) -> Tensor:
         """All dims in reverse order."""
-        return movement.permute(self, *reversed(range(self.ndim)))
+        return views.permute(self, *reversed(range(self.ndim)))
 
     @property
     def real(self) -> Tensor:
@@ -681,17 +665,17 @@ class Tensor(Handle):
     @property
     def H(self) -> Tensor:
         """The dims of a matrix exchanged, as torch.Tensor.H of real numbers."""
-        return movement.t(self)
+        return views.t(self)
 
     @property
     def mH(self) -> Tensor:
         """The last two dims exchanged, as torch.Tensor.mH of real numbers."""
-        return movement.transpose(self, -1, -2)
+        return views.transpose(self, -1, -2)
 
     @property
     def mT(self) -> Tensor:
         """The last two dims exchanged."""
-        return movement.transpose(self, -1, -2)
+        return views.transpose(self, -1, -2)
 
 
 def _elements(array: Array) -> str:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from luminal.dtypes import DType
-from luminal.errors import CompileError, InputError
-from luminal.records import dataclass
+from luminal.base.dtypes import DType
+from luminal.base.errors import CompileError, InputError
+from luminal.base.records import dataclass
 from luminal.shape.expression import Expression
 from luminal.shape.view import View
 
 if TYPE_CHECKING:
     from luminal.hlir.ops import Node, Value
-    from luminal.hlir.state import Assignable, Parameter, State
+    from luminal.memory.state import Assignable, Parameter, State
 
 Shape = tuple[Expression, ...]
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from luminal.errors import GraphError
+from luminal.base.errors import GraphError
 from luminal.hlir.printer import WORD
 
 _QUOTES = '"`'

@@ -9,8 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from luminal.dtypes import DType
-from luminal.errors import GraphError
+from luminal.base.dtypes import DType
+from luminal.base.errors import GraphError
+from luminal.base.records import dataclass
 from luminal.hlir import ops
 from luminal.hlir.attributes import (
     AxisAttrs,
@@ -32,8 +33,7 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.ops import Node, Value
-from luminal.hlir.state import Assignable, Parameter, State
-from luminal.records import dataclass
+from luminal.memory.state import Assignable, Parameter, State
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol
 from luminal.shape.view import View, compose, identity
 

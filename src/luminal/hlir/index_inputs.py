@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import (
     InputAttrs,
     LoopAttrs,
@@ -20,7 +21,6 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.graph import ByOp, Graph, by_op, topological
 from luminal.hlir.ops import Node, Value
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 Array = np.ndarray[Any, Any]

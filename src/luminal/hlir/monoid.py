@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from luminal.dtypes import DType
-from luminal.records import dataclass
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.dtypes import DType
-from luminal.errors import DTypeError, ShapeError
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, ShapeError
+from luminal.base.records import dataclass
 from luminal.hlir import semantics
 from luminal.hlir.attributes import (
     AxisAttrs,
@@ -34,7 +35,6 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.monoid import SCANS
-from luminal.records import dataclass
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import const
 

@@ -11,8 +11,8 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from luminal import dtypes
-from luminal.errors import GraphError, LuminalError
+from luminal.base import dtypes
+from luminal.base.errors import GraphError, LuminalError
 from luminal.hlir.attributes import (
     AxisAttrs,
     Body,
@@ -36,7 +36,7 @@ from luminal.hlir.cursor import Line
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
 from luminal.hlir.ops import OPS, Node, TensorType, Value
 from luminal.hlir.printer import WORD
-from luminal.hlir.state import Assignable, Parameter, State
+from luminal.memory.state import Assignable, Parameter, State
 from luminal.shape.expression import TRUE, Expression, Symbol, symbol
 from luminal.shape.parse import parse as parse_expression
 from luminal.shape.view import View, index

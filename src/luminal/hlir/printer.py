@@ -43,8 +43,8 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.graph import Assign, Graph, Sink, topological
 from luminal.hlir.ops import Node, Value
-from luminal.hlir.state import Assignable
 from luminal.hlir.substitute import all_nodes
+from luminal.memory.state import Assignable
 from luminal.shape.expression import TRUE, Expression, Symbol
 from luminal.shape.text import quoted as dim_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from luminal.errors import GraphError, LuminalError, VerifyError
+from luminal.base.errors import GraphError, LuminalError, VerifyError
 from luminal.hlir.attributes import (
     ConstantAttrs,
     GatherAttrs,
@@ -19,7 +19,7 @@ from luminal.hlir.attributes import (
 from luminal.hlir.graph import Assign, Graph, check_sinks, topological
 from luminal.hlir.ops import OPS, Node, TensorType, Value, infer
 from luminal.hlir.printer import Printer
-from luminal.hlir.state import Assignable
+from luminal.memory.state import Assignable
 from luminal.shape.expression import Expression, Symbol, const
 from luminal.shape.view import index
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import (
     NESTED,
     Barrier,
@@ -23,7 +24,6 @@ from luminal.kernel.tile_ir import (
     Statement,
     Store,
 )
-from luminal.records import dataclass
 
 MEET = Barrier(Binding.GROUP)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.tile_ir import Carry, Loop, Once, Runs, Statement, Tile
 from luminal.shape.expression import Expression, Symbol, axis, const

@@ -4,7 +4,7 @@ Let X[i, j] be dear to store: a contraction. What is reduced over j of it, of va
 j alone, and of *statistics* over j (other such reductions) needs X only as a block. A statistic is
 served in one of three ways:
 
-a. It factors out: then it is no operand any more (a respelling, see `select.spell`).
+a. It factors out: then it is no operand any more (a respelling, see `selection.spell`).
 b. It is a running maximum r1 = Max(J, x) in which r2 = Sum(J, f) is *rescalable*: f, flattened to a
    product, is `A * prod exp(p + c*r1 + d*x)` with literals c < 0 and d >= -c, and r1 nowhere else.
    When r1 moves to r1', r2 is multiplied by `exp(c*(r1' - r1))`, which never exceeds 1. Since
@@ -25,9 +25,9 @@ import numpy as np
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Index, Literal, Reduction, Term, below, dependents, term_order
-from luminal.dtypes import float32, float64
+from luminal.base.dtypes import float32, float64
+from luminal.base.records import dataclass
 from luminal.hlir.monoid import MAXIMUM
-from luminal.records import dataclass
 from luminal.shape.condition import negation
 from luminal.shape.expression import Expression, Symbol
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from luminal.dots import multiply_add
-from luminal.dtypes import bool_
+from luminal.base.dots import multiply_add
+from luminal.base.dtypes import bool_
 from luminal.hlir.monoid import MAXIMUM, Monoid
 from luminal.kernel.cascade import Rate
 from luminal.kernel.evaluate import Evaluator

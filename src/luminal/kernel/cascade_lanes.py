@@ -7,7 +7,7 @@ is (steps, lanes), the panel that the sums with further axes want.
 from __future__ import annotations
 
 from luminal.algebra.terms import Reduction, Term
-from luminal.dtypes import bool_
+from luminal.base.dtypes import bool_
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import NO_WORDS, Workspace, contiguous

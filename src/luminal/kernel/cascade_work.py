@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import At, Axes, Reduction, Term, below
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.kernel.cascade import Cascade, Member
 from luminal.kernel.cascade_arithmetic import Arithmetic
 from luminal.kernel.cascade_sweep import Sweep
@@ -20,7 +21,6 @@ from luminal.kernel.neighbours import walked
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.kernel.stages import Stages
 from luminal.kernel.tile_ir import Load, Store, Tile
-from luminal.records import dataclass
 from luminal.shape.expression import TRUE, Expression, Symbol, const
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 
-from luminal.dtypes import DType, bool_, int64
+from luminal.base.dtypes import DType, bool_, int64
 from luminal.kernel.tile_ir import Tile
 from luminal.shape.evaluation import postorder
 from luminal.shape.expression import TRUE, Expression, Symbol

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from luminal import dtypes
 from luminal.algebra import terms
 from luminal.algebra.terms import Axes, Term, axis_order
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import Monoid
 from luminal.kernel.blocks import Blocks
@@ -32,7 +33,6 @@ from luminal.kernel.tile_ir import (
     Store,
     Tile,
 )
-from luminal.records import dataclass
 from luminal.shape.expression import (
     TRUE,
     Expression,

@@ -18,12 +18,12 @@ from luminal.algebra.terms import (
     axis_order,
     term_order,
 )
-from luminal.dots import Dot
-from luminal.dtypes import DType
-from luminal.forks import cached_property
+from luminal.base.dots import Dot
+from luminal.base.dtypes import DType
+from luminal.base.forks import cached_property
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import Slot
 from luminal.kernel.layout import ROW_MAJOR, Layout
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol, axis, const
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from luminal.algebra.frames import shape_of
 from luminal.algebra.terms import Term
-from luminal.dtypes import DType, bool_
+from luminal.base.dtypes import DType, bool_
 from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.fused import Fused
 from luminal.kernel.lanes import Lanes

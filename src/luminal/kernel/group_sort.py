@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from luminal.dtypes import DType, bool_, int64
+from luminal.base.dtypes import DType, bool_, int64
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.group_rows import GroupRow

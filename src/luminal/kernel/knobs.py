@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 
 Value = int | str
 V = TypeVar("V", int, str)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from luminal.dots import Dot
-from luminal.hlir.alignment import ALIGNMENT
-from luminal.records import dataclass
+from luminal.base.dots import Dot
+from luminal.base.records import dataclass
+from luminal.memory.alignment import ALIGNMENT
 from luminal.shape.expression import Expression, ceil_div, const
 
 
@@ -98,8 +98,8 @@ ROW_MAJOR = Layout()
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """The panels in which a backend wants weights (`select/layouts.py`), and when they are worth a
-    copy. A row of a panel is walked in registers of `register_bits`.
+    """The panels in which a backend wants weights (`selection/layouts.py`), and when they are
+    worth a copy. A row of a panel is walked in registers of `register_bits`.
     """
 
     register_bits: int

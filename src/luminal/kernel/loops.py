@@ -12,11 +12,11 @@ from itertools import pairwise
 
 from luminal.algebra.frames import UNBOUNDED, extent_of, linear, most, spread
 from luminal.algebra.terms import At, Axes, Frame, Index, Reduction, Term
-from luminal.forks import cached_property
+from luminal.base.forks import cached_property
+from luminal.base.records import dataclass
 from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import copied, walked, word_offset
-from luminal.records import dataclass
 from luminal.shape.condition import linear_form
 from luminal.shape.expression import ZERO, Expression, SortKey, Symbol, axis
 

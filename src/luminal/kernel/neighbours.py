@@ -1,6 +1,6 @@
 """Neighbours along a sum, which a dot multiplies together: where they lie, and along which axis.
 
-A dot (`luminal/dots.py`) takes `k` neighbours of either factor at once, a word. Memory that keeps
+A dot (`base/dots.py`) takes `k` neighbours of either factor at once, a word. Memory that keeps
 them side by side is read a word at a time: panels of a weight whose innermost block they are, or
 rows along the sum. The axis of the sum is then walked in steps of k: a loop of words, and in it one
 that is bound to neighbours.
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from luminal.algebra.terms import Axes, Term
-from luminal.dots import Dot
-from luminal.dtypes import DType
+from luminal.base.dots import Dot
+from luminal.base.dtypes import DType
 from luminal.kernel.fused import Fused, Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.source import Source, sources_of

@@ -19,8 +19,9 @@ from itertools import pairwise
 
 from luminal.algebra.frames import extent_of, linear
 from luminal.algebra.terms import Axes, Index, Term
-from luminal.dots import Dot
-from luminal.dtypes import bool_
+from luminal.base.dots import Dot
+from luminal.base.dtypes import bool_
+from luminal.base.records import dataclass
 from luminal.kernel.evaluate import Env, Evaluator, Placed, Row
 from luminal.kernel.fused import Fused, Store
 from luminal.kernel.guards import Range, cut_points, whole_vectors
@@ -29,7 +30,6 @@ from luminal.kernel.neighbours import copied, multiplied
 from luminal.kernel.schedule import Schedule, TileChoice
 from luminal.kernel.stages import Stages, every_point
 from luminal.kernel.tile_ir import Role
-from luminal.records import dataclass
 from luminal.shape.expression import (
     TRUE,
     Expression,

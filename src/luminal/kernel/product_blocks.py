@@ -29,8 +29,9 @@ from typing import NamedTuple
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
-from luminal.dots import multiply_add
-from luminal.dtypes import DType, bool_
+from luminal.base.dots import multiply_add
+from luminal.base.dtypes import DType, bool_
+from luminal.base.records import dataclass
 from luminal.kernel.evaluate import Env, Evaluator, Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import masks
@@ -49,7 +50,6 @@ from luminal.kernel.tile_ir import (
     Store,
     Tile,
 )
-from luminal.records import dataclass
 from luminal.shape.expression import TRUE, Expression, Symbol, all_of, ceil_div, const
 
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for

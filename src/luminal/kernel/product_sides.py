@@ -8,10 +8,10 @@ long sum. A convolution is one over positions that its expression is evaluated a
 from __future__ import annotations
 
 from luminal.algebra.terms import Reduction, Term, below
-from luminal.dtypes import bool_
+from luminal.base.dtypes import bool_
+from luminal.base.records import dataclass
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import LoopAxis, loop_axes
-from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from luminal.algebra.terms import Term
+from luminal.base.records import dataclass
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis
-from luminal.records import dataclass
 from luminal.shape.expression import Symbol
 
 

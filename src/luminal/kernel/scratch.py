@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from luminal.hlir.alignment import ALIGNMENT
 from luminal.kernel.sort_memory import working_memory
 from luminal.kernel.tile_ir import Buffer, Kernel, Space
+from luminal.memory.alignment import ALIGNMENT
 from luminal.shape.expression import ZERO, Expression, ceil_div
 
 

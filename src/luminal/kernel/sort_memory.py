@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from luminal.dtypes import DType, dtype_of, int32, int64
+from luminal.base.dtypes import DType, dtype_of, int32, int64
 from luminal.kernel.tile_ir import Buffer, Kernel, Role, SortRow, Space
 from luminal.shape.expression import Expression, const
 

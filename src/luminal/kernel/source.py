@@ -7,8 +7,8 @@ from dataclasses import field, replace
 from functools import partial
 
 from luminal.algebra.terms import At, Frame, Literal, Phase, Term
-from luminal.dots import OF_BITS, ON_BITS
-from luminal.records import dataclass
+from luminal.base.dots import OF_BITS, ON_BITS
+from luminal.base.records import dataclass
 from luminal.shape.expression import Expression, Symbol, opaque
 
 SCALING = ("Add", "Cast", "Mul")  # what scales are made of by kernels that read them

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from luminal.algebra.frames import linear
 from luminal.algebra.terms import At, Reduction, Term, below
-from luminal.dots import Dot, multiply_add
+from luminal.base.dots import Dot, multiply_add
 from luminal.hlir.monoid import SUM
 from luminal.kernel.carries import close_loop
 from luminal.kernel.evaluate import Env, Evaluator, Row

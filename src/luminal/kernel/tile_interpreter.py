@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dtypes import DType
-from luminal.errors import VerifyError
+from luminal.base.dtypes import DType
+from luminal.base.errors import VerifyError
 from luminal.hlir import semantics
 from luminal.hlir.attributes import AxisAttrs, CastAttrs
 from luminal.hlir.monoid import COMBINATIONS

@@ -31,12 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dots import Dot
-from luminal.dtypes import DType
-from luminal.forks import cached_property
+from luminal.base.dots import Dot
+from luminal.base.dtypes import DType
+from luminal.base.forks import cached_property
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import CustomKernel, Shape
 from luminal.kernel.lanes import ONE_LANE, Lanes
-from luminal.records import dataclass
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Set
 from dataclasses import field
 from typing import NoReturn
 
-from luminal import dtypes
-from luminal.errors import VerifyError
+from luminal.base import dtypes
+from luminal.base.errors import VerifyError
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Buffer, Kernel, Loop, Role, Space, Tile
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 WORKING = (Space.SCRATCH, Space.SHARED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from luminal.forks import kept
+from luminal.base.forks import kept
 from luminal.kernel.tile_ir import (
     Barrier,
     Call,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from luminal import dtypes
-from luminal.dots import OF_BITS, ON_BITS
+from luminal.base import dtypes
+from luminal.base.dots import OF_BITS, ON_BITS
 from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS, TensorType

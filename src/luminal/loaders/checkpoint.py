@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from luminal.errors import InputError, LoadError
-from luminal.hlir.row_order import Rows
+from luminal.base.errors import InputError, LoadError
+from luminal.base.records import dataclass
 from luminal.loaders import hub
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.named_blocks import METHOD, with_blocks
@@ -17,7 +17,7 @@ from luminal.loaders.read_ahead import read_ahead
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
-from luminal.records import dataclass
+from luminal.memory.row_order import Rows
 
 EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 

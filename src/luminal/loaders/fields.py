@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
+from luminal.base.records import dataclass
 from luminal.loaders.shown import shown
-from luminal.records import dataclass
 
 MAX_SIZE = 2**31 - 1
 """Positions and token ids are 32-bit integers."""

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
+from luminal.base.records import dataclass
 from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import BLOCKS, NUMBERS, PLAIN
 from luminal.loaders.mapped import MAX_RANK, Array, array_at, byte_count, map_file
 from luminal.loaders.shown import MAX_LENGTH, check_name, shown
-from luminal.records import dataclass
 
 MAX_ITEMS = 1 << 21  # in the metadata's arrays: the largest vocabularies have two thirds of it
 INNER_ARRAY = 64  # items that an array in an array counts as, by the time it takes

@@ -10,7 +10,7 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.pre_tokenizers import CUTS
 from luminal.loaders.sentencepiece import SPACE, Kind, Piece, sentencepiece

@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Iterator
 from typing import Any
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 
 MAX_GROWTH = 10_000
 MAX_STEPS = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 
 # What a checkpoint is read from; */* leaves out other formats' copies in subfolders.
 _FILES = ["*.json", "*.safetensors"]

@@ -12,7 +12,7 @@ from typing import IO
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.mapped import Array, byte_count, given_path, open_file
 from luminal.loaders.shown import shown
 

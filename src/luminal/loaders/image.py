@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal import installation
-from luminal.errors import InputError, LoadError
+from luminal.base import installation
+from luminal.base.errors import InputError, LoadError
+from luminal.base.records import dataclass
 from luminal.loaders.fields import MOST, Fields
 from luminal.loaders.mapped import open_file
 from luminal.loaders.shown import shown
 from luminal.loaders.write_atomic import replacing
-from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, TypeVar
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.mapped import open_file
 from luminal.loaders.shown import shown
 

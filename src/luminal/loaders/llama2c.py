@@ -15,7 +15,7 @@ from typing import Any
 
 from tokenizers import processors
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf_models.rearranged import rotated_halves
 from luminal.loaders.mapped import Array, array_at, map_file

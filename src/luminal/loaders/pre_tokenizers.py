@@ -11,7 +11,7 @@ from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 
 _ENDINGS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from luminal.hlir.memory import address
 from luminal.loaders.mapped import Array, is_mapped
+from luminal.memory.arrays import address
 
 DONT_NEED = 4  # of madvise
 SHARE = 0.5  # of the machine's memory: more would push out what is still to be read

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.json_file import parse_object, read_json
 from luminal.loaders.mapped import Array, array_at, byte_count, map_file
 from luminal.loaders.shown import MAX_LENGTH, check_name, shown

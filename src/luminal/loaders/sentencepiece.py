@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 
 SPACE = "\u2581"
 """Stands for a space in a piece."""

@@ -6,7 +6,7 @@ import reprlib
 from pathlib import Path
 from typing import Any
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 
 MAX_LENGTH = 120
 

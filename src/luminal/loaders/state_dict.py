@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.mapped import Array, given_path, open_file
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 

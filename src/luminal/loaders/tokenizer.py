@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import tokenizers
 
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.loaders.fields import MAX_SIZE
 from luminal.loaders.given_text import MARK, GivenTexts
 from luminal.loaders.growth import check_growth

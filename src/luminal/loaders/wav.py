@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.mapped import open_file
 
 Array = np.ndarray[Any, Any]

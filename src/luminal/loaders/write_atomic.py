@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.mapped import Array
 
 _MOST_LINKS = 40  # one after the other, as for Linux

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.ggml.types import NUMBERS, PLAIN
 from luminal.loaders.gguf import StoredTensor, decimal
 from luminal.loaders.write_atomic import arrays_of, check_mapping, replacing

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.safetensors_file import DTYPES, METADATA
 from luminal.loaders.write_atomic import arrays_of, replacing
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from luminal import garbage, late
+from luminal.base import garbage, lazy
 
 with garbage.held():  # modules stay, and there are many: a fifth of their time
     from luminal.models.chat_template import ChatTemplate
@@ -45,5 +45,5 @@ _LATE = {
 
 def __getattr__(name: str) -> Any:
     if name in _LATE:
-        return late.found(f"{__name__}.{_LATE[name]}")
+        return lazy.found(f"{__name__}.{_LATE[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

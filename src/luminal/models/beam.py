@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.shown import shown
 from luminal.models.choice import TOP_LOGPROBS
 from luminal.models.sampling import checked_count, is_number

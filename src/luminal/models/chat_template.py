@@ -7,8 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from luminal import installation
-from luminal.errors import InputError
+from luminal.base import installation
+from luminal.base.errors import InputError
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown

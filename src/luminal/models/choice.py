@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal.dtypes import float32, int32, uint32
-from luminal.frontend.binary import where
+from luminal.base.dtypes import float32, int32, uint32
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, Extent
-from luminal.frontend.random import fold_in, gumbel
+from luminal.frontend.pointwise.binary import where
+from luminal.frontend.random.keyed import fold_in, gumbel
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.models.sampling import ADJUSTING, Draw, arrays, features_of, words_of
 from luminal.runtime.executable import Executable
-from luminal.session import Graph, compile
+from luminal.session.graph import Graph, compile
 
 TOP_LOGPROBS = 20  # as many as OpenAI's interface may be asked for
 NOT_A_NUMBER = -1

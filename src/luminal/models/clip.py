@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.dtypes import float32, promote
-from luminal.frontend.binary import where
+from luminal.base.dtypes import float32, promote
+from luminal.base.records import dataclass
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.models.vision_transformer import VisionConfig, VisionTransformer
 from luminal.nn import Embedding, Linear, Module, causal_mask, init
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

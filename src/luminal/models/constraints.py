@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from luminal import installation
-from luminal.errors import InputError
+from luminal.base import installation
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.sampling import words_of
-from luminal.records import dataclass
 
 
 class ConstraintError(InputError):

@@ -12,7 +12,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.loaders.checkpoint import Checkpoint, load_checkpoint, locate
 from luminal.loaders.ggml.mixes import CHOICES, MIXES, few_of, types_of, why_not
 from luminal.loaders.ggml.named_blocks import METHOD, named, with_blocks
@@ -27,7 +28,6 @@ from luminal.loaders.write_gguf import NAMES, save_gguf
 from luminal.loaders.write_gguf_tokenizer import tokenizer_metadata
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.models.export_gguf import gguf_model
-from luminal.records import dataclass
 
 KINDS = ("f32", "f16", "bf16", *CHOICES)
 _FLOATS = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from luminal.dtypes import float32
+from luminal.base.dtypes import float32
 from luminal.frontend.tensor import Tensor
 from luminal.nn import Conv2d, FeedForward, LayerNorm, Module, ModuleList, Sequential, init
 

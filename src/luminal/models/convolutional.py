@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.dtypes import float32
-from luminal.frontend.pooling import max_pool2d
+from luminal.base.dtypes import float32
+from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.windows.pooling import max_pool2d
 from luminal.nn import BatchNorm2d, Conv2d, Module, ModuleList
 from luminal.nn.feed_forward import activation_of
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from luminal.dtypes import DType, bfloat16, float32, int8, int32, promote
-from luminal.errors import DTypeError
-from luminal.frontend.packed import Packed
+from luminal.base.dtypes import DType, bfloat16, float32, int8, int32, promote
+from luminal.base.errors import DTypeError
+from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.tensor import Tensor
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.models.layer_inputs import LayerInputs

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.nn import LayerNorm, Module, MoE, RMSNorm, RotaryEmbedding
 from luminal.nn.attention import Temperature
 from luminal.nn.feed_forward import clamped_swiglu, gated
 from luminal.nn.moe import Groups, Router
 from luminal.nn.norm import HeadNorm
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.device_choice import chosen_device
-from luminal.errors import InputError, LoadError
-from luminal.frontend.detection import nms
+from luminal.base import dtypes
+from luminal.base.errors import InputError, LoadError
+from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.windows.detection import nms
 from luminal.loaders.checkpoint import folder_config
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
@@ -21,10 +21,10 @@ from luminal.models.families.settings import labels_of
 from luminal.models.image_model import opened
 from luminal.models.sampling import is_number
 from luminal.models.yolo import STRIDES, Yolo
-from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session.device_choice import chosen_device
+from luminal.session.graph import Graph, compile
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.device_choice import chosen_device
-from luminal.errors import InputError, LoadError
-from luminal.frontend.binary import where
+from luminal.base import dtypes
+from luminal.base.errors import InputError, LoadError
+from luminal.base.records import dataclass
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.checkpoint import folder_tokenizer
 from luminal.loaders.fields import Fields
@@ -21,10 +21,10 @@ from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.architectures.settings import refuse
 from luminal.models.encoder import Encoder, within
-from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session.device_choice import chosen_device
+from luminal.session.graph import Graph, compile
 
 Array = np.ndarray[Any, Any]
 BATCH = 32  # texts at once: more gains nothing on a CPU, and padding grows

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.dtypes import float32, int32, promote
+from luminal.base.dtypes import float32, int32, promote
+from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.nn import Embedding, Module
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

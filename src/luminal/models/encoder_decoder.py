@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.dtypes import float32
+from luminal.base.dtypes import float32
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.models.encoder import within

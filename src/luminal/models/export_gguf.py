@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.checkpoint import Checkpoint
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import GGUFFile, StoredTensor

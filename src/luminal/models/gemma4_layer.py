@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.models.decoder import DecoderLayer, applied
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
@@ -13,7 +14,6 @@ from luminal.nn.cache import Cache, Positions
 from luminal.nn.feed_forward import ACTIVATIONS, gated
 from luminal.nn.moe import Experts, Router, Routes
 from luminal.nn.rotary import Angles
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

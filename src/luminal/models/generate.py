@@ -10,12 +10,12 @@ from typing import Any, overload
 
 import numpy as np
 
-from luminal import garbage
 from luminal.backends import registry
-from luminal.device_choice import chosen_device
-from luminal.errors import InputError, LoadError
-from luminal.frontend.generator import checked_seed
+from luminal.base import garbage
+from luminal.base.errors import InputError, LoadError
+from luminal.base.near_names import suggesting, suggestion
 from luminal.frontend.handle import Array
+from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import whole_texts
@@ -29,10 +29,10 @@ from luminal.models.sampling import SETTINGS, Sampling, checked_count, features_
 from luminal.models.speculative import Draft, ModelDraft, accepted, check_rewinds
 from luminal.models.stats import Stats
 from luminal.models.text import Completion, Constraint, Ranked, Text
-from luminal.near_names import suggesting, suggestion
 from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
 from luminal.search.options import CompilationMode, mode_of
+from luminal.session.device_choice import chosen_device
 
 MOST_ROWS = 64  # texts of a batch: each has caches of the whole context
 MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need

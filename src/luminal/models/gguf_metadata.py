@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.gguf import decimal
 from luminal.loaders.gguf_models.architecture import GGUFArchitecture, sliding
 from luminal.loaders.mapped import Array

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.device_choice import chosen_device
-from luminal.errors import InputError, LoadError
+from luminal.base import dtypes
+from luminal.base.errors import InputError, LoadError
+from luminal.base.records import dataclass
 from luminal.loaders.checkpoint import folder_config, folder_processor
 from luminal.loaders.fields import Fields
 from luminal.loaders.image import Preparation, as_rgb, preparation_of, read_image
@@ -18,10 +18,10 @@ from luminal.loaders.shown import shown
 from luminal.models.families.settings import are_independent, labels_of
 from luminal.models.sampling import checked_count
 from luminal.nn import Module
-from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session.device_choice import chosen_device
+from luminal.session.graph import Graph, compile
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.device_choice import chosen_device
-from luminal.errors import InputError
+from luminal.base import dtypes
+from luminal.base.errors import InputError
 from luminal.loaders.checkpoint import folder_tokenizer
 from luminal.loaders.image import Preparation
 from luminal.loaders.shown import shown
@@ -21,7 +20,8 @@ from luminal.models.image_model import Guess, folder_preparation, likeliest, pre
 from luminal.models.sampling import checked_count
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session.device_choice import chosen_device
+from luminal.session.graph import Graph, compile
 
 if TYPE_CHECKING:
     from luminal.models.image_model import Picture

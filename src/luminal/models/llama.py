@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from luminal.dtypes import float32
+from luminal.base.dtypes import float32
+from luminal.base.records import dataclass
 from luminal.models.decoder import Decoder
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

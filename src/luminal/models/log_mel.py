@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

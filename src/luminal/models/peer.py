@@ -9,8 +9,8 @@ import sys
 from importlib.util import find_spec
 from typing import Any
 
-from luminal import config
-from luminal.errors import LuminalError
+from luminal.base import config
+from luminal.base.errors import LuminalError
 
 _LOOP = """
 import json, sys, time

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from luminal import garbage
-from luminal.dtypes import int32
-from luminal.errors import GraphError
-from luminal.forks import rlock
+from luminal.base import garbage
+from luminal.base.dtypes import int32
+from luminal.base.errors import GraphError
+from luminal.base.forks import rlock
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import Draw, arrays, features_of
@@ -25,7 +25,7 @@ from luminal.nn.recurrent_cache import RecurrentCache
 from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
 from luminal.search.options import CompilationMode, mode_of
-from luminal.session import Graph, compile
+from luminal.session.graph import Graph, compile
 
 Features = tuple[str, ...]
 _BATCH = "batch prefill", "batch decode", "batch reorder"

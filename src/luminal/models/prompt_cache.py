@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
-from luminal.hlir.memory import HOST
 from luminal.loaders.mapped import given_path
 from luminal.loaders.safetensors_file import read_safetensors
 from luminal.loaders.write_safetensors import save_safetensors
+from luminal.memory.arrays import HOST
 from luminal.models.decoder import Decoder
 from luminal.models.programs import Programs, states_of
 from luminal.models.text import Text
-from luminal.records import dataclass
 
 DIGEST_BYTES = 32
 SAMPLED_BYTES = 1 << 16  # of each weight: a digest of all would take as long as loading

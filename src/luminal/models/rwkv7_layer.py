@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.nn.cache import Positions
 from luminal.nn.recurrent_cache import RecurrentCache, RecurrentLayer
 from luminal.nn.rwkv import ChannelMix, TimeMix
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError
-from luminal.frontend.generator import checked_seed
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
+from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.shown import shown
-from luminal.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.device_choice import chosen_device
-from luminal.errors import GraphError
+from luminal.base import dtypes
+from luminal.base.errors import GraphError
 from luminal.frontend.tensor import Tensor
 from luminal.models.encoder_decoder import EncoderDecoder, recall, remember
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode, mode_of
-from luminal.session import Graph, compile
+from luminal.session.device_choice import chosen_device
+from luminal.session.graph import Graph, compile
 
 Array = np.ndarray[Any, Any]
 Choice = Callable[[list[int], Array], int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 
 Keys = Mapping[str, Any]
 

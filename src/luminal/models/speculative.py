@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.shown import shown
 from luminal.models.programs import MOST_PROPOSED, Programs
 from luminal.models.sampling import Draw, checked_count, features_of

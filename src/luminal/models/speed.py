@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal.dtypes import int32
+from luminal.base.dtypes import int32
+from luminal.base.records import dataclass
 from luminal.models.decoder import Decoder
 from luminal.models.peer import Peer
-from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.runtime.roofline import MISSED, NARROW, Peaks
-from luminal.session import Graph, compile
+from luminal.session.graph import Graph, compile
 
 BLOCK_SECONDS = 0.25
 """A block of one side; blocks take turns, so that a slow spell of the machine meets all."""

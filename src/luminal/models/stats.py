@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 
 
 @dataclass(slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.dtypes import float32, promote
+from luminal.base.dtypes import float32, promote
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.models.encoder import within
@@ -13,7 +14,6 @@ from luminal.models.encoder_decoder import EncoderDecoder
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.nn import Embedding, KVCache, Linear, RelativeBias, causal_mask
 from luminal.nn.masked_attention import KeysValues
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

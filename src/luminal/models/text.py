@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.frontend.handle import Array
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models.choice import NOT_A_NUMBER, NOTHING_LEFT

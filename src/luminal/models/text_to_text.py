@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.errors import InputError
+from luminal.base import dtypes
+from luminal.base.errors import InputError
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.checkpoint import folder_config, folder_tokenizer
 from luminal.loaders.fields import Fields
@@ -20,7 +20,7 @@ from luminal.models.sampling import Draw, Sampling, checked_count
 from luminal.models.sequence_to_sequence import SequenceToSequence
 from luminal.models.t5 import T5
 from luminal.search.options import CompilationMode
-from luminal.session import Graph
+from luminal.session.graph import Graph
 
 
 class TextToText:

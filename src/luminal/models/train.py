@@ -12,9 +12,10 @@ from typing import Any
 import tokenizers
 
 from luminal import optim
-from luminal.dtypes import dtype_of
-from luminal.errors import InputError
-from luminal.frontend.generator import checked_seed, manual_seed
+from luminal.base.dtypes import dtype_of
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
+from luminal.frontend.random.keyed import checked_seed, manual_seed
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.mapped import given_path
 from luminal.loaders.write_atomic import replacing
@@ -34,7 +35,6 @@ from luminal.optim.ranges import (
     COUNT,
     check,
 )
-from luminal.records import dataclass
 from luminal.training import Batches, TextDataset, fit
 from luminal.training.byte_pairs import train_byte_pairs
 from luminal.training.program import Losses, Recipe

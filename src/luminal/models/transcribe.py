@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.errors import InputError, LoadError
+from luminal.base import dtypes
+from luminal.base.errors import InputError, LoadError
+from luminal.base.records import dataclass
 from luminal.loaders.checkpoint import folder_processor, folder_tokenizer
 from luminal.loaders.fields import Fields
 from luminal.loaders.json_file import read_json
@@ -20,7 +21,6 @@ from luminal.loaders.wav import read_wav, resampled
 from luminal.models.log_mel import LogMel
 from luminal.models.sequence_to_sequence import SequenceToSequence
 from luminal.models.whisper import STRIDE, Whisper
-from luminal.records import dataclass
 from luminal.search.options import CompilationMode
 
 Array = np.ndarray[Any, Any]

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.dtypes import float32
-from luminal.errors import InputError
+from luminal.base.dtypes import float32
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.nn import (
@@ -26,7 +27,6 @@ from luminal.nn import (
 )
 from luminal.nn.masked_attention import KeysValues
 from luminal.nn.rotary import Angles
-from luminal.records import dataclass
 
 NORM_PLACES = ("before", "after")
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.dtypes import float32, promote
-from luminal.frontend.movement import concat
+from luminal.base.dtypes import float32, promote
+from luminal.base.records import dataclass
+from luminal.frontend.movement.views import concat
 from luminal.frontend.tensor import Tensor
 from luminal.models.transformer import Transformer, TransformerConfig
 from luminal.nn import Conv2d, LayerNorm, Module, init
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

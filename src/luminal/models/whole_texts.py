@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from luminal.dtypes import float32, int32
-from luminal.errors import InputError
+from luminal.base.dtypes import float32, int32
+from luminal.base.errors import InputError
 from luminal.models.decoder import Decoder
-from luminal.session import Graph
+from luminal.session.graph import Graph
 
 POOLINGS = "mean", "last"
 

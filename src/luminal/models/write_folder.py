@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from luminal.dtypes import dtype_of
-from luminal.errors import InputError
+from luminal.base.dtypes import dtype_of
+from luminal.base.errors import InputError
 from luminal.loaders.mapped import given_path
 from luminal.loaders.write_atomic import replacing
 from luminal.loaders.write_safetensors import save_safetensors

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from luminal.frontend.movement import concat
+from luminal.base.records import dataclass
+from luminal.frontend.movement.views import concat
 from luminal.frontend.tensor import Tensor
 from luminal.models.yolo_blocks import (
     Bottleneck,
@@ -20,7 +21,6 @@ from luminal.models.yolo_blocks import (
     conv,
 )
 from luminal.nn import Conv2d, Module, ModuleList, Sequential, Upsample
-from luminal.records import dataclass
 
 BINS = 16  # of a distance from a place to a side of its box, in strides
 STRIDES = (8, 16, 32)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from luminal.frontend.movement import concat
-from luminal.frontend.pooling import max_pool2d
+from luminal.frontend.movement.views import concat
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.windows.pooling import max_pool2d
 from luminal.models.convolutional import ConvConfig, ConvNorm
 from luminal.nn import Module, ModuleList, Sequential
 

@@ -4,9 +4,9 @@ Beyond PyTorch: RotaryEmbedding, Attention with KVCache, MaskedAttention, FeedFo
 GatedFeedForward, SwiGLU, MoE, RelativeBias.
 """
 
-from luminal.frontend.keys import keyed
-from luminal.hlir.state import Parameter
-from luminal.near_names import with_suggestions
+from luminal.base.near_names import with_suggestions
+from luminal.frontend.random.keyed import keyed
+from luminal.memory.state import Parameter
 from luminal.nn import functional, init
 from luminal.nn.activation import (
     CELU,

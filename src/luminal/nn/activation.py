@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, ClassVar
 
-from luminal.dtypes import float32
-from luminal.errors import ShapeError
-from luminal.frontend.drawing import rrelu
+from luminal.base.dtypes import float32
+from luminal.base.errors import ShapeError
 from luminal.frontend.handle import describe
+from luminal.frontend.random.drawing import rrelu
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.module import Module

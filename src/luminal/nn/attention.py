@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dtypes import bool_, float32
-from luminal.errors import ShapeError
-from luminal.frontend.binary import maximum, where
+from luminal.base.dtypes import bool_, float32
+from luminal.base.errors import ShapeError
+from luminal.base.records import dataclass
 from luminal.frontend.creation import position
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, Extent, along, is_tensor
+from luminal.frontend.pointwise.binary import maximum, where
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.cache import Cache, KVCache, Positions
@@ -20,7 +21,6 @@ from luminal.nn.linear import Linear
 from luminal.nn.module import Module
 from luminal.nn.norm import HeadNorm, RMSNorm
 from luminal.nn.rotary import Angles, RotaryEmbedding
-from luminal.records import dataclass
 from luminal.shape.expression import const
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from luminal.dtypes import float32
-from luminal.errors import InputError
+from luminal.base.dtypes import float32
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Extent, along
-from luminal.frontend.movement import expand
-from luminal.frontend.scatter import written
+from luminal.frontend.movement.scatter import written
+from luminal.frontend.movement.views import expand
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import State
-from luminal.records import dataclass
+from luminal.memory.state import State
 from luminal.shape.expression import Expression
 
 if TYPE_CHECKING:

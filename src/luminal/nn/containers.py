@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from luminal.hlir.state import Parameter
+from luminal.memory.state import Parameter
 from luminal.nn.module import Module
 
 T = TypeVar("T")

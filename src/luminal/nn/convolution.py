@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from luminal.dtypes import float32
-from luminal.errors import InputError, ShapeError
-from luminal.frontend import convolution, transposed
+from luminal.base.dtypes import float32
+from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.handle import describe
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.windows import Ints, Padding, per_dim
+from luminal.frontend.windows import convolution
+from luminal.frontend.windows.windows import Ints, Padding, per_dim
 from luminal.nn import init
 from luminal.nn.linear import near_zero
 from luminal.nn.module import Module
@@ -154,7 +154,7 @@ class _ConvTranspose(_Window):
         """
         weight, bias = self.read(self.weight, x), self.read(self.bias, x)
         extra = self.output_padding if output_size is None else self._extra(x, output_size)
-        conv = getattr(transposed, f"conv_transpose{self.rank}d")
+        conv = getattr(convolution, f"conv_transpose{self.rank}d")
         options = self.stride, self.padding, extra, self.groups, self.dilation
         return conv(x, weight, bias, *options)  # type: ignore[no-any-return]
 

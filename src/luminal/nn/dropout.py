@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
-from luminal.errors import InputError
-from luminal.frontend import dropout
+from luminal.base.errors import InputError
+from luminal.frontend.random import drawing
 from luminal.frontend.tensor import Tensor
 from luminal.nn.module import Module
 
@@ -29,34 +29,34 @@ class _Dropout(Module):
 class Dropout(_Dropout):
     """Elements become 0, the others are divided by 1 - p. Srivastava et al. 2014."""
 
-    function = dropout.dropout
+    function = drawing.dropout
 
 
 class Dropout1d(_Dropout):
     """Whole channels of ([batch,] channels, length) become 0. Tompson et al., arXiv 1411.4280."""
 
-    function = dropout.dropout1d
+    function = drawing.dropout1d
 
 
 class Dropout2d(_Dropout):
     """Whole channels of (batch, channels, height, width) or (batch, channels, length) become 0."""
 
-    function = dropout.dropout2d
+    function = drawing.dropout2d
 
 
 class Dropout3d(_Dropout):
     """Whole channels of ([batch,] channels, depth, height, width) become 0."""
 
-    function = dropout.dropout3d
+    function = drawing.dropout3d
 
 
 class AlphaDropout(_Dropout):
     """Elements take selu's lowest value; mean and variance stay. arXiv 1706.02515."""
 
-    function = dropout.alpha_dropout
+    function = drawing.alpha_dropout
 
 
 class FeatureAlphaDropout(_Dropout):
     """AlphaDropout of whole channels (dims 0 and 1)."""
 
-    function = dropout.feature_alpha_dropout
+    function = drawing.feature_alpha_dropout

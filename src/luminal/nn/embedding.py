@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from luminal.dtypes import float32
-from luminal.errors import InputError
-from luminal.frontend.embedding import embedding_bag
+from luminal.base.dtypes import float32
+from luminal.base.errors import InputError
 from luminal.frontend.handle import Array
+from luminal.frontend.movement.embedding import embedding_bag
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.init import Draw, Rng, Shape

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeAlias
 
-from luminal.dtypes import float32
-from luminal.errors import InputError
+from luminal.base.dtypes import float32
+from luminal.base.errors import InputError
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.shown import shown
 from luminal.nn.linear import Linear

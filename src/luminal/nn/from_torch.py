@@ -11,9 +11,9 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from luminal.dtypes import dtype_of
-from luminal.errors import InputError
-from luminal.hlir.state import Parameter
+from luminal.base.dtypes import dtype_of
+from luminal.base.errors import InputError
+from luminal.memory.state import Parameter
 
 if TYPE_CHECKING:
     from luminal.nn.module import Module

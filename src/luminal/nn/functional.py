@@ -6,45 +6,10 @@ methods' own functions under its names.
 
 from __future__ import annotations
 
-from luminal.frontend import activation, drawing
-from luminal.frontend.activation import (
-    gelu,
-    glu,
-    hardshrink,
-    prelu,
-    softshrink,
-    softsign,
-)
-from luminal.frontend.adaptive import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
-    adaptive_max_pool3d,
-)
-from luminal.frontend.attention import scaled_dot_product_attention
-from luminal.frontend.classification import cross_entropy, focal_loss, nll_loss
-from luminal.frontend.convolution import conv1d, conv2d, conv3d
-from luminal.frontend.ctc import ctc_loss
-from luminal.frontend.drawing import gumbel_softmax
-from luminal.frontend.dropout import (
-    alpha_dropout,
-    dropout,
-    dropout1d,
-    dropout2d,
-    dropout3d,
-    feature_alpha_dropout,
-)
-from luminal.frontend.embedding import embedding, embedding_bag, one_hot
-from luminal.frontend.exponential import log_sigmoid as logsigmoid
-from luminal.frontend.exponential import sigmoid, softplus
 from luminal.frontend.foreign import in_place
-from luminal.frontend.grid import affine_grid, grid_sample
 from luminal.frontend.handle import of_tensors as _of_tensors
-from luminal.frontend.hyperbolic import tanh, tanhshrink
-from luminal.frontend.logits import log_softmax, softmax, softmin
-from luminal.frontend.loss import (
+from luminal.frontend.losses.classification import cross_entropy, ctc_loss, focal_loss, nll_loss
+from luminal.frontend.losses.loss import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
     cosine_embedding_loss,
@@ -68,15 +33,60 @@ from luminal.frontend.loss import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
-from luminal.frontend.normalization import (
+from luminal.frontend.matrices.attention import scaled_dot_product_attention
+from luminal.frontend.matrices.products import bilinear, linear, pdist
+from luminal.frontend.movement.embedding import embedding, embedding_bag, one_hot
+from luminal.frontend.movement.padding import pad
+from luminal.frontend.names.shaped_norms import layer_norm, rms_norm
+from luminal.frontend.pointwise import activation
+from luminal.frontend.pointwise.activation import (
+    gelu,
+    glu,
+    hardshrink,
+    prelu,
+    softshrink,
+    softsign,
+)
+from luminal.frontend.pointwise.exponential import log_sigmoid as logsigmoid
+from luminal.frontend.pointwise.exponential import sigmoid, softplus
+from luminal.frontend.pointwise.trigonometric import tanh, tanhshrink
+from luminal.frontend.random import drawing
+from luminal.frontend.random.drawing import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+    gumbel_softmax,
+)
+from luminal.frontend.reduce.normalization import (
     batch_norm,
     group_norm,
     instance_norm,
     local_response_norm,
+    log_softmax,
+    softmax,
+    softmin,
 )
-from luminal.frontend.norms import normalize
-from luminal.frontend.padding import pad
-from luminal.frontend.pooling import (
+from luminal.frontend.reduce.norms import normalize
+from luminal.frontend.tensor import Tensor
+from luminal.frontend.windows.convolution import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
+from luminal.frontend.windows.grid import affine_grid, grid_sample
+from luminal.frontend.windows.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -87,13 +97,17 @@ from luminal.frontend.pooling import (
     max_pool2d,
     max_pool3d,
 )
-from luminal.frontend.products import bilinear, linear, pdist
-from luminal.frontend.resample import Mode, Scale, Size, interpolate
-from luminal.frontend.shaped_norms import layer_norm, rms_norm
-from luminal.frontend.tensor import Tensor
-from luminal.frontend.transposed import conv_transpose1d, conv_transpose2d, conv_transpose3d
-from luminal.frontend.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
-from luminal.frontend.unpool import max_unpool1d, max_unpool2d, max_unpool3d
+from luminal.frontend.windows.resample import Mode, Scale, Size, interpolate
+from luminal.frontend.windows.windows import (
+    channel_shuffle,
+    fold,
+    max_unpool1d,
+    max_unpool2d,
+    max_unpool3d,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+)
 
 __all__ = [
     # activations

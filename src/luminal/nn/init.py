@@ -12,13 +12,13 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias
 
 import numpy as np
 
-from luminal.dtypes import DType, float32
-from luminal.errors import InputError, ShapeError
-from luminal.frontend.generator import manual_seed as manual_seed
-from luminal.frontend.generator import take_seed
+from luminal.base.dtypes import DType, float32
+from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.handle import Array
-from luminal.hlir.memory import Buffer
-from luminal.hlir.state import Parameter
+from luminal.frontend.random.keyed import manual_seed as manual_seed
+from luminal.frontend.random.keyed import take_seed
+from luminal.memory.arrays import Buffer
+from luminal.memory.state import Parameter
 
 Rng: TypeAlias = np.random.Generator
 Shape: TypeAlias = Sequence[int]

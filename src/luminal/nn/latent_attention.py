@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.dtypes import float32
-from luminal.frontend.movement import concat
+from luminal.base.dtypes import float32
+from luminal.frontend.movement.views import concat
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.nn.attention import CausalAttention, attended_by
 from luminal.nn.cache import Cache, KVCache, Positions
 from luminal.nn.linear import Linear

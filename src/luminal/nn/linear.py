@@ -6,8 +6,8 @@ import math
 from functools import partial
 from typing import Any
 
-from luminal.dtypes import float32
-from luminal.frontend.products import bilinear
+from luminal.base.dtypes import float32
+from luminal.frontend.matrices.products import bilinear
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.init import Draw

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
-from luminal.dtypes import float32
-from luminal.errors import InputError
-from luminal.frontend import classification, ctc, loss
+from luminal.base.dtypes import float32
+from luminal.base.errors import InputError
 from luminal.frontend.handle import Array
+from luminal.frontend.losses import classification, loss
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.data import array_of
-from luminal.hlir.state import State
+from luminal.memory.data import array_of
+from luminal.memory.state import State
 from luminal.nn.module import Module
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -176,7 +176,8 @@ class CTCLoss(_Loss):
     def __init__(
         self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
     ) -> None:
-        super().__init__(ctc.ctc_loss, reduction, blank=blank, zero_infinity=zero_infinity)
+        ctc_loss = classification.ctc_loss
+        super().__init__(ctc_loss, reduction, blank=blank, zero_infinity=zero_infinity)
 
 
 class KLDivLoss(_Loss):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from luminal.dtypes import float32
-from luminal.frontend.binary import where
+from luminal.base.dtypes import float32
 from luminal.frontend.handle import Extent
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.nn.cache import KVCache
 from luminal.nn.linear import Linear

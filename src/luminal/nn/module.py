@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from luminal.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int8
-from luminal.errors import DTypeError, InputError, LoadError, LuminalError
+from luminal.base.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int8
+from luminal.base.errors import DTypeError, InputError, LoadError, LuminalError
+from luminal.frontend.attribute_reads import watch
 from luminal.frontend.foreign import absent, type_and_device
-from luminal.frontend.generator import checked_seed
 from luminal.frontend.graph import Recorder, parameter_names, recording_into
 from luminal.frontend.handle import Array, is_tensor
-from luminal.frontend.packed import Packed
+from luminal.frontend.matrices.packed import Packed
+from luminal.frontend.random.keyed import checked_seed
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.watched import watch
-from luminal.hlir.data import array_of
-from luminal.hlir.row_order import Rows
-from luminal.hlir.state import Parameter, State
+from luminal.memory.data import array_of
+from luminal.memory.row_order import Rows
+from luminal.memory.state import Parameter, State
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
 
@@ -101,7 +101,7 @@ class Module:
 
     def product(self, x: Tensor, parameter: Parameter) -> Tensor:
         """`x @ parameter.mT` of factors that are `rounded`; where `compute_dtype` is int8 and the
-        Parameter is packed, of its codes and x's (see `luminal.frontend.codes`).
+        Parameter is packed, of its codes and x's (see `luminal.frontend.matrices.packed`).
         """
         if self.compute_dtype is int8 and isinstance(parameter, Packed) and is_tensor(x):
             return parameter.product(x)

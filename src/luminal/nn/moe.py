@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from luminal.dtypes import float32, int32
-from luminal.errors import InputError
-from luminal.frontend.binary import where
+from luminal.base.dtypes import float32, int32
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import work_dtype
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.feed_forward import GatedActivation, GatedFeedForward, gated
 from luminal.nn.init import Draw
 from luminal.nn.linear import Linear, near_zero
 from luminal.nn.module import Module
-from luminal.records import dataclass
 
 
 class Routes(NamedTuple):

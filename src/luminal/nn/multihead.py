@@ -6,13 +6,13 @@ import math
 from functools import partial
 from typing import Any, TypeAlias
 
-from luminal.dtypes import bool_, float32
-from luminal.errors import ShapeError
-from luminal.frontend.binary import where
+from luminal.base.dtypes import bool_, float32
+from luminal.base.errors import ShapeError
 from luminal.frontend.handle import Array, describe
-from luminal.frontend.movement import concat
+from luminal.frontend.movement.views import concat
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
+from luminal.memory.state import Parameter
 from luminal.nn import init
 from luminal.nn.attention import causal_mask
 from luminal.nn.dropout import Dropout

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dtypes import float32, int64
-from luminal.errors import ShapeError
+from luminal.base.dtypes import float32, int64
+from luminal.base.errors import ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe, work_dtype
-from luminal.frontend.normalization import batch_norm
+from luminal.frontend.reduce.normalization import batch_norm
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter, State
+from luminal.memory.state import Parameter, State
 from luminal.nn import init
 from luminal.nn.module import Module
 from luminal.shape.expression import const, product_of

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Extent, along
-from luminal.frontend.indexing import gather_at
-from luminal.frontend.movement import concat, expand
-from luminal.frontend.scatter import written
+from luminal.frontend.movement.indexing import gather_at
+from luminal.frontend.movement.scatter import written
+from luminal.frontend.movement.views import concat, expand
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.nn.cache import KVCache, Positions
-from luminal.records import dataclass
 
 if TYPE_CHECKING:
     from luminal.nn.attention import CausalAttention

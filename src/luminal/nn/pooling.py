@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from luminal.frontend import adaptive, pooling
-from luminal.frontend import unpool as unpooling
-from luminal.frontend.adaptive import Sizes
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.windows import Ints
+from luminal.frontend.windows import pooling
+from luminal.frontend.windows import windows as unpooling
+from luminal.frontend.windows.pooling import Sizes
+from luminal.frontend.windows.windows import Ints
 from luminal.nn.module import Module
 
 
@@ -145,7 +145,7 @@ class _AdaptivePool(Module):
 
     def forward(self, x: Tensor) -> Any:
         """([batch,] channels, *sizes) to ([batch,] channels, *output_size)."""
-        return getattr(adaptive, self.function)(x, *self.options)
+        return getattr(pooling, self.function)(x, *self.options)
 
 
 class AdaptiveAvgPool1d(_AdaptivePool):

@@ -14,20 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.errors import DTypeError, InputError
-from luminal.frontend.codes import Codes
+from luminal.base import dtypes
+from luminal.base.errors import DTypeError, InputError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
-from luminal.frontend.packed import Format, Packed
+from luminal.frontend.matrices.packed import Codes, Format, Packed
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
 from luminal.loaders.ggml.fitting import inverse, lasting
 from luminal.loaders.ggml.mixes import CHOICES, few_of, types_of, why_not
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
 from luminal.loaders.ggml.types import BLOCKS
+from luminal.memory.state import Parameter
 from luminal.nn.module import Holder, Module
-from luminal.records import dataclass
 
 GROUP = 64  # of int4: what a scale of 2 bytes serves
 

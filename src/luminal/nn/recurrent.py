@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from luminal.dtypes import float32, promote
-from luminal.errors import InputError, ShapeError
+from luminal.base.dtypes import float32, promote
+from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.handle import describe
-from luminal.frontend.movement import concat, stack
+from luminal.frontend.movement.views import concat, stack
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
+from luminal.memory.state import Parameter
 from luminal.nn import init
 from luminal.nn.dropout import Dropout
 from luminal.nn.linear import near_zero

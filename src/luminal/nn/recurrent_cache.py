@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from luminal.dtypes import bool_, float32, promote
-from luminal.errors import InputError
-from luminal.frontend.binary import where
+from luminal.base.dtypes import bool_, float32, promote
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.nn.cache import Positions
 from luminal.nn.module import Module
-from luminal.records import dataclass
 from luminal.shape.expression import const
 
 Shapes = Sequence[tuple[int, ...]]

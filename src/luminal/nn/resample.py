@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from luminal.frontend.resample import Mode, Scale, Size, interpolate
 from luminal.frontend.tensor import Tensor
+from luminal.frontend.windows.resample import Mode, Scale, Size, interpolate
 from luminal.nn.module import Module
 
 

@@ -6,8 +6,15 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
-from luminal.frontend.windows import Ints, per_dim
+from luminal.frontend.windows.windows import (
+    Ints,
+    channel_shuffle,
+    fold,
+    per_dim,
+    pixel_shuffle,
+    pixel_unshuffle,
+    unfold,
+)
 from luminal.nn.module import Module
 
 

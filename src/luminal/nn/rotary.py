@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from luminal.dtypes import float32
-from luminal.errors import ShapeError
-from luminal.frontend.binary import where
+from luminal.base.dtypes import float32
+from luminal.base.errors import ShapeError
 from luminal.frontend.creation import position
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, Extent, along
-from luminal.frontend.movement import concat
+from luminal.frontend.movement.views import concat
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.nn.cache import Positions
 from luminal.nn.module import Module

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal.errors import ShapeError
+from luminal.base.errors import ShapeError
 from luminal.frontend.handle import Array
 from luminal.frontend.tensor import Tensor
 

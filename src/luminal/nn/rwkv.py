@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from luminal.dtypes import float32
-from luminal.frontend.movement import concat
+from luminal.base.dtypes import float32
+from luminal.frontend.movement.views import concat
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.linear import Linear

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.dtypes import float32
+from luminal.base.dtypes import float32
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init
 from luminal.nn.cache import Positions

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from luminal.dtypes import float32
-from luminal.errors import InputError
+from luminal.base.dtypes import float32
+from luminal.base.errors import InputError
 from luminal.frontend.handle import Array
 from luminal.frontend.tensor import Tensor
 from luminal.nn import init

@@ -7,7 +7,7 @@ luminal.onnx.export(module, "module.onnx", ("batch", 8))
 
 from typing import TYPE_CHECKING
 
-from luminal import installation, late
+from luminal.base import installation, lazy
 
 if TYPE_CHECKING:
     from luminal.onnx.exporting import export
@@ -28,5 +28,5 @@ __all__ = ["Backend", "Model", "OnnxError", "UnsupportedError", "export", "load"
 
 def __getattr__(name: str) -> object:
     if name == "export":  # late: who loads a model writes none
-        return late.found("luminal.onnx.exporting:export")
+        return lazy.found("luminal.onnx.exporting:export")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 import luminal as lm
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.frontend.graph import Recorder
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.index_inputs import IndexInput, index_use, index_uses

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from onnx import GraphProto, helper
 
+from luminal.base.records import dataclass
 from luminal.onnx.model import Model, type_text
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

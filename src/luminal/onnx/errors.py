@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.errors import LuminalError
+from luminal.base.errors import LuminalError
 
 
 class OnnxError(LuminalError, ValueError):

@@ -8,21 +8,21 @@ from typing import Any
 
 from onnx import ModelProto, helper
 
-from luminal.dtypes import dtype_of, int64
-from luminal.errors import GraphError, InputError
+from luminal.base.dtypes import dtype_of, int64
+from luminal.base.errors import GraphError, InputError
 from luminal.frontend.graph import Recorder
+from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.tree import flatten
 from luminal.hlir.attributes import InputAttrs
-from luminal.hlir.data import is_array
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.ops import Value
 from luminal.loaders.mapped import given_path
+from luminal.memory.data import is_array
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.writing.primitives import Block, type_proto
 from luminal.onnx.writing.writer import IR_VERSION, OPSET, Writer
-from luminal.session import Graph as LazyGraph
-from luminal.session import recording
+from luminal.session.graph import Graph as LazyGraph
+from luminal.session.graph import recording
 
 
 def export(what: Any, path: str | Path | None = None, *inputs: Any) -> ModelProto:

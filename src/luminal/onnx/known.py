@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.hlir.attributes import (
     AxisAttrs,
     CastAttrs,

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto, TensorShapeProto, TypeProto, ValueInfoProto
 
-from luminal import forks, tracing
-from luminal.device_choice import chosen_device
-from luminal.errors import DimError, InputError, LuminalError
+from luminal.base import forks, tracing
+from luminal.base.errors import DimError, InputError, LuminalError
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.data import array_of
+from luminal.memory.data import array_of
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.pieces import Form, Program
 from luminal.onnx.source import Source
@@ -29,7 +28,8 @@ from luminal.onnx.values import (
     flattened,
 )
 from luminal.runtime.report import Report
-from luminal.session import Graph
+from luminal.session.device_choice import chosen_device
+from luminal.session.graph import Graph
 
 Given = Mapping[str, Any]
 

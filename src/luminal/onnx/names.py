@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.shown import shown
 from luminal.onnx.budget import DEPTH
 

@@ -12,7 +12,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.index_inputs import IndexInput, OutOfRangeError
 from luminal.hlir.structure import structure
@@ -21,11 +22,10 @@ from luminal.onnx.budget import check_work
 from luminal.onnx.source import Source
 from luminal.onnx.translate import Cut, Translation, live_name
 from luminal.onnx.values import Array, Coded, array_of_codes, flattened, tensors
-from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.runtime.report import Report
 from luminal.runtime.results import Results
-from luminal.session import Graph, compile
+from luminal.session.graph import Graph, compile
 
 if TYPE_CHECKING:
     from luminal.onnx.model import Declared

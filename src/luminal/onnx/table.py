@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 
 Function = Callable[..., Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto, numpy_helper
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.mapped import array_at, byte_count, map_file
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.values import BITS, BY_NUMBER, NARROW, OTHERS

@@ -24,8 +24,9 @@ from onnx import (
     defs,
 )
 
-from luminal.dtypes import DType
-from luminal.errors import DimError, LuminalError, ShapeError
+from luminal.base.dtypes import DType
+from luminal.base.errors import DimError, LuminalError, ShapeError
+from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import axis_of
 from luminal.frontend.tensor import Tensor
@@ -45,8 +46,7 @@ from luminal.onnx.source import (
     stored,
 )
 from luminal.onnx.values import NARROW_NUMBERS, Array, Coded, dtype_of_number, mapped, tensors
-from luminal.records import dataclass
-from luminal.session import Graph
+from luminal.session.graph import Graph
 from luminal.shape.expression import Expression, as_expression
 
 Attributes = Mapping[str, AttributeProto]

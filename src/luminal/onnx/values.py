@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 import ml_dtypes
 import numpy as np
 
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.errors import UnsupportedError
-from luminal.records import dataclass
 
 Array = np.ndarray[Any, Any]
 

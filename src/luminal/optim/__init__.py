@@ -4,7 +4,7 @@
 every algorithm is a module with a function of Tensors (`..._on_graph`) and a class.
 """
 
-from luminal.near_names import with_suggestions
+from luminal.base.near_names import with_suggestions
 from luminal.optim import lr_scheduler
 from luminal.optim.adagrad import Adagrad, adagrad_on_graph
 from luminal.optim.adam import Adam, AdamW, adam_on_graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.frontend.tensor import Tensor
 from luminal.optim.formula import Rate, Tensors, decayed, each, rate_of, signed
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update

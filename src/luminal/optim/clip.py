@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any, TypeVar
 
-from luminal.errors import InputError
-from luminal.frontend.binary import maximum
+from luminal.base.errors import InputError
 from luminal.frontend.handle import is_tensor, work_dtype
+from luminal.frontend.pointwise.binary import maximum
+from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.tree import flatten
 from luminal.optim.ranges import BOUND, check
 
 Gradients = TypeVar("Gradients")

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from luminal.dtypes import DType
-from luminal.errors import ShapeError
+from luminal.base.dtypes import DType
+from luminal.base.errors import ShapeError
 from luminal.frontend.handle import is_tensor, work_dtype
 from luminal.frontend.tensor import Tensor
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.dtypes import dtype_of
-from luminal.errors import InputError
+from luminal.base.dtypes import dtype_of
+from luminal.base.errors import InputError
 from luminal.frontend.tensor import Tensor
 from luminal.optim.adam import adam_on_graph
 from luminal.optim.formula import Rate, Tensors, each, mixed, rate_of, shrunk

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.frontend.tensor import Tensor
 from luminal.optim.formula import (
     Rate,

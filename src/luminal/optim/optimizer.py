@@ -10,19 +10,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from luminal import garbage
 from luminal.autograd.reverse import gradients, seed
-from luminal.dtypes import bool_, float32, int64
-from luminal.errors import GraphError, InputError
-from luminal.frontend.binary import where
+from luminal.base import garbage
+from luminal.base.dtypes import bool_, float32, int64
+from luminal.base.errors import GraphError, InputError
 from luminal.frontend.foreign import STEPS, absent
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor, work_dtype
-from luminal.frontend.packed import Packed
-from luminal.frontend.precision import keeps
+from luminal.frontend.matrices.matmul import keeps
+from luminal.frontend.matrices.packed import Packed
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import WeightAttrs
-from luminal.hlir.state import Parameter, State
+from luminal.memory.state import Parameter, State
 from luminal.optim import saved
 from luminal.optim.clip import clipped
 from luminal.optim.formula import Tensors

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.frontend.handle import is_tensor
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.optim.ranges import AT_LEAST_0, BELOW_1, COUNT, FINITE, check, check_all
 
 FLAGS = (

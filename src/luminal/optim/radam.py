@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from luminal.dtypes import DType, float64
-from luminal.frontend.binary import where
+from luminal.base.dtypes import DType, float64
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.optim.formula import (
     Rate,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal.errors import InputError, LuminalError
+from luminal.base.errors import InputError, LuminalError
 
 
 class Range(NamedTuple):

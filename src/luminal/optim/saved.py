@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal.errors import InputError, LoadError, LuminalError
+from luminal.base.errors import InputError, LoadError, LuminalError
 from luminal.frontend.handle import work_dtype
-from luminal.hlir.data import array_of
-from luminal.hlir.state import Parameter
+from luminal.memory.data import array_of
+from luminal.memory.state import Parameter
 from luminal.optim.ranges import AT_LEAST_0_INT, check
 
 if TYPE_CHECKING:

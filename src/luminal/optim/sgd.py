@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.errors import InputError
-from luminal.frontend.binary import where
+from luminal.base.errors import InputError
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
 from luminal.optim.formula import Rate, Tensors, decayed, each, rate_of, signed
 from luminal.optim.optimizer import Group, Optimizer, Parameters, Shared, Slots, Update

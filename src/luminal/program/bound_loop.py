@@ -9,9 +9,9 @@ from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, OpaqueAttrs, Phase, Term
 from luminal.hlir.attributes import LoopAttrs
-from luminal.hlir.state import Assignable
 from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
+from luminal.memory.state import Assignable
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Operand
 from luminal.program.scope import Scope, varies

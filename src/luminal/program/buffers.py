@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import ConstantAttrs, Shape, WeightAttrs
-from luminal.hlir.state import Assignable
 from luminal.kernel.layout import ROW_MAJOR, Layout
-from luminal.records import dataclass
+from luminal.memory.state import Assignable
 from luminal.shape.expression import Expression
 
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 
 from luminal.algebra.terms import Term
-from luminal.errors import VerifyError
+from luminal.base.errors import VerifyError
 
 
 class KernelGraph:

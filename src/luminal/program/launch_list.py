@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from luminal.hlir.state import Assignable
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel, Role
+from luminal.memory.state import Assignable
 from luminal.program.buffers import Buffer
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol, const
 
 _ZERO = const(0)

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.hlir.alignment import ALIGNMENT
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Role
+from luminal.memory.alignment import ALIGNMENT
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
-from luminal.records import dataclass
 
 Path = tuple[int, ...]
 """The Loops around a launch: the epoch of each in the list that it stands in."""

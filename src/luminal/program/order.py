@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from luminal.errors import VerifyError
+from luminal.base.errors import VerifyError
 from luminal.hlir.ops import Value
 from luminal.program.steps import Unit
 

@@ -12,7 +12,7 @@ from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import OpaqueAttrs, Term, below
-from luminal.dtypes import int64
+from luminal.base.dtypes import int64
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.kernel.fused import Fused, Store
 from luminal.program.bound_loop import BoundLoop

@@ -12,8 +12,8 @@ from typing import Any
 from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Term, below
-from luminal.errors import VerifyError
-from luminal.forks import cached_property
+from luminal.base.errors import VerifyError
+from luminal.base.forks import cached_property
 from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.buffers import BufferKind

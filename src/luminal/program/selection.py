@@ -1,6 +1,6 @@
 """Selection: the chosen program, as terms with a residence, layouts and merges.
 
-`select.fast` makes one by rules, the search makes many from genomes; everything below is a function
+`selection.fast` makes one by rules, the search makes many from genomes; everything below is a function
 of it. The kernels are stored values (`roots` of kernels) with everything inlined or
 local below them.
 """
@@ -14,14 +14,14 @@ from dataclasses import field
 from luminal.algebra.frames import never_empty
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Phase, Reduction, Term, dependents, term_order
-from luminal.dots import Dot
-from luminal.errors import VerifyError
+from luminal.base.dots import Dot
+from luminal.base.errors import VerifyError
+from luminal.base.records import dataclass
+from luminal.base.target import Target
 from luminal.kernel import neighbours
 from luminal.kernel.cascade import Cascade, Refusal, derive, starts
 from luminal.kernel.fused import Place
 from luminal.kernel.layout import ROW_MAJOR, Layout
-from luminal.records import dataclass
-from luminal.target import Target
 
 
 class Residence(enum.Enum):

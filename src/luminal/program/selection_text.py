@@ -32,9 +32,9 @@ from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.scans import BlockedScan
 from luminal.algebra.term_text import INDENT, Printer, frame_text
 from luminal.algebra.terms import Frame, OpaqueAttrs, Reduction, Term
-from luminal.dots import DOTS, Dot
-from luminal.dtypes import DType, dtype_of
-from luminal.errors import GraphError, LuminalError
+from luminal.base.dots import DOTS, Dot
+from luminal.base.dtypes import DType, dtype_of
+from luminal.base.errors import GraphError, LuminalError
 from luminal.hlir.cursor import Line
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS, Value

@@ -6,14 +6,14 @@ from collections.abc import Hashable, Iterable
 from dataclasses import field
 
 from luminal.algebra.terms import Term
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import CustomAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.ops import Value
-from luminal.hlir.state import Assignable
 from luminal.kernel.cascade import Cascade
 from luminal.kernel.fused import Fused, Place
+from luminal.memory.state import Assignable
 from luminal.program.buffers import Buffer
 from luminal.program.launch_list import ProgramOutput
-from luminal.records import dataclass
 from luminal.shape.expression import Expression
 
 

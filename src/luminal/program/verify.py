@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from luminal.errors import VerifyError
-from luminal.hlir.alignment import ALIGNMENT
+from luminal.base.errors import VerifyError
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
-from luminal.hlir.state import Assignable
 from luminal.kernel.tile_ir import Role
+from luminal.memory.alignment import ALIGNMENT
+from luminal.memory.state import Assignable
 from luminal.program.buffers import Buffer, BufferKind
 from luminal.program.launch_list import (
     KernelLaunch,

@@ -1,6 +1,6 @@
 """Casts that change nothing, and Casts moved above choices: fewer or narrower loads."""
 
-from luminal.numerics import DOMAIN, EXACT
+from luminal.base.numerics import DOMAIN, EXACT
 from luminal.rules.rule import Rule
 
 RULES = (

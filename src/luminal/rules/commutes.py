@@ -1,6 +1,6 @@
 """Operands of these change places; associativity is never a free rule."""
 
-from luminal.numerics import EXACT
+from luminal.base.numerics import EXACT
 from luminal.rules.rule import Rule
 
 # With associativity free as well, a sum of n terms would have a class for each of 2**n subsets.

@@ -1,6 +1,6 @@
 """Literals meet and fold."""
 
-from luminal.numerics import EXACT, ROUNDING
+from luminal.base.numerics import EXACT, ROUNDING
 from luminal.rules.rule import Rule
 
 _BOTH = ("growth(varies(x))", "growth(literal(c))", "growth(literal(d))")

@@ -3,7 +3,7 @@
 What depends on Weights only (`weight`) is computed when they are set, not in runs.
 """
 
-from luminal.numerics import EXACT, ROUNDING
+from luminal.base.numerics import EXACT, ROUNDING
 from luminal.rules.rule import Rule
 
 _OF_RUN = ("growth(run(x))",)

@@ -1,6 +1,6 @@
 """One base for exponentials and logarithms."""
 
-from luminal.numerics import ROUNDING
+from luminal.base.numerics import ROUNDING
 from luminal.rules.rule import Rule
 
 RULES = (

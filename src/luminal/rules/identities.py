@@ -1,6 +1,6 @@
 """What leaves a value as it is. These subsume: the left side is never needed again."""
 
-from luminal.numerics import DOMAIN, EXACT, ROUNDING
+from luminal.base.numerics import DOMAIN, EXACT, ROUNDING
 from luminal.rules.rule import Rule
 
 # No row for x * 0: it is NaN where x is NaN or infinite, and 0 is a number.

@@ -1,6 +1,6 @@
 """Maxima of monotone functions, and Select that is a Maximum."""
 
-from luminal.numerics import DOMAIN, EXACT, ROUNDING
+from luminal.base.numerics import DOMAIN, EXACT, ROUNDING
 from luminal.rules.rule import Rule
 
 RULES = (

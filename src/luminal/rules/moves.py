@@ -1,6 +1,6 @@
 """At: reading at other indices. Pure renames are never pushed."""
 
-from luminal.numerics import EXACT
+from luminal.base.numerics import EXACT
 from luminal.rules.rule import Rule
 
 _MOVED = ("growth(run(y))", "growth(moves(s))")  # y: what is read; s: where

@@ -18,10 +18,10 @@ import functools
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from luminal import dtypes
+from luminal.base import dtypes
+from luminal.base.records import dataclass
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS
-from luminal.records import dataclass
 
 BINARY: dict[type[ast.AST], str] = {
     ast.Add: "Add",

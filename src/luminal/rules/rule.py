@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from luminal.numerics import Class
-from luminal.records import dataclass
+from luminal.base.numerics import Class
+from luminal.base.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

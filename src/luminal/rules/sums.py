@@ -1,6 +1,6 @@
 """Sums over sets of axes: merged, and rid of factors that do not depend on what is summed over."""
 
-from luminal.numerics import EXACT, ROUNDING
+from luminal.base.numerics import EXACT, ROUNDING
 from luminal.rules.rule import Rule
 
 # of a value y; J: the longest axis of K

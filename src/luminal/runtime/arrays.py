@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy import ndarray
 
-from luminal.dtypes import DType
-from luminal.errors import DTypeError, InputError, ShapeError
-from luminal.hlir.data import array_of, is_array
-from luminal.hlir.dlpack import imported
-from luminal.hlir.memory import aligned_empty
-from luminal.hlir.state import Parameter
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, InputError, ShapeError
+from luminal.memory.arrays import aligned_empty
+from luminal.memory.data import array_of, is_array
+from luminal.memory.dlpack import imported
+from luminal.memory.state import Parameter
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Given: TypeAlias = Mapping[Any, Any]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from luminal.dtypes import DType
-from luminal.errors import DimError, GraphError, InputError, ShapeError
+from luminal.base.dtypes import DType
+from luminal.base.errors import DimError, GraphError, InputError, ShapeError
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import Shape
 from luminal.hlir.graph import Graph
 from luminal.hlir.substitute import used_dims
 from luminal.program.quantities import Quantities
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol
 
 Interval = tuple[int, int]

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from luminal import config, forks
-from luminal.dtypes import DType
-from luminal.errors import CompileError
-from luminal.hlir.memory import Array, Buffer, DeviceMemory, MemorySpace, aligned_empty
-from luminal.hlir.poison import PATTERN
+from luminal.base import config, forks
+from luminal.base.dtypes import DType
+from luminal.base.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
+from luminal.memory.arrays import Array, Buffer, DeviceMemory, MemorySpace, aligned_empty
+from luminal.memory.poison import PATTERN
 from luminal.runtime.driver import Block, Code, DeviceError, Driver, Place
 
 POISON = np.array(PATTERN, np.uint64).tobytes()

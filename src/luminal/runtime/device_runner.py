@@ -12,17 +12,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from luminal import config
-from luminal.dtypes import uint8
-from luminal.hlir.memory import Array
-from luminal.hlir.state import Assignable, exchange, spare_on
+from luminal.base import config
+from luminal.base.dtypes import uint8
+from luminal.base.records import dataclass
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Role
+from luminal.memory.arrays import Array
+from luminal.memory.state import Assignable, exchange, spare_on
 from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities
-from luminal.records import dataclass
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_launches import Bound, DeviceLaunches, enqueue, scratch_bytes
 from luminal.runtime.driver import Mark, Place

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from luminal.errors import CompileError
-from luminal.errors import DeviceError as DeviceError
-from luminal.hlir.memory import DeviceMemory as DeviceMemory
+from luminal.base.errors import CompileError
+from luminal.base.errors import DeviceError as DeviceError
 from luminal.kernel.tile_ir import Kernel
+from luminal.memory.arrays import DeviceMemory as DeviceMemory
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Block: TypeAlias = Any

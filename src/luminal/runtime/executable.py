@@ -16,14 +16,14 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from luminal import forks
-from luminal.errors import CompileError, InputError
+from luminal.base import forks
+from luminal.base.errors import CompileError, InputError
 from luminal.frontend.graph import check_shape
 from luminal.hlir.graph import Graph
 from luminal.hlir.index_inputs import index_inputs
-from luminal.hlir.memory import Buffer, HostBuffer
 from luminal.hlir.ops import Value
-from luminal.hlir.state import Parameter, State
+from luminal.memory.arrays import Buffer, HostBuffer
+from luminal.memory.state import Parameter, State
 from luminal.runtime import pauses
 from luminal.runtime.addressed import Addressed
 from luminal.runtime.arrays import Array, Given, merged

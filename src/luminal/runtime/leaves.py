@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Value
-from luminal.hlir.state import Parameter
+from luminal.memory.state import Parameter
 from luminal.runtime.arrays import Array, Given, accept, fitting
 from luminal.runtime.binding import Signature, missing_input
 from luminal.runtime.dim_sources import DimSources, Shapes

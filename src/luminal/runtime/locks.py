@@ -6,8 +6,8 @@ import threading
 from collections.abc import Sequence
 
 from luminal.hlir.graph import Assign, Graph
-from luminal.hlir.state import Assignable
 from luminal.hlir.substitute import blocks
+from luminal.memory.state import Assignable
 
 
 class Held:

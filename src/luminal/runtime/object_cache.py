@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from luminal import config, forks
-from luminal.records import dataclass
+from luminal.base import config, forks
+from luminal.base.records import dataclass
 from luminal.runtime.private_folder import opened, read_private
 
 SUFFIX = ".o"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 
-from luminal import forks
-from luminal.errors import DimError, InputError
+from luminal.base import forks
+from luminal.base.errors import DimError, InputError
+from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe
 from luminal.hlir.graph import Graph, Output
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.structure import structure
 from luminal.hlir.substitute import used_dims
-from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
 from luminal.shape.expression import Expression, Symbol

@@ -15,9 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
-from luminal.dtypes import DType, uint8
-from luminal.hlir.alignment import ALIGNMENT
-from luminal.hlir.memory import Array, aligned_empty
+from luminal.base.dtypes import DType, uint8
+from luminal.memory.alignment import ALIGNMENT
+from luminal.memory.arrays import Array, aligned_empty
 
 SLACK = 16 << 20  # bytes a pool may keep free beyond what its runs hand out
 STEPS_PER_DOUBLING = 8  # size classes: at most 12.5% of a block is unused

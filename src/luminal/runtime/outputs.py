@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dtypes import DType
-from luminal.errors import DimError, InputError
+from luminal.base.dtypes import DType
+from luminal.base.errors import DimError, InputError
+from luminal.base.records import dataclass
 from luminal.hlir.graph import Graph, Output
 from luminal.hlir.ops import Value
 from luminal.program.quantities import Quantities
-from luminal.records import dataclass
 from luminal.runtime import output_pool
 from luminal.runtime.arrays import Array, accept_output, can_hold_output, merged
 from luminal.runtime.output_pool import OutputPool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from luminal import config
+from luminal.base import config
 from luminal.kernel.tile_ir import Role
 from luminal.program import memory_plan, verify
 from luminal.program.launch_list import Launch, LoopLaunch, Program

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal import config
+from luminal.base import config
 from luminal.hlir.attributes import Body, LoopAttrs, MarkAttrs
 from luminal.hlir.graph import Assign, Graph, topological
 from luminal.hlir.ops import Node, Value
-from luminal.hlir.state import Assignable, Parameter, State
+from luminal.memory.state import Assignable, Parameter, State
 from luminal.runtime import object_cache
 from luminal.runtime.source_hash import package_stamp
 

@@ -14,18 +14,18 @@ from dataclasses import replace
 from typing import Any, Generic, TypeAlias
 from weakref import WeakValueDictionary
 
-from luminal import forks
-from luminal.dtypes import uint8
+from luminal.base import forks
+from luminal.base.dtypes import uint8
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
-from luminal.hlir.memory import Array, B, HostBuffer, MemorySpace, address
-from luminal.hlir.state import Parameter
 from luminal.kernel.tile_ir import Role
 from luminal.loaders.read_ahead import let_go
+from luminal.memory.arrays import Array, B, HostBuffer, MemorySpace, address
+from luminal.memory.state import Parameter
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import KernelLaunch, Launch, Program
 from luminal.program.quantities import Quantities
 from luminal.program.unroll import written_out
-from luminal.records import dataclass
 from luminal.runtime.report import KernelRow
 from luminal.runtime.sites import Sites
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from luminal.dtypes import DType
-from luminal.records import dataclass
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.runtime.arrays import Array
 
 Recognized: TypeAlias = list[Array] | Literal[False]

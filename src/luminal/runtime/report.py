@@ -8,7 +8,7 @@ from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 from luminal.runtime import report_text
 from luminal.runtime.roofline import MISSED, Bound, Peaks
 

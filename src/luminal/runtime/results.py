@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.hlir.ops import Value
 from luminal.runtime.arrays import Array
 

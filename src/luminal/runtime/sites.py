@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from luminal.base.records import dataclass
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch
 from luminal.program.quantities import Quantities
-from luminal.records import dataclass
 from luminal.runtime.report import KernelRow
 from luminal.shape.expression import Expression, const
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.hlir.state import Assignable
+from luminal.base.records import dataclass
+from luminal.memory.state import Assignable
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import MemoryPlan
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from luminal.errors import DimError
+from luminal.base.errors import DimError
+from luminal.base.records import dataclass
 from luminal.hlir.index_inputs import IndexInput
-from luminal.records import dataclass
 from luminal.runtime.binding import Bound, Dims, Interval, Signature
 from luminal.runtime.dim_sources import DimSources, Shapes
 from luminal.runtime.outputs import OutputPlan, Outputs

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from luminal.backends.backend import Backend
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, walk
-from luminal.records import dataclass
 
 PREDICTED_SLOW = 2.5
 """Times the best program's predicted cost: not built. Of 523 programs of 27 subjects that rules out

@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from luminal import config, forks
-from luminal.records import dataclass
+from luminal.base import config, forks
+from luminal.base.records import dataclass
 from luminal.runtime.private_folder import Unsafe, opened
 
 FILE = "search.sqlite3"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from luminal.backends.backend import Backend
+from luminal.base.numerics import Numerics
 from luminal.hlir.graph import Graph
-from luminal.numerics import Numerics
 from luminal.runtime.report_text import table_lines
 from luminal.search.genome import Genome
 from luminal.search.space import Space

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 
 Pairs = tuple[tuple[str, str], ...]
 _CALL = "call"

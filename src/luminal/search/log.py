@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from luminal import config
+from luminal.base import config
 from luminal.runtime.report import Best, Rejected, SideSummary
 
 STRUCTURE, SCHEDULES = "structure", "schedules"  # the sides of a search: they share its budget

@@ -11,11 +11,11 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
-from luminal.assemble import text_key
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
+from luminal.base.records import dataclass
+from luminal.compiler.assemble import text_key
 from luminal.kernel.knobs import Knobs
 from luminal.program.launch_list import Program, walk
-from luminal.records import dataclass
 from luminal.search.cost_model import PREDICTED_SLOW, CostModel
 from luminal.search.database import Database
 from luminal.search.log import SCHEDULES, Log

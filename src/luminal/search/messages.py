@@ -13,8 +13,8 @@ from typing import IO, Any, NamedTuple
 
 import cloudpickle
 
-from luminal.hlir.state import Parameter, State
-from luminal.records import dataclass
+from luminal.base.records import dataclass
+from luminal.memory.state import Parameter, State
 
 
 class Block(NamedTuple):

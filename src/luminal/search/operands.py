@@ -14,14 +14,14 @@ from typing import IO
 
 import numpy as np
 
-from luminal.dtypes import DType
-from luminal.hlir.alignment import ALIGNMENT
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.index_inputs import index_inputs
-from luminal.hlir.state import Assignable, Parameter, State
 from luminal.hlir.substitute import all_nodes
-from luminal.records import dataclass
+from luminal.memory.alignment import ALIGNMENT
+from luminal.memory.state import Assignable, Parameter, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
 from luminal.search.messages import Block, Operands

@@ -9,8 +9,8 @@ from dataclasses import field
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from luminal.errors import CompileError
-from luminal.records import dataclass
+from luminal.base.errors import CompileError
+from luminal.base.records import dataclass
 
 MODES = "takes 'fast', 'optimal' or lm.TimeBudget(seconds), as text '30s'"
 

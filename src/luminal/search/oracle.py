@@ -17,11 +17,11 @@ import numpy as np
 from luminal.algebra.evaluate import Evaluator, Limit, TooMuchWork
 from luminal.algebra.lower import Lowered, Root, bodies
 from luminal.algebra.terms import Term, term_order
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Output
 from luminal.hlir.ops import Value
-from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.search.distance import Distance, errors
 from luminal.search.operands import Arrays

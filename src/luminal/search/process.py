@@ -11,7 +11,7 @@ import time
 from contextlib import ExitStack
 from typing import IO, Any
 
-from luminal import config
+from luminal.base import config
 from luminal.runtime.pipes import close, receive, send
 from luminal.search.messages import Failure, pack, unpack
 

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from luminal import config, tracing
 from luminal.algebra import term_text
-from luminal.assemble import text_key
 from luminal.backends.backend import Backend
-from luminal.compiler import Stages
-from luminal.errors import CompileError, LuminalError
+from luminal.base import config, tracing
+from luminal.base.errors import CompileError, LuminalError
+from luminal.base.numerics import Numerics
+from luminal.compiler.assemble import text_key
+from luminal.compiler.compile import Stages
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph
-from luminal.numerics import Numerics
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
 from luminal.runtime.report import SearchSummary

@@ -13,34 +13,34 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from luminal import compiler
 from luminal.algebra.lower import Lowered, bodies
 from luminal.algebra.terms import Term
-from luminal.assemble import UNTUNED, text_key
 from luminal.backends.backend import Backend
-from luminal.compiler import Stages
-from luminal.costs import Weights
+from luminal.base.costs import Weights
+from luminal.base.numerics import Numerics
+from luminal.base.records import dataclass
+from luminal.compiler import compile
+from luminal.compiler.assemble import UNTUNED, text_key
+from luminal.compiler.compile import Stages
 from luminal.egraph import Classes, Limits, saturate
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Value
 from luminal.kernel.knobs import Knobs
-from luminal.numerics import Numerics
 from luminal.program import launch_text
 from luminal.program.kernel_graph import kernel_reads
 from luminal.program.launch_list import Program
 from luminal.program.selection import Residence, Selection
 from luminal.program.steps import CallStep, CustomStep, LoopStep, NestStep
 from luminal.program.unroll import unroll
-from luminal.records import dataclass
 from luminal.runtime.report import RuleUse
 from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome, called_by
-from luminal.select import fast, layouts
-from luminal.select.bodies import is_weight, weights_of
-from luminal.select.calls import with_calls
-from luminal.select.columns import columns, share_columns
-from luminal.select.rewrite import Respelled
-from luminal.select.stored import stored_anyway
+from luminal.selection import fast, layouts
+from luminal.selection.bodies import is_weight, weights_of
+from luminal.selection.calls import with_calls
+from luminal.selection.columns import columns, share_columns
+from luminal.selection.rewrite import Respelled
+from luminal.selection.stored import stored_anyway
 
 Choice = tuple[str, str, str | None]
 """Kind, key and value of one choice in a genome (None: as `fast` does it)."""
@@ -103,7 +103,7 @@ class Space:
         self.costs = backend.costs
         self.numerics = numerics
         self.limits = limits or Limits()
-        self.graph, self.lowered = compiler.lower_to_algebra(graph, backend)
+        self.graph, self.lowered = compile.lower_to_algebra(graph, backend)
         self._bodies = {id(body): body for body in bodies(self.lowered)}
         self._decoded: dict[Genome, Stages] = {}  # by genomes without schedules, a few
         self._defaults: dict[int, Respelled] = {}
@@ -135,7 +135,7 @@ class Space:
         untuned = replace(genome, tuned=(), unrolled=False)
         known = self._decoded.get(untuned)
         if known is not None:
-            stages = compiler.reschedule(known, self.backend, genome.knobs)
+            stages = compile.reschedule(known, self.backend, genome.knobs)
         else:
             stages = self._decode(genome)
             self._decoded[untuned] = stages
@@ -152,14 +152,14 @@ class Space:
         wished = dict(genome.layouts)
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
         selection = layouts.by_rule(spelled.selection, self.backend.layouts, self.numerics, wishes)
-        return compiler.finish(self.graph, spelled.lowered, selection, self.backend, genome.knobs)
+        return compile.finish(self.graph, spelled.lowered, selection, self.backend, genome.knobs)
 
     def _with_calls(self, stages: Stages, genome: Genome) -> Stages:
         """The program with the kernels that a library computes, where it can: kernels are named by
         their default schedules, so they are looked for in the program of these.
         """
         wished = genome.calls
-        default = compiler.reschedule(stages, self.backend, UNTUNED) if wished else stages
+        default = compile.reschedule(stages, self.backend, UNTUNED) if wished else stages
         calls = {
             step.fused.stores[0].term: library
             for origin in default.origins
@@ -171,7 +171,7 @@ class Space:
             return stages
         selection = with_calls(stages.selection, calls)
         graph, lowered, placed = stages.graph, stages.lowered, stages.placed
-        return compiler.finish(graph, lowered, selection, self.backend, genome.knobs, placed=placed)
+        return compile.finish(graph, lowered, selection, self.backend, genome.knobs, placed=placed)
 
     def _spell(
         self,

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, count
 
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
+from luminal.base.records import dataclass
 from luminal.kernel.knobs import Knobs, as_knobs
-from luminal.records import dataclass
 from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, PREDICTED_SLOW, Cost
 from luminal.search.genome import Genome
 from luminal.search.log import SCHEDULES, STRUCTURE

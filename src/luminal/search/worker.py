@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from luminal import config
 from luminal.backends import registry
 from luminal.backends.backend import Backend
-from luminal.dtypes import dtype_of
-from luminal.errors import LuminalError
-from luminal.hlir.memory import aligned_empty
-from luminal.hlir.state import Parameter, State
+from luminal.base import config
+from luminal.base.dtypes import dtype_of
+from luminal.base.errors import LuminalError
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel
+from luminal.memory.arrays import aligned_empty
+from luminal.memory.state import Parameter, State
 from luminal.program.launch_list import Program
-from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.runtime.pipes import answers, receive, send
 from luminal.runtime.runner import BoundRunner

@@ -15,8 +15,8 @@ from hashlib import blake2b
 
 import numpy as np
 
-from luminal.errors import InputError
-from luminal.records import dataclass
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 
 
 @dataclass(frozen=True)

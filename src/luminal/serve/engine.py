@@ -17,13 +17,13 @@ from dataclasses import field
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from luminal.errors import InputError, LuminalError
+from luminal.base.errors import InputError, LuminalError
+from luminal.base.records import dataclass
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.constraints import ConstraintError
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import features_of
 from luminal.models.text import Ranked, Text
-from luminal.records import dataclass
 from luminal.serve import scheduler
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import Choices, StepProgram

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.errors import LuminalError
+from luminal.base.errors import LuminalError
 
 
 class ApiError(LuminalError):

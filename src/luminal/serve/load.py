@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.models import generate
 from luminal.models.decoder import Decoder
 from luminal.nn.cache import KVCache

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
+from luminal.base.records import dataclass
 from luminal.loaders.shown import shown
 from luminal.models.sampling import Sampling
-from luminal.records import dataclass
 from luminal.serve.conversation import messages_of
 from luminal.serve.errors import ApiError, refused
 from luminal.serve.fields import Fields

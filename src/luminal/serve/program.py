@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.frontend.handle import along
-from luminal.frontend.indexing import gather_at
-from luminal.frontend.movement import expand
-from luminal.frontend.scatter import written
+from luminal.frontend.movement.indexing import gather_at
+from luminal.frontend.movement.scatter import written
+from luminal.frontend.movement.views import expand
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import FEATURES, Draw, Sampling, arrays
 from luminal.nn.paged import PagedCache, Places, Segment
 from luminal.serve.blocks import BlockPool
 from luminal.serve.scheduler import Row, Step
-from luminal.session import Graph, compile
+from luminal.session.graph import Graph, compile
 
 Array = np.ndarray[Any, Any]
 

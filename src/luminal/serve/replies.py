@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
+from luminal.base.records import dataclass
 from luminal.loaders.token_bytes import TokenTexts
 from luminal.loaders.tokenizer import StreamDecoder
 from luminal.models.text import Ranked
-from luminal.records import dataclass
 from luminal.serve.engine import Event, Job
 from luminal.serve.tool_calls import calls_in
 

@@ -19,8 +19,8 @@ from bisect import insort
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
-from luminal.errors import InputError
-from luminal.records import dataclass
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
 FOLLOWING = 4  # of so many rows one may be of a text that follows a matcher

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.token_bytes import TokenTexts
 from luminal.models.generate import LanguageModel
 from luminal.models.text import Matcher, Ranked, Text
@@ -18,7 +18,7 @@ from luminal.serve.errors import ApiError
 from luminal.serve.orders import MOST_LOGPROBS, Order
 from luminal.serve.words import Words
 from luminal.serve.workshop import Workshop
-from luminal.session import compile
+from luminal.session.graph import compile
 
 Array = np.ndarray[Any, Any]
 Score = tuple[float | None, tuple[Ranked, ...]]

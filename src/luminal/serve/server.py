@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.serve.connection import BACKLOG, SPARE_FILES, Connection
 
 HURRY_SECONDS = 2.0  # that clients have to read why their texts end

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from luminal.base.records import dataclass
 from luminal.loaders.shown import shown
-from luminal.records import dataclass
 from luminal.serve.errors import refused
 from luminal.serve.fields import Fields, object_of
 

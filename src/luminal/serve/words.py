@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.chat_template import ChatTemplate, chat_ids
 from luminal.models.constraints import GrammarMatcher, json_schema
-from luminal.records import dataclass
 from luminal.serve.errors import ApiError, refused
 
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from luminal import config
-from luminal.errors import LuminalError
+from luminal.base import config
+from luminal.base.errors import LuminalError
 from luminal.frontend.handle import Array
 from luminal.models.constraints import ConstraintError
 from luminal.serve.words import Words

@@ -21,7 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from luminal.errors import InputError, LuminalError
+from luminal.base.errors import InputError, LuminalError
 from luminal.models.constraints import GrammarMatcher, token_table
 from luminal.serve.orders import Limits
 from luminal.serve.reading import Asked, read

@@ -10,7 +10,7 @@ from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING
 
-from luminal.errors import DimError
+from luminal.base.errors import DimError
 from luminal.shape.arithmetic import CACHE, add, scale, subtract
 from luminal.shape.expression import CONDITION_OPS, FALSE, TRUE, Term, atom, const, sum_of_terms
 

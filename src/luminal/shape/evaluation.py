@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal.errors import DimError
+from luminal.base.errors import DimError
 from luminal.shape import condition
 from luminal.shape.arithmetic import CACHE, add_all, extreme, multiply
 from luminal.shape.division import floordiv, mod
@@ -153,7 +153,7 @@ def compiled(e: Expression, names: tuple[str, ...]) -> Callable[..., int]:
 
 def function_of(arguments: Iterable[str], text: str) -> Callable[..., Any]:
     """A Python lambda of a text that `to_python` wrote."""
-    # not of the text itself: see luminal.records
+    # not of the text itself: see luminal.base.records
     code = compile(f"lambda {', '.join(arguments)}: {text}", "<expression>", "eval")
     function: Callable[..., Any] = eval(code, {"min": min, "max": max, "sum": sum})
     return function

@@ -17,8 +17,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from luminal import forks
-from luminal.errors import DimError
+from luminal.base import forks
+from luminal.base.errors import DimError
 from luminal.shape.interval import Interval
 
 MAX_DIM = 2**31 - 1

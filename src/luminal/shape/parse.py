@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from luminal.errors import DimError
+from luminal.base.errors import DimError
 from luminal.shape.expression import Expression, const, maximum, minimum
 from luminal.shape.text import IDENTIFIER
 

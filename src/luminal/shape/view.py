@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeAlias
 
-from luminal.errors import ShapeError
-from luminal.records import dataclass
+from luminal.base.errors import ShapeError
+from luminal.base.records import dataclass
 from luminal.shape.arithmetic import CACHE
 from luminal.shape.expression import (
     ONE,

@@ -5,7 +5,7 @@ a forward and a backward one), `translation` records it with the library's funct
 `compiled` runs the program on the tensors' own memory.
 """
 
-from luminal import installation
+from luminal.base import installation
 
 try:
     from luminal.torch_backend.backend import luminal_backend

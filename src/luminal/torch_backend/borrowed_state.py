@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from luminal.dtypes import DType
-from luminal.hlir.memory import Array, HostBuffer
-from luminal.hlir.state import State
+from luminal.base.dtypes import DType
+from luminal.memory.arrays import Array, HostBuffer
+from luminal.memory.state import State
 from luminal.torch_backend.types import dtype_of
 
 

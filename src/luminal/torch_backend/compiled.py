@@ -17,11 +17,11 @@ from torch._C._dynamo.guards import (  # type: ignore[attr-defined]
 )
 
 import luminal as lm
-from luminal import forks
-from luminal.errors import InputError
+from luminal.base import forks
+from luminal.base.errors import InputError
 from luminal.hlir.graph import Output
 from luminal.hlir.index_inputs import IndexInput, index_inputs
-from luminal.hlir.memory import Array
+from luminal.memory.arrays import Array
 from luminal.shape.expression import Expression
 from luminal.torch_backend.layout import inverse
 from luminal.torch_backend.sizes import Size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.errors import GraphError
+from luminal.base.errors import GraphError
 
 
 class UnsupportedError(GraphError):

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
-from luminal.errors import DimError, DTypeBoundaryError, InputError, ShapeError
+from luminal.base.errors import DimError, DTypeBoundaryError, InputError, ShapeError
 from luminal.search.options import SearchOptions
 from luminal.shape.expression import Expression
 from luminal.torch_backend.compiled import compiled

@@ -7,8 +7,8 @@ from dataclasses import field
 from typing import Any
 
 import luminal as lm
-from luminal.errors import InputError
-from luminal.records import dataclass
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 
 _NAMES = ("mode", "search_iterations", "numerics", "fallback")
 _FALLBACKS = ("eager", "error")

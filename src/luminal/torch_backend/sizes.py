@@ -12,7 +12,7 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.utils._sympy import functions as torch_sympy
 
 import luminal as lm
-from luminal.errors import DimError
+from luminal.base.errors import DimError
 from luminal.frontend.graph import Recorder
 from luminal.shape.expression import (
     MAX_DIM,

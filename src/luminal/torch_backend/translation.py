@@ -16,11 +16,11 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.node import map_aggregate
 
 import luminal as lm
-from luminal.errors import LuminalError
+from luminal.base.errors import LuminalError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import is_tensor
-from luminal.frontend.movement import respelled
-from luminal.hlir.state import Parameter
-from luminal.records import dataclass
+from luminal.frontend.movement.views import respelled
+from luminal.memory.state import Parameter
 from luminal.shape.expression import Expression
 from luminal.torch_backend import ops  # noqa: F401  fills the table
 from luminal.torch_backend.borrowed_state import BorrowedState

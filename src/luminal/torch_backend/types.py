@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.torch_backend.errors import UnsupportedError
 
 _OF_TORCH: dict[torch.dtype, DType] = {getattr(torch, each.name): each for each in dtypes.ALL}

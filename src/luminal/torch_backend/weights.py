@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from luminal.hlir.memory import Array
-from luminal.hlir.state import Parameter
+from luminal.memory.arrays import Array
+from luminal.memory.state import Parameter
 from luminal.torch_backend.borrowed_state import array_of
 from luminal.torch_backend.translation import InputPlan
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from luminal.dtypes import bool_, int64
-from luminal.errors import LoadError
-from luminal.frontend.binary import where
+from luminal.base.dtypes import bool_, int64
+from luminal.base.errors import LoadError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, work_dtype
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.data import array_of
-from luminal.hlir.state import Parameter, State
+from luminal.memory.data import array_of
+from luminal.memory.state import Parameter, State
 from luminal.optim.clip import clipped
 from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import COUNT, check

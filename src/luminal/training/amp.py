@@ -17,13 +17,13 @@ from contextlib import AbstractContextManager, ContextDecorator
 from functools import reduce
 from typing import Any, TypeVar
 
-from luminal.dtypes import bfloat16, bool_, dtype_of, float16, float32, int64
-from luminal.errors import DTypeError, InputError, LoadError
-from luminal.frontend.binary import where
-from luminal.frontend.precision import autocast
+from luminal.base.dtypes import bfloat16, bool_, dtype_of, float16, float32, int64
+from luminal.base.errors import DTypeError, InputError, LoadError
+from luminal.frontend.matrices.matmul import autocast
+from luminal.frontend.pointwise.binary import where
+from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.tree import flatten
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.optim.clip import clipped
 from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 
 END = "<|endoftext|>"  # its id is 0
 LEAST = 257  # a token for each byte, and the end

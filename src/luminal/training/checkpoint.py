@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
+from luminal.base.records import dataclass
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import given_path, map_file
 from luminal.loaders.safetensors_file import read_safetensors
@@ -26,7 +27,6 @@ from luminal.loaders.shown import shown
 from luminal.loaders.write_atomic import replacing
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.optim.ranges import AT_LEAST_0_INT, COUNT, as_number, check
-from luminal.records import dataclass
 from luminal.training import nested
 
 FORMAT = 1

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from luminal.dtypes import int32
-from luminal.errors import InputError, LoadError, ShapeError
-from luminal.frontend.generator import checked_seed
-from luminal.hlir.data import array_of
+from luminal.base.dtypes import int32
+from luminal.base.errors import InputError, LoadError, ShapeError
+from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.idx import read_idx
 from luminal.loaders.mapped import Array, given_path, is_there
+from luminal.memory.data import array_of
 from luminal.optim.ranges import AT_LEAST_0_INT, COUNT, check
 from luminal.training.prefetch import prefetched
 

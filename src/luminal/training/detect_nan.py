@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from luminal.backends.reference.interpreter import Arrays, interpret
+from luminal.base.records import dataclass
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node, Value
 from luminal.loaders.mapped import Array
-from luminal.records import dataclass
 from luminal.training.layers import Layers
 
 

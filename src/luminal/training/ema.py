@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from luminal.dtypes import int64
-from luminal.errors import GraphError, InputError, LoadError
-from luminal.frontend.binary import where
+from luminal.base.dtypes import int64
+from luminal.base.errors import GraphError, InputError, LoadError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import Array, work_dtype
+from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.data import array_of
 from luminal.hlir.graph import Assign
-from luminal.hlir.state import Parameter, State
+from luminal.memory.data import array_of
+from luminal.memory.state import Parameter, State
 from luminal.optim.ranges import BELOW_1, check
 from luminal.optim.saved import check_entries, checked_count
 

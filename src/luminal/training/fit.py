@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from luminal.errors import InputError
-from luminal.frontend.generator import checked_seed
-from luminal.near_names import suggesting
+from luminal.base.errors import InputError
+from luminal.base.near_names import suggesting
+from luminal.frontend.random.keyed import checked_seed
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import ReduceLROnPlateau
 from luminal.optim.optimizer import Optimizer

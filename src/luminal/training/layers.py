@@ -9,12 +9,12 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.ops import Node
 from luminal.nn.module import Module
-from luminal.records import dataclass
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.mapped import given_path
 from luminal.loaders.write_atomic import replacing
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.mapped import Array
 
 ARRAY, PAIRS, TUPLE = "$array", "$pairs", "$tuple"  # keys of objects that stand for something else

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from luminal import installation
-from luminal.errors import InputError
+from luminal.base import installation
+from luminal.base.errors import InputError
 from luminal.loaders.mapped import given_path
 from luminal.training.metrics import Row
 

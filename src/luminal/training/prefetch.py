@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 
 T = TypeVar("T")
 K = TypeVar("K")

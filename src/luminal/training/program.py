@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from luminal.dtypes import dtype_of, int64
-from luminal.errors import GraphError, InputError
-from luminal.frontend import random
+from luminal.base.dtypes import dtype_of, int64
+from luminal.base.errors import GraphError, InputError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import describe, is_tensor
-from luminal.frontend.keys import keyed
+from luminal.frontend.random import keyed as random
+from luminal.frontend.random.keyed import keyed
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import Assign
-from luminal.hlir.state import Assignable
 from luminal.loaders.mapped import Array
+from luminal.memory.state import Assignable
 from luminal.nn.module import Module
 from luminal.optim.optimizer import Optimizer
-from luminal.records import dataclass
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode
-from luminal.session import Graph, compile
+from luminal.session.graph import Graph, compile
 from luminal.training.accumulate import GradientAccumulator
 from luminal.training.amp import AMPContext, GradScaler
 from luminal.training.data import Batch

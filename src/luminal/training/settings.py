@@ -11,7 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.mapped import given_path
 from luminal.loaders.shown import shown
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from luminal.dtypes import float32
-from luminal.frontend.movement import stack
+from luminal.base.dtypes import float32
+from luminal.frontend.movement.views import stack
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.state import Parameter
 from luminal.loaders.mapped import Array
+from luminal.memory.state import Parameter
 from luminal.nn.module import Module
 
 NAMES = ("mean", "std", "min", "max", "zeros")

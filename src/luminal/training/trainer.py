@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError, LoadError, LuminalError, NonFiniteError
-from luminal.hlir.state import Assignable
+from luminal.base.errors import InputError, LoadError, LuminalError, NonFiniteError
+from luminal.base.records import dataclass
 from luminal.loaders.mapped import Array
+from luminal.memory.state import Assignable
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from luminal.optim.ranges import as_number
-from luminal.records import dataclass
 from luminal.runtime.results import Results
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batch, Batches

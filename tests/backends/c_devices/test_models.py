@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
+from luminal.base import config
 from luminal.models import load
 from tests.backends.c_family.present import present
 from tests.models.test_llama import PROMPT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from luminal import dtypes
 from luminal.backends import registry
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.hlir.graph import Graph
 from luminal.runtime.executable import Executable
 from tests.backends import op_table

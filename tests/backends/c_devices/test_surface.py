@@ -11,7 +11,7 @@ import pytest
 import luminal as lm
 from luminal import nn, optim
 from luminal.backends import registry
-from luminal.hlir.memory import HOST
+from luminal.memory.arrays import HOST
 from luminal.nn import functional as F
 from luminal.training import ArrayDataset, Batches, fit
 from tests.backends.c_family.present import present

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import dtypes
 from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.groups.facts import Groups
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell
-from luminal.dtypes import DType
 from luminal.expand.ir import Kernel
 from luminal.kernel import tile_ir
 from luminal.runtime.driver import Driver, Place
+from luminal.schedule.groups.facts import Groups
 from tests.backends.c_family import present
 from tests.backends.c_family.kernels import tile_kernel
 from tests.backends.c_family.present import ABSENT, KINDS, PRESENT

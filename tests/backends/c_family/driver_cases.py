@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal.dtypes import float32, int64
+from luminal.base.dtypes import float32, int64
 from luminal.expand.expand import expand
 from luminal.expand.ir import Carry, Loop
 from luminal.kernel.tile_ir import Role

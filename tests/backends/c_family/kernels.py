@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.dots import DOTS
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dots import DOTS
+from luminal.base.dtypes import DType
 from luminal.expand.ir import (
     Apply,
     Constant,

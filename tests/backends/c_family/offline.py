@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from luminal import session
 from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import nvrtc
-from luminal.compiler import lower_to_program
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
+from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
+from luminal.session import graph as session
 from tests.simt import offline
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.expand.ir import Carry, Choice, If, Loop, Operand, Value
 from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import Driver

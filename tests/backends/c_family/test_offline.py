@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.hlir.graph import Graph
 from luminal.models.architectures import read_decoder
-from luminal.session import narrowed
+from luminal.session.graph import narrowed
 from tests.backends import op_table
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import among

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from luminal import session
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 from luminal.frontend.graph import Recorder
 from luminal.hlir.graph import Graph
+from luminal.session import graph as session
 from tests.backends.c_devices.test_numerics import *  # noqa: F403
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import DIALECTS

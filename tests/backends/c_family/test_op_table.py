@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from luminal import dtypes
-from luminal.dtypes import DType
-from luminal.errors import CompileError
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import CompileError
 from luminal.hlir.graph import Graph
 from luminal.runtime.executable import Executable
 from tests.backends import op_table

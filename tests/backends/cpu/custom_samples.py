@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal import config
+from luminal.base import config
 
 Array = np.ndarray[Any, Any]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from luminal import compiler
 from luminal.backends.backend import Backend
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.compiler import Stages
+from luminal.compiler import compile
+from luminal.compiler.compile import Stages
 from luminal.kernel.knobs import Knobs
 from luminal.kernel.tile_text import to_text
 from luminal.program.steps import KernelStep
@@ -41,7 +41,7 @@ def check_choices(
     """The program computes what the graph means with each of the choices."""
     bounds = evaluate_with_bounds(case.graph, case.inputs, case.dims)
     for key, knobs in choices:
-        program = compiler.reschedule(stages, backend, {key: knobs}).program
+        program = compile.reschedule(stages, backend, {key: knobs}).program
         runner = backend.runner(program)
         exe = Executable(case.graph, (Variant({}, runner),))
         try:

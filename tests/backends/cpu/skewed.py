@@ -18,9 +18,9 @@ import pytest
 
 from luminal.backends.cpu import launch_ir, team
 from luminal.backends.cpu.team import Records
-from luminal.dtypes import uint8
-from luminal.hlir.memory import aligned_empty
-from luminal.hlir.poison import poison
+from luminal.base.dtypes import uint8
+from luminal.memory.arrays import aligned_empty
+from luminal.memory.poison import poison
 from tests.backends.cpu import dirty
 
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import ahead, backend, beside, kernels, machine_code, target
 from luminal.backends.cpu.ahead import Ahead
-from luminal.compiler import lower_by_stages
-from luminal.errors import CompileError
+from luminal.base import config
+from luminal.base.errors import CompileError
+from luminal.compiler.compile import lower_by_stages
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from tests.long_share import mostly_long

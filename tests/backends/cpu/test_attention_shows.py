@@ -13,10 +13,10 @@ import pytest
 import luminal as lm
 from bench.attention import HEADS, WIDTH, error, graph
 from luminal.backends.cpu import backend, target
-from luminal.backends.cpu.schedule import cascade
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
+from luminal.schedule.vectors import cascade
 from tests.backends.cpu.tile_work import work
 from tests.long_share import mostly_long
 

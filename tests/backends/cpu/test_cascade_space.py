@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.assemble import text_key
 from luminal.backends import registry
 from luminal.backends.backend import Backend
-from luminal.compiler import Stages, lower_by_stages
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
+from luminal.compiler.assemble import text_key
+from luminal.compiler.compile import Stages, lower_by_stages
 from luminal.program.steps import CascadeStep, KernelStep
 from tests.backends.cpu.cascade_cases import CASES, KERNELS, case
 from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from luminal import config
 from luminal.backends.cpu import compiler, host, machine_code, target
 from luminal.backends.cpu.linker import LoadedCode
-from luminal.errors import CompileError
+from luminal.base import config
+from luminal.base.errors import CompileError
+from luminal.base.target import Target
 from luminal.runtime import object_cache
-from luminal.target import Target
 
 SCALE = """
 declare <LANES x float> @llvm.fma.vLANESf32(<LANES x float>, <LANES x float>, <LANES x float>)

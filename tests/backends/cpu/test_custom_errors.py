@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import device
+from luminal.base import config
 from tests.backends.cpu.custom_samples import SCALE, Array, agree, draw, same, scale, square
 
 

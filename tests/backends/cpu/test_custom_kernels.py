@@ -16,11 +16,11 @@ import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.backends import registry
 from luminal.backends.cpu import device
-from luminal.compiler import lower_to_program
-from luminal.dump import Dump
+from luminal.compiler.compile import lower_to_program
+from luminal.compiler.dump import Dump
 from luminal.kernel.tile_text import to_text
 from luminal.program import selection_text
-from luminal.select.fast import select
+from luminal.selection.fast import select
 from tests.backends.cpu.custom_samples import SCALE, Array, agree, draw, same, scale, square, triple
 from tests.machines import COSTS
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import device, frame, launch_ir, target, team
 from luminal.backends.cpu.device import CpuRunner
 from luminal.backends.cpu.launch_rows import LaunchRows
-from luminal.errors import CompileError, VerifyError
+from luminal.base import config
+from luminal.base.errors import CompileError, VerifyError
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.program.quantities import Quantities
 from luminal.runtime import placements

@@ -10,8 +10,8 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.compiler import lower_by_stages
-from luminal.dots import BF16_PAIRS, INT8_FOURS, Dot
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, Dot
+from luminal.compiler.compile import lower_by_stages
 from luminal.kernel.tile_ir import Contract
 from luminal.kernel.tile_text import to_text
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import device
+from luminal.base import config
 from luminal.program import memory_plan, verify
 from luminal.program.launch_list import LoopLaunch, Operand
 from luminal.program.launch_text import to_text

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
-from luminal.backends.cpu.schedule.fetched import AHEAD, fetched
 from luminal.backends.cpu.target import detect
+from luminal.base import config
 from luminal.expand import interpreter, ir
 from luminal.expand.expand import expand
 from luminal.expand.ir import Fetch
 from luminal.expand.verify import verify
 from luminal.kernel.tile_ir import Kernel, Load
+from luminal.schedule.vectors.fetched import AHEAD, fetched
 from luminal.shape.expression import ZERO
 from tests.backends.cpu.tile_builder import native
 from tests.fuzz.cpu_run import compiled

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config, forks, garbage
 from luminal.backends.cpu import device
+from luminal.base import config, forks, garbage
 from luminal.runtime import pauses
 from tests.long_share import mostly_long
 

@@ -11,7 +11,7 @@ import pytest
 import luminal as lm
 from luminal.backends import reference
 from luminal.backends.cpu import backend, device, target
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Assign
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant

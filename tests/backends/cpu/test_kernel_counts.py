@@ -11,7 +11,7 @@ import pytest
 import luminal as lm
 from luminal.backends.cpu.backend import current
 from luminal.backends.reference import evaluate_with_bounds
-from luminal.compiler import lower_by_stages
+from luminal.compiler.compile import lower_by_stages
 from luminal.hlir.graph import Graph
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.launch_list import barriers

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import CompileError
-from luminal.select.limits import KERNEL_TERMS
+from luminal.base.errors import CompileError
+from luminal.selection.limits import KERNEL_TERMS
 from tests.machines import COSTS
 
 X = np.linspace(-1, 1, 64, dtype=np.float32)

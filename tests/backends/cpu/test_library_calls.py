@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import compiler
 from luminal.backends.cpu import backend, kernels, libraries
 from luminal.backends.cpu.libraries import BLAS
-from luminal.compiler import Stages
-from luminal.errors import CompileError, VerifyError
+from luminal.base.errors import CompileError, VerifyError
+from luminal.compiler import compile
+from luminal.compiler.compile import Stages
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_text import to_text
 from luminal.program import selection_text
@@ -24,7 +24,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome, called_by
 from luminal.search.space import Space
-from luminal.select.calls import with_calls
+from luminal.selection.calls import with_calls
 
 Array = np.ndarray[Any, Any]
 Fn = Callable[..., lm.Tensor]
@@ -43,7 +43,7 @@ def stages(fn: Fn, *shapes: tuple[Any, ...], dtype: Any = lm.float32) -> Stages:
         cx.dim("s", 0, 600)
     tensors = [cx.tensor(shape, dtype=dtype, name=f"x{k}") for k, shape in enumerate(shapes)]
     fn(*tensors).output("y")
-    return compiler.lower_by_stages(cx.graph(), CPU)
+    return compile.lower_by_stages(cx.graph(), CPU)
 
 
 def only(found: Stages) -> NestStep:
@@ -56,7 +56,7 @@ def called(found: Stages) -> Stages:
     """The same program with its only kernel by the library."""
     (store,) = only(found).fused.stores
     selection = with_calls(found.selection, {store.term: BLAS})
-    return compiler.finish(found.graph, found.lowered, selection, CPU)
+    return compile.finish(found.graph, found.lowered, selection, CPU)
 
 
 def result(found: Stages, arrays: list[Array]) -> Array:
@@ -157,7 +157,7 @@ def test_a_library_that_is_not_installed_is_not_called() -> None:
     assert bare.library_calls(only(found)) == ()
     selection = called(found).selection
     with pytest.raises(VerifyError, match="is a call of blas, which is not installed"):
-        compiler.finish(found.graph, found.lowered, selection, bare)
+        compile.finish(found.graph, found.lowered, selection, bare)
 
 
 @needs_blas

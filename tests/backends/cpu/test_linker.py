@@ -9,7 +9,7 @@ import math
 import pytest
 
 from luminal.backends.cpu import compiler, linker, machine_code, target
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 
 EVERYTHING = """
 @table = private constant [4 x double] [double 1.0, double 2.0, double 4.0, double 8.0], align 64

@@ -9,8 +9,8 @@ import pytest
 
 from luminal.backends.cpu import compiler, machine_code
 from luminal.backends.cpu.target import detect
+from luminal.base.dtypes import int64
 from luminal.codegen import llvm_walk
-from luminal.dtypes import int64
 from luminal.expand import interpreter
 from luminal.expand.builder import Builder, integer
 from luminal.expand.ir import INDEX, Kernel, Operand, Type

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.backends import reference
 from luminal.backends.cpu import backend
-from luminal.compiler import lower_to_program
+from luminal.base import dtypes
+from luminal.compiler.compile import lower_to_program
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Builder, Graph, Output
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.shape.expression import const

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 
 KINDS = ("float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64")
 KINDS += ("bool_",)

@@ -14,7 +14,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.dump import Dump
+from luminal.compiler.dump import Dump
 
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 6.0, 7.5, 1e-40, 3e38]
 PAIRS = np.array([*itertools.product(SPECIAL, repeat=2)])  # 121: whole vectors and a rest

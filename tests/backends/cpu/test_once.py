@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu.target import detect
-from luminal.errors import VerifyError
+from luminal.base import config
+from luminal.base.errors import VerifyError
 from luminal.kernel.tile_ir import Kernel, Once
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import Expression

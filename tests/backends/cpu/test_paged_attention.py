@@ -9,7 +9,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.kernel.tile_ir import Load
 from luminal.nn.attention import Attention
 from luminal.nn.cache import KVCache

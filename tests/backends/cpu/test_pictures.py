@@ -1,4 +1,4 @@
-"""Pictures that windows pass over, stored as lanes want them (`select/pictures.py`)."""
+"""Pictures that windows pass over, stored as lanes want them (`selection/pictures.py`)."""
 
 from typing import Any
 

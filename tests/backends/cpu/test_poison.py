@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import device, frame, prologue, target
 from luminal.backends.cpu.device import CpuRunner
-from luminal.hlir import memory
-from luminal.hlir.memory import aligned_empty
-from luminal.hlir.poison import poison
+from luminal.base import config
+from luminal.memory import arrays
+from luminal.memory.arrays import aligned_empty
+from luminal.memory.poison import poison
 from luminal.program.launch_list import KernelLaunch
 from luminal.runtime import output_pool
 from luminal.shape.expression import const
@@ -34,7 +34,7 @@ def _calm_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         array[...] = 0
         return array
 
-    for module in (device, frame, memory, prologue, output_pool):
+    for module in (device, frame, arrays, prologue, output_pool):
         monkeypatch.setattr(module, "aligned_empty", zeros)
     with config.override(LUMINAL_VERIFY=False):
         yield

@@ -17,7 +17,7 @@ from bench.costs import correlation, space_of
 from luminal.backends.cpu.backend import Cpu
 from luminal.backends.cpu.core import Core
 from luminal.backends.cpu.work import work
-from luminal.dots import BF16_PAIRS
+from luminal.base.dots import BF16_PAIRS
 from luminal.kernel.knobs import KnobError
 from luminal.kernel.tile_ir import Kernel
 from luminal.search.cost_model import CostModel, cost

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import backend, launch_ir, peaks, target
 from luminal.backends.cpu.device import CpuRunner
-from luminal.compiler import lower_to_program
+from luminal.base import config
+from luminal.compiler.compile import lower_to_program
 from luminal.runtime.roofline import Peaks
 from tests.backends.cpu.small_programs import ADD, MIX, NOW, Program
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import device, target, team
 from luminal.backends.cpu import prologue as cpu_prologue
 from luminal.backends.cpu.device import CpuRunner
-from luminal.hlir import memory
+from luminal.base import config
 from luminal.hlir.attributes import ConstantAttrs
-from luminal.hlir.memory import aligned_empty
+from luminal.memory import arrays
+from luminal.memory.arrays import aligned_empty
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.runtime import prologue
 from luminal.shape.expression import const
@@ -336,7 +336,7 @@ class Memory:
             self.records.append(arguments)
             return run_record(*arguments)
 
-        for module in (memory, cpu_prologue):
+        for module in (arrays, cpu_prologue):
             monkeypatch.setattr(module, "aligned_empty", taken)
         monkeypatch.setattr(team, "run_record", noted)
 

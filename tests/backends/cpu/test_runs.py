@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.kernel import tile_interpreter
 from luminal.kernel.tile_ir import Kernel, Load, Runs
 from luminal.kernel.tile_verify import verify

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.kernel.tile_text import to_text
 from tests.machines import vectors
 

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.algebra import reductions
 from luminal.algebra.lower import lower
 from luminal.algebra.terms import Axes, Term
 from luminal.backends import reference
-from luminal.backends.cpu import costs, device
+from luminal.backends.cpu import device
 from luminal.backends.cpu.backend import current
-from luminal.numerics import Numerics
+from luminal.base import config
+from luminal.base.numerics import Numerics
 from luminal.program import partition
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
-from luminal.select import private_sums
-from luminal.select.fast import respell
+from luminal.schedule.vectors import costs
+from luminal.selection import private_sums
+from luminal.selection.fast import respell
 from luminal.shape.expression import Expression
 from tests.backends.cpu.skewed import both, skewed
 from tests.fuzz.cpu_run import compiled, cut_small

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import backend, target
-from luminal.compiler import lower_to_program
+from luminal.base import config
+from luminal.compiler.compile import lower_to_program
 from luminal.kernel.tile_ir import Loop
 from luminal.nn import functional
 from luminal.program.launch_list import KernelLaunch

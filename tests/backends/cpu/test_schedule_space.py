@@ -10,11 +10,11 @@ import pytest
 
 import luminal as lm
 import luminal.nn.functional as f
-from luminal.assemble import text_key
 from luminal.backends import registry
 from luminal.backends.backend import Backend
-from luminal.compiler import Stages, lower_by_stages
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
+from luminal.compiler.assemble import text_key
+from luminal.compiler.compile import Stages, lower_by_stages
 from luminal.program.steps import KernelStep
 from tests.backends.cpu.knob_choices import Choice, check_choices, placed_choices, sample
 from tests.fuzz.graphs import Case

@@ -6,7 +6,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.kernel.tile_ir import Loop
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.buffers import BufferKind

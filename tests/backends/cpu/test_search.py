@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import backend
-from luminal.compiler import Stages
-from luminal.errors import CompileError, VerifyError
+from luminal.base import config
+from luminal.base.errors import CompileError, VerifyError
+from luminal.compiler.compile import Stages
 from luminal.program import launch_text
 from luminal.search import database, interrupt, operands
 from luminal.search import search as searches

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.cpu import backend, device
+from luminal.base import config
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program

@@ -1,5 +1,5 @@
-"""Windows that are reduced along one axis after the other (`select/separable.py`), and axes walked
-as one around them.
+"""Windows that are reduced along one axis after the other (`selection/separable.py`), and axes
+walked as one around them.
 """
 
 from collections.abc import Callable

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.backends.cpu.schedule.streamed import streamed
 from luminal.backends.cpu.target import detect
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
+from luminal.schedule.vectors.streamed import streamed
 from tests.backends.cpu.tile_builder import TileBuilder, native, targets
 from tests.fuzz.cpu_run import compiled
 

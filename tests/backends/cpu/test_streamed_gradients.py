@@ -13,10 +13,10 @@ import torch
 import luminal as lm
 from bench.attention import HEADS, WIDTH, gradients
 from luminal.backends.cpu import backend
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Program
-from luminal.select import cascades
+from luminal.selection import cascades
 from tests.backends.cpu.tile_work import work
 from tests.long_share import long_rows
 from tests.machines import usual

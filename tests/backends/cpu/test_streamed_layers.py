@@ -9,15 +9,16 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal import compiler, nn, optim
-from luminal.compiler import lower_to_program
-from luminal.hlir import roll_kept
+from luminal import nn, optim
+from luminal.compiler import compile
+from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.hlir.prune import pruned
-from luminal.hlir.roll import roll
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
-from luminal.select import cascades
+from luminal.rolling import kept
+from luminal.rolling.roll import roll
+from luminal.selection import cascades
 from tests.backends.cpu.test_streamed_gradients import held
 from tests.long_share import mostly_long
 from tests.machines import COSTS, vectors
@@ -71,11 +72,11 @@ def test_gradients_are_those_of_float64(dtype: str, monkeypatch: pytest.MonkeyPa
     shapes |= {f"{name}{n}": (FEATURES, FEATURES) for n in range(LAYERS) for name in "qkvo"}
     given = {name: random.standard_normal(shape).astype(dtype) for name, shape in shapes.items()}
     unrolled = record(given)
-    monkeypatch.setattr(compiler, "roll", lambda graph, _: graph)
+    monkeypatch.setattr(compile, "roll", lambda graph, _: graph)
     apart = lm.compile(unrolled)(given)
     monkeypatch.undo()
     monkeypatch.setattr(cascades, "pay", lambda *_: True)
-    monkeypatch.setattr(roll_kept, "STREAMED", 1 << 40)  # however small
+    monkeypatch.setattr(kept, "STREAMED", 1 << 40)  # however small
     exe = lm.compile(record(given))
     assert max(row.trips for row in exe.report().kernels) == LAYERS
     for buffer in lower_to_program(record(given).graph(), vectors(512, 32)).buffers:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]

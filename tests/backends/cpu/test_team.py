@@ -8,9 +8,9 @@ import time
 import numpy as np
 import pytest
 
-from luminal import config
 from luminal.backends.cpu import compiler, launch_ir, target, team
-from luminal.errors import VerifyError
+from luminal.base import config
+from luminal.base.errors import VerifyError
 from tests.backends.cpu.small_programs import (
     ADD,
     MIX,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.frontend import sorting
+from luminal.frontend.reduce import sorting
 from luminal.hlir.substitute import all_nodes
 from tests.long_share import long_but
 

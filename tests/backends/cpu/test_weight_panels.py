@@ -13,20 +13,20 @@ import torch
 import luminal as lm
 from luminal.backends import registry
 from luminal.backends.cpu import backend
-from luminal.backends.cpu.schedule import panels
-from luminal.compiler import Stages, finish, lower_by_stages
-from luminal.dots import BF16_PAIRS
-from luminal.errors import GraphError, VerifyError
-from luminal.frontend.attention import scaled_dot_product_attention
+from luminal.base.dots import BF16_PAIRS
+from luminal.base.errors import GraphError, VerifyError
+from luminal.base.numerics import Numerics
+from luminal.compiler.compile import Stages, finish, lower_by_stages
+from luminal.frontend.matrices.attention import scaled_dot_product_attention
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_ir import Contract
-from luminal.numerics import Numerics
 from luminal.program.buffers import BufferKind
 from luminal.program.selection import Choice, verify
 from luminal.program.selection_text import parse, to_text
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
-from luminal.select import dots, layouts
+from luminal.schedule.vectors import panels
+from luminal.selection import dots, layouts
 from tests.long_share import mostly_long
 from tests.machines import usual
 

@@ -11,10 +11,10 @@ import pytest
 
 import luminal as lm
 import luminal.nn.functional as f
-from luminal.backends.cpu.schedule.register_tile import register_tiles
 from luminal.backends.cpu.target import detect
 from luminal.kernel.tile_ir import Load
 from luminal.runtime.report import Report
+from luminal.schedule.vectors.register_tile import register_tiles
 from tests.fuzz.cpu_run import compiled
 
 

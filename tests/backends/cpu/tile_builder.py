@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.backends.cpu import compiler, machine_code
 from luminal.backends.cpu.target import cap, detect
+from luminal.base import dtypes
+from luminal.base.dots import multiply_add
+from luminal.base.dtypes import DType
+from luminal.base.target import Target
 from luminal.codegen.llvm import render
-from luminal.dots import multiply_add
-from luminal.dtypes import DType
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_bytes
 from luminal.kernel.tile_ir import (
@@ -39,7 +40,6 @@ from luminal.kernel.tile_ir import (
 )
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import TRUE, Expression, Symbol, as_expression, axis, symbol
-from luminal.target import Target
 
 Extent = Expression | int
 Indices = Sequence[tuple[Symbol, Tile]]

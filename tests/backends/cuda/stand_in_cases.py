@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from luminal import config
 from luminal.backends.cuda import nvrtc, presence
 from luminal.backends.cuda.driver import CudaDriver
+from luminal.base import config
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import spell
 from luminal.runtime.driver import Place

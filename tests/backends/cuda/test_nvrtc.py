@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from luminal.backends.cuda import nvrtc
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 from tests.long_share import mostly_long
 from tests.simt.samples import HISTOGRAM, PRODUCT, REDUCTION, SCAN, SORT
 

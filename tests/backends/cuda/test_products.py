@@ -10,7 +10,7 @@ import luminal as lm
 from luminal.backends.c_backend import machine
 from luminal.backends.cuda import nvrtc
 from luminal.backends.cuda.backend import Cuda
-from luminal.compiler import lower_by_stages
+from luminal.compiler.compile import lower_by_stages
 from tests.backends.cuda.test_nvrtc import needs_nvrtc
 from tests.long_share import mostly_long
 

@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 
 from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.groups.facts import Groups
 from luminal.backends.interpreted.driver import InterpretedCode, InterpretedDriver
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.opencl import OPENCL
@@ -23,6 +22,7 @@ from luminal.kernel.tile_ir import Kernel, Map, Role
 from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import Array, Driver, Place
 from luminal.runtime.executable import Executable
+from luminal.schedule.groups.facts import Groups
 from tests.backends import op_table
 from tests.backends.on_device import compiled_on
 from tests.expand.launches import same_bits

@@ -12,11 +12,11 @@ import pytest
 
 import luminal as lm
 import luminal.nn.functional as f
-from luminal import compiler
-from luminal.assemble import text_key
 from luminal.backends.backend import Backend
-from luminal.compiler import Stages, lower_by_stages
-from luminal.errors import VerifyError
+from luminal.base.errors import VerifyError
+from luminal.compiler import compile
+from luminal.compiler.assemble import text_key
+from luminal.compiler.compile import Stages, lower_by_stages
 from luminal.kernel.knobs import KnobError, as_knobs
 from luminal.kernel.product_blocks import Blocking, Products, shared_bytes
 from luminal.kernel.product_sides import sides_of
@@ -98,7 +98,7 @@ def check(name: str, most: int) -> None:
     choices = products(stages, backend())
     assert choices
     for key, knobs in sample(name, choices, most):
-        program = compiler.reschedule(stages, backend(), {key: knobs}).program
+        program = compile.reschedule(stages, backend(), {key: knobs}).program
         exe = Executable(run.graph, (Variant({}, backend().runner(program)),))
         try:
             check_case(exe, run, 1.0)
@@ -140,7 +140,7 @@ def chosen(name: str, **knobs: Any) -> Executable:
     stages = lower_by_stages(case(name).graph, backend())
     step = the_step(name)
     key = text_key(to_text(backend().schedules.place(step).kernel))
-    made = compiler.reschedule(stages, backend(), {key: as_knobs(knobs)}).program
+    made = compile.reschedule(stages, backend(), {key: as_knobs(knobs)}).program
     return Executable(case(name).graph, (Variant({}, backend().runner(made)),))
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import dtypes
-from luminal.costs import Shares
-from luminal.dtypes import DType
-from luminal.errors import CompileError, VerifyError
+from luminal.base import dtypes
+from luminal.base.costs import Shares
+from luminal.base.dtypes import DType
+from luminal.base.errors import CompileError, VerifyError
 from luminal.expand.builder import Builder
 from luminal.expand.ir import Barrier, Statement
-from luminal.select import scans
+from luminal.selection import scans
 from tests.backends import op_table
 from tests.backends.groups.both_meanings import DRIVER, compiled, groups_since
 from tests.backends.on_device import check_case

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 import luminal as lm
-from luminal import compiler
-from luminal.backends.groups.facts import Groups
-from luminal.compiler import lower_by_stages
+from luminal.compiler import compile
+from luminal.compiler.compile import lower_by_stages
 from luminal.kernel.schedule import Schedule
 from luminal.program.steps import NestStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
+from luminal.schedule.groups.facts import Groups
 from tests.backends.cpu.knob_choices import sample
 from tests.backends.cpu.test_schedule_space import GRAPHS, case, choices
 from tests.backends.groups.both_meanings import backend
@@ -33,7 +33,7 @@ def check(name: str, most: int | None) -> None:
     run = case(name)
     stages = lower_by_stages(run.graph, backend())
     for key, knobs in sample(name, choices(stages, backend()), most):
-        program = compiler.reschedule(stages, backend(), {key: knobs}).program
+        program = compile.reschedule(stages, backend(), {key: knobs}).program
         runner = backend().runner(program)
         try:
             check_case(Executable(run.graph, (Variant({}, runner),)), run, 1.0)

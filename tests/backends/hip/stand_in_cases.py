@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from luminal import config
 from luminal.backends.hip import hiprtc, presence
 from luminal.backends.hip.driver import HipDriver
+from luminal.base import config
 from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import spell
 from tests.backends.c_family.driver_cases import StandInCases

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from luminal.backends.hip import hiprtc
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 
 DONE = SimpleNamespace(name="HIPRTC_SUCCESS")
 REFUSED = SimpleNamespace(name="HIPRTC_ERROR_COMPILATION")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import luminal as lm
-from luminal import dtypes
 from luminal.backends.c_backend import machine
 from luminal.backends.hip.backend import Hip
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import spell
-from luminal.compiler import lower_by_stages
-from luminal.dtypes import DType
+from luminal.compiler.compile import lower_by_stages
 from tests.backends.c_family.kernels import OF_THE_LIBRARY, kernel_of, rows_of
 from tests.long_share import mostly_long
 from tests.simt import offline

@@ -10,8 +10,8 @@ import numpy as np
 import luminal as lm
 from luminal.backends.interpreted import backend
 from luminal.backends.interpreted.driver import InterpretedDriver
-from luminal.compiler import lower_to_program
-from luminal.errors import LuminalError
+from luminal.base.errors import LuminalError
+from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner

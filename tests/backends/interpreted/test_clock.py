@@ -9,7 +9,7 @@ import numpy as np
 import luminal as lm
 from luminal.backends.interpreted import backend
 from luminal.backends.interpreted.driver import InterpretedDriver, Moment
-from luminal.compiler import lower_to_program
+from luminal.compiler.compile import lower_to_program
 from luminal.program.launch_list import walk
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import CompileError, LuminalError
-from luminal.hlir.memory import HOST
-from luminal.hlir.state import State
+from luminal.base.errors import CompileError, LuminalError
+from luminal.memory.arrays import HOST
+from luminal.memory.state import State
 from luminal.runtime.device import Device
 from luminal.runtime.driver import DeviceError
 from tests.backends.interpreted.devices import (

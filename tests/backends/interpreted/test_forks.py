@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.hlir.state import State
+from luminal.memory.state import State
 from luminal.runtime.device import Device
 from luminal.runtime.driver import DeviceError
 from tests.backends.cpu.test_forks import in_child, threads

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
 from luminal.backends.interpreted.driver import InterpretedDriver
+from luminal.base import config
 from luminal.program.launch_list import KernelLaunch, Operand, Program
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from tests.backends import op_table
 from tests.backends.interpreted.devices import compiled
 

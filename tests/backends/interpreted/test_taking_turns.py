@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.errors import LuminalError
+from luminal.base.errors import LuminalError
 from tests.backends.interpreted.devices import compiled_on, made
 
 SHAPE = (3, 4)

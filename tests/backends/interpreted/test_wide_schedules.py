@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import dtypes
-from luminal.assemble import text_key
 from luminal.backends.interpreted import device
-from luminal.compiler import lower_by_stages, reschedule
-from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
+from luminal.base import dtypes
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
+from luminal.compiler.assemble import text_key
+from luminal.compiler.compile import lower_by_stages, reschedule
 from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.ir import Type

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.backends.cpu.schedule.panels import panels
 from luminal.backends.interpreted import device
 from luminal.backends.interpreted.backend import Interpreted
 from luminal.backends.interpreted.driver import InterpretedDriver
-from luminal.dots import UINT8_BY_INT8
-from luminal.dtypes import int32
+from luminal.base.dots import UINT8_BY_INT8
+from luminal.base.dtypes import int32
 from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.ir import Type
@@ -25,6 +24,7 @@ from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Contract
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.runtime.device import Device
+from luminal.schedule.vectors.panels import panels
 from tests.long_share import long_but, mostly_long
 from tests.numerics.test_byte_products import in_bytes, recorded, some
 from tests.numerics.test_packed_weights import blocks_of, values_of

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import installation
 from luminal.backends.metal import presence
 from luminal.backends.metal.driver import MetalDriver
+from luminal.base import installation
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.kernel import spell
 from luminal.codegen.c_family.metal import METAL
-from luminal.errors import CompileError
 from luminal.runtime.driver import DeviceError, Place
 from tests.backends.c_family.driver_cases import KERNEL, DriverCases, placed
 from tests.backends.metal import stand_in

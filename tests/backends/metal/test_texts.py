@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from luminal import dtypes
+from luminal.base import dtypes
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.kernel import spell
 from luminal.codegen.c_family.metal import METAL
-from luminal.errors import CompileError
 from tests.backends.c_family.kernels import OF_THE_LIBRARY, kernel_of, rows_of
 from tests.simt import offline
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.kernel import spell
 from luminal.codegen.c_family.opencl import OPENCL
-from luminal.errors import CompileError
 from luminal.hlir.graph import Graph
 from luminal.runtime.executable import Executable
 from tests.backends.on_device import compiled_on

@@ -15,18 +15,18 @@ import numpy as np
 
 import luminal as lm
 import luminal.nn.functional as f
-from luminal import dtypes
 from luminal.backends import device_costs
 from luminal.backends.c_backend import machine
-from luminal.backends.groups.facts import Groups
-from luminal.backends.groups.schedules import GroupSchedules
 from luminal.backends.opencl.backend import OpenCl
+from luminal.base import dtypes
 from luminal.expand.builder import Builder
 from luminal.expand.ir import Barrier, Statement
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Knobs
 from luminal.program.steps import CustomStep, KernelStep
 from luminal.runtime.executable import Executable
+from luminal.schedule.groups.facts import Groups
+from luminal.schedule.groups.schedules import GroupSchedules
 from tests.backends import op_table
 from tests.backends.on_device import check_case, compiled_on
 from tests.backends.opencl.apart import ApartDriver

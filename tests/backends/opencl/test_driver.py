@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from luminal import config, dtypes, tracing
 from luminal.backends.opencl import platforms
+from luminal.base import config, dtypes, tracing
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.kernel import spell
 from luminal.codegen.c_family.opencl import OPENCL
-from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Role
 from luminal.runtime import object_cache
 from luminal.runtime.driver import Place

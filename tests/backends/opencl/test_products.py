@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from luminal import compiler
-from luminal.compiler import lower_by_stages
+from luminal.compiler import compile
+from luminal.compiler.compile import lower_by_stages
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from tests.backends.cpu.knob_choices import sample
@@ -28,7 +28,7 @@ def check(name: str, most: int) -> None:
     choices = products(stages, backend)
     assert choices
     for key, knobs in sample(name, choices, most):
-        program = compiler.reschedule(stages, backend, {key: knobs}).program
+        program = compile.reschedule(stages, backend, {key: knobs}).program
         exe = Executable(run.graph, (Variant({}, backend.runner(program)),))
         try:
             check_case(exe, run, 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import config
+from luminal.base import config
 from luminal.kernel.tile_text import to_text
 from tests.backends.opencl import devices  # noqa: F401  skips where there is none
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from luminal import dtypes
 from luminal.backends.reference.bounded import MARGIN, Bounded
 from luminal.backends.reference.bounds import BoundedArrays
 from luminal.backends.reference.interpreter import Evaluation
-from luminal.errors import LuminalError
+from luminal.base import dtypes
+from luminal.base.errors import LuminalError
 from luminal.hlir.ops import Node as HlirNode
 from luminal.hlir.ops import Value
 from luminal.shape.expression import Expression

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from luminal import dtypes
+from luminal.base import dtypes
 from tests.fuzz.programs.form import Array, Leaf, Node, Program, code_of
 
 ALIKE = 0.1  # relative; a float16 step of several operations stays well below

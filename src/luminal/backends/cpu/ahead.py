@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import IO
 
 from luminal.backends.cpu.beside import Beside, Key
+from luminal.base.errors import LuminalError
 from luminal.codegen.llvm_target import LlvmTarget
-from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.pipes import close, receive, send
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from luminal import config
-from luminal.backends.cpu import ahead, compiler, costs, device, kernels, target
+from luminal.backends.cpu import ahead, compiler, device, kernels, target
 from luminal.backends.cpu.target import CpuTarget
-from luminal.costs import Costs
-from luminal.hlir.memory import HOST, Host
+from luminal.base import config
+from luminal.base.costs import Costs
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel
+from luminal.memory.arrays import HOST, Host
 from luminal.program.launch_list import Program
-from luminal.records import dataclass
+from luminal.schedule.vectors import costs
 
 if TYPE_CHECKING:
-    from luminal.backends.cpu.schedule.steps import VectorSchedules
     from luminal.kernel.layout import Panels
     from luminal.program.steps import CustomStep, KernelStep
+    from luminal.schedule.vectors.steps import VectorSchedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +46,17 @@ class Cpu:
     @property
     def layouts(self) -> Panels:
         """Panels as wide as register tiles."""
-        from luminal.backends.cpu.schedule.panels import panels
+        from luminal.schedule.vectors.panels import panels
 
         return panels(self.target)
 
     @property
     def schedules(self) -> VectorSchedules:
         """Those of vectors in registers."""
-        from luminal.backends.cpu.schedule.steps import VectorSchedules
+        from luminal.backends.cpu.product import place_call
+        from luminal.schedule.vectors.steps import VectorSchedules
 
-        return VectorSchedules(self.target)
+        return VectorSchedules(self.target, place_call)
 
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:

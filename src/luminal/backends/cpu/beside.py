@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
 
-from luminal import forks, tracing
+from luminal.base import forks, tracing
+from luminal.base.errors import LuminalError
 from luminal.codegen.llvm_target import LlvmTarget
-from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
 
 Key = tuple[str, LlvmTarget]

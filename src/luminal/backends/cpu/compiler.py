@@ -9,9 +9,9 @@ import hashlib
 import weakref
 from collections.abc import Mapping
 
-from luminal import config, forks
 from luminal.backends.cpu import host
 from luminal.backends.cpu.linker import KERNEL, LoadedCode, link
+from luminal.base import config, forks
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.runtime import object_cache
 from luminal.runtime.source_hash import source_hash

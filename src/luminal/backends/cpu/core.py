@@ -7,8 +7,8 @@ machines search alike, and decide nothing that a clock does not decide again.
 
 from __future__ import annotations
 
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
-from luminal.records import dataclass
+from luminal.base.records import dataclass
+from luminal.schedule.vectors.vector_target import VectorTarget
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal import config
-from luminal.backends.cpu import costs, kernels, peaks, team
+from luminal.backends.cpu import kernels, peaks, team
 from luminal.backends.cpu.frame import Frame
 from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
@@ -19,13 +18,14 @@ from luminal.backends.cpu.linker import LoadedCode
 from luminal.backends.cpu.prologue import derive
 from luminal.backends.cpu.target import CpuTarget
 from luminal.backends.cpu.team_arrays import CHECKED
-from luminal.dtypes import DType, uint8
-from luminal.forks import cached_property
-from luminal.hlir.memory import HOST, Array, aligned_empty
-from luminal.hlir.poison import poison
-from luminal.hlir.state import Parameter, exchange, spare_on
+from luminal.base import config
+from luminal.base.dtypes import DType, uint8
+from luminal.base.forks import cached_property
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Kernel
+from luminal.memory.arrays import HOST, Array, aligned_empty
+from luminal.memory.poison import poison
+from luminal.memory.state import Parameter, exchange, spare_on
 from luminal.program import verify
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
@@ -38,6 +38,7 @@ from luminal.runtime.roofline import Peaks
 from luminal.runtime.runner import Times, on_host
 from luminal.runtime.sites import Sites, Work
 from luminal.runtime.table import Table
+from luminal.schedule.vectors import costs
 
 TEAM_GAIN = 50e-6
 """Seconds a team must save to be worth waking: a worker asleep takes 36-130 us."""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal import config
 from luminal.backends.cpu import team
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
-from luminal.dtypes import uint8
-from luminal.hlir.memory import Array, HostBuffer, address, aligned_empty
+from luminal.base import config
+from luminal.base.dtypes import uint8
+from luminal.memory.arrays import Array, HostBuffer, address, aligned_empty
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
 from luminal.runtime.prologue import Prologue

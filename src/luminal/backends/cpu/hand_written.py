@@ -16,10 +16,10 @@ import numpy as np
 from luminal.backends.cpu import linker
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.team import Records
+from luminal.base.dtypes import DType
+from luminal.base.errors import CompileError, GraphError
 from luminal.codegen import llvm_custom
 from luminal.codegen.llvm_product import SYMBOLS
-from luminal.dtypes import DType
-from luminal.errors import CompileError, GraphError
 from luminal.kernel.tile_ir import Call, Kernel
 from luminal.runtime.arrays import Array
 

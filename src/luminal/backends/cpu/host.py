@@ -12,7 +12,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 from luminal.runtime import object_cache
 
 CPUINFO = Path("/proc/cpuinfo")

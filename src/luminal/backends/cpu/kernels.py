@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from weakref import WeakValueDictionary
 
-from luminal import config, tracing
 from luminal.backends.cpu import ahead, compiler, hand_written, libraries
 from luminal.backends.cpu.beside import Key
 from luminal.backends.cpu.linker import LoadedCode
+from luminal.base import config, tracing
 from luminal.codegen.llvm_product import symbols
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.kernel.tile_ir import Kernel

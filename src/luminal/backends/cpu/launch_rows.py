@@ -18,11 +18,11 @@ from luminal.backends.cpu.launch_ir import (
     SERIAL,
     SLOT_REF,
 )
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
+from luminal.base.records import dataclass
 from luminal.kernel.scratch import scratch_bytes
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
 from luminal.program.quantities import Quantities
-from luminal.records import dataclass
 from luminal.shape.expression import Expression, Symbol, const
 
 Records = NDArray[Any]

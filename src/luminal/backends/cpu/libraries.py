@@ -7,9 +7,9 @@ import functools
 from importlib.util import find_spec
 from pathlib import Path
 
-from luminal import installation
+from luminal.base import installation
+from luminal.base.errors import CompileError
 from luminal.codegen.llvm_product import SYMBOLS
-from luminal.errors import CompileError
 
 BLAS = "blas"  # as target facts name the library
 PACKAGE = "scipy_openblas32"

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 
 KERNEL = "kernel"
 

@@ -21,9 +21,9 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from luminal.base.errors import CompileError
 from luminal.codegen.llvm_builder import IN_ORDER
 from luminal.codegen.llvm_target import LlvmTarget
-from luminal.errors import CompileError
 
 OPT_LEVEL = 3
 

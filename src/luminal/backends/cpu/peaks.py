@@ -14,8 +14,8 @@ from luminal.backends.cpu import compiler, team
 from luminal.backends.cpu.launch_ir import KERNEL, LAUNCH, SLOT_REF
 from luminal.backends.cpu.linker import LoadedCode
 from luminal.backends.cpu.target import CpuTarget
-from luminal.dtypes import uint8
-from luminal.hlir.memory import address, aligned_empty
+from luminal.base.dtypes import uint8
+from luminal.memory.arrays import address, aligned_empty
 from luminal.runtime import object_cache
 from luminal.runtime.roofline import Peaks
 

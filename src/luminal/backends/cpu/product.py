@@ -11,17 +11,20 @@ from dataclasses import replace
 from luminal.algebra.frames import extent_of, most
 from luminal.algebra.terms import Axes, Frame, Term
 from luminal.backends.cpu.libraries import BLAS
-from luminal.dtypes import float32, float64
+from luminal.base.dtypes import float32, float64
+from luminal.base.errors import CompileError
+from luminal.base.records import dataclass
+from luminal.base.target import Target
+from luminal.codegen.llvm_product import gemm
 from luminal.hlir.attributes import CustomAttrs, CustomKernel
+from luminal.kernel.cost import label
 from luminal.kernel.custom import place_custom
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused, Place
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.source import source_of
 from luminal.program.steps import CallStep, CustomStep, KernelStep, NestStep
-from luminal.records import dataclass
 from luminal.shape.expression import ZERO, ceil_div, maximum
-from luminal.target import Target
 
 SHARE = 256  # rows or columns of one call: much of the library's time goes into packing the rest
 LARGEST = 2**31 - 1  # extent that the library's integers hold
@@ -54,6 +57,14 @@ def product_of(fused: Fused) -> Product | None:
         return None
     c = replace(store.place, frame=(store.axes,))
     return _matched(x, y, c, term) or _matched(y, x, c, term)
+
+
+def place_call(fused: Fused, library: str) -> Placed:
+    """The kernel placed as calls of the library's gemm; CompileError if it is no product."""
+    product = product_of(fused)
+    if product is None:
+        raise CompileError(f"{label(fused)}: no call of {library}: it is no plain product")
+    return place_product(product, gemm(product.c.dtype, product.turned))
 
 
 def place_product(product: Product, kernel: CustomKernel) -> Placed:

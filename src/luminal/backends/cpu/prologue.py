@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from luminal import config
 from luminal.backends.cpu import team
 from luminal.backends.cpu.launch_rows import CACHE_LINES, LaunchRows
-from luminal.dtypes import uint8
-from luminal.hlir.memory import HostBuffer, address, aligned_empty
-from luminal.hlir.poison import poison
+from luminal.base import config
+from luminal.base.dtypes import uint8
+from luminal.memory.arrays import HostBuffer, address, aligned_empty
+from luminal.memory.poison import poison
 from luminal.program import memory_plan
 from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from luminal import config
 from luminal.backends.cpu import libraries
 from luminal.backends.cpu.host import host as host_facts
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
-from luminal.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
-from luminal.errors import CompileError
-from luminal.records import dataclass
+from luminal.base import config
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
+from luminal.base.errors import CompileError
+from luminal.base.records import dataclass
+from luminal.schedule.vectors.vector_target import VectorTarget
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 DOTS = (

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal import config, forks
 from luminal.backends.cpu import compiler, target
 from luminal.backends.cpu.launch_ir import (
     KERNEL,
@@ -33,9 +32,10 @@ from luminal.backends.cpu.team_arrays import (
 )
 from luminal.backends.cpu.team_entry import ENTER, POINT, builtin
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
-from luminal.dtypes import int64
-from luminal.errors import CompileError, VerifyError
-from luminal.hlir.memory import Array
+from luminal.base import config, forks
+from luminal.base.dtypes import int64
+from luminal.base.errors import CompileError, VerifyError
+from luminal.memory.arrays import Array
 from luminal.runtime.recognition import Familiar, Recognized
 
 Records = NDArray[Any]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.dtypes import int32, int64
+from luminal.base.dtypes import int32, int64
 from luminal.runtime.recognition import Familiar
 
 ALIKE, AGAIN, APART = "luminal_alike", "luminal_again", "luminal_apart"

@@ -11,7 +11,7 @@ from dataclasses import field
 from math import gcd, prod
 
 from luminal.backends.cpu.core import Core
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 from luminal.shape.expression import Expression
 
 

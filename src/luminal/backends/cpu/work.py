@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import log2, prod
 
 from luminal.backends.cpu.core import Core
-from luminal.backends.cpu.costs import WEIGHTS
 from luminal.backends.cpu.traffic import Access, Level, traffic
+from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import (
     Buffer,
     Contract,
@@ -36,7 +36,7 @@ from luminal.kernel.tile_ir import (
     Tile,
     every_statement,
 )
-from luminal.records import dataclass
+from luminal.schedule.vectors.costs import WEIGHTS
 from luminal.shape.expression import TRUE, Expression, Symbol
 
 SHORT_STEP = 4  # elements from lane to lane that shuffles bridge

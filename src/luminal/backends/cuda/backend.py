@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from luminal.backends.c_backend import CBackend, machine
 from luminal.backends.cuda import presence
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Driver
 

@@ -17,12 +17,12 @@ from cuda.core import (
     launch,
 )
 
-from luminal import tracing
 from luminal.backends.c_backend import CCode
 from luminal.backends.cuda import nvrtc
+from luminal.base import tracing
+from luminal.base.errors import LuminalError
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.errors import LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
-from luminal import installation
-from luminal.errors import CompileError
+from luminal.base import installation
+from luminal.base.errors import CompileError
 
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v", "--no-cache")
 """A product and a sum are contracted where the text says so, and nowhere else. NVRTC's own cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 
-from luminal import installation
+from luminal.base import installation
 
 LIBRARY = "libcuda.so.1"
 PACKAGES = ("cuda.core", "cuda.bindings.nvrtc")

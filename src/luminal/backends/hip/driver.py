@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from luminal import tracing
 from luminal.backends.c_backend import CCode
 from luminal.backends.hip import hiprtc, presence
+from luminal.base import tracing
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel

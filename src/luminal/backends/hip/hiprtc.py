@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.errors import CompileError
+from luminal.base.errors import CompileError
 
 OPTIONS = ("--std=c++17", "-O3", "-ffp-contract=off")
 """Quotients and roots are rounded correctly and denormals kept where no option says otherwise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal import installation
+from luminal.base import installation
 
 
 def bindings() -> Any:

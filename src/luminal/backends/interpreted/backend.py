@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from luminal.backends.cpu import costs
-from luminal.backends.cpu.schedule.steps import VectorSchedules
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.backends.interpreted import device
-from luminal.costs import Costs
+from luminal.base.costs import Costs
+from luminal.base.records import dataclass
 from luminal.expand.expand import expanded_text
 from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.program.steps import CustomStep, KernelStep
-from luminal.records import dataclass
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
+from luminal.schedule.vectors import costs
+from luminal.schedule.vectors.steps import VectorSchedules
+from luminal.schedule.vectors.vector_target import VectorTarget
 
 
 @dataclass(frozen=True, slots=True)

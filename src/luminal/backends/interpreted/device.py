@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from luminal.backends.cpu.schedule.vector_target import VectorTarget
 from luminal.backends.interpreted.driver import InterpretedDriver
 from luminal.runtime.device import Device
+from luminal.schedule.vectors.vector_target import VectorTarget
 
 TARGET = VectorTarget(
     name="interpreted",

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from luminal.dtypes import DType
-from luminal.errors import LuminalError
+from luminal.base.dtypes import DType
+from luminal.base.errors import LuminalError
+from luminal.base.records import dataclass
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import Kernel
-from luminal.records import dataclass
 from luminal.runtime.driver import Array, DeviceError, DeviceMemory, Driver, Place
 
 WORKERS = 3

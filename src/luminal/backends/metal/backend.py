@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from luminal.backends.c_backend import CBackend, machine
 from luminal.backends.metal import presence
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.metal import METAL
-from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Driver
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from luminal import tracing
 from luminal.backends.c_backend import CCode
 from luminal.backends.metal import presence
+from luminal.base import tracing
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import (
     Array,

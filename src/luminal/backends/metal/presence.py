@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-from luminal import installation
+from luminal.base import installation
 
 
 def bindings() -> Any:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from luminal.backends import device_costs
 from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.groups.facts import Groups
 from luminal.backends.opencl import platforms
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.opencl import OPENCL
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Driver
+from luminal.schedule.groups.facts import Groups
 
 LANES = 128  # of a group of a GPU where nothing speaks for others
 ROW = 16  # lanes of a GPU that exchange values, where a kernel may say how many do

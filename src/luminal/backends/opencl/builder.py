@@ -19,8 +19,8 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from luminal import forks
-from luminal.errors import CompileError
+from luminal.base import forks
+from luminal.base.errors import CompileError
 from luminal.runtime.pipes import answers, close, receive, send
 
 SECONDS = 120.0  # for one text, beyond which a process stands still

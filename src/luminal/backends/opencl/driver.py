@@ -13,9 +13,9 @@ from luminal.backends.c_backend import CCode
 from luminal.backends.opencl import platforms, programs
 from luminal.backends.opencl.builder import builder
 from luminal.backends.opencl.facts import Facts
+from luminal.base.dtypes import float64
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.dtypes import float64
-from luminal.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import (
     Array,

@@ -7,7 +7,7 @@ from typing import Any
 import pyopencl as cl
 
 from luminal.backends.opencl import platforms
-from luminal.records import dataclass
+from luminal.base.records import dataclass
 
 GPU_GROUP = 64  # one or two of the rows of lanes that GPUs step together
 GPU_GROUPS = 16  # for each unit of a GPU: others run while some wait for memory

@@ -17,8 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from luminal import config, installation
-from luminal.errors import CompileError
+from luminal.base import config, installation
+from luminal.base.errors import CompileError
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 WHEEL = "intel-opencl-rt"

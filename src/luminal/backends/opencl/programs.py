@@ -9,11 +9,11 @@ from typing import Any
 
 import pyopencl as cl
 
-from luminal import tracing
 from luminal.backends.opencl.builder import Builder, Refused
 from luminal.backends.opencl.facts import Facts
+from luminal.base import tracing
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.dialect import KERNEL
-from luminal.errors import CompileError
 from luminal.runtime import object_cache
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from luminal.backends.reference.device import ReferenceRunner
+from luminal.base.records import dataclass
 from luminal.hlir.graph import Graph
-from luminal.hlir.memory import HOST, Host
-from luminal.records import dataclass
+from luminal.memory.arrays import HOST, Host
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from luminal import dtypes
 from luminal.backends.reference.bounded import (
     MARGIN,
     Bounded,
@@ -25,7 +24,8 @@ from luminal.backends.reference.bounded import (
     same_kind,
     unless_integer,
 )
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.hlir.ops import OPS
 from luminal.hlir.semantics import Array, convert
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.hlir.ops import Op
 from luminal.hlir.semantics import Array, Dims, convert
 

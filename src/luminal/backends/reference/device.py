@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from luminal.backends.reference.interpreter import Trace, evaluate
+from luminal.base.records import dataclass
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
-from luminal.records import dataclass
 from luminal.runtime.arrays import Array
 from luminal.runtime.report import KernelRow, Report, WorkMemory
 from luminal.runtime.report_text import table_lines

@@ -14,13 +14,13 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import InputAttrs, LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph, Output, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.semantics import Array, Dims, extents
-from luminal.hlir.state import Assignable
-from luminal.records import dataclass
+from luminal.memory.state import Assignable
 
 T = TypeVar("T")
 Trace = Callable[[Node, tuple[Any, ...], float], None]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+from luminal.base.dtypes import DType, float32
 from luminal.codegen.c_family.dialect import KERNEL, Dialect
-from luminal.dtypes import DType, float32
 
 TYPES = {
     "bool": "bool", "i8": "signed char", "u8": "unsigned char", "i16": "short",

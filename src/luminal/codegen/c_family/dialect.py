@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 
 KERNEL = "luminal_kernel"
 """The name of the kernel in every text."""

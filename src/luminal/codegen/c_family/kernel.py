@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from luminal.base.dtypes import DType
+from luminal.base.errors import CompileError
+from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import INTEGERS, Dialect
 from luminal.codegen.c_family.spelling import (
     EXTREMES,
@@ -18,8 +21,6 @@ from luminal.codegen.c_family.spelling import (
     operand,
     operation,
 )
-from luminal.dtypes import DType
-from luminal.errors import CompileError
 from luminal.expand.expand import expand
 from luminal.expand.ir import (
     Apply,
@@ -36,7 +37,6 @@ from luminal.expand.ir import (
 )
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Role
-from luminal.records import dataclass
 
 SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
 

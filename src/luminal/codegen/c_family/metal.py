@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+from luminal.base.dtypes import DType
 from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
-from luminal.dtypes import DType
 
 TYPES = {
     "bool": "bool", "i8": "char", "u8": "uchar", "i16": "short", "u16": "ushort", "i32": "int",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from luminal.base.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
 from luminal.codegen.c_family.dialect import Dialect
-from luminal.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
 from luminal.expand.ir import Constant, Operand, Type
 
 WRAPPING = {"add": "+", "sub": "-", "mul": "*", "shl": "<<"}

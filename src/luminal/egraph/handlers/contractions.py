@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from luminal import dtypes
 from luminal.algebra.frames import extent_of, linear, spread
 from luminal.algebra.reductions import may_leave
 from luminal.algebra.terms import Axes, axis_order
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import Found
 from luminal.egraph.table import New, Node, Table

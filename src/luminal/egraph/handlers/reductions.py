@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from luminal.algebra.frames import extent_of
 from luminal.algebra.reductions import around, cut, longest
 from luminal.algebra.terms import axis_order
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.egraph.guards import Guards
 from luminal.egraph.handlers.handler import Found, each
 from luminal.egraph.intern import is_fixed, literal_data, literal_text

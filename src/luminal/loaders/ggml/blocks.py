@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from luminal.base.records import dataclass
 from luminal.loaders.mapped import Array
-from luminal.records import dataclass
 
 VALUES_AT_ONCE = 1 << 18
 """Values that are decoded in one piece: what a piece needs beside them stays in the cache."""

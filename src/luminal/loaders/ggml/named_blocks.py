@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.ggml.packed import RECORDED
 from luminal.loaders.ggml.types import BLOCKS, kind_of, unpacked
 from luminal.loaders.mapped import Array

@@ -13,15 +13,14 @@ from functools import partial
 
 import numpy as np
 
-from luminal import dtypes
-from luminal.errors import InputError
-from luminal.frontend.codes import Codes
-from luminal.frontend.packed import Format, Packed, read_only
+from luminal.base import dtypes
+from luminal.base.errors import InputError
+from luminal.frontend.matrices.packed import Codes, Format, Packed, read_only
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.row_order import Rows
 from luminal.loaders.ggml.simple import UNEVEN
 from luminal.loaders.ggml.types import BLOCKS, kind_of
 from luminal.loaders.mapped import Array
+from luminal.memory.row_order import Rows
 
 
 class _Blocks:

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.loaders.ggml import k_quantizers, simple
 from luminal.loaders.ggml.blocks import VALUES_AT_ONCE
 from luminal.loaders.ggml.fitting import SMALL, inverse, lasting, rounded_down

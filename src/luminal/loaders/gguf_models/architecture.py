@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from luminal.base.records import dataclass
 from luminal.loaders.gguf_models.rearranged import Change, Joined
-from luminal.records import dataclass
 
 Names = Mapping[str, str]
 NO_LAYER, ALL_LAYERS, ANY_LAYER = "no layer", "only all layers", "any layer"

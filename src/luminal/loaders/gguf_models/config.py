@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import GGUFFile, decimal
 from luminal.loaders.gguf_models.architecture import ANY_LAYER, GGUFArchitecture, sliding

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from luminal.errors import LoadError
-from luminal.hlir.row_order import Interleaved
+from luminal.base.errors import LoadError
 from luminal.loaders.mapped import Array
+from luminal.memory.row_order import Interleaved
 
 
 class Heads(NamedTuple):

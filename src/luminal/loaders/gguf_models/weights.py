@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import InputError, LoadError
-from luminal.hlir.row_order import Rows
+from luminal.base.errors import InputError, LoadError
 from luminal.loaders.ggml.packed import RECORDED
 from luminal.loaders.gguf import StoredTensor
 from luminal.loaders.gguf_models.architecture import GGUFArchitecture
 from luminal.loaders.gguf_models.rearranged import Heads
 from luminal.loaders.mapped import Array, is_mapped
 from luminal.loaders.read_ahead import let_go
+from luminal.memory.row_order import Rows
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _LAYER = "blk.*."

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from luminal import late
-from luminal.errors import InputError, LoadError, ShapeError
+from luminal.base import lazy
+from luminal.base.errors import InputError, LoadError, ShapeError
 from luminal.loaders.checkpoint import OUTPUT, Checkpoint, load_checkpoint
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.packed import packed
@@ -86,7 +86,7 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
     """That of a `config.json`; `path` is for messages. Raises LoadError for one not known."""
     match raw.get("architectures"):
         case [str(name)] if name in ARCHITECTURES:
-            found: Architecture = late.found(f"{__name__}.{ARCHITECTURES[name]}")
+            found: Architecture = lazy.found(f"{__name__}.{ARCHITECTURES[name]}")
             return found
         case [name] | name:
             raise LoadError(
@@ -97,7 +97,7 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
 
 def _relatives(name: str) -> str:
     """Those of one family: names that begin with the same word, "Qwen" or "Mistral"."""
-    known = (*ARCHITECTURES, *late.found("luminal.models.families:FAMILIES"))
+    known = (*ARCHITECTURES, *lazy.found("luminal.models.families:FAMILIES"))
     family = _family(name)
     words = {_family(each).lower() for each in known}
     near = get_close_matches(family.lower(), words, 1, 0.75)

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
-from luminal.hlir.row_order import Rows
 from luminal.loaders.checkpoint import EMBEDDING, OUTPUT
 from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
+from luminal.memory.row_order import Rows
 from luminal.models.decoder_config import DecoderConfig
-from luminal.records import dataclass
 
 Tensors = Mapping[str, Any]
 """Arrays, or Rows."""

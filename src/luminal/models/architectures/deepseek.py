@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.glm import sigmoid_experts
@@ -17,7 +18,6 @@ from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerCon
 from luminal.nn import RotaryEmbedding
 from luminal.nn.latent_attention import LatentAttention
 from luminal.nn.moe import Groups
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
+from luminal.base.records import dataclass
 from luminal.loaders.fields import MAX_SIZE, Fields
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
@@ -16,7 +17,6 @@ from luminal.models.architectures.settings import decoder, layer_count, refuse
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Mixer
 from luminal.nn import RotaryEmbedding
 from luminal.nn.state_space import Mamba, Mamba2
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from luminal.dtypes import int32
-from luminal.frontend.binary import maximum, where
-from luminal.frontend.movement import concat
+from luminal.base.dtypes import int32
+from luminal.base.records import dataclass
+from luminal.frontend.movement.views import concat
+from luminal.frontend.pointwise.binary import maximum, where
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
@@ -25,7 +26,6 @@ from luminal.models.architectures.settings import (
 )
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
 from luminal.nn.moe import Router, Routes
-from luminal.records import dataclass
 
 
 class SparseMixer(Router):

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
@@ -21,7 +22,6 @@ from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import DecoderConfig, LayerConfig
 from luminal.nn import RotaryEmbedding
 from luminal.nn.delta_rule import GatedDeltaNet
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import MAX_SIZE, Fields
 from luminal.models.architectures.architecture import Architecture

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.checkpoint import check_quantization
 from luminal.loaders.fields import MOST, Fields
 from luminal.loaders.shown import shown

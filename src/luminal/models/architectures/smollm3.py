@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.architectures.settings import (

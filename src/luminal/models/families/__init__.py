@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from luminal import late
-from luminal.errors import InputError, LoadError, ShapeError
+from luminal.base import lazy
+from luminal.base.errors import InputError, LoadError, ShapeError
 from luminal.loaders.checkpoint import folder_config, folder_tensors
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.shown import shown
@@ -46,7 +46,7 @@ def family_of(raw: Mapping[str, Any]) -> Family | None:
     """That of a `config.json`; None for one that is not here."""
     match raw.get("architectures"):
         case [str(name)] if name in FAMILIES:
-            found: Family = late.found(f"{__name__}.{FAMILIES[name]}")
+            found: Family = lazy.found(f"{__name__}.{FAMILIES[name]}")
             return found
     return None
 

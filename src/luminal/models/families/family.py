@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.nn import Module
-from luminal.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from luminal.errors import LoadError
+from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.detect import YoloDetector

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.table import operator

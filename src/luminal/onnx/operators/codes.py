@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import luminal as lm
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.translate import Call
 from luminal.shape.expression import Expression

@@ -8,8 +8,8 @@ import numpy as np
 from onnx import GraphProto
 
 import luminal as lm
-from luminal import dtypes
-from luminal.errors import LuminalError
+from luminal.base import dtypes
+from luminal.base.errors import LuminalError
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.checks import Check
 from luminal.onnx.errors import OnnxError, UnsupportedError

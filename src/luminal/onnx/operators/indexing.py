@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.frontend.handle import along
-from luminal.frontend.indexing import gather_at, wrapped
-from luminal.frontend.scatter import written
+from luminal.frontend.movement.indexing import gather_at, wrapped
+from luminal.frontend.movement.scatter import written
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.errors import OnnxError
 from luminal.onnx.operators.shapes import moving, tensor_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import luminal as lm
-from luminal import dtypes
-from luminal.dtypes import DType
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.operators import codes
 from luminal.onnx.operators.casts import INTEGERS, decoded, encoded

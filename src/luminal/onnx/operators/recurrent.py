@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import luminal as lm
-from luminal import dtypes
+from luminal.base import dtypes
+from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator
 from luminal.onnx.translate import Call
-from luminal.records import dataclass
 
 Activation = Callable[[Tensor], Tensor]
 Carry = tuple[Tensor, ...]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import luminal as lm
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.table import operator

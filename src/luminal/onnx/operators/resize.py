@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal import dtypes
-from luminal.errors import ShapeError
+from luminal.base import dtypes
+from luminal.base.errors import ShapeError
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
 from luminal.onnx.budget import check_table

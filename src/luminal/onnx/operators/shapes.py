@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal import dtypes
-from luminal.errors import ShapeError
-from luminal.frontend import padding as pads
+from luminal.base import dtypes
+from luminal.base.errors import ShapeError
+from luminal.frontend.movement import padding as pads
 from luminal.frontend.tensor import Tensor
 from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.table import operator

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from luminal.dtypes import bool_, int64
+from luminal.base.dtypes import bool_, int64
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.writing.writer import Writer
 from luminal.shape.expression import Expression, Symbol, product_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import TypeProto, helper
 
-from luminal import dtypes
+from luminal.base import dtypes
 from luminal.hlir.attributes import (
     AxisAttrs,
     CastAttrs,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from luminal.dtypes import DType, int64
-from luminal.errors import ShapeError
+from luminal.base.dtypes import DType, int64
+from luminal.base.errors import ShapeError
 from luminal.onnx.writing.expressions import Expressions
 from luminal.onnx.writing.writer import Writer
 from luminal.shape import view as views

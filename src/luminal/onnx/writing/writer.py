@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.onnx.values import NUMBERS
 
 OPSET = 21

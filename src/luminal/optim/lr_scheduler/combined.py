@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.optim.lr_scheduler.schedule import LRScheduler
 from luminal.optim.ranges import AT_LEAST_0_INT, check_all
 

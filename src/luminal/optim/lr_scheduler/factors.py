@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.optim.lr_scheduler.schedule import BaseRates, LRScheduler
 from luminal.optim.ranges import (
     AT_LEAST_0,

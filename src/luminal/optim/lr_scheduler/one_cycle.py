@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.optim.lr_scheduler.cosine import annealed
 from luminal.optim.lr_scheduler.schedule import BaseRates, LRScheduler
 from luminal.optim.ranges import ABOVE_0, COUNT, SHARE, check

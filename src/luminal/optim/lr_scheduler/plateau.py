@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
-from luminal.errors import InputError
+from luminal.base.errors import InputError
 from luminal.optim.lr_scheduler.schedule import BaseRates, base_rates, check_state
 from luminal.optim.ranges import AT_LEAST_0, AT_LEAST_0_INT, BELOW_1, check
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-from luminal.errors import InputError, LoadError
+from luminal.base.errors import InputError, LoadError
 from luminal.optim.ranges import AT_LEAST_0, AT_LEAST_0_INT, check
 from luminal.optim.saved import check_entries
 

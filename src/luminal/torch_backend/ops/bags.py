@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import luminal as lm
-from luminal.frontend.embedding import MODES
+from luminal.frontend.movement.embedding import MODES
 from luminal.torch_backend.ops.gradients import pulled
 from luminal.torch_backend.ops.refusals import refuse_outside, refuse_where
 from luminal.torch_backend.ops.registry import Planned, row

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import luminal as lm
-from luminal.frontend.padding import pad as padded
+from luminal.frontend.movement.padding import pad as padded
 from luminal.nn import functional
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops import products, windows

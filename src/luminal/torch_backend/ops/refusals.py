@@ -14,9 +14,9 @@ from dataclasses import field
 from typing import Any
 
 import luminal as lm
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import InputAttrs, StateAttrs, ViewAttrs, WeightAttrs
 from luminal.hlir.ops import Node
-from luminal.records import dataclass
 
 _FEW = 64  # nodes, of which positions are made that no argument decides
 

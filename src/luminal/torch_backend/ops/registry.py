@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from luminal.dtypes import DType
+from luminal.base.dtypes import DType
 from luminal.shape.expression import Expression
 from luminal.torch_backend.errors import UnsupportedError
 

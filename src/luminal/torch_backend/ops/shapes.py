@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import luminal as lm
-from luminal.frontend.padding import pad as padded
+from luminal.frontend.movement.padding import pad as padded
 from luminal.shape.expression import Expression, as_expression
 from luminal.shape.prove import prove
 from luminal.torch_backend.errors import UnsupportedError

@@ -1,1 +1,0 @@
-"""Schedules for devices that run kernels by groups of lanes."""

@@ -1,0 +1,1 @@
+"""The compiler: HLIR to a Program, one pure step after the other."""

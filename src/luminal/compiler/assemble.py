@@ -1,0 +1,180 @@
+"""A Partition becomes a Program: every kernel placed by its schedule, equal kernels once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import field, replace
+from typing import NamedTuple
+
+from luminal.backends.backend import Backend
+from luminal.base import tracing
+from luminal.base.records import dataclass
+from luminal.hlir.graph import Graph
+from luminal.kernel.cost import bytes_moved, flops, label
+from luminal.kernel.custom import bytes_of
+from luminal.kernel.knobs import KnobError, Knobs
+from luminal.kernel.tile_ir import Kernel
+from luminal.kernel.tile_text import to_text
+from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
+from luminal.program.steps import (
+    CallStep,
+    CustomStep,
+    KernelStep,
+    LoopStep,
+    NestStep,
+    Partition,
+    Step,
+)
+
+Tuned = Mapping[str, Knobs]
+"""Knobs by `text_key` of the kernel that the default schedule makes."""
+
+UNTUNED: Tuned = {}
+
+Begin = Callable[[Kernel, str], None]
+"""Told of each kernel as soon as it is placed, with its text: it may be compiled meanwhile."""
+
+
+class Origin(NamedTuple):
+    """Where a kernel of a Program is from: the name that it has under the default schedule (as in
+    Tuned; a library's goes by the name its loops would have), the steps that it was placed for, and
+    its text.
+    """
+
+    name: str
+    steps: tuple[KernelStep | CustomStep, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedStep:
+    """A kernel with its text, and its launch but for its number and the operands, which are
+    numbered as in the Form.
+    """
+
+    kernel: Kernel
+    text: str
+    launch: KernelLaunch
+    operands: tuple[int, ...]
+
+    @classmethod
+    def of(cls, step: KernelStep, backend: Backend, knobs: Knobs) -> PlacedStep:
+        """Places one kernel."""
+        fused, placed = step.fused, backend.schedules.place(step, knobs)
+        operands = tuple(map(fused.form.operands.index, placed.operands))
+        launch = KernelLaunch(
+            0, (), placed.params, placed.chunks,
+            label(fused), flops(fused), bytes_moved(fused),
+        )  # fmt: skip
+        return cls(placed.kernel, to_text(placed.kernel), launch, operands)
+
+
+Placements = dict[tuple[Hashable, Knobs], PlacedStep]
+"""By the key of a step, and knobs."""
+
+
+def assemble(
+    graph: Graph,
+    parts: Partition,
+    backend: Backend,
+    tuned: Tuned,
+    known: Placements,
+    begin: Begin | None = None,
+) -> tuple[Program, tuple[Origin, ...]]:
+    """The Program, and the origin of each of its kernels.
+
+    `known`: kernels placed before; new ones are added.
+    """
+    made = _Assembly(backend, tuned, known, begin)
+    program = Program(
+        dims=graph.dims,
+        requirements=graph.requirements,
+        buffers=tuple(parts.buffers),
+        table=tuple(parts.table),
+        prologue=tuple(map(made.launch, parts.prologue)),
+        launches=tuple(map(made.launch, parts.steps)),
+        kernels=tuple(made.kernels),
+        outputs=tuple(parts.outputs),
+        swaps=tuple(parts.swaps),
+    )
+    return program, made.origins
+
+
+@dataclass(slots=True)
+class _Assembly:
+    """A Program's kernels, numbered as launches ask for them."""
+
+    backend: Backend
+    tuned: Tuned
+    known: Placements
+    begin: Begin | None
+    numbers: dict[str, int] = field(default_factory=dict)
+    kernels: list[Kernel] = field(default_factory=list)
+    names: list[tuple[str, str]] = field(default_factory=list)  # and the kernels' texts
+    steps: list[list[KernelStep | CustomStep]] = field(default_factory=list)
+
+    def launch(self, step: Step) -> Launch:
+        if isinstance(step, LoopStep):
+            return LoopLaunch(step.trips, tuple(map(self.launch, step.body)))
+        if isinstance(step, CustomStep):
+            return self._custom(step)
+        made = self._placed(step, ())
+        loops = self._placed(NestStep(step.fused), ()) if isinstance(step, CallStep) else made
+        name = text_key(loops.text)
+        if name in self.tuned:
+            made = self._tuned(step, self.tuned[name], made)
+        if self.begin is not None and made.text not in self.numbers:
+            self.begin(made.kernel, made.text)
+        operands = tuple(step.fused.form.operands[k] for k in made.operands)
+        kernel = self._number(made.kernel, made.text, name, made.text, step)
+        return replace(made.launch, kernel=kernel, operands=operands)
+
+    def _custom(self, step: CustomStep) -> Launch:
+        kernel = step.attrs.kernel
+        placed = self.backend.schedules.place(step)
+        text = to_text(placed.kernel)
+        key = f"{text} {id(kernel)}"  # two functions may go by one name
+        return KernelLaunch(
+            self._number(placed.kernel, key, text_key(text), text, step),
+            placed.operands, placed.params, placed.chunks,
+            kernel.name, step.attrs.flops, bytes_of((*step.operands, *step.results)),
+        )  # fmt: skip
+
+    def _tuned(self, step: KernelStep, knobs: Knobs, default: PlacedStep) -> PlacedStep:
+        """The kernel under these knobs, or as it is where they are not legal: they may come from
+        another kernel of the same text, or from another version of the compiler.
+        """
+        try:
+            return self._placed(step, knobs)
+        except KnobError:
+            return default
+
+    def _placed(self, step: KernelStep, knobs: Knobs) -> PlacedStep:
+        key = (step.key, knobs)
+        if key not in self.known:
+            with tracing.span("place"):
+                self.known[key] = PlacedStep.of(step, self.backend, knobs)
+        return self.known[key]
+
+    def _number(
+        self, kernel: Kernel, key: str, name: str, text: str, step: KernelStep | CustomStep
+    ) -> int:
+        number = self.numbers.setdefault(key, len(self.kernels))
+        if number == len(self.kernels):
+            self.kernels.append(kernel)
+            self.names.append((name, text))
+            self.steps.append([])
+        self.steps[number].append(step)
+        return number
+
+    @property
+    def origins(self) -> tuple[Origin, ...]:
+        """One for each kernel."""
+        found = zip(self.names, self.steps, strict=True)
+        return tuple(Origin(name, tuple(steps), text) for (name, text), steps in found)
+
+
+def text_key(text: str) -> str:
+    """The name of a kernel, or of anything with a canonical text, across processes."""
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

@@ -1,0 +1,71 @@
+"""A program within a limit of memory: values are computed again for gradients until it fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+
+from luminal.backends.backend import Backend
+from luminal.base.errors import CompileError
+from luminal.base.numerics import Numerics
+from luminal.compiler.checkpoints import Step
+from luminal.compiler.compile import lower_to_program
+from luminal.hlir.graph import Graph
+from luminal.hlir.ops import Node
+from luminal.program import memory_plan
+from luminal.runtime.output_pool import block_bytes
+
+UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{suffix}": base**power
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate("KMGT", 1)
+}
+
+
+def bytes_of(limit: int | str) -> int:
+    """`2_000_000`, "2MB" and "1.5 GiB" in bytes. Raises CompileError for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\w*)", str(limit).strip())
+    if isinstance(limit, bool) or found is None or found[2] not in UNITS:
+        raise CompileError(f"memory_limit {limit!r}: give bytes, or a text as '200MB' or '1.5GiB'")
+    return int(float(found[1]) * UNITS[found[2]])
+
+
+def fitting(
+    graph: Graph,
+    pulled: Collection[Node],
+    cotangents: Collection[Node],
+    limit: int,
+    arena: Callable[[Graph], int],
+) -> Graph:
+    """The graph if its `arena` is within the limit, else the one with fewest flops more that is.
+
+    `pulled` and `cotangents` are what was recorded for derivatives (see `hlir.checkpoints`).
+    Raises CompileError that names the least bytes found.
+    """
+    needed = arena(graph)
+    if needed <= limit:
+        return graph
+    step = Step.of(graph, pulled, cotangents)
+    for plan in step.plans():
+        candidate = step.recomputed(plan)
+        found = arena(candidate)
+        if found <= limit:
+            return candidate
+        needed = min(needed, found)
+    raise CompileError(
+        f"memory_limit: the arena needs {needed:,} bytes, with values computed again for gradients "
+        f"where that saves most; {limit:,} are allowed: allow more, make batches smaller, or mark "
+        "parts with lm.checkpoint"
+    )
+
+
+def arena_bytes(graph: Graph, backend: Backend, numerics: Numerics) -> int:
+    """Of the program of `fast`, with dims as large as they may be."""
+    program = lower_to_program(graph, backend, numerics)
+    plan = memory_plan.plan(program, program.launches)
+    sizes = []
+    for number in plan.buffers:
+        most = program.buffers[number].bytes.interval.hi
+        assert most is not None
+        sizes.append(block_bytes(most))
+    return memory_plan.place(plan, sizes).arena_bytes

@@ -1,0 +1,1 @@
+"""Losses, with the names and defaults of PyTorch."""

@@ -1,0 +1,443 @@
+"""Matrices taken apart, inverted and solved: opaque kernels that call NumPy's LAPACK.
+
+All take batches of matrices in the last two dims; extents may be dims. They run on the thread that
+called the executable. float32 and float64 are computed as they are, all else in float32. Errors
+of shapes are raised when recorded (for dims: when they are bound), those of values in the run:
+InputError where a matrix is singular, not positive-definite or did not converge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import ShapeError
+from luminal.frontend.custom import CustomOperation, custom_kernel
+from luminal.frontend.handle import Shape, describe, together, work_dtype
+from luminal.frontend.matrices import lapack
+from luminal.frontend.matrices.lapack import Evaluation, Failure
+from luminal.frontend.movement.views import flip
+from luminal.frontend.pointwise.binary import broadcast, promotion, where
+from luminal.hlir.ops import TensorType
+from luminal.shape.expression import Expression, minimum
+from luminal.shape.view import broadcast_shapes
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+Rule = Callable[..., list[tuple[Shape, Any]]]
+
+SINGULAR = Failure(
+    "is singular: its pivot {info} is 0",
+    "use lm.linalg.pinv or lstsq, or inv_ex or solve_ex, which say so instead of raising",
+    lapack.first_zero,
+)
+INDEFINITE = Failure(
+    "is not positive-definite: its leading minor of order {info} is not",
+    "add a little to its diagonal, or use cholesky_ex, which says so instead of raising",
+    lapack.first_minor,
+)
+NOT_FINITE = Failure(
+    "has no singular values: it holds NaN or infinity, or the algorithm did not converge",
+    "look for what made it so",
+    lapack.unknown,
+)
+
+
+@cache
+def _operation(
+    name: str, meaning: Any, operands: int, failure: Failure, rule: Rule, info: bool = False
+) -> CustomOperation:
+    """The one kernel of these fields, so that equal calls are one call."""
+    evaluation = Evaluation(f"linalg.{name}", meaning, operands, failure, info)
+
+    def results(*given: TensorType) -> list[tuple[Shape, Any]]:
+        found = rule(*given)
+        return [*found, (given[0].shape[:-2], dtypes.int32)] if info else found
+
+    return custom_kernel(f"linalg.{name}", evaluation, results=results, flops=_flops)
+
+
+def _flops(*given: TensorType) -> Expression:
+    """The order of the work: all elements of the first matrix, for each row or column of it."""
+    *batch, rows, columns = given[0].shape
+    count = rows * columns * minimum(rows, columns)
+    for n in batch:
+        count = count * n
+    return count
+
+
+def _alone(found: Any) -> tuple[Tensor, ...]:
+    return found if type(found) is tuple else (found,)
+
+
+# --- operands and shapes --------------------------------------------------------------------------
+
+
+def matrix(what: str, x: Tensor) -> Tensor:
+    """x in a float dtype; ShapeError if it is no matrix."""
+    if x.ndim < 2:
+        raise ShapeError(f"{what}: takes matrices in the last two dims; got {describe(x)}")
+    return x.cast(work_dtype(x.dtype))
+
+
+def square(what: str, x: Tensor) -> Tensor:
+    """x in a float dtype; ShapeError if its matrices are not square, DimError if dims tell."""
+    found = matrix(what, x)
+    rows, columns = x.extents[-2:]
+    if rows != columns and rows.is_const and columns.is_const:
+        raise ShapeError(f"{what}: takes square matrices; got {describe(x)}: {rows} != {columns}")
+    x.graph.require(rows.eq(columns), f"{what}: square matrices")
+    return found
+
+
+def back(x: Tensor, dtype: DType) -> Tensor:
+    """A result in the dtype of 16-bit operands."""
+    return x.cast(dtype) if dtype.is_storage else x
+
+
+def _same(a: TensorType, *others: TensorType) -> list[tuple[Shape, Any]]:
+    return [(a.shape, a.dtype)]
+
+
+def _second(a: TensorType, b: TensorType) -> list[tuple[Shape, Any]]:
+    return [(b.shape, b.dtype)]
+
+
+def _batch(count: int, a: TensorType) -> list[tuple[Shape, Any]]:
+    return [(a.shape[:-2], a.dtype)] * count
+
+
+# --- square matrices ------------------------------------------------------------------------------
+
+
+def det(x: Tensor) -> Tensor:
+    """The determinant of each matrix: (..., n, n) to (...); 0 where it is singular."""
+    found = _operation("det", lapack.determinant, 1, SINGULAR, _det)(square("linalg.det", x))
+    return back(found, x.dtype)
+
+
+def cofactors(x: Tensor) -> Tensor:
+    """det(x) * inv(x).mT, the derivative of `det`: (..., n, n), of singular matrices too."""
+    a = square("linalg.cofactors", x)
+    return back(_operation("cofactors", lapack.cofactors, 1, NOT_FINITE, _same)(a), x.dtype)
+
+
+_det: Rule = partial(_batch, 1)
+_two: Rule = partial(_batch, 2)
+
+
+class SignLog(NamedTuple):
+    """What `slogdet` gives."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+def slogdet(x: Tensor) -> SignLog:
+    """The sign of the determinant and the logarithm of its magnitude: (0, -inf) where singular."""
+    a = square("linalg.slogdet", x)
+    found = _operation("slogdet", lapack.log_determinant, 1, SINGULAR, _two)(a)
+    return SignLog(*(back(each, x.dtype) for each in found))
+
+
+def inv(x: Tensor) -> Tensor:
+    """The inverse of each matrix. InputError in the run where one is singular."""
+    a = square("linalg.inv", x)
+    return back(_operation("inv", lapack.inverse, 1, SINGULAR, _same)(a), x.dtype)
+
+
+class WithInfo(NamedTuple):
+    """What the functions `*_ex` give: the result, and 0 for each matrix that has one (int32)."""
+
+    result: Tensor
+    info: Tensor
+
+
+class Inverse(NamedTuple):
+    """What `inv_ex` gives."""
+
+    inverse: Tensor
+    info: Tensor
+
+
+def inv_ex(x: Tensor, *, check_errors: bool = False) -> Inverse:
+    """As `inv`, without an error: NaN for singular matrices, and their info is not 0."""
+    a = square("linalg.inv", x)
+    if check_errors:
+        found = inv(x)
+        return Inverse(found, x.graph.full(x.extents[:-2], 0, dtypes.int32))
+    result, info = _operation("inv_ex", lapack.inverse, 1, SINGULAR, _same, True)(a)
+    return Inverse(back(result, x.dtype), info)
+
+
+def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
+    """x with a @ x = b, or x @ a = b without `left`; batches broadcast.
+
+    b holds matrices, or vectors: where it has one dim, or the shape of a without its last dim.
+    InputError in the run where a matrix is singular.
+    """
+    return _solved("solve", a, b, left, info=False)[0]
+
+
+def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> WithInfo:
+    """As `solve`, without an error: NaN for singular matrices, and their info is not 0."""
+    if check_errors:
+        zeros = a.graph.full(a.extents[:-2], 0, dtypes.int32)
+        return WithInfo(solve(a, b, left=left), zeros)
+    return WithInfo(*_solved("solve_ex", a, b, left, info=True))
+
+
+def _solved(name: str, a: Tensor, b: Tensor, left: bool, info: bool) -> tuple[Tensor, ...]:
+    square("linalg.solve", a)
+    vector = b.ndim == 1 or (a.ndim - 1 == b.ndim and b.extents == a.extents[:-1])
+    if vector and not left:
+        raise ShapeError(f"linalg.solve: {describe(b)} is a vector; left=False takes matrices")
+    common = promotion((a, b))
+    first, second = paired("linalg.solve", a, b.unsqueeze(-1) if vector else b, left)
+    call = _operation(name, lapack.solve, 2, SINGULAR, _second, info)
+    if left:
+        found, *rest = _alone(call(first, second))
+    else:
+        found, *rest = _alone(call(first.mT, second.mT))
+        found = found.mT
+    return back(found.squeeze(-1) if vector else found, common), *rest
+
+
+def paired(what: str, a: Tensor, b: Tensor, left: bool) -> tuple[Tensor, Tensor]:
+    """A square matrix and right sides in one dtype and one batch; ShapeError if they differ."""
+    graph, values = together(a, b)
+    a, b = (graph.wrap(value) for value in values)
+    work = work_dtype(promotion((a, b)))
+    rows, extent = b.extents[-2 if left else -1] if b.ndim > 1 else None, a.extents[-1]
+    if rows != extent:
+        raise ShapeError(f"{what}: {describe(b)} does not fit {describe(a)}: {rows} != {extent}")
+    try:
+        batch = broadcast_shapes(a.extents[:-2], b.extents[:-2])
+    except ShapeError as error:
+        raise ShapeError(f"{what}({describe(a)}, {describe(b)}): {error}") from None
+    first, second = (broadcast(x.cast(work), (*batch, *x.extents[-2:])) for x in (a, b))
+    return first, second
+
+
+def cholesky(x: Tensor, *, upper: bool = False) -> Tensor:
+    """L, lower triangular, with L @ L.mT = x; with `upper` its transpose.
+
+    x is symmetric; only its lower (upper) triangle is read. InputError in the run where a matrix is
+    not positive-definite.
+    """
+    a = square("linalg.cholesky", x)
+    return _factor(a, upper, x.dtype, info=False)[0]
+
+
+class Cholesky(NamedTuple):
+    """What `cholesky_ex` gives."""
+
+    L: Tensor
+    info: Tensor
+
+
+def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -> Cholesky:
+    """As `cholesky`, without an error: NaN for a matrix that is not positive-definite, and its info
+    is the order of its first leading minor that is not."""
+    a = square("linalg.cholesky", x)
+    if check_errors:
+        zeros = x.graph.full(x.extents[:-2], 0, dtypes.int32)
+        return Cholesky(cholesky(x, upper=upper), zeros)
+    return Cholesky(*_factor(a, upper, x.dtype, info=True))
+
+
+def _factor(a: Tensor, upper: bool, dtype: DType, info: bool) -> tuple[Tensor, ...]:
+    name = "cholesky_ex" if info else "cholesky"
+    call = _operation(name, lapack.cholesky, 1, INDEFINITE, _same, info)
+    found, *rest = _alone(call(a.mT if upper else a))
+    return back(found.mT if upper else found, dtype), *rest
+
+
+def solve_triangular(
+    a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    """x with a @ x = b (x @ a = b without `left`), a triangular; its other triangle is not read.
+
+    inf and NaN for zeros in the diagonal, which `unitriangular` takes as ones. Batches broadcast.
+    """
+    what = "linalg.solve_triangular"
+    square(what, a)
+    if b.ndim < 2:
+        raise ShapeError(f"{what}: {describe(b)} holds no matrices; unsqueeze it")
+    common = promotion((a, b))
+    first, second = paired(what, a, b, left)
+    if not left:
+        first, second, upper = first.mT, second.mT, not upper
+    if upper:
+        first, second = flip(first, (-2, -1)), flip(second, -2)
+    if unitriangular:
+        eye = first.graph.eye(first.extents[-1], dtype=dtypes.bool_)
+        first = where(eye, 1, first)
+    call = _operation("solve_triangular", lapack.triangular, 2, SINGULAR, _second)
+    found = call(first, second)
+    found = flip(found, -2) if upper else found
+    return back(found if left else found.mT, common)
+
+
+# --- factors --------------------------------------------------------------------------------------
+
+
+class QR(NamedTuple):
+    """What `qr` gives."""
+
+    Q: Tensor
+    R: Tensor
+
+
+def qr(x: Tensor, mode: str = "reduced") -> QR:
+    """Q with orthonormal columns and R, upper triangular, with Q @ R = x (m, n).
+
+    "reduced": (m, k) and (k, n), k = min(m, n); "complete": (m, m) and (m, n); "r": Q is empty.
+    Householder's reflections; signs as LAPACK's.
+    """
+    a = matrix("linalg.qr", x)
+    if mode == "r":
+        found = _operation("qr_r", lapack.only_r, 1, NOT_FINITE, _only_r)(a)
+        return QR(x.graph.full((0,), 0, x.dtype), back(found, x.dtype))
+    if mode not in ("reduced", "complete"):
+        raise ShapeError(f'linalg.qr: mode {mode!r}; give "reduced", "complete" or "r"')
+    meaning, rule = (lapack.qr, _qr) if mode == "reduced" else (lapack.full_qr, _full_qr)
+    found = _operation(f"qr_{mode}", meaning, 1, NOT_FINITE, rule)(a)
+    return QR(*(back(each, x.dtype) for each in found))
+
+
+def _qr(a: TensorType) -> list[tuple[Shape, Any]]:
+    *batch, m, n = a.shape
+    k = minimum(m, n)
+    return [((*batch, m, k), a.dtype), ((*batch, k, n), a.dtype)]
+
+
+def _full_qr(a: TensorType) -> list[tuple[Shape, Any]]:
+    *batch, m, n = a.shape
+    return [((*batch, m, m), a.dtype), ((*batch, m, n), a.dtype)]
+
+
+def _only_r(a: TensorType) -> list[tuple[Shape, Any]]:
+    return [_qr(a)[1]]
+
+
+class SVD(NamedTuple):
+    """What `svd` gives."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
+
+
+def svd(x: Tensor, full_matrices: bool = True) -> SVD:
+    """x (m, n) = U @ diag(S) @ Vh; S is (k,), k = min(m, n), descending and at least 0.
+
+    U is (m, m) and Vh (n, n), or (m, k) and (k, n) without `full_matrices`. Signs of vectors are
+    LAPACK's. InputError in the run for NaN and infinities.
+    """
+    a = matrix("linalg.svd", x)
+    meaning, rule = (lapack.full_svd, _full_svd) if full_matrices else (lapack.svd, _svd)
+    name = "svd" if full_matrices else "svd_reduced"
+    return SVD(*(back(y, x.dtype) for y in _operation(name, meaning, 1, NOT_FINITE, rule)(a)))
+
+
+def svdvals(x: Tensor) -> Tensor:
+    """The singular values, descending: (..., m, n) to (..., min(m, n))."""
+    a = matrix("linalg.svdvals", x)
+    call = _operation("svdvals", lapack.singular_values, 1, NOT_FINITE, _values)
+    return back(call(a), x.dtype)
+
+
+def _svd(a: TensorType) -> list[tuple[Shape, Any]]:
+    *batch, m, n = a.shape
+    k = minimum(m, n)
+    shapes: list[Shape] = [(*batch, m, k), (*batch, k), (*batch, k, n)]
+    return [(shape, a.dtype) for shape in shapes]
+
+
+def _full_svd(a: TensorType) -> list[tuple[Shape, Any]]:
+    *batch, m, n = a.shape
+    shapes: list[Shape] = [(*batch, m, m), (*batch, minimum(m, n)), (*batch, n, n)]
+    return [(shape, a.dtype) for shape in shapes]
+
+
+def _values(a: TensorType) -> list[tuple[Shape, Any]]:
+    return [_svd(a)[1]]
+
+
+class Eigen(NamedTuple):
+    """What `eigh` gives."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
+    """Ascending eigenvalues (..., n) and the eigenvectors as columns (..., n, n) of symmetric x.
+
+    Only the lower ("L") or upper ("U") triangle is read; NaN where it is not finite.
+    """
+    a = _symmetric("linalg.eigh", x, UPLO)
+    found = _operation("eigh", lapack.symmetric_eigen, 1, NOT_FINITE, _eigen)(a)
+    return Eigen(*(back(each, x.dtype) for each in found))
+
+
+def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
+    """The eigenvalues of `eigh`."""
+    a = _symmetric("linalg.eigvalsh", x, UPLO)
+    call = _operation("eigvalsh", lapack.symmetric_values, 1, NOT_FINITE, _values)
+    return back(call(a), x.dtype)
+
+
+def _symmetric(what: str, x: Tensor, uplo: str) -> Tensor:
+    if uplo not in ("L", "U"):
+        raise ShapeError(f'{what}: UPLO={uplo!r}; give "L" or "U"')
+    a = square(what, x)
+    return a if uplo == "L" else a.mT
+
+
+def _eigen(a: TensorType) -> list[tuple[Shape, Any]]:
+    return [(a.shape[:-1], a.dtype), (a.shape, a.dtype)]
+
+
+class LUFactor(NamedTuple):
+    """What `lu_factor` gives."""
+
+    LU: Tensor
+    pivots: Tensor
+
+
+def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
+    """L (unit lower) and U (upper) in one matrix, and the row (from 1, int32) that each row was
+    exchanged with. Gaussian elimination with partial pivoting; U has zeros where x is singular."""
+    a = matrix("linalg.lu_factor", x)
+    if not pivot:
+        raise ShapeError("linalg.lu_factor: pivot=False; rows are exchanged, as PyTorch's on CPUs")
+    found, pivots = _operation("lu_factor", lapack.lu, 1, SINGULAR, _lu)(a)
+    return LUFactor(back(found, x.dtype), pivots)
+
+
+def _lu(a: TensorType) -> list[tuple[Shape, Any]]:
+    *batch, m, n = a.shape
+    return [(a.shape, a.dtype), ((*batch, minimum(m, n)), dtypes.int32)]
+
+
+def row_order(factors: Tensor, pivots: Tensor) -> Tensor:
+    """(..., m) int64: which of x's rows each row of `lu_factor(x)` is, from its pivots."""
+    call = _operation("row_order", lapack.row_order, 2, SINGULAR, _rows)
+    found: Tensor = call(matrix("linalg.lu", factors), pivots.unsqueeze(-1).cast(dtypes.int64))
+    return found
+
+
+def _rows(a: TensorType, pivots: TensorType) -> list[tuple[Shape, Any]]:
+    return [(a.shape[:-1], dtypes.int64)]
+
+
+def matrix_exp(x: Tensor) -> Tensor:
+    """1 + x + x @ x / 2 + ...: Pade's approximant of order 13, scaled and squared, in float64."""
+    a = square("linalg.matrix_exp", x)
+    return back(_operation("matrix_exp", lapack.exponential, 1, NOT_FINITE, _same)(a), x.dtype)

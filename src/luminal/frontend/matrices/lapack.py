@@ -1,0 +1,296 @@
+"""What the kernels of linear algebra compute: NumPy's LAPACK, over batches of matrices.
+
+Each meaning takes arrays (..., rows, columns) of one batch and gives its results, or raises NumPy's
+LinAlgError where one of the matrices has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
+from luminal.frontend.handle import Array
+
+Results = tuple[Array, ...]
+LinAlgError = np.linalg.LinAlgError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a matrix without a result is, and the way round it. `at`: LAPACK's info for it, > 0."""
+
+    wrong: str
+    fix: str
+    at: Callable[[Array], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """The function of a custom kernel: takes operands, then places for results and maybe for info.
+
+    Where a matrix has no result, it is NaN, and its info is not 0; without a place for info that is
+    an InputError. In the processes of a search, where operands are made up, nothing is raised.
+    """
+
+    name: str
+    meaning: Callable[..., Results]
+    operands: int
+    failure: Failure
+    has_info: bool = False
+    strict: bool = True
+
+    def __call__(self, *arrays: Array) -> None:
+        operands, places = arrays[: self.operands], arrays[self.operands :]
+        info = places[-1] if self.has_info else np.zeros(operands[0].shape[:-2], np.int32)
+        outs = places[:-1] if self.has_info else places
+        with np.errstate(all="ignore"):
+            self._evaluate(operands, outs, info)
+        if self.strict and not self.has_info and info.any():
+            at = np.argwhere(info)[0].tolist()
+            which = f"the matrix at {at}" if at else "the matrix"
+            wrong = self.failure.wrong.format(info=int(info[tuple(at)]))
+            raise InputError(f"{self.name}: {which} {wrong}; {self.failure.fix}")
+
+    def _evaluate(self, operands: Results, outs: Results, info: Array) -> None:
+        """All matrices at once; where one fails, each alone."""
+        info[...] = 0
+        try:
+            for out, found in zip(outs, self.meaning(*operands), strict=True):
+                out[...] = found
+        except LinAlgError:
+            for at in np.ndindex(info.shape):
+                one = tuple(x[at] for x in operands)
+                try:
+                    here: tuple[Any, ...] = self.meaning(*one)
+                except LinAlgError:
+                    here = (np.nan,) * len(outs)
+                    info[at] = max(1, self.failure.at(one[0]))
+                for out, part in zip(outs, here, strict=True):
+                    out[at] = part
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _lenient, (self.name, self.meaning, self.operands, self.failure, self.has_info)
+
+
+def _lenient(*fields: Any) -> Evaluation:
+    return replace(Evaluation(*fields), strict=False)
+
+
+# --- square matrices ------------------------------------------------------------------------------
+
+
+def inverse(a: Array) -> Results:
+    return solve(a, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape))
+
+
+def solve(a: Array, b: Array) -> Results:
+    """x with a @ x = b; NaN and infinities in `a` reach what elimination, done in order, adds them
+    to, while NumPy's blocked one may leave them behind.
+    """
+    if np.isfinite(a).all():
+        return (np.linalg.solve(a, b),)
+    factors, pivots = lu(a)
+    if (np.diagonal(factors, axis1=-2, axis2=-1) == 0).any():
+        raise LinAlgError
+    (order,) = row_order(factors, pivots[..., None])
+    x = np.take_along_axis(b, np.broadcast_to(order[..., None], b.shape), -2)
+    count = x.shape[-2]
+    for k in range(count):
+        x[..., k + 1 :, :] -= factors[..., k + 1 :, k, None] * x[..., k, None, :]
+    for k in reversed(range(count)):
+        x[..., k, :] /= factors[..., k, k, None]
+        x[..., :k, :] -= factors[..., :k, k, None] * x[..., k, None, :]
+    return (x,)
+
+
+def determinant(a: Array) -> Results:
+    """From the logarithm (NumPy's way), so in float64, where that costs no digit of float32."""
+    return (np.linalg.det(a.astype(np.float64)),)
+
+
+def cofactors(a: Array) -> Results:
+    """det(a) * inv(a).T, of singular matrices too, by the singular values; in float64."""
+    u, s, vh = np.linalg.svd(_finite(a.astype(np.float64)))
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    others = np.where(np.eye(s.shape[-1], dtype=bool), 1, s[..., None, :]).prod(-1)
+    return ((u * (sign[..., None] * others)[..., None, :]) @ vh,)
+
+
+def log_determinant(a: Array) -> Results:
+    sign, logarithm = np.linalg.slogdet(a)
+    return sign, logarithm
+
+
+def cholesky(a: Array) -> Results:
+    """L with L @ L.T = a, from the lower triangle. A NaN is not positive."""
+    factor = np.linalg.cholesky(a)
+    if not (np.diagonal(factor, axis1=-2, axis2=-1) > 0).all():
+        raise LinAlgError
+    return (factor,)
+
+
+def first_minor(a: Array) -> int:
+    """The order of the first leading minor that is not positive-definite."""
+    low, high = 0, len(a)  # of order `low` the minor is, of order `high` it is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            cholesky(a[:middle, :middle])
+            low = middle
+        except LinAlgError:
+            high = middle
+    return high
+
+
+def triangular(a: Array, b: Array) -> Results:
+    """x with a @ x = b, a lower triangular: by substitution, inf and NaN for zeros in its diagonal.
+
+    Blocks of rows are multiplied at once.
+    """
+    x = np.array(b)
+    extent, block = a.shape[-1], 32
+    for start in range(0, extent, block):
+        stop = min(start + block, extent)
+        x[..., start:stop, :] -= a[..., start:stop, :start] @ x[..., :start, :]
+        for k in range(start, stop):
+            row = a[..., k : k + 1, start:k] @ x[..., start:k, :]
+            x[..., k : k + 1, :] = (x[..., k : k + 1, :] - row) / a[..., k : k + 1, k : k + 1]
+    return (x,)
+
+
+# The numerator of Pade's approximant of order 13, and the norm up to which it holds in float64.
+PADE = [math.comb(13, k) * math.factorial(26 - k) / math.factorial(13) for k in range(14)]
+PADE_NORM = 5.371920351148152
+
+
+def exponential(a: Array) -> Results:
+    """exp(a / 2**s) ** (2**s), s so that a / 2**s is small. Higham 2005, algorithm 2.3."""
+    a = a.astype(np.float64)
+    norm = np.abs(a).sum(-2).max(-1, initial=0)
+    size = np.where(np.isfinite(norm), norm, 1)
+    halvings = np.ceil(np.log2(np.maximum(size / PADE_NORM, 1))).astype(np.int64)
+    a = a / 2.0 ** halvings[..., None, None]
+    square, eye = a @ a, np.eye(a.shape[-1])
+    powers = [eye, square]
+    while len(powers) < 7:
+        powers.append(powers[-1] @ square)
+    even = sum(c * p for c, p in zip(PADE[0::2], powers, strict=True))
+    odd = a @ sum(c * p for c, p in zip(PADE[1::2], powers, strict=True))
+    result = np.linalg.solve(even - odd, even + odd)
+    for k in range(int(halvings.max(initial=0))):
+        more = (halvings > k)[..., None, None]
+        result = np.where(more, result @ result, result)
+    return (result,)
+
+
+# --- factors --------------------------------------------------------------------------------------
+
+
+def qr(a: Array) -> Results:
+    q, r = np.linalg.qr(a, "reduced")
+    return q, r
+
+
+def full_qr(a: Array) -> Results:
+    q, r = np.linalg.qr(a, "complete")
+    return q, r
+
+
+def only_r(a: Array) -> Results:
+    r: Array = np.linalg.qr(a, "r")  # type: ignore[assignment]  # one array in this mode
+    return (r,)
+
+
+def lu(a: Array) -> Results:
+    """Both factors in one matrix, and the row (from 1) that each row was exchanged with.
+
+    Gaussian elimination with partial pivoting, column by column. Golub and Van Loan, 3.4.
+    A NaN is chosen where its row comes first, as LAPACK's search for the greatest goes.
+    """
+    a = np.array(a)
+    rows, columns = a.shape[-2:]
+    count = min(rows, columns)
+    pivots = np.zeros((*a.shape[:-2], count), np.int32)
+    for k in range(count):
+        size = np.abs(a[..., k:, k])
+        if np.isnan(size).any():
+            size[..., :1] = np.where(np.isnan(size[..., :1]), np.inf, size[..., :1])
+            size = np.where(np.isnan(size), -1, size)
+        chosen = k + np.argmax(size, axis=-1)
+        pivots[..., k] = chosen + 1
+        at = chosen[..., None, None]
+        taken = np.take_along_axis(a, np.broadcast_to(at, (*a.shape[:-2], 1, columns)), -2)
+        np.put_along_axis(a, at, a[..., k : k + 1, :].copy(), -2)
+        a[..., k : k + 1, :] = taken
+        pivot = taken[..., k : k + 1]
+        a[..., k + 1 :, k : k + 1] /= np.where(pivot == 0, 1, pivot)
+        a[..., k + 1 :, k + 1 :] -= a[..., k + 1 :, k : k + 1] * a[..., k : k + 1, k + 1 :]
+    return a, pivots
+
+
+def row_order(a: Array, pivots: Array) -> Results:
+    """Which row stands where after the exchanges, counted from 0; `a` tells how many rows."""
+    order = np.broadcast_to(np.arange(a.shape[-2]), a.shape[:-1]).copy()
+    for k in range(pivots.shape[-2]):
+        at = pivots[..., k, :] - 1
+        chosen = np.take_along_axis(order, at, -1)
+        np.put_along_axis(order, at, order[..., k : k + 1].copy(), -1)
+        order[..., k : k + 1] = chosen
+    return (order,)
+
+
+def first_zero(a: Array) -> int:
+    """The number (from 1) of the first pivot that is 0; the last one's, where rounding hides it."""
+    diagonal = np.diagonal(lu(a)[0])
+    return int(np.argmax(diagonal == 0)) + 1 if (diagonal == 0).any() else diagonal.size
+
+
+def _finite(a: Array) -> Array:
+    if not np.isfinite(a).all():
+        raise LinAlgError
+    return a
+
+
+def svd(a: Array) -> Results:
+    u, s, vh = np.linalg.svd(_finite(a), full_matrices=False)
+    return u, s, vh
+
+
+def full_svd(a: Array) -> Results:
+    u, s, vh = np.linalg.svd(_finite(a), full_matrices=True)
+    return u, s, vh
+
+
+def singular_values(a: Array) -> Results:
+    return (np.linalg.svd(_finite(a), compute_uv=False),)
+
+
+def symmetric_eigen(a: Array) -> Results:
+    """Of the lower triangle: ascending values, vectors as columns; NaN where it is not finite."""
+    lower, known = _lower(a)
+    values, vectors = np.linalg.eigh(lower, "L")
+    return np.where(known[..., 0], values, np.nan), np.where(known, vectors, np.nan)
+
+
+def symmetric_values(a: Array) -> Results:
+    """The values of `symmetric_eigen`."""
+    lower, known = _lower(a)
+    return (np.where(known[..., 0], np.linalg.eigvalsh(lower, "L"), np.nan),)
+
+
+def _lower(a: Array) -> tuple[Array, Array]:
+    """The lower triangles, zeros instead of those that are not finite, and which are."""
+    lower = np.tril(a)
+    known = np.asarray(np.isfinite(lower).all((-2, -1), keepdims=True))
+    return np.where(known, lower, 0), known
+
+
+def unknown(a: Array) -> int:
+    """Where there is nothing to tell."""
+    return 1

@@ -1,0 +1,179 @@
+"""Reading at computed positions: gather, take, index_select and their like.
+
+Positions are integer tensors. Negative ones count from the end; those of an input are checked to be
+in range before a run, any other that is out of range reads 0. Writing: `scatter.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal.base import dtypes
+from luminal.base.errors import DTypeError, ShapeError
+from luminal.frontend.handle import (
+    Operand,
+    Shape,
+    along,
+    axis_of,
+    describe,
+    is_tensor,
+    numpy_names,
+    together,
+)
+from luminal.frontend.movement.views import expand, ravel, reshape
+from luminal.frontend.pointwise.binary import broadcast, where
+from luminal.hlir.attributes import ConstantAttrs
+from luminal.shape.expression import Expression, const
+from luminal.shape.view import broadcast_shapes
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+Entries = Sequence["Expression | Tensor"]
+
+
+# --- maps -----------------------------------------------------------------------------------------
+
+
+def gather_at(x: Tensor, shape: Shape, entries: Entries) -> Tensor:
+    """`out[i...] = x[entries...]`; tensors among the entries have `shape`."""
+    graph, _ = together(x, *(e for e in entries if is_tensor(e)))
+    map_ = [e if isinstance(e, Expression) else graph.bring(e) for e in entries]
+    return graph.wrap(graph.builder.gather(graph.bring(x), shape, map_))
+
+
+def wrapped(indices: Tensor, extent: Expression) -> Tensor:
+    """Positions with the negative ones counted from the end of `extent`.
+
+    Constants are wrapped now; they raise ShapeError if they are out of range.
+    """
+    if not indices.dtype.is_int:
+        raise DTypeError(f"index: {describe(indices)} does not hold integers; cast it")
+    array = literal_of(indices)
+    if array is not None and extent.is_const:
+        return _wrapped_constant(indices, array, extent.value)
+    if not indices.dtype.is_signed:
+        return indices
+    if indices.dtype.size < 4:
+        indices = indices.cast(dtypes.int32)
+    return where(indices < 0, indices + extent, indices)
+
+
+def literal_of(x: Tensor) -> np.ndarray[Any, Any] | None:
+    """The elements of a constant; None for what is not known before a run."""
+    attrs = x.value.node.attrs
+    return attrs.array if isinstance(attrs, ConstantAttrs) else None
+
+
+def _wrapped_constant(indices: Tensor, array: np.ndarray[Any, Any], extent: int) -> Tensor:
+    wide = array.astype(np.int64)
+    outside = (wide < -extent) | (wide >= extent)
+    if outside.any():
+        worst = int(wide[outside].flat[0])
+        raise ShapeError(f"index: {worst} is out of range for an extent of {extent}")
+    return indices.graph.constant(np.where(wide < 0, wide + extent, wide))
+
+
+def beside(x: Tensor, axis: int, indices: Tensor) -> list[Expression | Tensor]:
+    """The map of `gather` and `scatter`: along `axis` the indices, elsewhere their own position."""
+    entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(indices.extents)]
+    entries[axis] = wrapped(indices, x.extents[axis])
+    return entries
+
+
+def check_beside(what: str, x: Tensor, indices: Tensor, axis: int) -> None:
+    """Indices have x's rank and, outside of `axis`, extents within x's."""
+    if indices.ndim != x.ndim:
+        raise ShapeError(
+            f"{what}: the indices {describe(indices)} and {describe(x)} differ in rank; "
+            "use take for indices of another rank"
+        )
+    for k, (n, limit) in enumerate(zip(indices.extents, x.extents, strict=True)):
+        if k != axis:
+            words = f"{what}: extent {n} of the indices in dim {k}, at most {limit}"
+            x.graph.require(n <= limit, words)
+
+
+def row_of(what: str, x: Tensor, index: Operand) -> Tensor:
+    """Indices of slices: integers in one dim; a 0-d tensor counts as one."""
+    found = x.graph.constant(index)
+    if found.ndim > 1:
+        raise ShapeError(f"{what}: the index {describe(found)} is not 1-d; flatten it, or use take")
+    return reshape(found, 1) if found.ndim == 0 else found
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@numpy_names
+def gather(x: Tensor, dim: int, index: Operand) -> Tensor:
+    """`out[i][j][k] = x[index[i][j][k]][j][k]` for dim 0, and so on; as PyTorch's gather.
+
+    The result has the shape of `index`, whose other extents may be less than x's. One Gather.
+    """
+    found = x.graph.constant(index)
+    if x.ndim == 0 or found.ndim == 0:
+        return reshape(gather(_at_least_1d(x), dim, _at_least_1d(found)), found.extents)
+    axis = axis_of("gather", dim, x.ndim)
+    if const(0) in found.extents:
+        return x.graph.zeros(found.extents, x.dtype)
+    check_beside("gather", x, found, axis)
+    return gather_at(x, found.extents, beside(x, axis, found))
+
+
+def _at_least_1d(x: Tensor) -> Tensor:
+    return reshape(x, 1) if x.ndim == 0 else x
+
+
+@numpy_names
+def take(x: Tensor, index: Operand, dim: int | None = None) -> Tensor:
+    """The slices at `index` along `dim`, in the shape of the index; None: of x flattened.
+
+    Shape (*x.shape[:dim], *index.shape, *x.shape[dim+1:]). One Gather.
+    """
+    if dim is None:
+        return take(ravel(x), index, 0)
+    axis = axis_of("take", dim, x.ndim)
+    found = wrapped(x.graph.constant(index), x.extents[axis])
+    shape = (*x.extents[:axis], *found.extents, *x.extents[axis + 1 :])
+    after = x.ndim - axis - 1
+    picks = expand(reshape(found, (*found.extents, *(const(1),) * after)), shape)
+    entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(shape[:axis])]
+    entries.append(picks)
+    entries += [along(k, shape[k]) for k in range(len(shape) - after, len(shape))]
+    return gather_at(x, shape, entries)
+
+
+@numpy_names
+def index_select(x: Tensor, dim: int, index: Operand) -> Tensor:
+    """The slices at the 1-d `index` along `dim`: `take(x, index, dim)`."""
+    row = row_of("index_select", x, index)
+    if x.ndim == 0:
+        return reshape(take(reshape(x, 1), row, dim), ())
+    return take(x, row, dim)
+
+
+@numpy_names
+def take_along_axis(x: Tensor, indices: Operand, dim: int | None = None) -> Tensor:
+    """As `gather`, but x and the indices broadcast outside of `dim`, as NumPy's; None: flattened.
+
+    PyTorch's name for it is take_along_dim.
+    """
+    found = x.graph.constant(indices)
+    if dim is None:
+        return take_along_axis(ravel(x), ravel(found), 0)
+    axis = axis_of("take_along_axis", dim, x.ndim)
+    if found.ndim != x.ndim:
+        raise ShapeError(
+            f"take_along_axis: {describe(found)} and {describe(x)} differ in rank; use take"
+        )
+    one = (const(1),)
+    sides = [(*t.extents[:axis], *one, *t.extents[axis + 1 :]) for t in (x, found)]
+    common = broadcast_shapes(*sides)
+    wide = [
+        broadcast(t, (*common[:axis], t.extents[axis], *common[axis + 1 :])) for t in (x, found)
+    ]
+    return gather_at(wide[0], wide[1].extents, beside(wide[0], axis, wide[1]))

@@ -1,0 +1,428 @@
+"""Two or three tensors in, one out, element by element, with NumPy's broadcasting.
+
+Python numbers, NumPy scalars and Expressions of dims are weak: they adopt the tensor's type, unless
+their kind is higher (bool, integer, float). So do 0-d tensors beside tensors with dims. Arrays and
+lists become constants of their own dtype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, ShapeError
+from luminal.frontend.creation import literal
+from luminal.frontend.handle import Operand, Shape, apply, describe, is_tensor, together, work_dtype
+from luminal.frontend.pointwise.derivatives import differentiated
+from luminal.frontend.pointwise.power import power as _power
+from luminal.memory.state import Parameter, State, how_to_read, recorder
+from luminal.shape.expression import Expression
+from luminal.shape.view import broadcast_shapes, expand
+
+if TYPE_CHECKING:
+    from luminal.frontend.graph import Recorder
+    from luminal.frontend.tensor import Tensor
+
+
+# --- promotion and broadcasting -------------------------------------------------------------------
+
+
+def unified(
+    what: str, operands: Sequence[Operand], *, floating: bool = False
+) -> tuple[list[Tensor], DType]:
+    """The operands in one compute dtype and one shape, and the dtype that the result goes back to.
+
+    `floating` turns integers into float32.
+    """
+    graph = graph_of(what, operands)
+    result = promotion(operands)
+    if floating and not result.is_float:
+        result = work_dtype(result)
+    tensors = [lifted(what, graph, x, result.compute) for x in operands]
+    shape = common_shape(what, tensors)
+    return [broadcast(x, shape) for x in tensors], result
+
+
+def promotion(operands: Sequence[Operand]) -> DType:
+    """The dtype that the operands meet in, as PyTorch's.
+
+    Tensors with dims decide; 0-d ones, and numbers after them, only where their kind is higher.
+    """
+    ranked: tuple[list[DType], ...] = ([], [], [])  # numbers, 0-d tensors, tensors with dims
+    for x in operands:
+        ranked[precedence(x)].append(dtype_of_operand(x))
+    found = [reduce(dtypes.promote, each) for each in ranked if each]
+    return reduce(dtypes.promote_weak, found)
+
+
+def precedence(x: Operand) -> int:
+    """Who decides the dtype: 0 for a number, 1 for a 0-d tensor or array, 2 for one with dims."""
+    if _is_weak(x):
+        return 0
+    if is_tensor(x) or isinstance(x, Parameter | State):
+        return 2 if x.shape else 1
+    return 2 if literal(x).shape else 1
+
+
+def dtype_of_operand(x: Operand) -> DType:
+    """The dtype of a Tensor, a Parameter, a State, an array, a list's array, or a bare number."""
+    if is_tensor(x) or isinstance(x, Parameter | State):
+        return x.dtype
+    return dtypes.default_dtype(_python_scalar(x)) if _is_weak(x) else dtypes.dtype_of(literal(x))
+
+
+def lifted(what: str, graph: Recorder, x: Operand, dtype: DType) -> Tensor:
+    """`x` as a Tensor of `dtype`: weak numbers become 0-d constants of it, the rest is cast."""
+    return _scalar(what, graph, x, dtype) if _is_weak(x) else graph.constant(x).cast(dtype)
+
+
+def graph_of(what: str, operands: Sequence[Operand]) -> Recorder:
+    """The graph that records an operation on `operands`; DTypeError if none is a Tensor."""
+    tensors = [x for x in operands if is_tensor(x)]
+    if not tensors:
+        graph: Recorder | None = recorder.get()
+        if graph is not None and any(isinstance(x, State | Parameter) for x in operands):
+            return graph
+        held = [x for x in operands if isinstance(x, State | Parameter)]
+        fix = f"{held[0]!r}: {how_to_read(held[0])}" if held else "make one with cx.constant(...)"
+        raise DTypeError(f"{what}: no operand is a Tensor; {fix}")
+    return together(*tensors)[0]
+
+
+def common_shape(what: str, tensors: Sequence[Tensor]) -> Shape:
+    """The shape that all broadcast to; raises ShapeError that names the operands."""
+    shapes = [x.extents for x in tensors]
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
+    try:
+        return broadcast_shapes(*shapes)
+    except ShapeError as error:
+        raise ShapeError(f"{what}({', '.join(map(describe, tensors))}): {error}") from None
+
+
+def broadcast(x: Tensor, shape: Shape) -> Tensor:
+    """`x` repeated along the dims it lacks, or has with extent 1, up to `shape`."""
+    if x.extents == shape:
+        return x
+    return x.graph.wrap(x.graph.builder.view(x.value, expand(x.extents, shape)))
+
+
+def _is_weak(x: Any) -> bool:
+    return isinstance(x, bool | int | float | np.generic | Expression)
+
+
+def _python_scalar(x: Any) -> bool | int | float:
+    """A number that promotes as `x` does."""
+    if isinstance(x, Expression):
+        return x.value if x.is_const else 1
+    found: bool | int | float = x.item() if isinstance(x, np.generic) else x
+    return found
+
+
+def _scalar(what: str, graph: Recorder, x: Any, dtype: DType) -> Tensor:
+    """A weak number as a 0-d constant of `dtype`."""
+    if isinstance(x, Expression) and not x.is_const:
+        return graph.constant(x, dtype)
+    number = _python_scalar(x)
+    if isinstance(number, int) and dtype.is_int:
+        _check_range(what, number, dtype)
+    return graph.constant(np.asarray(number).astype(dtype.numpy))
+
+
+def _check_range(what: str, number: int, dtype: DType) -> None:
+    """DTypeError where `number` does not fit; negative ones wrap in unsigned types."""
+    limits = np.iinfo(dtype.numpy)
+    least = limits.min if dtype.is_signed else -limits.max
+    if not least <= number <= limits.max:
+        raise DTypeError(
+            f"{what}: {number} does not fit {dtype.name} "
+            f"({limits.min}..{limits.max}); cast the tensor to a wider type"
+        )
+
+
+def fill_value(what: str, graph: Recorder, x: Operand, dtype: DType) -> Tensor:
+    """A number or 0-d Tensor as what tensors of `dtype` are filled with: 0-d, of that dtype.
+
+    A bool takes any number, integers take whole ones; DTypeError where it does not fit.
+    """
+    if is_tensor(x) or not _is_weak(x):
+        met = dtypes.promote_weak(dtype_of_operand(x), dtype)
+        if dtype is not dtypes.bool_ and met is not dtype:
+            raise DTypeError(f"{what}: {x!r} is no {dtype.name}; cast the tensor or the value")
+        return graph.constant(x).cast(dtype)
+    number = _python_scalar(x)
+    if dtype is dtypes.bool_:
+        number = bool(number)
+    elif not dtype.is_float and isinstance(number, float):
+        if not number.is_integer():
+            raise DTypeError(f"{what}: {number!r} is no {dtype.name}; cast the tensor or the value")
+        number = int(number)
+    return _scalar(what, graph, x if isinstance(x, Expression) else number, dtype)
+
+
+# --- arithmetic -----------------------------------------------------------------------------------
+
+
+def _arithmetic(op: str, what: str, a: Operand, b: Operand, bool_op: str | None = None) -> Tensor:
+    """`op` in the promoted type; bools take `bool_op`, or count as integers where that is None."""
+    (x, y), result = unified(what, (a, b))
+    if result is dtypes.bool_:
+        if bool_op is not None:
+            return apply(bool_op, x, y)
+        return apply(op, x.cast(dtypes.int64), y.cast(dtypes.int64))
+    return apply(op, x, y).cast(result)
+
+
+def add(a: Operand, b: Operand, *, alpha: float = 1) -> Tensor:
+    """a + alpha * b; `or` for bools."""
+    if alpha != 1:
+        b = mul(lifted("add", graph_of("add", (a, b)), b, promotion((a, b))), alpha)
+    return _arithmetic("Add", "add", a, b, "Or")
+
+
+def mul(a: Operand, b: Operand) -> Tensor:
+    """a * b; `and` for bools."""
+    return _arithmetic("Mul", "mul", a, b, "And")
+
+
+def sub(a: Operand, b: Operand, *, alpha: float = 1) -> Tensor:
+    """a - alpha * b."""
+    if alpha != 1:
+        return add(a, b, alpha=-alpha)
+    (x, y), result = unified("sub", (a, b))
+    if result is dtypes.bool_:
+        raise DTypeError("sub: bools have no difference; use ^ or cast to an integer")
+    return apply("Add", x, -y).cast(result)
+
+
+def div(a: Operand, b: Operand) -> Tensor:
+    """a / b, correctly rounded; integers give float32."""
+    (x, y), result = unified("div", (a, b), floating=True)
+    return apply("Div", x, y).cast(result)
+
+
+def floor_div(a: Operand, b: Operand) -> Tensor:
+    """a // b, rounded down; integers by 0 give 0."""
+    return _arithmetic("FloorDiv", "floor_div", a, b)
+
+
+def mod(a: Operand, b: Operand) -> Tensor:
+    """a % b with the sign of b; integers by 0 give 0."""
+    return _arithmetic("Mod", "mod", a, b)
+
+
+def pow(a: Operand, b: Operand) -> Tensor:
+    """a ** b. Small integer exponents multiply; 0 ** 0 is 1; a negative base takes whole exponents.
+
+    Integers to negative elements of b truncate toward 0, as 1 // |a| ** n does; to a negative
+    number they raise DTypeError, as in PyTorch.
+    """
+    if is_tensor(a) and isinstance(b, np.generic):
+        b = b.item()
+    if is_tensor(a) and isinstance(b, int | float):
+        return power_of(a, b)
+    (x, y), result = unified("pow", (a, b))
+    if result is dtypes.bool_:
+        return apply("Or", x, ~y)
+    return _power(x, y).cast(result)
+
+
+def power_of(x: Tensor, exponent: int | float) -> Tensor:
+    """x ** exponent for a Python number."""
+    dtype = promotion((x, exponent))
+    if exponent < 0 and not dtype.is_float:
+        raise DTypeError(
+            f"pow: {x.dtype.name} to the power {exponent} is no integer; write {float(exponent)}, "
+            "or cast the tensor to a float"
+        )
+    whole = float(exponent).is_integer() and -64 <= exponent <= 64
+    x = x.cast(dtype.compute)
+    if exponent == 0.5:
+        result = x.sqrt()
+    elif exponent in (-0.5, 1.5, 2.5):  # the products of others leave the range before they do
+        result = _half_power(x, exponent)
+    elif whole and (exponent >= 0 or dtype.is_float):
+        result = _whole_power(x, int(exponent))
+    else:
+        result = _power(*unified("pow", (x, exponent))[0])
+    return result.cast(dtype)
+
+
+def _power_derivative(g: Tensor, y: Tensor, x: Tensor, exponent: float) -> Tensor | None:
+    return None if exponent == 0 else g * (exponent * power_of(x, exponent - 1))
+
+
+@differentiated(_power_derivative)
+def _whole_power(x: Tensor, exponent: int) -> Tensor:
+    return _repeated(x, exponent) if exponent >= 0 else _repeated(x, -exponent).reciprocal()
+
+
+@differentiated(_power_derivative)
+def _half_power(x: Tensor, exponent: float) -> Tensor:
+    """|x ** whole * sqrt(x)| or its reciprocal, within 2 ulp; as C's pow of -0 and -inf too."""
+    root = x.sqrt()
+    whole = _repeated(x, int(abs(exponent)))
+    size = where(x == -math.inf, math.inf, abs(whole * root))
+    return size if exponent > 0 else size.reciprocal()
+
+
+def _repeated(x: Tensor, exponent: int) -> Tensor:
+    """x multiplied by itself, by squaring."""
+    result: Tensor | None = None
+    while exponent:
+        if exponent & 1:
+            result = x if result is None else result * x
+        exponent >>= 1
+        if exponent:
+            x = x * x
+    return x.graph.full(x.extents, 1, x.dtype) if result is None else result
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def maximum(a: Operand, b: Operand) -> Tensor:
+    """The greater; NaN where either is NaN."""
+    return _arithmetic("Maximum", "maximum", a, b, "Or")
+
+
+def minimum(a: Operand, b: Operand) -> Tensor:
+    """The lesser; NaN where either is NaN."""
+    (x, y), result = unified("minimum", (a, b))
+    if result is dtypes.bool_:
+        return apply("And", x, y)
+    if result.is_float:
+        return (-apply("Maximum", -x, -y)).cast(result)
+    return apply("Select", apply("LessThan", x, y), x, y)
+
+
+def _clip_derivative(
+    g: Tensor, y: Tensor, x: Tensor, min: Operand | None = None, max: Operand | None = None
+) -> tuple[Tensor, ...]:
+    """The bounds count as inside, NaN as outside; a bound has the gradient of what it holds. All
+    as in PyTorch.
+    """
+    below: Any = False if min is None else less(x, min)
+    above: Any = False if max is None else less(max, x)
+    within = (True if min is None else x >= min) & (True if max is None else x <= max)
+    found = [where(within, g, 0)]
+    if is_tensor(min):
+        found.append(where(below if max is None else below & less(min, max), g, 0))
+    if is_tensor(max):
+        found.append(where(above if min is None else above | less(max, min), g, 0))
+    return tuple(found)
+
+
+@differentiated(_clip_derivative)
+def clip(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
+    """x, but at least `min` and at most `max`; NaN stays."""
+    if min is None and max is None:
+        raise ShapeError("clip: neither min nor max is given; give at least one")
+    if min is not None:
+        x = maximum(x, min)
+    return x if max is None else minimum(x, max)
+
+
+def clamp_min(x: Tensor, min: Operand) -> Tensor:
+    """x, but at least `min`; NaN stays."""
+    return clip(x, min)
+
+
+def clamp_max(x: Tensor, max: Operand) -> Tensor:
+    """x, but at most `max`; NaN stays."""
+    return clip(x, max=max)
+
+
+def _compared(what: str, a: Operand, b: Operand) -> list[Tensor]:
+    """The operands as a comparison takes them: bools count as 0 and 1."""
+    pair, result = unified(what, (a, b))
+    return [x.cast(dtypes.uint8) for x in pair] if result is dtypes.bool_ else pair
+
+
+def less(a: Operand, b: Operand) -> Tensor:
+    """a < b; False with NaN."""
+    x, y = _compared("<", a, b)
+    return apply("LessThan", x, y)
+
+
+def less_equal(a: Operand, b: Operand) -> Tensor:
+    """a <= b; False with NaN."""
+    x, y = _compared("<=", a, b)
+    if x.dtype.is_float:
+        return apply("Or", apply("LessThan", x, y), apply("Equal", x, y))
+    return ~apply("LessThan", y, x)
+
+
+def greater(a: Operand, b: Operand) -> Tensor:
+    """a > b; False with NaN."""
+    return less(b, a)
+
+
+def greater_equal(a: Operand, b: Operand) -> Tensor:
+    """a >= b; False with NaN."""
+    return less_equal(b, a)
+
+
+def equal(a: Operand, b: Operand) -> Tensor:
+    """a == b, elementwise; False with NaN."""
+    x, y = _compared("==", a, b)
+    return apply("Equal", x, y)
+
+
+def not_equal(a: Operand, b: Operand) -> Tensor:
+    """a != b, elementwise; True with NaN."""
+    return ~equal(a, b)
+
+
+# --- bits and choice ------------------------------------------------------------------------------
+
+
+def _bits(op: str, what: str, a: Operand, b: Operand) -> Tensor:
+    (x, y), result = unified(what, (a, b))
+    if result.is_float or (op in ("Shl", "Shr") and result is dtypes.bool_):
+        raise DTypeError(f"{what}: {result.name} has no such bit operation; cast to an integer")
+    return apply(op, x, y)
+
+
+def bit_and(a: Operand, b: Operand) -> Tensor:
+    """a & b, of bools or of bits."""
+    return _bits("And", "&", a, b)
+
+
+def bit_or(a: Operand, b: Operand) -> Tensor:
+    """a | b, of bools or of bits."""
+    return _bits("Or", "|", a, b)
+
+
+def bit_xor(a: Operand, b: Operand) -> Tensor:
+    """a ^ b, of bools or of bits."""
+    return _bits("Xor", "^", a, b)
+
+
+def shift_left(a: Operand, b: Operand) -> Tensor:
+    """a << b; 0 for negative counts and those past the width."""
+    return _bits("Shl", "<<", a, b)
+
+
+def shift_right(a: Operand, b: Operand) -> Tensor:
+    """a >> b, keeping the sign; past the width 0 or -1."""
+    return _bits("Shr", ">>", a, b)
+
+
+def where(condition: Operand, a: Operand, b: Operand) -> Tensor:
+    """a where `condition` is true (not 0), else b; all three broadcast.
+
+    Without a and b it would say where that is, as PyTorch: see `nonzero`.
+    """
+    graph = graph_of("where", (condition, a, b))
+    mask = graph.constant(condition).cast(dtypes.bool_)
+    result = promotion((a, b))
+    tensors = [mask, *(lifted("where", graph, x, result) for x in (a, b))]
+    shape = common_shape("where", tensors)
+    return apply("Select", *(broadcast(x, shape) for x in tensors))

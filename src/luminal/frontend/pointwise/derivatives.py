@@ -1,0 +1,102 @@
+"""Derivatives that are known of a function as a whole, where those of its primitives would be poor.
+
+A function that computes erf by polynomials, or avoids an overflow by cases, has a simple derivative
+that its primitives do not show. `differentiated` notes it beside what was recorded: the value, the
+operands, and the rule that `autograd` uses for it instead of the primitives' own.
+
+Equal operations are one value, whoever recorded them first says how it is differentiated: relu and
+`maximum(x, 0)` differ at 0 only. Where such values have to differ, they are marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from luminal.base.records import dataclass
+from luminal.frontend.handle import is_tensor
+from luminal.hlir.attributes import MarkAttrs
+from luminal.hlir.ops import Value
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Pull = Callable[["Tensor", "Tensor", Sequence["Tensor"]], Sequence["Tensor | None"]]
+"""From the result's gradient, the result and the operands: each operand's gradient, or None."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Derivative:
+    """How the gradient of a value flows to `operands`, passing over all that lies between."""
+
+    operands: tuple[Value, ...]
+    pull: Pull
+
+
+def differentiated(
+    rule: Callable[..., Any], *, marked: bool = False
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Gives a function of Tensors its derivative: `rule(g, y, *args, **kwargs)`.
+
+    g is the gradient of the result y; the others are the function's own. It returns the gradient of
+    the only Tensor among them, or a tuple with one for each; None is zero. A function that is part
+    of another one is passed over with it. `marked`: the result is a value of its own, so that equal
+    operations recorded elsewhere keep their derivative; a compile drops the mark.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
+            tensors = [x for x in (*args, *kwargs.values()) if is_tensor(x)]
+            known = {id(x.graph): len(x.graph.builder) for x in tensors}
+            result: Any = function(*args, **kwargs)
+            if not tensors or not is_tensor(result) or not result.dtype.is_float:
+                return result  # type: ignore[no-any-return]
+            y: Tensor = result
+            derivative = _derivative(y, tensors, args, kwargs, rule)
+            if marked:
+                return _marked(y, derivative, rule, args, kwargs)  # type: ignore[return-value]
+            builder = y.graph.builder
+            if y.value.node is builder.newest and len(builder) > known.get(id(y.graph), 0):
+                y.graph.derivatives[y.value] = derivative
+            return y  # type: ignore[return-value]
+
+        return recorded
+
+    return decorate
+
+
+def _derivative(
+    y: Tensor,
+    tensors: Sequence[Tensor],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    rule: Callable[..., Any],
+) -> Derivative:
+    def pull(g: Tensor, y: Tensor, operands: Sequence[Tensor]) -> Sequence[Tensor | None]:
+        given = iter(operands)
+        now = [next(given) if is_tensor(x) else x for x in args]
+        named = {key: next(given) if is_tensor(x) else x for key, x in kwargs.items()}
+        found = rule(g, y, *now, **named)
+        return found if isinstance(found, tuple) else (found,)
+
+    return Derivative(tuple(map(y.graph.bring, tensors)), pull)
+
+
+def _marked(
+    y: Tensor,
+    derivative: Derivative,
+    rule: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Tensor:
+    """`y` as a value of its own; equal calls give the same."""
+    options = tuple(repr(x) for x in (*args, *kwargs.items()) if not is_tensor(x))
+    attrs = MarkAttrs((rule, derivative.operands, options))
+    value = y.graph.builder.make("Detach", [y.value], attrs).value
+    y.graph.derivatives.setdefault(value, derivative)
+    return y.graph.wrap(value)

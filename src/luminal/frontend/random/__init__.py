@@ -1,0 +1,1 @@
+"""Random numbers by keys, and what draws them."""

@@ -1,0 +1,262 @@
+"""Reductions: sums, products, extremes, counts. One Sum or Max node per dimension, or one Scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from luminal.base import dtypes
+from luminal.base.errors import ShapeError
+from luminal.frontend.handle import axes_of, axis_of, describe, is_tensor, numpy_names
+from luminal.frontend.movement.views import concat
+from luminal.frontend.pointwise.binary import maximum, minimum, sub, where
+from luminal.frontend.pointwise.derivatives import differentiated
+from luminal.memory.state import Parameter, State
+from luminal.shape.expression import Expression, const, product_of
+
+if TYPE_CHECKING:
+    from luminal.frontend.tensor import Tensor
+
+LAST_I32 = (1 << 31) - 1
+
+Dims: TypeAlias = int | Sequence[int] | None
+Reduction: TypeAlias = Callable[[Any, Any, bool], Any]
+
+
+class Extreme(NamedTuple):
+    """What `max(dim)` and `min(dim)` give: the values, and where each first occurs (int64)."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _reduced(x: Tensor, op: str, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    """`op` ("sum" or "max") over `axes`, the last one first."""
+    builder, value = x.graph.builder, x.value
+    for axis in reversed(axes):
+        value = builder.sum(value, axis) if op == "sum" else builder.max(value, axis)
+    result = x.graph.wrap(value)
+    return result.unsqueeze(axes) if keepdim and axes else result
+
+
+def count(x: Tensor, axes: tuple[int, ...]) -> Expression:
+    """How many elements one result of a reduction over `axes` comes from."""
+    return product_of(x.extents[axis] for axis in axes)
+
+
+def number(x: Tensor, n: Expression) -> Tensor:
+    """`n` in x's dtype, as a 0-d Tensor."""
+    return x.graph.constant(n.value if n.is_const else n, x.dtype)
+
+
+# --- sums -----------------------------------------------------------------------------------------
+
+
+@numpy_names
+def sum(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """The sum over `dim` (an int, several, or None: all); 0 of nothing.
+
+    Bools and narrow integers give int64 (uint64); 16-bit floats are added in float32.
+    """
+    axes = axes_of("sum", dim, x.ndim)
+    wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
+    chosen = x if dtype is None else x.cast(wanted)
+    total = _reduced(chosen.cast(dtypes.accumulator(wanted)), "sum", axes, keepdim)
+    return total.cast(wanted) if wanted.is_storage or dtype is not None else total
+
+
+@numpy_names
+def nansum(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """The sum of what is not NaN over `dim`."""
+    return sum(where(x == x, x, 0) if x.dtype.is_float else x, dim, keepdim, dtype)
+
+
+@numpy_names
+def count_nonzero(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """How many elements over `dim` are not 0 (int64); NaN is not 0."""
+    return sum(x.cast(dtypes.bool_), dim, keepdim)
+
+
+@numpy_names
+def prod(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """The product over `dim`: the end of a Scan. 1 of nothing; narrow integers give int64."""
+    axes = axes_of("prod", dim, x.ndim)
+    wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
+    result = x.cast(wanted).cast(dtypes.accumulator(wanted))
+    for first, last in reversed(_runs(axes)):
+        result = _product(result.flatten(first, last), first)
+    if keepdim and axes:
+        result = result.unsqueeze(axes)
+    return result.cast(wanted) if wanted.is_storage or dtype is not None else result
+
+
+def _runs(axes: tuple[int, ...]) -> list[tuple[int, int]]:
+    """The first and the last of axes beside each other: one Scan takes them as one."""
+    firsts = [a for a in axes if a - 1 not in axes]
+    lasts = [a for a in axes if a + 1 not in axes]
+    return list(zip(firsts, lasts, strict=True))
+
+
+def _product(x: Tensor, axis: int) -> Tensor:
+    """The last element of the running product, which a leading 1 lets be empty."""
+    extent = x.extents[axis]
+    if extent.interval.lo is None or extent.interval.lo < 1:
+        one = x.graph.full((*x.extents[:axis], 1, *x.extents[axis + 1 :]), 1, x.dtype)
+        x = concat((one, x), axis)
+    running = x.graph.wrap(x.graph.builder.scan(x.value, "mul", axis))
+    return running.select(axis, -1)
+
+
+# --- extremes -------------------------------------------------------------------------------------
+
+
+def check_not_empty(what: str, x: Tensor, axes: tuple[int, ...]) -> None:
+    """Raises ShapeError where there is no element that could be the result."""
+    for axis in axes:
+        if x.extents[axis] == const(0):
+            raise ShapeError(f"{what}: dim {axis} of {describe(x)} is empty; give it an element")
+
+
+def reversed_order(x: Tensor) -> Tensor:
+    """An order-reversing copy of `x` without overflow: the complement of integers, -x of floats."""
+    return -x if x.dtype.is_float else ~x
+
+
+@numpy_names
+def amax(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The greatest value over `dim`; NaN if there is one. ShapeError of nothing."""
+    axes = axes_of("max", dim, x.ndim)
+    check_not_empty("max", x, axes)
+    return greatest(x, axes, keepdim)
+
+
+def greatest(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    """As `amax`, but the dtype's lowest value (-inf) of nothing."""
+    work = dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute
+    return _greatest(x.cast(work), axes, keepdim).cast(x.dtype)
+
+
+def _greatest_derivative(
+    g: Tensor, y: Tensor, x: Tensor, axes: tuple[int, ...], keepdim: bool
+) -> Tensor:
+    """Equal elements share evenly, over all axes."""
+    if not keepdim:
+        g, y = g.unsqueeze(axes), y.unsqueeze(axes)
+    hit = (x == y) | ((x != x) & (y != y))
+    count = sum(hit.cast(x.dtype), axes, keepdim=True)
+    return where(hit, g / count, 0)
+
+
+@differentiated(_greatest_derivative)
+def _greatest(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
+    return _reduced(x, "max", axes, keepdim)
+
+
+@numpy_names
+def amin(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """The least value over `dim`: that of -x, or of ~x, greatest. NaN if there is one."""
+    axes = axes_of("min", dim, x.ndim)
+    check_not_empty("min", x, axes)
+    flipped = reversed_order(x.cast(x.dtype.compute))
+    return reversed_order(amax(flipped, axes, keepdim)).cast(x.dtype)
+
+
+@numpy_names
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the greatest first occurs (int64), NaN being the greatest; None: in x flattened."""
+    if dim is None or x.ndim == 0:
+        flat = argmax(x.flatten(), 0)
+        return flat.reshape((1,) * x.ndim) if keepdim else flat
+    axis = axis_of("argmax", dim, x.ndim)
+    check_not_empty("argmax", x, (axis,))
+    if x.dtype is dtypes.bool_:
+        x = x.cast(dtypes.uint8)
+    x = x.cast(x.dtype.compute)
+    hit = x == amax(x, axis, keepdim=True)
+    if x.dtype.is_float:
+        hit = hit | (x != x)
+    last = x.extents[axis] - 1
+    # Twice as many positions to a vector where 32 bits hold them all.
+    positions = dtypes.int32 if last.interval.at_most(LAST_I32) else dtypes.int64
+    from_end = sub(last, x.graph.iota(x.extents, axis, positions))
+    found = _reduced(where(hit, from_end, 0), "max", (axis,), keepdim)
+    return sub(last, found.cast(dtypes.int64))
+
+
+@numpy_names
+def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Where the least first occurs (int64), NaN counting as the least; None: in x flattened."""
+    if x.dtype is dtypes.bool_:
+        return argmax(~x, dim, keepdim)
+    return argmax(reversed_order(x.cast(x.dtype.compute)), dim, keepdim)
+
+
+class MinMax(NamedTuple):
+    """What `aminmax` gives."""
+
+    min: Tensor
+    max: Tensor
+
+
+@numpy_names
+def aminmax(x: Tensor, dim: Dims = None, keepdim: bool = False) -> MinMax:
+    """The least and the greatest value over `dim`, as a pair."""
+    return MinMax(amin(x, dim, keepdim), amax(x, dim, keepdim))
+
+
+def _one_derivative(
+    g: Tensor, y: Tensor, x: Tensor, extreme: Reduction, place: Reduction, dim: int, keepdim: bool
+) -> Tensor:
+    """The gradient goes to the index that is given out, though others be equal."""
+    if x.ndim == 0:
+        return g
+    axis = axis_of("max", dim, x.ndim)
+    g = g if keepdim else g.unsqueeze(axis)
+    return where(x.graph.iota(x.extents, axis) == place(x, axis, True), g, 0)
+
+
+@differentiated(_one_derivative, marked=True)
+def _one_of(x: Tensor, extreme: Reduction, place: Reduction, dim: int, keepdim: bool) -> Tensor:
+    """The extreme along a dim, as the value of one element."""
+    found: Tensor = extreme(x, dim, keepdim)
+    return found
+
+
+@numpy_names
+def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Without `dim` the greatest of all; with it `(values, indices)` along it, as PyTorch.
+
+    With a Tensor, `maximum` of both.
+    """
+    if is_tensor(dim) or isinstance(dim, Parameter | State):
+        return maximum(x, dim)
+    if dim is None:
+        return amax(x, None, keepdim)
+    return Extreme(_one_of(x, amax, argmax, dim, keepdim), argmax(x, dim, keepdim))
+
+
+@numpy_names
+def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Without `dim` the least of all; with it `(values, indices)` along it, as PyTorch.
+
+    With a Tensor, `minimum` of both.
+    """
+    if is_tensor(dim) or isinstance(dim, Parameter | State):
+        return minimum(x, dim)
+    if dim is None:
+        return amin(x, None, keepdim)
+    return Extreme(_one_of(x, amin, argmin, dim, keepdim), argmin(x, dim, keepdim))
+
+
+@numpy_names
+def any(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """True where an element over `dim` is not 0; False of nothing."""
+    axes = axes_of("any", dim, x.ndim)
+    truth = x.cast(dtypes.bool_).cast(dtypes.uint8)
+    return _reduced(truth, "max", axes, keepdim).cast(dtypes.bool_)
+
+
+@numpy_names
+def all(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """True where no element over `dim` is 0; True of nothing."""
+    return ~any(~x.cast(dtypes.bool_), dim, keepdim)

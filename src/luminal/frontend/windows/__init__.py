@@ -1,0 +1,1 @@
+"""Operations over windows: convolution, pooling, resampling."""

@@ -1,0 +1,1 @@
+"""Arrays in memory: Parameters and States, data that users give, DLPack, alignment."""

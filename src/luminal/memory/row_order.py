@@ -1,0 +1,71 @@
+"""Weights whose rows lie in another order than that of their value.
+
+Attention turns features of a head in pairs. Hugging Face's models pair row i of a head with
+i + half; GGUF's files of the same models have both side by side. To lay such rows anew takes as
+much memory as they do, and of a start the time until the machine has found that much; to read them
+where they are costs a product nothing. So they stay mapped, and whoever asks a Parameter for its
+value, in a graph or as an array, gets it in the order of all others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from luminal.base.records import dataclass
+from luminal.memory.arrays import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Interleaved:
+    """Of each of `heads`, half of the rows lie each before its partner in the other half. Takes
+    and gives an Array, or a Tensor.
+    """
+
+    heads: int
+
+    def value(self, rows: Any) -> Any:
+        """What lies so, in the order of the value."""
+        return self._swapped(rows, self._half(rows), 2)
+
+    def rows(self, value: Any) -> Any:
+        """The inverse."""
+        return self._swapped(value, 2, self._half(value))
+
+    def _half(self, rows: Any) -> int:
+        return int(rows.shape[0]) // (2 * self.heads)
+
+    def _swapped(self, rows: Any, first: int, last: int) -> Any:
+        split = rows.reshape(self.heads, first, last, *rows.shape[1:])
+        return split.swapaxes(1, 2).reshape(*rows.shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """An array as it lies in memory, and how. As an array (`np.asarray`) it is the value, a copy;
+    `Module.load_state_dict` lets a Parameter keep the memory.
+    """
+
+    memory: Array
+    order: Interleaved
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The value's."""
+        return tuple(self.memory.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dims."""
+        return self.memory.ndim
+
+    @property
+    def dtype(self) -> Any:
+        """The elements'."""
+        return self.memory.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("rows that lie in another order are an array only as a copy")
+        return np.asarray(self.order.value(self.memory), dtype)

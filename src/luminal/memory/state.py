@@ -1,0 +1,537 @@
+"""State and Parameter: tensors that outlive graphs and executables, and are shared by them.
+
+Each holds a Buffer of a device. A run there takes the value over where it lies elsewhere: it moves,
+and there is never a second one that could be stale.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from contextvars import ContextVar
+from typing import Any, Self, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from luminal.base import dtypes, forks
+from luminal.base.dtypes import DType
+from luminal.base.errors import ShapeError
+from luminal.memory import dlpack
+from luminal.memory.arrays import (
+    HOST,
+    Array,
+    B,
+    Buffer,
+    HostBuffer,
+    MemorySpace,
+    aligned_empty,
+    aligned_zeros,
+)
+from luminal.memory.data import array_of
+from luminal.memory.row_order import Interleaved
+
+A = TypeVar("A")
+
+recorder: ContextVar[Any] = ContextVar("luminal_recorder", default=None)
+"""The Recorder of what is being recorded here: in a module's forward that of its arguments."""
+_ids = itertools.count()
+_versions = itertools.count(1)
+
+
+def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
+    if isinstance(shape, int) or not all(isinstance(n, int | np.integer) and n >= 0 for n in shape):
+        raise ShapeError(f"{what}: shape {shape!r} is not a tuple of ints >= 0")
+    return tuple(int(n) for n in shape)
+
+
+def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Array:
+    """`array` as an ndarray of this very shape and dtype."""
+    found = array_of(array, dtype, what)
+    if found.shape != shape:
+        raise ShapeError(f"{what}: expected shape {shape}, got {found.shape}")
+    return found
+
+
+class _Held(ABC):
+    """What is asked of an array that lives outside of graphs.
+
+    While a module's forward or a function under jit is recorded it has what a Tensor has: methods,
+    properties and operators (`_operator` below) are those of its value in that graph.
+    """
+
+    shape: tuple[int, ...]
+    order: Interleaved | None = None
+    """How rows lie in memory, where that is not as in the value. Programs read the memory."""
+
+    def in_order(self, rows: A) -> A:
+        """An Array or a Tensor that lies as the memory does, in the order of the value."""
+        return rows if self.order is None else cast(A, self.order.value(rows))
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    def dim(self) -> int:
+        """The number of dimensions, as torch.Tensor.dim."""
+        return len(self.shape)
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the extent of one dim; IndexError beyond the dims."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def detach(self) -> Any:
+        """In a graph its value without gradients; outside of one, where there are none, itself."""
+        value = self.value_here()
+        return self if value is None else value.detach()
+
+    def cpu(self) -> Self:
+        """Itself."""
+        return self
+
+    @property
+    def data(self) -> Any:
+        """As `detach`; what is assigned to it is set."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self.set(value)
+
+    @abstractmethod
+    def set(self, value: Any) -> None:
+        """Replaces the value."""
+
+    @abstractmethod
+    def move(self, device: Any) -> None:
+        """Moves the value into the memory of a device."""
+
+    def to(self, *targets: Any, **options: Any) -> Any:
+        """Moves the value into the memory of a device ("cpu", "opencl:0"); gives itself.
+
+        Runs bring it where they need it, so this is for room and for the time that a copy takes.
+        In a graph, asked for anything else than a device: the value's `to`.
+        Raises InputError for a device that cannot be used, MemoryError.
+        """
+        kind = str(targets[0]).partition(":")[0] if targets else ""
+        value = None if kind in ("auto", *MemorySpace.names) else self.value_here()
+        if value is not None:
+            return value.to(*targets, **options)
+        self.move(*targets, **options)
+        return self
+
+    # --- as a Tensor
+
+    def value_here(self) -> Any:
+        """The Tensor that it is in what is being recorded; None where nothing is."""
+        graph = recorder.get()
+        return None if graph is None else graph.constant(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            kind = type(self).__name__
+            raise AttributeError(f"a {kind} has no attribute {name!r}", name=name, obj=self)
+        graph = recorder.get()
+        if graph is not None and graph.has(name):
+            return getattr(graph.constant(self), name)
+        raise AttributeError(f"{self!r} has no {name!r}: {_instead(self, name)}")
+
+    def __bool__(self) -> bool:
+        """Outside of what is being recorded True: it is there."""
+        value = self.value_here()
+        return True if value is None else bool(value)
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> Any:
+        """With numbers, arrays and Tensors by element; Parameters and States are each only itself,
+        and so can be keys.
+        """
+        return self._compared("__eq__", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared("__ne__", other)
+
+    def _compared(self, name: str, other: object) -> Any:
+        is_number = isinstance(other, bool | int | float | np.generic | np.ndarray | list)
+        value = self.value_here() if is_number else None
+        return NotImplemented if value is None else getattr(value, name)(other)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return getattr(ufunc, method)(*map(_operand, inputs), **options)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return function(*_operand([*args]), **{k: _operand(x) for k, x in kwargs.items()})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(
+            f"x[...] = v: {self!r} is set as a whole: x.set(array); a State is also assigned by a "
+            "run: lm.assign(state, value), of a value that index_put or slice_scatter gives"
+        )
+
+
+class State(_Held):
+    """A tensor that graphs read at the start of a run and assign for its end (a KV cache).
+
+    It owns its buffer outside every executable; those whose graphs use it share it. A run holds its
+    lock, so `numpy`, `set` and `reset` wait for a run in progress. The value lies on the device of
+    the last run. `shape`: ints; `init`: the value that `reset` restores, a scalar or an array of
+    the shape.
+    """
+
+    persistent = True  # is it part of a module's state_dict?
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: Any = dtypes.float32,
+        init: Any = 0,
+        name: str | None = None,
+    ) -> None:
+        self.id = next(_ids)
+        self.name = name or f"state{self.id}"
+        self.dtype = dtypes.dtype_of(dtype)
+        self.shape = _literal_shape(self.name, shape)
+        self._init = self._first(init)
+        self.lock = forks.rlock()  # runs take the locks of their states in id order
+        # Both are replaced only under the lock.
+        self.buffer: Buffer = HostBuffer(aligned_zeros(self.shape, self.dtype))
+        self.spare: Buffer | None = None  # made by runs that cannot update in place
+        if self._init.ndim or any(self._init.tobytes()):
+            self.reset()
+
+    @property
+    def _type(self) -> tuple[tuple[int, ...], DType]:
+        return self.shape, self.dtype
+
+    def _first(self, init: Any) -> Array:
+        found = array_of(init, self.dtype, f"{self.name}: init")
+        return found if found.ndim == 0 else _checked(self.name, found, *self._type).copy()
+
+    def on(self, space: MemorySpace[B]) -> B:
+        """Its buffer there, where the value is moved first if it lies elsewhere."""
+        buffer: Any = self.buffer
+        if buffer.space is not space:
+            self.buffer = buffer = _moved(self, buffer, space)
+            self.spare = None
+        return buffer  # type: ignore[no-any-return]
+
+    def move(self, device: Any) -> None:
+        with self.lock:
+            self.on(MemorySpace.by_name(device))
+
+    def numpy(self) -> Array:
+        """A copy of the current value."""
+        with self.lock:
+            return self.buffer.copy()
+
+    def set(self, value: Any) -> None:
+        """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
+        array = _checked(self.name, value, *self._type)
+        with self.lock:
+            self.buffer.write(array)
+
+    def reset(self) -> None:
+        """Restores the initial value."""
+        with self.lock:
+            self.buffer.write(self._init)
+
+    def rounded(self, dtype: DType) -> State:
+        """A State of its own with the value, and the initial one, rounded to `dtype`."""
+        with np.errstate(over="ignore"):
+            made = State(self.shape, dtype, self._init.astype(dtype.numpy), self.name)
+            made.set(self.numpy().astype(dtype.numpy))
+        made.persistent = self.persistent
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied or pickled it makes a State of its own with the same value, on the host."""
+        held = self.shape, self.dtype, self._init, self.name
+        return _state_of, (*held, self.numpy(), self.persistent)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype)
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        with self.lock:
+            return dlpack.snapshot_of(
+                self.buffer.array,
+                stream=stream,
+                max_version=max_version,
+                dl_device=dl_device,
+                copy=copy,
+            )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU, 0
+
+    def __repr__(self) -> str:
+        return f"State({self.name}: {self.dtype.short}{list(self.shape)})"
+
+
+class Parameter(_Held):
+    """A tensor set rarely (a weight), shared by every graph and executable that uses it.
+
+    A tuple is its shape (float32 by default), and it has no value yet; a list, a number or an array
+    is its value, as for `cx.tensor`. As an operand beside a Tensor it is a Weight of that graph.
+    `requires_grad` is for training.
+
+    Setting it bumps `version`, and programs derive packed forms anew before their next run.
+    Read-only arrays (memory maps) are kept by reference, writable ones are copied. While `newest`
+    stays the same, no Parameter was set.
+
+    Programs may assign it as they do a State (a training step): then it has memory of its own,
+    which they write, and a lock, which runs hold that read or assign it.
+    """
+
+    newest = 0
+    is_part = False
+    """Has it read-only bytes that others may read as another dtype? Devices copy them once."""
+
+    def __init__(
+        self,
+        shape_or_data: Any,
+        dtype: Any = None,
+        name: str | None = None,
+        *,
+        requires_grad: bool = True,
+    ) -> None:
+        self.id = next(_ids)
+        self.name = name or f"parameter{self.id}"
+        self.requires_grad = requires_grad
+        wanted = None if dtype is None else dtypes.dtype_of(dtype)
+        value = None
+        if not isinstance(shape_or_data, tuple):
+            value = array_of(shape_or_data, wanted, self.name)
+            shape_or_data, wanted = value.shape, dtypes.dtype_of(value)
+        self.dtype = wanted or dtypes.float32
+        self.shape = _literal_shape(self.name, shape_or_data)
+        self.version = next(_versions)
+        self.lock: threading.RLock | None = None  # from the first program on that assigns it
+        self.spare: Buffer | None = None  # as a State's
+        self._is_own = False  # is the buffer nobody else's?
+        self.stored: Buffer | None = None  # its value, if it has one
+        if value is not None:
+            self.set(value)
+
+    @property
+    def has_value(self) -> bool:
+        """Was it set? One that draws its first value when it is read has one."""
+        return self.stored is not None
+
+    def set(self, value: Any) -> None:
+        """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
+        array = _checked(self.name, value, self.shape, self.dtype)
+        self._keep(array if self.order is None else self.order.rows(array), value)
+
+    def lies(self, memory: Array, order: Interleaved | None) -> None:
+        """Takes an array of its own shape and dtype whose rows lie so; another order than it has
+        only before any graph reads it.
+        """
+        self.order = order
+        self._keep(memory, memory)
+
+    def _keep(self, array: Array, given: Any) -> None:
+        borrowed = isinstance(given, np.ndarray) and not array.flags.writeable
+        if not borrowed or not array.flags.c_contiguous:
+            kept = aligned_empty(self.shape, self.dtype)
+            kept[...] = array
+        else:
+            kept = array
+        with self.lock or nullcontext():
+            self.stored, self._is_own = HostBuffer(kept), False
+            self.changed()
+
+    def assigned(self) -> None:
+        """Told that programs are going to assign it."""
+        if self.lock is None:
+            self.lock = forks.rlock()
+            self.changed()
+
+    @property
+    def buffer(self) -> Buffer:
+        """Where its value lies; raises ShapeError if there is none."""
+        if self.stored is None:
+            raise ShapeError(f"{self.name}: no value yet; call set(array) first")
+        return self.stored
+
+    @buffer.setter
+    def buffer(self, buffer: Buffer) -> None:
+        self.stored = buffer
+
+    def on(self, space: MemorySpace[B]) -> B:
+        """Its buffer there, nobody else's memory from the first call on, as of a State."""
+        stored: Any = self.buffer
+        if not self._is_own or stored.space is not space:
+            self.stored = stored = _moved(self, stored, space)
+            self.spare, self._is_own = None, True
+        return stored  # type: ignore[no-any-return]
+
+    def move(self, device: Any) -> None:
+        with self.lock or nullcontext():
+            space = MemorySpace.by_name(device)
+            is_there = self.buffer.space is space if self._is_own else space is HOST
+            if not is_there:
+                self.on(space)
+                self.changed()  # programs look for it where it is now
+
+    @property
+    def memory(self) -> Array:
+        """On the host as it lies, for runs that read it: the array itself if that is there."""
+        return self.buffer.array
+
+    def changed(self) -> None:
+        """Gives a new version, higher than any before."""
+        self.version = Parameter.newest = next(_versions)
+
+    def numpy(self) -> Array:
+        """The current value, a copy where programs assign it or rows lie in another order; raises
+        ShapeError if never set.
+        """
+        return self.in_order(self._memory())
+
+    def _memory(self) -> Array:
+        """As it lies, a copy where programs assign it."""
+        if not self._is_own:
+            return self.memory
+        with self.lock or nullcontext():
+            return self.buffer.copy()
+
+    def rounded(self, dtype: DType) -> Parameter:
+        """A Parameter of its own with the value, if there is one, rounded to `dtype`."""
+        made = Parameter(self.shape, dtype, self.name, requires_grad=self.requires_grad)
+        if self.stored is not None:
+            with np.errstate(over="ignore"):
+                made.set(self.numpy().astype(dtype.numpy))
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Of a copy, here or in another process: the value lies on the host."""
+        with self.lock or nullcontext():
+            held = {**vars(self), "lock": None, "spare": None, "_is_own": False}
+            if self._is_own:
+                own, value = self.stored, HostBuffer(self._memory())
+                held = {name: value if each is own else each for name, each in held.items()}
+        return held
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        vars(self).update(held)
+        self.id = next(_ids)  # devices find what they hold by it, and by the version
+        self.changed()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+        """A Parameter of its own with the same value; arrays are replaced, so both can hold one."""
+        return copy.copy(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.array(self.numpy(), dtype)  # a copy: what is written there would not be noticed
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:  # fmt: skip
+        return dlpack.snapshot_of(
+            self.numpy(), stream=stream, max_version=max_version, dl_device=dl_device, copy=copy
+        )
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU, 0
+
+    def __repr__(self) -> str:
+        state = "" if self.has_value else ", no value yet"
+        return f"Parameter({self.name}: {self.dtype.short}{list(self.shape)}{state})"
+
+
+Assignable: TypeAlias = State | Parameter
+
+
+def _state_of(
+    shape: tuple[int, ...], dtype: DType, init: Array, name: str, value: Array, persistent: bool
+) -> State:
+    made = State(shape, dtype, init, name)
+    made.set(value)
+    made.persistent = persistent
+    return made
+
+
+def _moved(held: Assignable, buffer: Buffer, space: MemorySpace[B]) -> B:
+    """A Buffer in `space` with the value of another."""
+    made = space.empty(held.shape, held.dtype)
+    made.write(buffer.array)
+    return made
+
+
+def spare_on(held: Assignable, space: MemorySpace[B]) -> B:
+    """Its second buffer, made at first use; the value is on that device."""
+    spare: Any = held.spare
+    if spare is None or spare.space is not space:
+        held.spare = spare = space.empty(held.shape, held.dtype)
+    return spare  # type: ignore[no-any-return]
+
+
+def exchange(held: Assignable, space: MemorySpace[Any]) -> None:
+    """After a run there that wrote the second buffer: that is the value now."""
+    held.buffer, held.spare = spare_on(held, space), held.buffer
+
+
+def how_to_read(held: Assignable) -> str:
+    """Where a Parameter or State is like a Tensor, and what to write elsewhere."""
+    return (
+        "it is an array outside of graphs, and a Tensor only in a module's forward and under "
+        "lm.jit; elsewhere read it into a graph with cx.read(...)"
+    )
+
+
+def _instead(held: _Held, name: str) -> str:
+    """What to write for an attribute that is not there."""
+    if name == "grad":
+        return "gradients are Tensors: lm.grad(loss, [p]), or cx.read(p).grad after backward()"
+    if name.endswith("_"):
+        return "it does not change in place; write p.set(array), or nn.init's functions"
+    return how_to_read(cast(Assignable, held))
+
+
+def _operand(x: Any) -> Any:
+    """What NumPy is called with: Tensors where something is being recorded, else arrays."""
+    if isinstance(x, list | tuple):
+        return type(x)(map(_operand, x)) if type(x) in (list, tuple) else x
+    if not isinstance(x, _Held):
+        return x
+    value = x.value_here()
+    return np.asarray(x) if value is None else value
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    def operator(self: _Held, *others: Any) -> Any:
+        value = self.value_here()
+        if value is not None:
+            return getattr(value, name)(*others)
+        if name in _BINARY and not isinstance(others[0], State | Parameter | int | float):
+            return NotImplemented  # a Tensor reads it
+        raise TypeError(f"{self!r} has no {name}: {how_to_read(cast(Assignable, self))}")
+
+    return operator
+
+
+_ARITHMETIC = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift"
+_BINARY = {f"__{side}{name}__" for name in _ARITHMETIC.split() for side in ("", "r")} | {
+    "__lt__",
+    "__le__",
+    "__gt__",
+    "__ge__",
+}
+_OTHERS = "neg pos abs invert getitem len iter contains float int index".split()
+for _name in (*_BINARY, *(f"__{name}__" for name in _OTHERS)):
+    setattr(_Held, _name, _operator(_name))

@@ -1,0 +1,1 @@
+"""Schedules of kernels by groups of lanes that share memory."""

@@ -1,0 +1,27 @@
+"""What schedules may know of how a device runs groups of lanes."""
+
+from __future__ import annotations
+
+from luminal.base.records import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """How a device runs groups: of `lanes` where nothing speaks for others, of `most` at most, with
+    `shared_bytes` of their own. `is_rule`: kernels are run by groups unless it is chosen otherwise.
+    So many lanes step `together`, which exchange values without memory; 1: none do.
+    `in_vectors`: a compiler makes vectors of so many lanes, as for CPUs, and sees that they share a
+    value only where all of a group do.
+    """
+
+    lanes: int
+    most: int
+    shared_bytes: int
+    is_rule: bool
+    together: int = 1
+    in_vectors: bool = False
+
+    @property
+    def meets_often(self) -> bool:
+        """Do groups pay whose lanes do little between barriers? Vectors take a loop for that."""
+        return not self.in_vectors

@@ -1,0 +1,167 @@
+"""The choices of loop nests run by groups: maps, sums of rows and of columns.
+
+Lanes run along an axis on which what they read lies side by side, so that a group touches whole
+lines of memory at once: along the results (maps, sums of columns), or along what is summed (sums of
+rows), whose parts the lanes then fold. Where that axis is short, the rest of a group takes rows
+beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from luminal.kernel.knobs import Choices
+from luminal.kernel.lanes import Lanes
+from luminal.kernel.loops import UNKNOWN, LoopAxis
+from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
+from luminal.schedule.groups.powers import ceiling, floor
+from luminal.schedule.vectors.facts import Facts
+from luminal.schedule.vectors.lanes import Lanes as Judge
+from luminal.shape.expression import Symbol
+
+STREAMS = 4  # positions of a lane at once: loads under way while others are waited for
+SUMS = 8  # likewise of sums, where lanes are a vector's: so many lines of a row side by side
+LINE = 32  # lanes that read a whole line of memory side by side
+MOST = 1 << 30
+STEPS = 4  # tiles of a chunk, where there are many
+IDLE = 4  # chunks for each unit, at least, if they can be had
+TURNS = 64  # chunks for each unit, which leave none of them idle for long
+ROW_STEPS = 8  # of each lane along a row, from which on a group shares no rows
+
+
+def can_share(facts: Facts) -> bool:
+    """Is there an axis for lanes, and nothing that one worker walks in a way of its own?"""
+    panels = any(access.panel(x) for access in facts.accesses for x in facts.axes)
+    return not panels and bool(facts.grid or facts.sequential)
+
+
+def chosen(facts: Facts, choices: Choices, group: int, *, in_vectors: bool) -> Schedule:
+    """The schedule of these choices, for groups of so many lanes, which may be a vector's."""
+    return _Rules(facts, choices, group, in_vectors).schedule()
+
+
+class _Rules:
+    def __init__(self, facts: Facts, choices: Choices, group: int, in_vectors: bool) -> None:
+        self.facts = facts
+        self.pick = choices.pick
+        self.group = group
+        self.in_vectors = in_vectors
+        self.tiles: dict[Symbol, TileChoice] = {}
+        self.left = group  # lanes that have no positions of their own yet
+
+    def schedule(self) -> Schedule:
+        facts = self.facts
+        along = self.along()
+        grid = [x for x in facts.grid if x is not along]
+        if along in facts.grid and along is not None:
+            streams = self.pick("streams", *self.streams(along))
+            grid.append(along)
+            shares = bool(facts.sequential) and self.few(grid)
+            widths = (self.group, min(LINE, self.group), min(LINE // 2, self.group))
+            self.deal(along, streams, self.pick("across", widths[shares], widths))
+            if self.left > 1 and shares:
+                self.deal_inside(())
+        elif along is not None:
+            self.deal_inside((along,))
+        for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
+            self.deal(loop)
+        steps = self.pick("steps", STEPS if self.many(grid) else 1, (1, STEPS, 4 * STEPS))
+        return Schedule(
+            facts.axes,
+            tuple((loop, self.chunk(loop, steps if loop is grid[-1] else 1)) for loop in grid),
+            tuple(facts.sequential),
+            tuple(facts.inner),
+            self.tiles,
+        )
+
+    def along(self) -> LoopAxis | None:
+        """The axis of the lanes: on which most of what they touch lies side by side."""
+        facts = self.facts
+        judge = Judge(self.group, self.group, facts.grid, facts.sequential)
+        touched = [a for a in facts.accesses if a.is_store or a.reduction is not None]
+        if not facts.reductions:
+            touched = facts.accesses
+        candidates = [x for x in (*facts.grid, *facts.sequential) if x.estimate > 1]
+        ranked = sorted(candidates, key=lambda x: -judge.score(x, touched))
+        if not ranked:
+            return facts.grid[-1] if facts.grid else None
+        rule, *others = map(facts.axes.index, ranked[:3])
+        return facts.axes[self.pick("along", rule, others)]
+
+    def streams(self, along: LoopAxis) -> tuple[int, Sequence[int]]:
+        """Positions of a lane at once: results that are sums need registers for one each. A vector
+        that sums columns reads a line of each row; beside it lie the next ones, on the same page.
+        """
+        most = max(1, along.estimate // self.group)
+        rule = min(STREAMS, most)
+        if self.facts.reductions:
+            others = prod(x.estimate for x in self.facts.grid if x is not along)
+            spare = most * others // (IDLE * self.facts.target.cores)
+            rule = max(1, min(SUMS, most, spare)) if self.in_vectors else 1
+        return floor(rule), [n for n in (1, 2, 4, 8) if n <= most]
+
+    def few(self, grid: Sequence[LoopAxis]) -> bool:
+        """Are there too few results to keep the device busy with one lane for each?"""
+        results = 1
+        for loop in grid:
+            results *= loop.estimate
+        return results < self.facts.target.cores * self.group
+
+    def many(self, grid: Sequence[LoopAxis]) -> bool:
+        """Are there chunks enough that some can be one, and spare finding out where each lies?"""
+        chunks = 1
+        for loop in grid:
+            chunks *= -(-loop.estimate // self.tile(loop).size)
+        return chunks >= STEPS * TURNS * self.facts.target.cores
+
+    def tile(self, loop: LoopAxis) -> TileChoice:
+        return self.tiles.get(loop.symbol, SINGLE)
+
+    def deal(self, loop: LoopAxis, unroll: int = 1, most: int = MOST) -> None:
+        """Gives lanes that are left, so many at most, positions of an axis of the grid."""
+        count = min(self.left, most, ceiling(loop.estimate))
+        if count * unroll > 1:
+            lanes = Lanes(count, self.group // self.left)
+            self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes if count > 1 else Lanes())
+        self.left //= count
+
+    def deal_inside(self, first: tuple[LoopAxis, ...]) -> None:
+        """Gives lanes positions inside the grid: in each nest of loops along one of its axes."""
+        # Loops that are not inside each other take turns with the same lanes.
+        facts, stride = self.facts, self.group // self.left
+        ordered = set(facts.ordered)
+        wanted = [
+            *first,
+            *(x for x in (*facts.sequential, *reversed(facts.inner)) if x not in first),
+        ]
+        most = max((x.estimate for x in wanted if x not in ordered), default=1)
+        if first:
+            most = first[0].estimate
+        rule = self.left if most >= ROW_STEPS * self.left else min(self.left, ceiling(most))
+        shorter = [n for n in (rule // 2, rule // 4, 2 * rule) if 1 < n <= self.left]
+        share = self.pick("short", rule, shorter)
+        streams = floor(max(1, min(STREAMS, most // share)))
+        streams = self.pick("row_streams", streams, [n for n in (1, 2, 4, 8) if n * share <= most])
+        dealt: list[LoopAxis] = []
+        nests = facts.nests
+        for loop in wanted:
+            beside = {x for each in nests if loop in each for x in each}
+            if loop in ordered or loop.estimate < 2 or not beside.isdisjoint(dealt):
+                continue
+            dealt.append(loop)
+            count = min(share, ceiling(loop.estimate))
+            own = streams if count * streams <= loop.estimate else 1
+            self.tiles[loop.symbol] = TileChoice(own, 1, Lanes(count, stride))
+        self.left //= share
+
+    def chunk(self, loop: LoopAxis, steps: int) -> int:
+        """Positions of a chunk: what the group takes at once, some times; 0 for all."""
+        tile = self.tile(loop).size
+        known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
+        count = tile * steps
+        return 0 if known and count >= loop.estimate > 1 else count
+
+
+def _longest(loop: LoopAxis) -> int:
+    return -loop.estimate

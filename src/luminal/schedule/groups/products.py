@@ -1,0 +1,229 @@
+"""The blocks in which groups of lanes multiply matrices: what can be chosen, and what is by rule.
+
+A step of the sum costs a group its multiplications, or, if these are fewer, the loads from shared
+memory that its lanes' tiles need; and copying one element of each row and column. Large blocks copy
+less for each result and large tiles load less, but leave units idle where there are few of them: so
+blocks are ranked by the time that all take, in rounds of as many as there are units.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property, partial
+from itertools import product
+from math import prod
+
+from luminal.base.records import dataclass
+from luminal.kernel.knobs import Choices
+from luminal.kernel.loops import Access, LoopAxis, accesses
+from luminal.kernel.product_blocks import Blocking, shared_bytes
+from luminal.kernel.product_sides import Sides
+from luminal.schedule.groups.facts import Groups
+from luminal.schedule.vectors.vector_target import VectorTarget
+
+OFFERED = 10  # blocks that a search may choose among: the best by rule
+FEW = 4  # rows, or columns, below which a lane had better keep a row to itself
+SHORT = 8  # steps of a sum, below which copies cost more than they save
+LONGEST = 8  # vectors of lanes: of more, blocks of 128 steps leave the second-level cache
+NO_BLOCKS = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a unit does in a cycle: `products`, `loads` from shared memory, and `copies` into it, of
+    elements. `deep` are the steps of a sum at once, `stages` the blocks in turns; a lane has
+    `results` in registers at most, in tiles of up to `rows` by `columns`.
+    """
+
+    products: int
+    loads: int
+    copies: int
+    deep: int
+    stages: int
+    results: int
+    rows: int
+    columns: int
+
+
+GPU = Rates(128, 32, 8, 16, 2, 64, 8, 8)
+"""Of a multiprocessor: four rows of 32 lanes multiply, one loads. Half of the registers that a lane
+of 256 has are results."""
+
+
+def vectors(lanes: int) -> Rates:
+    """Of a core whose vectors are a group's lanes: two loads and a multiplication a cycle. At each
+    barrier results leave the registers, so blocks of the sum are long; another block on its way
+    would only take room.
+    """
+    return Rates(lanes, 2 * lanes, lanes // 4, 128, 1, 32, 32, 2)
+
+
+@dataclass(frozen=True)
+class ProductChoices:
+    """The choices of a kernel that is products, on a device with such groups."""
+
+    sides: Sides
+    target: VectorTarget
+    groups: Groups
+
+    def blocking(self, choices: Choices) -> Blocking | None:
+        """What is chosen; None: the loops of any other reduction."""
+        ranked = self.ranked
+        named = {_name(each): each for each in ranked[:OFFERED]}
+        if not named:
+            return None
+        rule = next(iter(named)) if self.pay else NO_BLOCKS
+        chosen = choices.pick("blocks", rule, [*named, NO_BLOCKS], self.refusal)
+        if chosen == NO_BLOCKS:
+            return None
+        rows, columns, tile = named[chosen]
+        short = choices.pick("floats", 32, (16,) if self.has_short else ()) == 16
+        made = partial(self.made, rows, columns, tile, short=short)
+        depths = [n for n in self.depths() if self.fits(made(n, 1))]
+        turns = self.rates.stages
+        usual = [n for n in depths if self.fits(made(n, turns))]
+        deep = choices.pick("deep", (usual or depths)[0], depths)
+        stages = [n for n in (turns, 1, 2) if self.fits(made(deep, n))]
+        return made(deep, choices.pick("stages", stages[0], stages))
+
+    def refusal(self, name: str) -> str:
+        """Why blocks of a name are not offered."""
+        found = re.fullmatch(r"(\d+)x(\d+) by (\d+)x(\d+)", name)
+        if found is None or "0" in found.groups():
+            return "it is no block, such as 64x64 by 4x4"
+        rows, columns, *tile = map(int, found.groups())
+        blocking = self.made(rows, columns, (tile[0], tile[1]), min(self.depths()), 1)
+        if blocking.lanes > self.groups.most:
+            return (
+                f"its groups have {blocking.lanes} lanes, the device's {self.groups.most} at most"
+            )
+        if not self.fits(blocking):
+            needed, most = shared_bytes(self.sides, blocking), self.groups.shared_bytes
+            return f"it takes {needed} bytes of shared memory, of which a group has {most}"
+        return "others are better by rule"
+
+    @cached_property
+    def rates(self) -> Rates:
+        return vectors(self.groups.lanes) if self.groups.in_vectors else GPU
+
+    @cached_property
+    def extents(self) -> tuple[int, int, int, int]:
+        """About how many products, rows, columns and steps of sums there are."""
+        sides = self.sides
+        return (
+            _positions(sides.batch), _positions(sides.rows), _positions(sides.columns),
+            _positions(sides.summed),
+        )  # fmt: skip
+
+    @property
+    def pay(self) -> bool:
+        """Are elements read often enough to be copied?"""
+        _, rows, columns, steps = self.extents
+        return min(rows, columns) >= FEW and steps >= SHORT
+
+    @cached_property
+    def ranked(self) -> list[tuple[int, int, tuple[int, int]]]:
+        """Rows and columns of blocks and tiles, the best first."""
+        found = sorted((self.cycles(*each), -each[0] * each[1], each) for each in self.shapes())
+        return [each for _, _, each in found]
+
+    def shapes(self) -> Iterator[tuple[int, int, tuple[int, int]]]:
+        """All that the device could run, and that are no larger than the products."""
+        rates, sums = self.rates, len(self.sides.factors)
+        _, most_rows, most_columns, _ = self.extents
+        for rows, columns in product(_powers(rates.rows), _powers(rates.columns)):
+            if rows * columns * sums > rates.results:
+                continue
+            for down, across in self.arrangements():
+                shape = rows * down, columns * across, (rows, columns)
+                small = self.made(*shape, min(self.depths()), 1)
+                if self.fits(small) and shape[0] < 2 * most_rows and shape[1] < 2 * most_columns:
+                    yield shape
+
+    def arrangements(self) -> Iterator[tuple[int, int]]:
+        """Lanes along the rows by those along the columns."""
+        if self.groups.in_vectors:  # only what all lanes share is read as one value
+            most = min(self.groups.most, LONGEST * self.groups.lanes)
+            yield from ((1, n) for n in _powers(most) if n > 1)
+            return
+        for lanes in (self.groups.lanes // 2, self.groups.lanes, 2 * self.groups.lanes):
+            for across in _powers(lanes):
+                if 1 < lanes <= self.groups.most:
+                    yield lanes // across, across
+
+    def cycles(self, rows: int, columns: int, tile: tuple[int, int]) -> float:
+        """About how long a step of all sums takes."""
+        batch, all_rows, all_columns, _ = self.extents
+        rates, lanes = self.rates, rows // tile[0] * (columns // tile[1])
+        blocks = batch * -(-all_rows // rows) * -(-all_columns // columns)
+        loads = lanes * (tile[0] + tile[1]) / rates.loads
+        step = max(rows * columns / rates.products, loads) + (rows + columns) / rates.copies
+        # Lanes that a row of them, or a vector, lacks are idle all the same.
+        idle = max(1.0, self.row / lanes)
+        return -(-blocks // self.target.cores) * step * idle
+
+    @property
+    def row(self) -> int:
+        """Lanes that step together."""
+        return self.groups.lanes if self.groups.in_vectors else min(32, self.groups.lanes)
+
+    def depths(self) -> list[int]:
+        """Steps of a sum at once, the best first."""
+        steps = self.extents[3]
+        rule = self.rates.deep
+        # A step costs what an eighth of the longest does beside its work; the last may be idle.
+        usual = sorted((rule, rule // 2, rule // 4), key=lambda n: -(-steps // n) * (n + rule // 8))
+        return [n for n in (*usual, 2 * rule, 4 * rule) if n < 2 * steps] or [_ceiling(steps)]
+
+    @property
+    def has_short(self) -> bool:
+        """Are there 16-bit floats that shared memory may hold as they are?"""
+        return any(self.sides.short(factor) is not factor for _, factor in self.sides.kept)
+
+    def made(
+        self, rows: int, columns: int, tile: tuple[int, int], deep: int, stages: int,
+        short: bool = False,
+    ) -> Blocking:  # fmt: skip
+        return Blocking(rows, columns, deep, tile, stages, self.deep_first, short)
+
+    def fits(self, blocking: Blocking) -> bool:
+        """Is there room for it in shared memory?"""
+        return shared_bytes(self.sides, blocking) <= self.groups.shared_bytes
+
+    @cached_property
+    def deep_first(self) -> tuple[bool, bool]:
+        """Do factors lie along the sum, rather than along the rows, or the columns?"""
+        sides = self.sides
+        loops = (*sides.batch, *sides.rows, *sides.columns, *sides.summed)
+        found = accesses(sides.fused, loops)
+        summed = sides.summed[-1]
+        ends = (sides.rows[-1], sides.columns[-1])
+        return self.lies_along(found, summed, *ends), self.lies_along(found, summed, *ends[::-1])
+
+    @staticmethod
+    def lies_along(found: list[Access], summed: LoopAxis, own: LoopAxis, other: LoopAxis) -> bool:
+        """Of the reads with one side's axis and not the other's: does the sum's lie closer?"""
+        reads = [a for a in found if a.is_factor and a.moves(summed) and not a.moves(other)]
+        deep = sum(access.stride(summed) == 1 for access in reads)
+        return deep > sum(access.stride(own) == 1 for access in reads)
+
+
+def _name(shape: tuple[int, int, tuple[int, int]]) -> str:
+    """As a knob has it."""
+    rows, columns, tile = shape
+    return f"{rows}x{columns} by {tile[0]}x{tile[1]}"
+
+
+def _positions(loops: tuple[LoopAxis, ...]) -> int:
+    return prod(loop.estimate for loop in loops)
+
+
+def _powers(most: int) -> list[int]:
+    """Powers of two, up to that."""
+    return [1 << n for n in range(most.bit_length())]
+
+
+def _ceiling(n: int) -> int:
+    """The least power of two that is not below."""
+    return 1 << (max(1, n) - 1).bit_length()

@@ -1,0 +1,180 @@
+"""Schedules for devices that run kernels by groups of lanes: the second set of choice points.
+
+The first choice of a kernel is its group's size. Of one lane it is run as on a CPU of scalars; of
+more, lanes share each chunk, and what they learn of each other goes through shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from luminal.base import config
+from luminal.base.records import dataclass
+from luminal.kernel.barriers import exchanging, in_shared_memory, with_barriers
+from luminal.kernel.cost import label
+from luminal.kernel.evaluate import Placed
+from luminal.kernel.knobs import Choices, Knobs
+from luminal.kernel.place_cascade import place_cascade
+from luminal.kernel.placement import place
+from luminal.kernel.product_blocks import Blocking, place_blocks
+from luminal.kernel.product_sides import sides_of
+from luminal.kernel.rows import place_scan, place_sort
+from luminal.kernel.schedule import SINGLE, Schedule
+from luminal.kernel.tile_ir import Kernel
+from luminal.kernel.tile_verify import verify
+from luminal.program.steps import (
+    CallStep,
+    CascadeStep,
+    CustomStep,
+    KernelStep,
+    NestStep,
+    ScanStep,
+    SortStep,
+)
+from luminal.schedule.groups import cascades, nests, rows
+from luminal.schedule.groups.facts import Groups
+from luminal.schedule.groups.products import ProductChoices
+from luminal.schedule.vectors import cascade as scalar_cascades
+from luminal.schedule.vectors import nest as scalar_nests
+from luminal.schedule.vectors.facts import Facts
+from luminal.schedule.vectors.space import COMBINED as SCALAR_COMBINED
+from luminal.schedule.vectors.space import nearby
+from luminal.schedule.vectors.steps import VectorSchedules
+from luminal.schedule.vectors.vector_target import VectorTarget
+
+FOLD_BYTES = 16 << 10  # of shared memory that folds over lanes may take
+COMBINED = ("blocks", "deep", "group", "along", "short")
+"""Choices that may change which others are best."""
+
+Step = NestStep | CascadeStep | ScanStep | SortStep
+"""What groups may run."""
+Made = Schedule | Blocking | scalar_cascades.Plan | rows.ScanChoice | rows.SortChoice | None
+"""All the choices of a kernel; None: there is but one way."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSchedules:
+    """Those for devices whose groups share their work; `target` is a machine of scalars."""
+
+    target: VectorTarget
+    groups: Groups
+
+    def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
+        """As the protocol's."""
+        if isinstance(step, CallStep | CustomStep):
+            return VectorSchedules(self.target).place(step, knobs)
+        made, _ = self.explored(step, self.facts(step), knobs)
+        placed = _placed(step, made)
+        if not isinstance(made, Blocking):  # which knows that halves of a buffer are apart
+            placed = replace(placed, kernel=self.by_groups(placed.kernel))
+        if config.get("LUMINAL_VERIFY"):
+            verify(placed.kernel)
+        return placed
+
+    def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
+        """As the protocol's."""
+        if isinstance(step, CallStep | CustomStep):
+            return VectorSchedules(self.target).space(step)
+        explore = partial(self.explored, step, self.facts(step))
+        return nearby(explore, (*COMBINED, *SCALAR_COMBINED))
+
+    def by_groups(self, kernel: Kernel) -> Kernel:
+        """The kernel with what its lanes share in shared memory, if it fits, behind barriers, or
+        exchanged.
+        """
+        most = self.groups.shared_bytes - FOLD_BYTES
+        kernel = with_barriers(in_shared_memory(kernel, most))
+        return exchanging(kernel, self.groups.together)
+
+    def facts(self, step: Step) -> Facts | None:
+        """What the rules of a nest look at."""
+        return Facts.of(step.fused, self.target) if isinstance(step, NestStep) else None
+
+    def explored(self, step: Step, facts: Facts | None, knobs: Knobs) -> tuple[Made, Choices]:
+        """What knobs make of a kernel, and what could have been chosen on the way."""
+        choices = Choices(label(step.fused), knobs)
+        blocking = self.blocking(step, choices)
+        if blocking is not None:
+            choices.finish()
+            return blocking, choices
+        group = self.group(choices, step, facts)
+        if group > 1:
+            made = self.shared(step, facts, choices, group)
+        else:
+            made = self.alone(step, facts, choices)
+        choices.finish()
+        return made, choices
+
+    def blocking(self, step: Step, choices: Choices) -> Blocking | None:
+        """The blocks in which a kernel multiplies, if it does."""
+        sides = sides_of(step.fused) if isinstance(step, NestStep) else None
+        if sides is None:
+            return None
+        return ProductChoices(sides, self.target, self.groups).blocking(choices)
+
+    def alone(self, step: Step, facts: Facts | None, choices: Choices) -> Made:
+        """What is chosen for workers of one lane."""
+        match step:
+            case NestStep():
+                assert facts is not None
+                return scalar_nests.chosen(facts, choices)
+            case CascadeStep(fused, cascade):
+                return scalar_cascades.plan(fused, cascade, self.target, choices)
+            case ScanStep() | SortStep():
+                return None
+
+    def shared(self, step: Step, facts: Facts | None, choices: Choices, group: int) -> Made:
+        """What is chosen for groups of so many lanes."""
+        match step:
+            case NestStep():
+                assert facts is not None
+                return nests.chosen(facts, choices, group, in_vectors=self.groups.in_vectors)
+            case CascadeStep():
+                return "steps", cascades.blocks(step.cascade, choices, group)
+            case ScanStep():
+                return rows.scan(step.fused, choices, group)
+            case SortStep():
+                return rows.SortChoice(group)
+
+    def pays(self, step: Step) -> bool:
+        """Do groups pay by rule? Lanes that share a sort, a scan along a row, or the steps of a few
+        positions of a cascade, meet often.
+        """
+        match step:
+            case NestStep():
+                return True
+            case CascadeStep():
+                return self.groups.meets_often or not cascades.is_narrow(step.cascade)
+            case ScanStep(fused):
+                return self.groups.meets_often or not rows.lies_along(fused)
+            case SortStep():
+                return self.groups.meets_often
+
+    def group(self, choices: Choices, step: Step, facts: Facts | None) -> int:
+        """The lanes of a group; 1: every worker is alone."""
+        usual = self.groups.lanes
+        can_share = facts is None or nests.can_share(facts)
+        sizes = [usual, 2 * usual, usual // 2, 4 * usual, usual // 4] if can_share else []
+        sizes = [n for n in sizes if 1 < n <= self.groups.most]
+        if not (self.groups.is_rule and self.pays(step) and sizes):
+            return choices.pick("group", 1, sizes)
+        long = isinstance(step, SortStep) and rows.is_long(step.fused, max(sizes))
+        return choices.pick("group", max(sizes) if long else usual, [*sizes, 1])
+
+
+def _placed(step: Step, made: Made) -> Placed:
+    match made:
+        case Schedule():
+            return place(step.fused, made)
+        case Blocking():
+            return place_blocks(step.fused, made)
+        case rows.ScanChoice() | rows.SortChoice():
+            return made.place(step.fused)
+        case None:
+            if isinstance(step, ScanStep):
+                return place_scan(step.fused, SINGLE, rows.CHUNK)
+            return place_sort(step.fused, rows.CHUNK)
+        case _:
+            assert isinstance(step, CascadeStep)
+            return place_cascade(step.fused, step.cascade, *made)

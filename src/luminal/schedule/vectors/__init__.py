@@ -1,0 +1,1 @@
+"""Schedules of kernels on the vectors and registers of one core."""

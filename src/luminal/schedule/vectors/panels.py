@@ -1,0 +1,26 @@
+"""The panels that weights lie in for vector CPUs."""
+
+from __future__ import annotations
+
+from luminal.kernel.layout import Panels
+from luminal.schedule.vectors.lanes import FULL
+from luminal.schedule.vectors.vector_target import VectorTarget
+
+REGISTERS = 2  # the usual register tile is as wide
+ROWS = 2
+MANY = 128
+SMALLEST = 1 << 15
+
+
+def panels(target: VectorTarget) -> Panels:
+    """Those of a machine."""
+    return Panels(
+        register_bits=target.vector_bits,
+        registers=REGISTERS,
+        rows=ROWS,
+        many=MANY,
+        smallest=SMALLEST,
+        far_bytes=target.l2_bytes,
+        full=FULL,
+        dots=target.dots,
+    )

@@ -1,0 +1,27 @@
+"""What schedules of vectors look at: of CPUs, and of devices taken for machines of scalars."""
+
+from __future__ import annotations
+
+from luminal.base.records import dataclass
+from luminal.base.target import Target
+
+IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
+MANY_REGISTERS = 32  # hold the 16 sums of a large tile and what they multiply, or two such tiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorTarget(Target):
+    """`registers` counts vector registers of `vector_bits` bits. `l1_bytes` and `l2_bytes` are per
+    core (data), `l3_bytes` is shared.
+    """
+
+    vector_bits: int
+    registers: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    line_bytes: int = 64
+
+    def vector_lanes(self, dtype_size: int) -> int:
+        """How many elements of `dtype_size` bytes one vector register holds (at least 1)."""
+        return max(1, self.vector_bits // (8 * dtype_size))

@@ -1,0 +1,118 @@
+"""When one kernel for a cascade takes less time than several that store what it reduces."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Set
+
+from luminal.algebra.frames import extent_of, upper
+from luminal.algebra.terms import Phase, Reduction, Term, axis_order
+from luminal.base.costs import Costs
+from luminal.hlir.ops import Value
+from luminal.kernel.cascade import Cascade, lane_axis
+from luminal.kernel.loops import estimate
+from luminal.kernel.source import source_of
+from luminal.selection.bodies import is_weight
+from luminal.shape.expression import Symbol
+
+COPIED = 1 << 15  # elements of a weight, from which it is copied so that it lies as it is read
+WRITTEN = 2  # a line that is written comes from memory before it goes there
+OWN = 4  # of the largest rows fill a unit's own cache
+LIGHTER = 4 / 3  # times as long may be what holds no value that leaves the caches
+
+
+def pay(cascades: Collection[Cascade], costs: Costs, weights: Set[Value] = frozenset()) -> bool:
+    """Do these, which share what they compute in a step, take less time as one kernel each than as
+    kernels that store it? Where that leaves the last cache, about the time will do: several values
+    as large as all scores of an attention are not held then. `weights`: the arguments of a body
+    that are weights outside.
+    """
+    return all(_saves(each, costs, weights) for each in cascades) and _worth(cascades, costs)
+
+
+def _saves(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool:
+    """Is what it computes in a step longer than what is read and made for that?"""
+    if not cascade.inner:
+        return True
+    size, steps = cascade.inner[0].dtype.size, estimate(extent_of(axis_order(cascade.steps)))
+    stored = sum(upper(r.axes) for r in cascade.inner) * size
+    # Each block of rows reads the other factors of all its products: from a cache, or it waits.
+    summed = sum(upper(r.attrs) for r in cascade.inner)
+    others = summed + sum(upper(m.term.axes - cascade.rows) for m in cascade.members)
+    lane = lane_axis(cascade)
+    rows = 1 if lane is None else estimate(extent_of((lane,)))
+    read = upper(cascade.rows) // rows * steps * others * size
+    # So few rows that there is no block of them for each unit: kernels of their own are shared out
+    # by steps.
+    blocks = upper(cascade.rows) // rows * -(-rows // costs.shares.lanes)
+    if blocks < costs.units and read > costs.shares.work * size:
+        return False
+    if cascade.sweeps == 1 and any(m.rate for m in cascade.members):
+        return True
+    lie = all(_lies(m.term, cascade.rows) for m in cascade.members)
+    # A row of the block that is shorter than what is read and made for it saves little.
+    if not lie or others > steps or steps * others * size > costs.cache_bytes:
+        return False
+    lanes = len(cascade.inner) * costs.shares.lanes
+    if stored >= costs.cache_bytes or others <= (WRITTEN + 1) * lanes:
+        return True
+    # The last cache holds what would be stored: it is written and read there. So are the other
+    # factors, for each block, if a unit's own cache does not hold them; and weights, which products
+    # of their own have in panels, are read as they lie.
+    return steps * others * size <= OWN * costs.row_bytes and not _has_weights(cascade, weights)
+
+
+def _has_weights(cascade: Cascade, arguments: Set[Value]) -> bool:
+    factors = [x for r in cascade.inner if r.product for x in r.product.args]
+    sources = [source_of(x, lambda t: t.is_leaf) for x in factors]
+    return any(s is not None and is_weight(s.term, arguments) for s in sources)
+
+
+def _worth(cascades: Collection[Cascade], costs: Costs) -> bool:
+    """Is doing contractions anew worth what is not stored then: these, and what others multiply of
+    them?
+    """
+    times = [r for each in cascades for r in each.inner for _ in range(_walks(each, costs))]
+    stored: set[Term] = {*times}
+    if len(times) == len(stored):
+        return True
+    wide = [(each, m.term) for each in cascades for m in each.members if each.rows < m.term.axes]
+    factors = [x for each, r in wide for x in r.args[0].args if x.axes == each.rows | each.steps]
+    reads = len(stored) + len(factors)
+    stored.update(factors)
+    size = max(upper(t.axes) * t.dtype.size for t in stored)
+    further = sum(_flops(r) for _, r in wide)
+    streamed = sum(map(_flops, times)) + further
+    once = sum(_flops(r) for r in {*times}) + further
+    leaves = len(stored) * size >= costs.cache_bytes
+    rate = costs.memory if leaves else costs.cache
+    apart = once / costs.contraction_flops + (WRITTEN * len(stored) + reads) * size / rate
+    return streamed / costs.contraction_flops <= (LIGHTER if leaves else 1) * apart
+
+
+def _walks(cascade: Cascade, costs: Costs) -> int:
+    """How often its contractions are done: once where what several sweeps need is kept, which is a
+    block of rows, or half of one.
+    """
+    size, steps = cascade.inner[0].dtype.size, estimate(extent_of(axis_order(cascade.steps)))
+    block = costs.shares.lanes * steps * size * len(cascade.inner)
+    return 1 if block <= OWN * costs.row_bytes else cascade.sweeps
+
+
+def _flops(contraction: Reduction) -> int:
+    return 2 * upper(contraction.axes) * upper(contraction.attrs)
+
+
+def _lies(member: Reduction, rows: frozenset[Symbol]) -> bool:
+    """Does what is multiplied with a block lie along the axes that the block lacks, or along the
+    steps, to be turned?
+    """
+    (x,) = member.args
+    own = member.axes - rows
+    for factor in x.args if own and x.op == "Mul" else ():
+        source = source_of(factor, lambda t: t.is_leaf)
+        # A weight is copied as it is wanted, and a value that is computed is stored so.
+        if not factor.axes.isdisjoint(own) and source is not None and source.term.is_leaf:
+            inner = [a for dimension in source.renamed(source.term.attrs.frame) for a in dimension]
+            is_copied = source.term.phase is Phase.WEIGHT and upper(factor.axes) >= COPIED
+            return is_copied or not inner or inner[-1] in own.union(member.attrs)
+    return True

@@ -1,0 +1,228 @@
+"""Which cascaded reductions `fast` runs in one pass (see `kernel.cascade`), and in whose kernel."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence, Set
+
+from luminal.algebra.terms import At, Reduction, Term
+from luminal.base.costs import Costs
+from luminal.base.dtypes import float32, float64
+from luminal.base.forks import cached_property
+from luminal.base.records import dataclass
+from luminal.hlir.monoid import MAXIMUM
+from luminal.hlir.ops import Value
+from luminal.kernel.cascade import Cascade, Refusal
+from luminal.program.kernel_graph import KernelGraph
+from luminal.selection.cascade_costs import pay
+from luminal.selection.kinds import is_product, sums_of_dots
+from luminal.selection.limits import REACH
+from luminal.selection.streams import Stream, Streams
+from luminal.shape.expression import Symbol
+
+MAX_ROOTS = 6
+ABOVE = 300  # terms that depend on a contraction, among which its pass is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A cascade, what it computes in each `step`, the pointwise values between its results and its
+    roots, and the roots: the values that its kernel stores.
+    """
+
+    cascade: Cascade
+    step: frozenset[Term]
+    inner: frozenset[Term]
+    roots: tuple[Term, ...]
+
+    @property
+    def terms(self) -> frozenset[Term]:
+        """All that is computed in the pass: it can belong to no other one."""
+        return self.inner.union(self.roots, self.step, self.cascade.reductions)
+
+
+def find(
+    order: Sequence[Term],
+    forced: set[Term],
+    costs: Costs,
+    among: Set[Term] | None = None,
+    wanted: Set[Term] = frozenset(),
+    last: Set[Term] = frozenset(),
+    weights: Set[Value] = frozenset(),
+) -> tuple[Pass, ...]:
+    """The cascades whose results leave the pass only through a few pointwise values; those that
+    begin `among` a set, if that is given. Contractions that are `wanted` stream where that does not
+    seem to pay, too. What is computed of the `last` values is no part of a pass that gives them.
+    `weights`: the arguments of a body that are weights outside.
+
+    What depends on the contractions per step is never stored: others that need it are passes
+    too, which compute it anew (see `selection.streams`). A pass is one kernel, so no other may stand
+    between its parts (see `program.kernel_graph`).
+    """
+    firsts = [t for t in _firsts(order) if among is None or t in among]
+    if not firsts:
+        return ()
+    near = _Neighbours(order, forced, costs, wanted, last, weights)
+    found = map(near.together, firsts)
+    return tuple(p for passes in found if not isinstance(passes, Refusal) for p in passes)
+
+
+def _firsts(order: Sequence[Term]) -> list[Reduction]:
+    """What a pass may begin with: a maximum, or a reduction of what is computed of a contraction
+    along its axes.
+    """
+    found: list[Reduction] = []
+    axes: dict[Term, frozenset[Symbol]] = {}  # of the contractions that a term is computed of
+    of_dots = sums_of_dots(order)
+    for term in order:
+        below = frozenset[Symbol]().union(*(axes[arg] for arg in term.args))
+        if isinstance(term, Reduction):
+            maximum = term.monoid is MAXIMUM and term.dtype in (float32, float64)
+            streams = below.issuperset(term.attrs) and term not in of_dots
+            found += [term] if maximum or streams else []
+            below = term.axes if is_product(term) else frozenset()
+        axes[term] = frozenset() if term.is_opaque else below
+    return found
+
+
+class _Neighbours:
+    """What stands around the first reduction of a pass, and the passes found so far."""
+
+    def __init__(
+        self,
+        order: Sequence[Term],
+        forced: set[Term],
+        costs: Costs,
+        wanted: Set[Term],
+        last: Set[Term],
+        weights: Set[Value],
+    ) -> None:
+        self.order = order
+        self.costs, self.weights = costs, weights
+        self.wanted, self.last = wanted, last
+        self.forced = forced
+        self.users: dict[Term, list[Term]] = {term: [] for term in order}
+        for term in order:
+            for arg in dict.fromkeys(term.args):
+                self.users[arg].append(term)
+        self.taken: set[Term] = set()
+        self.stored = _moved(order, forced).union(t for t in order if t.is_leaf or t.is_opaque)
+
+    @cached_property
+    def graph(self) -> KernelGraph:
+        """Of the single terms, those of a pass merged."""
+        return KernelGraph({term: term.args for term in self.order})
+
+    def together(self, first: Reduction) -> tuple[Pass, ...] | Refusal:
+        """The pass of a reduction, and those of all that needs what it computes in each step."""
+        if first in self.taken:
+            return Refusal(first, "it is computed elsewhere")
+        streams = Streams(self, first)
+        refusal = streams.follow()
+        if refusal is not None:
+            return refusal
+        cascades = [each.cascade for each in streams.found]
+        wanted = any(not self.wanted.isdisjoint(cascade.inner) for cascade in cascades)
+        if not wanted and not pay(cascades, self.costs, self.weights):
+            return Refusal(first, "storing what it reduces takes less time")
+        order = streams.in_order()
+        if len(order) < len(streams.found):
+            return Refusal(first, "passes that share its steps wait for each other")
+        statistics = {t for _, read in order for t in read}
+        passes: list[Pass] = []
+        for stream, _ in order:
+            found = self._kernel(stream, statistics, {t for p in passes for t in p.terms})
+            if isinstance(found, Refusal):
+                return found
+            passes.append(found)
+        self.taken.update(*(p.terms for p in passes))
+        return tuple(passes)
+
+    def _kernel(self, stream: Stream, statistics: Set[Term], shared: Set[Term]) -> Pass | Refusal:
+        """With what is computed of the results, if that can be one kernel; else another reads them.
+
+        What passes share is computed by each, but counts here as the first one's: its statistics
+        are what the others read, so they run after it.
+        """
+        cascade = stream.cascade
+        found: Pass | Refusal = Refusal(cascade.first, "it has no roots")
+        for after in (self._after(stream, self.taken | shared), {}):
+            found = self._with_roots(stream, after, statistics)
+            if isinstance(found, Refusal):
+                continue
+            if not self.taken.isdisjoint(found.terms):
+                found = Refusal(cascade.first, "another pass computes a part of it")
+            elif self.graph.merge(found.terms - shared, REACH):
+                return found
+            else:
+                found = Refusal(cascade.first, "another kernel stands between its parts")
+        return found
+
+    def above(self, starts: Iterable[Term]) -> list[Term]:
+        """The terms that depend on these, operands first, as far as a pass may reach; these too."""
+        found: list[Term] = []
+        # A term has a greater id than its operands, so the least id next is operands first; and
+        # what several terms led to comes out several times in a row.
+        queue = [(term.id, term) for term in starts]
+        heapq.heapify(queue)
+        while queue and len(found) < ABOVE:
+            _, term = heapq.heappop(queue)
+            if not found or found[-1] is not term:
+                found.append(term)
+                for user in self.users[term]:
+                    heapq.heappush(queue, (user.id, user))
+        return found
+
+    def _after(self, stream: Stream, taken: Set[Term]) -> dict[Term, None]:
+        """The pointwise values computed of the results, as far up as their axes do not grow."""
+        results, step = stream.cascade.results, stream.step
+        axes = frozenset[Symbol]().union(*(result.axes for result in results))
+        after: dict[Term, None] = {}
+        beyond: set[Term] = set()  # depends on the results through what is no part of the pass
+        for term in self.above(stream.cascade.reductions):
+            if term in results or term in step:
+                continue
+            ended = beyond | (self.last & after.keys())
+            if term in taken or not ended.isdisjoint(term.args):
+                beyond.add(term)
+            elif any(arg in results or arg in after for arg in term.args):
+                joins = term.is_pointwise and term.axes <= axes
+                if joins and term.is_run == stream.cascade.first.is_run:
+                    after[term] = None
+                else:
+                    beyond.add(term)
+        return after
+
+    def _with_roots(
+        self, stream: Stream, after: Mapping[Term, None], statistics: Set[Term]
+    ) -> Pass | Refusal:
+        """The pass with the results, and what is computed of them, that others need stored."""
+        cascade = stream.cascade
+        inside = cascade.results.union(after)
+        within = inside.union(stream.step)
+        needed = self.forced.union(statistics)
+        ends = [t for t in inside if t in needed or not within.issuperset(self.users[t])]
+        roots = tuple(sorted(ends, key=lambda t: t.id))
+        if not 0 < len(roots) <= MAX_ROOTS:
+            why = f"{len(roots)} results; a kernel stores 1 to {MAX_ROOTS}"
+            return Refusal(cascade.first, why)
+        return Pass(cascade, stream.step, frozenset(after) - set(roots), roots)
+
+
+def _moved(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
+    """What is read at other positions than those of its axes: reductions, unless what is computed
+    of them is stored.
+
+    Only so do axes that two terms have in common mean the same loops.
+    """
+    found: set[Term] = set()
+    moving: set[Term] = set()
+    for term in reversed(order):
+        ends = term.is_reduction or term.is_leaf or term.is_opaque
+        if term in moving and (term.is_reduction or term in forced):
+            found.add(term)
+        elif term in moving and not ends:
+            moving.update(term.args)
+        if isinstance(term, At):
+            moving.add(term.args[0])
+    return found

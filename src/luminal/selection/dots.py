@@ -1,0 +1,40 @@
+"""Which contractions are computed by a dot: all that the machine has one for.
+
+A dot does the work of several multiplications, whoever owns the factors: those that do not lie as
+it takes them are packed by the kernel, as it packs others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from luminal.algebra.terms import Term
+from luminal.base.dots import Dot, Rounding
+from luminal.base.numerics import ROUNDING, Numerics
+from luminal.kernel.neighbours import refusal
+from luminal.program.selection import Selection
+
+
+def usable(dots: Sequence[Dot], numerics: Numerics) -> tuple[Dot, ...]:
+    """Those whose roundings are allowed."""
+    rounds = numerics.allows(ROUNDING)
+    return tuple(dot for dot in dots if rounds or dot.rounding is Rounding.NONE)
+
+
+def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
+    """The selection with the contractions that these dots can compute; bodies of Loops have theirs
+    already. What a cascade streams is folded by no dot.
+    """
+    found: dict[Term, Dot] = {}
+    streamed = {member.term for each in selection.cascades for member in each.members}
+    for kernel in selection.kernels() if dots else ():
+        reads = selection.places(kernel)
+        for term in selection.computed(kernel):
+            if term in streamed:
+                continue
+            able = (dot for dot in dots if refusal(term, dot, reads) is None)
+            dot = next(able, None)
+            if dot is not None:
+                found[term] = dot
+    return replace(selection, dots=found)

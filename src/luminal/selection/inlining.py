@@ -1,0 +1,108 @@
+"""What it costs to compute a value where it is read, and where a stretch of such values ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from luminal.algebra.frames import upper
+from luminal.algebra.scatter import read_back
+from luminal.algebra.terms import Term, axis_order
+from luminal.base.costs import Weights
+from luminal.selection.limits import KERNEL_TERMS
+from luminal.shape.expression import Symbol
+
+
+class Inlining:
+    """`of`: by term (weight of the operations, distinct loads) of a point, if all below but what is
+    `stored`, leaves and reductions is inlined.
+    """
+
+    def __init__(self, order: Sequence[Term], stored: Set[Term], weights: Weights) -> None:
+        self._stored, self._weights = stored, weights
+        self.of: dict[Term, tuple[int, frozenset[Term]]] = {}
+        for term in order:
+            self.of[term] = self._cost(term)
+
+    def cheap(self, term: Term) -> bool:
+        """Recomputing costs less than one load more than loading the result does."""
+        (weight, loads), load = self.of[term], self._weights.load
+        return weight + load * max(0, len(loads) - 1) < load
+
+    def _cost(self, term: Term) -> tuple[int, frozenset[Term]]:
+        if term.op == "Literal" or term.op == "Index":
+            return 0, frozenset()
+        if term.is_leaf or term.is_reduction or term.is_opaque or term in self._stored:
+            return 0, frozenset((term,))
+        if term.op == "At" and not self.cheap(term.args[0]) and not injective(term):
+            return 0, frozenset((term.args[0],))  # read several times, so it will be stored
+        if _reads_rows(term):
+            return 0, self.of[term.args[1]][1]
+        load = self._weights.load
+        weight = 0 if term.op == "At" else self._weights.of(term.op)
+        loads: frozenset[Term] = frozenset()
+        for arg in set(term.args):
+            below, read = self.of[arg]
+            weight, loads = weight + below, loads | read
+            if weight > 4 * load or len(loads) > load:  # dear whatever else comes
+                return 4 * load, frozenset((term,))
+        return weight, loads
+
+
+def cuts(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
+    """Where long stretches without a reduction are stored: at their ends, not all over; of what
+    is larger than its operands, those.
+    """
+    found: set[Term] = set()
+    below: dict[Term, frozenset[Term]] = {}
+    for term in order:
+        ends = term.is_leaf or term.is_reduction or term.is_opaque or term in forced
+        inner = () if ends else (below[arg] for arg in term.args)
+        below[term] = frozenset((term,)).union(*inner)
+        if len(below[term]) > KERNEL_TERMS // 2 and term.is_pointwise:
+            cut = [term]
+            if all(upper(arg.axes) < upper(term.axes) for arg in term.args):
+                operands = [unmoved(arg) for arg in term.args]
+                long = [x for x in operands if x.is_pointwise and len(below[x]) > 1]
+                cut = long or cut
+            found.update(cut)
+            below |= {end: frozenset((end,)) for end in cut}
+            below[term] = frozenset((term,))
+    return found
+
+
+def unmoved(term: Term) -> Term:
+    """What a term reads at other positions, or itself."""
+    while term.op == "At":
+        term = term.args[0]
+    return term
+
+
+def _reads_rows(term: Term) -> bool:
+    """Is it read from memory, whole rows at a time, where integers say, or 0 for some of the rows?
+    Then what decides on that is computed once for a row.
+    """
+    conditions: set[Symbol] = set()
+    while term.op == "Select" and term.args[2].op == "Literal":
+        conditions |= term.args[0].axes
+        term = term.args[1]
+    if not conditions or term.op != "At":
+        return False
+    source = unmoved(term)
+    if not (source.is_leaf or source.is_opaque):
+        return False
+    frame = source.attrs.frame if source.is_leaf else source.attrs.result
+    within = set(frame[-1]) if frame else set()
+    return within.isdisjoint(conditions.union(a for a, _ in term.attrs))
+
+
+def injective(at: Term) -> bool:
+    """Each element of the operand is read at most once: every index tells its own axes."""
+    seen: set[Symbol] = set()
+    for _, position in at.attrs:
+        if isinstance(position, int):
+            return False
+        axes = axis_order(s for s in position.symbols() if s.extent is not None)
+        if not seen.isdisjoint(axes) or read_back(position, (), axes) != set(axes):
+            return False
+        seen.update(axes)
+    return at.axes <= at.args[0].axes | seen

@@ -1,0 +1,54 @@
+"""Nested reductions whose inner one is a value of its own stay nested.
+
+`Sum{a, b} x -> Sum{b} (Sum{a} x)` where the program has `Sum{a} x` as well. The algebra merges
+nested reductions, which is right where only the outer one is needed; else all of `x` would be
+reduced twice, or stored for both: for the mean of a matrix product's rows, every single product.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from luminal.algebra.frames import upper
+from luminal.algebra.reductions import around
+from luminal.algebra.terms import Term, Terms
+from luminal.selection.rewrite import Respelled
+
+
+def nest(program: Respelled) -> Respelled:
+    """The same program with such reductions taken apart."""
+    inner = _inner(program.order())
+    if not inner:
+        return program
+    terms = program.lowered.terms
+
+    def replace(old: Term, same: Term) -> Term:
+        return _nested(terms, old, same.args[0], inner) if old in inner else same
+
+    return program.rewrite(replace)
+
+
+def _inner(order: list[Term]) -> dict[Term, Term]:
+    """By reduction: the one of the same operand over most, but not all, of its axes."""
+    alike: defaultdict[tuple[str, Term], list[Term]] = defaultdict(list)
+    for term in order:
+        if term.is_reduction:
+            alike[term.op, term.args[0]].append(term)
+    found: dict[Term, Term] = {}
+    for group in alike.values():
+        for term in group if len(group) > 1 else ():
+            # The largest part leaves least to do; its own parts are found in their turn.
+            smaller = [other for other in group if around(other.attrs, term.attrs)]
+            if smaller:
+                found[term] = max(smaller, key=lambda other: upper(other.attrs))
+    return found
+
+
+def _nested(terms: Terms, term: Term, x: Term, inner: dict[Term, Term]) -> Term:
+    """`term` of the new operand `x`, through the inner reductions."""
+    below = inner.get(term)
+    if below is None:
+        return terms.reduce(term.op, term.attrs, x, merge=False)
+    rest = around(below.attrs, term.attrs)
+    assert rest is not None
+    return terms.reduce(term.op, rest, _nested(terms, below, x, inner), merge=False)

@@ -1,0 +1,100 @@
+"""Sums at computed positions that leave units idle are formed in private parts.
+
+A Scatter that adds runs over the free axes of its source (`algebra/scatter.py`). Where these have
+few points, an axis along which positions meet is cut into chunks, each with zeros of its own to add
+to: `Scatter(y, x) -> y + Sum{c} Scatter(0, x[c])`. The chunk is a coordinate of what is scattered
+into, so it is a free axis like any other. The number of chunks is fixed by the extents: the bits do
+not depend on how many units work.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from luminal.algebra.frames import linear, spread, upper
+from luminal.algebra.reductions import cut, longest, only_inside
+from luminal.algebra.scatter import ordered_axes, positions
+from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
+from luminal.base.costs import Shares
+from luminal.base.numerics import ROUNDING, Numerics
+from luminal.hlir.attributes import ScatterAttrs, Slot
+from luminal.hlir.monoid import SUM
+from luminal.selection.rewrite import Respelled
+from luminal.selection.split import chunk_size
+from luminal.shape.expression import Expression, Symbol, axis
+from luminal.shape.view import index
+
+
+def private_sums(program: Respelled, shares: Shares, numerics: Numerics) -> Respelled:
+    """The same program with such Scatters in two stages, of floats where they may round anew."""
+    order = program.order()
+    sites = max((term.attrs.site for term in order if term.is_opaque), default=0)
+    may = [term for term in order if numerics.allows(ROUNDING) or SUM.is_exact(term.dtype)]
+    cuts = {term: cut for term in may if (cut := _cut(term, shares)) is not None}
+    wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1)}
+    if not wanted:
+        return program
+    terms = program.lowered.terms
+    return program.rewrite(
+        lambda old, same: _in_parts(terms, same, *wanted[old]) if old in wanted else same
+    )
+
+
+def _points(frame: Frame) -> int:
+    return prod(upper(dimension) for dimension in frame)
+
+
+def _cut(term: Term, shares: Shares) -> tuple[Symbol, int] | None:
+    """The axis to cut and the positions per chunk."""
+    # Of what is set the last one counts, and parts do not know which that is.
+    if term.op != "Scatter" or term.attrs.hlir.mode != "add":
+        return None
+    ordered = ordered_axes(term)
+    points = _points(term.attrs.frames[1])
+    if not ordered or points <= shares.work or points >= shares.scattered * upper(ordered):
+        return None
+    along = longest(ordered)
+    length = upper((along,))
+    # Each part clears and adds up a whole result of its own, beside what it has to add.
+    least = shares.part * _points(term.attrs.result)
+    size = chunk_size(length, points // length, shares, least)
+    return None if size is None else (along, size)
+
+
+def _in_parts(terms: Terms, scatter: Term, site: int, along: Symbol, size: int) -> Term:
+    # A site is one operation; the new Scatter is another one than the old, which others may use.
+    attrs: OpaqueAttrs = scatter.attrs
+    chunks = cut(along, size, site)
+    chunk, within, moved = chunks.chunk, chunks.within, {along: chunks.position}
+    assert chunk.extent is not None
+    part = axis(f"{along.name}.part{site}", chunk.extent)
+
+    dest, source = scatter.args[:2]
+    zero = terms.literal(SUM.identity_bytes(scatter.dtype), scatter.dtype)
+    x = only_inside(terms, chunks.inside, terms.at(source, moved), SUM)
+
+    old = [a for dimension in attrs.frames[1] for a in dimension]
+    axes = [chunk, *(within if a is along else a for a in old)]
+    indices = {a: index(k, a.extent) for k, a in enumerate(axes) if a.extent is not None}
+    # The chunk is a coordinate: with it, positions that met in different chunks meet no more.
+    entries: list[Expression | Slot] = [indices[chunk]]
+    found: list[Term] = []
+    for entry in positions(scatter):
+        if isinstance(entry, Term):
+            entries.append(Slot(len(found)))
+            found.append(terms.at(entry, moved))
+        else:
+            entries.append(entry.substitute(moved).substitute(indices))
+
+    frame = tuple((a,) for a in axes)
+    result = ((part,), *attrs.result)
+    hlir = ScatterAttrs(tuple(entries), "add")
+    frames = (result, frame, *(frame for _ in found))
+    parts = terms.opaque(
+        "Scatter", (zero, x, *found), OpaqueAttrs(hlir, frames, result, 0, site), scatter.dtype
+    )
+    own: dict[Symbol, Expression] = {}
+    for theirs, mine in zip(attrs.frames[0], attrs.result, strict=True):
+        own.update(spread(linear(mine), theirs))
+    total = terms.reduce("Sum", (part,), parts, merge=False)
+    return terms.pointwise("Add", (terms.at(dest, own), total), scatter.dtype)

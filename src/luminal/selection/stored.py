@@ -1,0 +1,77 @@
+"""What no rule leaves unstored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from luminal.algebra.lower import Root
+from luminal.algebra.terms import Term
+from luminal.base.dtypes import int8, uint8
+from luminal.kernel.source import source_of
+from luminal.selection.kinds import is_contraction
+
+NEEDS_BUFFERS = ("Sort", "Loop", "Custom")  # opaque terms that read whole buffers
+BYTES = (int8, uint8)
+FEW = 8  # reductions that a value is computed of, as far as they are looked at
+
+
+def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
+    """Terms that no rule leaves unstored: the program's roots, what is read as a buffer, and what
+    is read at other positions, if it is computed of several reductions and no larger than one:
+    else all these were stored.
+    """
+    forced = {root.term for root in roots}
+    results: dict[Term, frozenset[Term]] = {}  # reductions that a value is computed of, if few
+    for term in order:
+        results[term] = _results(term, results)
+        if term.op == "At" and _is_result(term.args[0], results):
+            forced.add(term.args[0])
+        if term.op == "After":
+            forced.add(term.args[0])
+        elif term.op in NEEDS_BUFFERS:
+            forced.update(arg for arg in term.args if not (term.op == "Loop" and _is_part(arg)))
+    return forced
+
+
+def rounded_factors(order: Iterable[Term]) -> set[Term]:
+    """What products read as a narrower float than they are summed in, or as bytes, again for every
+    result that shares it: stored once, rounded, its bytes are half or a quarter and a dot can take
+    them as they lie.
+    """
+    found: set[Term] = set()
+    for term in order:
+        if not term.is_reduction or not is_contraction(term):
+            continue
+        for factor in term.args[0].args:
+            source = source_of(factor, _is_narrowing) if term.axes - factor.axes else None
+            if source is not None and source.casts == 1 and _is_narrowing(source.term):
+                found.add(source.term)
+    return found
+
+
+def _is_narrowing(term: Term) -> bool:
+    if term.op != "Cast":
+        return False
+    (wide,) = term.args
+    both_float = term.dtype.is_float and wide.dtype.is_float
+    return (both_float or term.dtype in BYTES) and term.dtype.size < wide.dtype.size
+
+
+def _results(term: Term, results: dict[Term, frozenset[Term]]) -> frozenset[Term]:
+    if term.is_reduction:
+        return frozenset((term,))
+    if not term.is_pointwise:
+        return frozenset()
+    found = frozenset[Term]().union(*(results[arg] for arg in term.args))
+    return found if len(found) <= FEW else frozenset()
+
+
+def _is_result(term: Term, results: dict[Term, frozenset[Term]]) -> bool:
+    own = results[term]
+    return term.is_pointwise and len(own) > 1 and any(r.axes == term.axes for r in own)
+
+
+def _is_part(term: Term) -> bool:
+    """Slices of what is stored as it is: a Loop reads those where they lie, or copies them."""
+    base = term.args[0] if term.op == "At" and len(term.args) == 1 else None
+    return base is not None and (base.is_leaf or base.is_opaque)

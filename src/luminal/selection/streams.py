@@ -1,0 +1,203 @@
+"""What else streams where a pass does: all that needs what it computes in each step.
+
+Values per step are never stored, so each kernel that needs them computes them anew, from statistics
+that another pass has stored: then these are operands like any other, and it may run its steps along
+any axis. The gradients of attention are such passes over the same scores: along keys for the
+statistics and what is summed over keys, along queries for what is summed over queries. Either all
+of them stream or none does; what others wait for is found first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from luminal.algebra.frames import upper
+from luminal.algebra.terms import Reduction, Term, below
+from luminal.base.costs import Costs
+from luminal.base.records import dataclass
+from luminal.kernel.cascade import (
+    Cascade,
+    Refusal,
+    derive,
+    in_each_step,
+    lane_axis,
+    rows_of,
+    starts,
+)
+
+MOST_STREAMS = 8  # passes that share what they compute in a step: bounds the time of a compile
+
+
+class Around(Protocol):
+    """What is known of a program."""
+
+    users: dict[Term, list[Term]]
+    forced: set[Term]
+    stored: set[Term]
+    costs: Costs
+
+    def above(self, starts: Iterable[Term]) -> list[Term]:
+        """The terms that depend on these, operands first, as far as a pass may reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A cascade, and what it computes in each step."""
+
+    cascade: Cascade
+    step: frozenset[Term]
+
+
+class Streams:
+    """Those that begin with one reduction."""
+
+    def __init__(self, around: Around, first: Reduction) -> None:
+        self.around = around
+        self.first = first
+        self.found: list[Stream] = []
+        self.results: set[Term] = set()
+
+    def follow(self) -> Refusal | None:
+        """Finds all; else says why they are none."""
+        waiting = {self.first}
+        while waiting:
+            if len(self.found) == MOST_STREAMS:
+                return Refusal(self.first, f"more than {MOST_STREAMS} passes share its steps")
+            # What others depend on comes first: a term has a greater id than its operands.
+            cascade = self._derived(min(waiting, key=lambda r: r.id))
+            if isinstance(cascade, Refusal):
+                return cascade
+            step = in_each_step(cascade, self.is_read)
+            others = self._refused(cascade, step) or self._others(cascade, step)
+            if isinstance(others, Refusal):
+                return others
+            self.found.append(Stream(cascade, step))
+            self.results |= cascade.results
+            waiting = (waiting | others) - self.results
+        return self._needed_elsewhere()
+
+    def in_order(self) -> list[tuple[Stream, set[Term]]]:
+        """Each after those whose results it reads, with those results; of some that wait for each
+        other, none.
+        """
+        waiting = [(each, self._read_by(each)) for each in self.found]
+        known: set[Term] = set()
+        found = []
+        while ready := [pair for pair in waiting if pair[1] <= known]:
+            found.append(ready[0])
+            waiting.remove(ready[0])
+            known |= ready[0][0].cascade.results
+        return found
+
+    def _read_by(self, stream: Stream) -> set[Term]:
+        """Results of others."""
+        others = self.results - stream.cascade.results
+        ends = others | self.around.stored
+        args = [arg for r in stream.cascade.reductions for arg in r.args]
+        return others & below(args, ends.__contains__).keys() if others else set()
+
+    def is_read(self, term: Term) -> bool:
+        """Does it lie in memory? What the other side of prologue and run computes does: a kernel is
+        of one of them.
+        """
+        is_stored = term in self.around.stored or term in self.results
+        return is_stored or term.is_run is not self.first.is_run
+
+    def _derived(self, first: Reduction) -> Cascade | Refusal:
+        """The cascade of a reduction in its first sweep."""
+        begin = starts(first, self.is_read)
+        above = self.around.above(begin)
+        reductions, after = self._members(first, begin, above)
+        found = derive(first, reductions, after, lambda t: self.is_read(t) and t not in reductions)
+        if isinstance(found, Refusal) or found.first is first:
+            return found
+        same = self._derived(found.first) == found
+        return found if same else Refusal(first, f"{found.first!r} has other blocks")
+
+    def _members(
+        self, first: Reduction, begin: Sequence[Reduction], above: Sequence[Term]
+    ) -> tuple[list[Reduction], set[Term]]:
+        """Reductions that can be of its pass, in order, and what depends on one of these.
+
+        They are reached from the beginning through pointwise values or each other; not through
+        another reduction of one, which is a kernel that stands between. All else that is computed
+        of the same contractions is other kernels', and lies in memory.
+        """
+        steps, rows = {*first.attrs}, rows_of(first, self.is_read)
+        found: list[Reduction] = []
+        near: set[Term] = {*begin}
+        after: set[Term] = set()
+        beyond: set[Term] = set()
+        for term in above:
+            is_near = term is first or not near.isdisjoint(term.args)
+            if not beyond.isdisjoint(term.args):
+                beyond.add(term)
+            elif is_near and isinstance(term, Reduction) and term not in self.results:
+                # One that is read at other positions is stored: a root of the pass.
+                alike = {*term.attrs} == steps and term.axes >= rows
+                if alike and term.is_run is self.first.is_run:
+                    found.append(term)
+                    near.add(term)
+                    after.add(term)
+                elif not after.isdisjoint(term.args):
+                    beyond.add(term)
+            else:
+                if is_near and not term.is_opaque and not term.is_reduction:
+                    near.add(term)
+                if not after.isdisjoint(term.args):
+                    (after if term.is_pointwise else beyond).add(term)
+        return found, after | beyond
+
+    def _refused(self, cascade: Cascade, step: frozenset[Term]) -> Refusal | None:
+        """Why a cascade cannot be a kernel, or has not enough to do side by side."""
+        first, rows = cascade.first, cascade.rows
+        lane = lane_axis(cascade)
+        shares = self.around.costs.shares
+        # Lanes of one block are one unit's.
+        apart = upper(rows - {lane}) * -(-upper(rows & {lane}) // shares.lanes)
+        if apart < shares.blocks and upper(rows | cascade.steps) > shares.work:
+            return Refusal(first, f"only {apart} blocks side by side would leave units idle")
+        forced = self.around.forced
+        for term in sorted(step & forced, key=lambda t: t.id):
+            return _outside(first, term)
+        products = {r.args[0] for r in cascade.reductions if r.args[0].op == "Mul"}
+        if not forced.isdisjoint(products):
+            return Refusal(first, "a product that the pass sums is stored")
+        return None
+
+    def _others(self, cascade: Cascade, step: frozenset[Term]) -> set[Reduction] | Refusal:
+        """Reductions of other kernels that need a value of a step."""
+        inside = step.union(cascade.reductions)
+        users = self.around.users
+        found: set[Reduction] = set()
+        seen: set[Term] = set()
+        for term in sorted(step, key=lambda t: t.id):
+            stack = [user for user in users[term] if user not in inside]
+            while stack:
+                user = stack.pop()
+                if user in seen:
+                    continue
+                seen.add(user)
+                if isinstance(user, Reduction) and user.is_run is self.first.is_run:
+                    found.add(user)
+                elif not user.is_pointwise or user in self.around.forced:
+                    return _outside(cascade.first, term)
+                else:
+                    stack += users[user]
+        return found
+
+    def _needed_elsewhere(self) -> Refusal | None:
+        """Is a value of a step needed by what does not compute it anew?"""
+        insides = [(each.step, each.step.union(each.cascade.reductions)) for each in self.found]
+        for each in self.found:
+            for term in sorted(each.step, key=lambda t: t.id):
+                for user in self.around.users[term]:
+                    steps = [step for step, inside in insides if user in inside]
+                    if not steps or any(term not in step for step in steps):
+                        return _outside(self.first, term)
+        return None
+
+
+def _outside(first: Term, term: Term) -> Refusal:
+    return Refusal(first, f"{term!r}, a value per step, is needed outside of the pass")

@@ -1,0 +1,1 @@
+"""What users work with: Graph, compile, jit, the default graph."""

@@ -1,0 +1,70 @@
+"""`dims=` of a compile: which values of dims it is for, and the graph for them alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from luminal.base.errors import DimError
+from luminal.base.records import dataclass
+from luminal.hlir import graph as hlir
+from luminal.hlir.substitute import substitute_dims
+from luminal.runtime.binding import Interval
+from luminal.shape.expression import Expression, Symbol, const, symbol
+
+DimChoice: TypeAlias = "int | Interval | Sequence[Interval]"
+"""An int or one interval narrows a dim; a list of intervals compiles a program for each as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class DimChoices:
+    """`dims=` of a compile: intervals that hold for all runs, and buckets by dim."""
+
+    narrow: dict[str, Interval]
+    buckets: dict[str, list[Interval]]
+
+    @classmethod
+    def of(cls, graph: hlir.Graph, dims: Mapping[Any, DimChoice]) -> DimChoices:
+        """Raises DimError for an unknown dim or an interval outside the declared one."""
+        if not isinstance(dims, Mapping):
+            raise DimError(f'dims: takes a dict, as {{"s": (1, 64)}}; got a {type(dims).__name__}')
+        declared = {dim.name: dim for dim in graph.dims}
+        choices = cls({}, {})
+        for key, choice in dims.items():
+            name = key.name if isinstance(key, Symbol) else key
+            if name not in declared:
+                raise DimError(f"{name}: no such dim; the dims are {', '.join(declared) or 'none'}")
+            if isinstance(choice, list):
+                choices.buckets[name] = [_interval(declared[name], each) for each in choice]
+            else:
+                choices.narrow[name] = _interval(declared[name], choice)
+        return choices
+
+    def variants(self) -> Iterable[dict[str, Interval]]:
+        """Every combination of buckets, then the general program."""
+        if self.buckets:
+            for combination in itertools.product(*self.buckets.values()):
+                yield dict(zip(self.buckets, combination, strict=True))
+        yield {}
+
+
+def _interval(dim: Symbol, choice: Any) -> Interval:
+    try:
+        lo, hi = (choice, choice) if isinstance(choice, int) else choice
+        inside = (dim.lo or 0) <= lo <= hi and (dim.hi is None or hi <= dim.hi)
+    except (TypeError, ValueError):
+        raise DimError(f"dims: {dim.name}: {choice!r} is not an interval (lo, hi)") from None
+    if not inside:
+        raise DimError(f"dims: {dim.name}: ({lo}, {hi}) is not within its {dim.lo}..{dim.hi}")
+    return int(lo), int(hi)
+
+
+def narrowed_to(graph: hlir.Graph, intervals: Mapping[str, Interval]) -> hlir.Graph:
+    """The graph with dims of smaller intervals; a dim with one value left becomes that literal."""
+    replaced: dict[Symbol, Expression] = {}
+    for dim in graph.dims:
+        if dim.name in intervals:
+            lo, hi = intervals[dim.name]
+            replaced[dim] = const(lo) if lo == hi else symbol(dim.name, lo, hi)
+    return substitute_dims(graph, replaced) if replaced else graph

@@ -1,0 +1,396 @@
+"""What users work with: `Graph` that compiles and executes, `compile`, and the default graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from luminal.autograd import transforms
+from luminal.backends import registry
+from luminal.backends.backend import Backend, Interpreter
+from luminal.base import config, garbage, tracing
+from luminal.base.errors import CompileError, DimError, GraphError, InputError
+from luminal.base.near_names import suggesting
+from luminal.base.numerics import Numerics
+from luminal.base.records import dataclass
+from luminal.frontend.graph import Recorder, recording_into
+from luminal.frontend.tensor import Tensor
+from luminal.hlir import graph as hlir
+from luminal.hlir.graph import Output
+from luminal.hlir.ops import Value
+from luminal.memory.state import recorder
+from luminal.runtime import program_cache
+from luminal.runtime.arrays import Array
+from luminal.runtime.binding import Interval
+from luminal.runtime.executable import Executable
+from luminal.runtime.on_demand import MAX_PROGRAMS, OnDemand
+from luminal.runtime.report import CompileSummary, SearchSummary
+from luminal.runtime.results import Results
+from luminal.runtime.runner import Runner
+from luminal.runtime.variants import Variant
+from luminal.search.options import CompilationMode, SearchOptions, mode_of
+from luminal.session.device_choice import chosen_device
+from luminal.session.dim_choices import DimChoice, DimChoices, narrowed_to
+from luminal.shape.expression import MAX_DIM
+
+if TYPE_CHECKING:  # the compiler is imported when something is compiled
+    from luminal.compiler.compile import Stages
+    from luminal.program.launch_list import Program
+
+_Intervals: TypeAlias = Mapping[str, Interval]
+
+_compile_count = 0
+
+
+class Graph(Recorder):
+    """A lazy graph: record Tensors, mark outputs, compile, execute.
+
+    Either `exe = lm.compile(cx)` and `exe({...})`, or set values on Tensors, then `cx.compile()`,
+    `cx.execute()` and `t.numpy()`.
+    """
+
+    recorded_once = False  # for many calls, as jit does
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(name)
+        self._executable: Executable | None = None
+        self._backend: str | None = None  # the last compile's, for values computed on demand
+        self._on_demand = self._parts_on_demand()
+
+    def to(self, device: Any) -> Graph:
+        """Compiles for this device ("cpu", "opencl:0"), where they name none; gives itself.
+
+        Raises InputError for one that cannot be used.
+        """
+        self.device = registry.usable("to", device).name
+        return self
+
+    def place(self, what: str, device: Any) -> None:
+        """A Tensor asks for a device: the graph's, for all of it. The CPU changes nothing."""
+        name = registry.usable(what, device).name
+        if name not in ("cpu", self.device):
+            if self.device is not None:
+                raise InputError(
+                    f"{what}: device {name!r}: {self.name} is for {self.device!r}, and a graph "
+                    "runs on one device; move all of it with graph.to(...)"
+                )
+            self.to(name)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{self.name}: a Graph cannot be pickled or copied, as its Tensors are of it; record "
+            "it again in a function that makes it (modules and state_dicts can be pickled)"
+        )
+
+    def compile(self, backend: str | None = None, **options: Any) -> Executable:
+        """Compiles what is recorded so far (see `luminal.compile`); `execute` runs it."""
+        self._executable = compile(self, backend, **options)
+        self._backend = backend
+        return self._executable
+
+    def computed(self, value: Value) -> Array:
+        """`value` for the inputs set; see `Tensor.numpy`."""
+        return self._on_demand.array(self, value)
+
+    def backward(self, loss: Tensor, gradient: Tensor | None = None) -> None:
+        """Adds gradients of `loss` to those of inputs and weights; see `Tensor.backward`."""
+        transforms.backward(loss, gradient)
+
+    def _parts_on_demand(self, max_programs: int = MAX_PROGRAMS) -> OnDemand:
+        """Compiles parts of this graph, for the device that it is for by then."""
+        return OnDemand(self._compiled_part, lambda: _device_of(self, self._backend), max_programs)
+
+    def _compiled_part(self, part: hlir.Graph) -> Executable:
+        backend = _backend_of(self, self._backend)
+        plan = _Plan(backend, Numerics.STANDARD, mode_of("fast"), SearchOptions(), {})
+        return _compiled(self, part, DimChoices({}, {}), plan)
+
+    def execute(self, dims: Mapping[str, int] | None = None) -> Results:
+        """Runs the compiled graph on the values set; afterwards `t.numpy()` gives each output.
+
+        Raises GraphError if the graph is not compiled or has changed since.
+        """
+        if self._executable is None:
+            raise GraphError(f"{self.name}: not compiled; call compile() before execute()")
+        if self._executable.graph != self.graph():
+            raise GraphError(
+                f"{self.name}: the graph changed after compile: "
+                f"{_sink_names(self._executable.graph)} then, {_sink_names(self.graph())} now; "
+                "call compile() again"
+            )
+        return self._keep(self._executable(dims=dims))
+
+    def execute_debug(self, dims: Mapping[str, int] | None = None) -> Results:
+        """Runs with the reference backend, no compile needed, and prints a row for every op."""
+        from luminal.backends.reference.device import OpTrace, ReferenceRunner
+
+        graph, ops = self.graph(), OpTrace()
+        runner = ReferenceRunner(graph, ops)
+        results = Executable(graph, [Variant({}, runner)], self.values)(dims=dims)
+        print(ops.table())
+        return self._keep(results)
+
+    def _keep(self, results: Results) -> Results:
+        self.results = {
+            sink.value: results[sink.name]
+            for sink in self.sinks
+            if isinstance(sink, Output) and not sink.hidden
+        }
+        return results
+
+
+@suggesting
+def compile(
+    graph: Graph | str | None = None,
+    backend: str | None = None,
+    mode: CompilationMode | str = "fast",
+    dims: Mapping[Any, DimChoice] | None = None,
+    numerics: str = "standard",
+    search: SearchOptions | None = None,
+    memory_limit: int | str | None = None,
+) -> Executable:
+    """Compiles a graph; without one, or with only a backend's name, the default graph.
+
+    `backend`: a device ("cpu", "opencl:0", "reference"; see `lm.devices`) or "auto", a GPU if there
+    is one, else the CPU; by default the graph's (`graph.to`), else the default one (`lm.device`).
+    `mode`: "fast" (choices by rules, nothing is timed), "optimal" (candidates are timed here, and
+    the fastest runs; `search` sets the limits), or `lm.TimeBudget(seconds)`, shared by all programs
+    that `dims` asks for.
+    `dims`: {"s": (1, 256)} narrows a dim, {"s": [(1, 1), (2, 256)]} compiles further programs for
+    these intervals. `numerics`: which rewrites may change rounding: none ("exact"), those after
+    which a number stays that number but for rounding ("standard"), or those, too, that keep digits
+    which the graph rounds away or let neighbours share rounding and what is not finite ("relaxed":
+    3 x 3 convolutions with fewer multiplications). `memory_limit`: the most bytes
+    of the arena ("200MB"), with dims as large as they may be; where a training step needs more,
+    values are computed again for gradients instead of kept (see `lm.checkpoint`), as few flops as
+    do. It is checked for the program of "fast". Raises CompileError, DimError.
+    """
+    if graph is None or isinstance(graph, str):
+        backend = backend if graph is None else graph
+        return default_graph().compile(
+            backend, mode=mode, dims=dims, numerics=numerics, search=search,
+            memory_limit=memory_limit,
+        )  # fmt: skip
+    if not isinstance(graph, Recorder):
+        raise InputError(
+            f"compile: takes a Graph, got a {type(graph).__name__}; record into cx = lm.Graph() "
+            "and pass cx; for a function of arrays there is @lm.jit"
+        )
+    chosen = _backend_of(graph, backend)
+    frozen = graph.graph()
+    choices = DimChoices.of(frozen, dims or {})
+    options = _options(frozen, choices.narrow, search)
+    plan = _Plan(chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit)
+    return _compiled(graph, frozen, choices, plan)
+
+
+def _compiled(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan) -> Executable:
+    # a search takes long and leaves cycles behind
+    with nullcontext() if plan.mode.searches else garbage.held():
+        made = _executable(graph, frozen, choices, plan)
+    if config.get("LUMINAL_DEBUG") >= 2:
+        tracing.debug(2, str(made.report()))
+    global _compile_count
+    _compile_count += 1
+    return made
+
+
+def narrowed(graph: Graph, dims: Mapping[Any, DimChoice] | None = None) -> hlir.Graph:
+    """What is recorded so far, with dims narrowed as `compile` does it; buckets are left out."""
+    frozen = graph.graph()
+    return narrowed_to(frozen, DimChoices.of(frozen, dims or {}).narrow)
+
+
+def stages(
+    graph: Graph,
+    backend: str | None = None,
+    mode: CompilationMode | str = "fast",
+    dims: Mapping[Any, DimChoice] | None = None,
+    numerics: str = "standard",
+) -> Stages:
+    """Every IR of the program that `compile` would make; raises as it does."""
+    chosen = _backend_of(graph, backend)
+    if isinstance(chosen, Interpreter):
+        raise CompileError(f"backend {chosen.name!r} runs the graph itself; there are no stages")
+    plan = _Plan(chosen, _numerics(numerics), mode_of(mode), SearchOptions(), graph.values)
+    return plan.stages(narrowed(graph, dims), chosen)[0]
+
+
+def _numerics(given: str) -> Numerics:
+    """Raises CompileError for another name."""
+    try:
+        return Numerics(given)
+    except ValueError:
+        known = ", ".join(repr(str(each)) for each in Numerics)
+        raise CompileError(f"numerics {given!r}: takes one of {known}") from None
+
+
+def compile_count() -> int:
+    """How many graphs this process has compiled."""
+    return _compile_count
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How the programs of one compile are made. `values`: arrays set on the graph's inputs."""
+
+    backend: Backend | Interpreter
+    numerics: Numerics
+    mode: CompilationMode
+    search: SearchOptions
+    values: Mapping[str, Array]
+    memory_limit: int | str | None = None
+
+    def within_limit(self, graph: Recorder, frozen: hlir.Graph, narrow: _Intervals) -> hlir.Graph:
+        """What is recorded, with values computed again where the limit asks for it."""
+        if self.memory_limit is None:
+            return frozen
+        from luminal.compiler import memory_limit
+
+        backend, limit = self.backend, memory_limit.bytes_of(self.memory_limit)
+        if isinstance(backend, Interpreter):
+            raise CompileError(f"memory_limit: backend {backend.name!r} has no arena to limit")
+
+        def arena(candidate: hlir.Graph) -> int:
+            return memory_limit.arena_bytes(narrowed_to(candidate, narrow), backend, self.numerics)
+
+        with tracing.span("memory limit"):
+            return memory_limit.fitting(frozen, graph.pulled, graph.cotangents, limit, arena)
+
+    def runner(self, graph: hlir.Graph, share: int) -> tuple[Runner, SearchSummary | None]:
+        """The compiled graph; `share` programs divide the time."""
+        if isinstance(self.backend, Interpreter):
+            return self.backend.interpret(graph), None
+        with tracing.span("compiler"):
+            program, summary = self._program(graph, self.backend, share)
+        with tracing.span("build"):
+            return self.backend.runner(program), summary
+
+    def _program(
+        self, graph: hlir.Graph, backend: Backend, share: int
+    ) -> tuple[Program, SearchSummary | None]:
+        """As another process left it, or compiled."""
+        place, known = None, None
+        if not self.mode.searches:
+            with tracing.span("look up"):
+                place = program_cache.entry(graph, backend, str(self.numerics))
+                known = None if place is None else place.get()
+        if known is not None:
+            return known, None
+        stages, summary = self.stages(graph, backend, share)
+        if config.get("LUMINAL_DEBUG") >= 3:
+            from luminal.program import launch_text  # late, as the compiler
+
+            tracing.debug(3, launch_text.to_text(stages.program))
+        if place is not None:
+            with tracing.span("keep"):
+                place.put(stages.program)
+        return stages.program, summary
+
+    def stages(
+        self, graph: hlir.Graph, backend: Backend, share: int = 1
+    ) -> tuple[Stages, SearchSummary | None]:
+        """Every IR of the compile, as rules or a search choose them."""
+        from luminal.compiler import compile as compiler
+
+        if not self.mode.searches:
+            return compiler.lower_by_stages(graph, backend, self.numerics, backend.begin), None
+        from luminal.search.search import search
+
+        mode = self.mode.shared_by(share)
+        return search(graph, backend, mode, self.search, self.numerics, self.values)
+
+
+def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], given: Any) -> SearchOptions:
+    """Raises CompileError for what is no SearchOptions, DimError where a dim's rules are broken."""
+    if given is None:
+        return SearchOptions()
+    if not isinstance(given, SearchOptions):
+        got = type(given).__name__
+        raise CompileError(f"search: takes lm.SearchOptions(seed=0, ...), got a {got}")
+    declared = {dim.name: dim for dim in graph.dims}
+    for name, value in given.dims.items():
+        if name not in declared:
+            known = ", ".join(declared) or "none"
+            raise DimError(f"SearchOptions: dims: {name}: no such dim; the dims are {known}")
+        lo, hi = narrow.get(name, (declared[name].lo or 0, declared[name].hi or MAX_DIM))
+        if not lo <= value <= hi:
+            raise DimError(f"SearchOptions: dims: {name}: {value} is not within its {lo}..{hi}")
+    return given
+
+
+def _executable(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan) -> Executable:
+    variants = []
+    all_intervals = list(choices.variants())
+    chosen = plan.within_limit(graph, frozen, choices.narrow)
+    for intervals in all_intervals:
+        narrowed = narrowed_to(chosen, choices.narrow | intervals)
+        with tracing.record() as spans:
+            runner, found = plan.runner(narrowed, len(all_intervals))
+        tracing.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{tracing.summary(spans)}")
+        made = CompileSummary(tracing.self_seconds(spans), found)
+        variants.append(Variant(intervals, runner, made))
+    title = f"{graph.name}, {plan.backend.name}, {plan.mode}"
+
+    def for_device(device: str) -> Executable:
+        backend = registry.usable("to", device)
+        return _compiled(graph, frozen, choices, replace(plan, backend=backend))
+
+    return Executable(
+        frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title, for_device
+    )
+
+
+def _sink_names(graph: hlir.Graph) -> str:
+    return ", ".join(
+        sink.name if isinstance(sink, Output) else f"assign {sink.state.name}"
+        for sink in graph.sinks
+    )
+
+
+def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
+    """The backend that a compile names, or the graph's, or the default one."""
+    return registry.find(_device_of(graph, backend))
+
+
+def _device_of(graph: Recorder, backend: str | None) -> str:
+    return chosen_device(graph.device if backend is None else backend)
+
+
+# --- the default graph ----------------------------------------------------------------------------
+
+_default: ContextVar[Graph | None] = ContextVar("luminal_default_graph", default=None)
+
+
+def default_graph() -> Graph:
+    """The graph of this context that `lm.tensor`, `lm.arange`, ... record into: inside of
+    `recording` that one, in a module's forward that of its arguments.
+    """
+    current: Graph | None = recorder.get()
+    if current is not None:
+        return current
+    graph = _default.get()
+    if graph is None:
+        graph = Graph("default graph")
+        _default.set(graph)
+    return graph
+
+
+@contextmanager
+def recording(graph: Graph) -> Iterator[Graph]:
+    """Makes `graph` the default graph inside the block; Parameters are Tensors of it there."""
+    with recording_into(graph):
+        yield graph
+
+
+def reset() -> None:
+    """Starts a new default graph; Tensors of the old one stay valid."""
+    _default.set(None)
+
+
+def execute(dims: Mapping[str, int] | None = None) -> Results:
+    """Runs the default graph (see `Graph.execute`)."""
+    return default_graph().execute(dims)

@@ -1,0 +1,119 @@
+"""Random data from the default generator, as PyTorch has it: `lm.randn(2, 3)`.
+
+    lm.manual_seed(0)
+    x = lm.randn(2, 3)
+
+Each is an Input of the default graph with numbers drawn at once, as `lm.tensor` of an array: every
+run reads the same ones. Numbers that are drawn anew in every run, also of symbolic shapes, are
+functions of a key: `lm.random`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from luminal.base import dtypes
+from luminal.base.dtypes import DType
+from luminal.base.errors import DTypeError, GraphError, ShapeError
+from luminal.frontend.foreign import placed
+from luminal.frontend.handle import listed
+from luminal.frontend.random.keyed import Array, Rng, draw
+from luminal.frontend.tensor import Tensor
+from luminal.session.default_graph import tensor
+from luminal.session.graph import default_graph
+
+Shape = tuple[int, ...]
+
+
+@placed
+def rand(*shape: Any, dtype: Any = dtypes.float32) -> Tensor:
+    """Floats of 0 <= x < 1: `rand(2, 3)` or `rand((2, 3))`."""
+    return _floats("rand", shape, dtype, lambda rng, n, work: rng.random(n, work))
+
+
+@placed
+def randn(*shape: Any, dtype: Any = dtypes.float32) -> Tensor:
+    """Floats of the normal distribution: `randn(2, 3)` or `randn((2, 3))`."""
+    return _floats("randn", shape, dtype, lambda rng, n, work: rng.standard_normal(n, work))
+
+
+@placed
+def randint(low: int, *high_and_size: Any, dtype: Any = dtypes.int64) -> Tensor:
+    """Integers of low <= x < high: `randint(low, high, size)`, or `randint(high, size)` from 0.
+
+    Raises DTypeError where the interval is empty or does not fit the dtype.
+    """
+    if len(high_and_size) not in (1, 2):
+        raise ShapeError("randint: takes (high, size) or (low, high, size)")
+    start, stop = (0, low) if len(high_and_size) == 1 else (low, high_and_size[0])
+    size, wanted = _literal("randint", (high_and_size[-1],)), dtypes.dtype_of(dtype)
+    work = wanted if wanted.is_int else dtypes.int64  # floats get whole numbers, as PyTorch's
+    limits = np.iinfo(work.numpy)
+    if wanted is dtypes.bool_ or not limits.min <= start < stop <= limits.max + 1:
+        raise DTypeError(
+            f"randint: {start}..{stop} (high excluded) is no interval of {wanted.name}"
+        )
+    return _drawn(
+        "randint", lambda rng: rng.integers(start, stop, size, work.numpy).astype(wanted.numpy)
+    )
+
+
+@placed
+def randperm(n: int, *, dtype: Any = dtypes.int64) -> Tensor:
+    """The integers 0..n-1 in random order."""
+    (count,), wanted = _literal("randperm", (n,)), dtypes.dtype_of(dtype)
+    return _drawn("randperm", lambda rng: rng.permutation(count).astype(wanted.numpy))
+
+
+@placed
+def rand_like(x: Tensor, *, dtype: Any = None) -> Tensor:
+    """`rand` in the shape and dtype of x."""
+    return rand(x.shape, dtype=x.dtype if dtype is None else dtype)
+
+
+@placed
+def randn_like(x: Tensor, *, dtype: Any = None) -> Tensor:
+    """`randn` in the shape and dtype of x."""
+    return randn(x.shape, dtype=x.dtype if dtype is None else dtype)
+
+
+@placed
+def randint_like(x: Tensor, low: int, high: int | None = None, *, dtype: Any = None) -> Tensor:
+    """`randint` in the shape and dtype of x; `randint_like(x, high)` starts at 0."""
+    start, stop = (0, low) if high is None else (low, high)
+    return randint(start, stop, x.shape, dtype=x.dtype if dtype is None else dtype)
+
+
+def _floats(
+    what: str, shape: tuple[Any, ...], dtype: Any, function: Callable[[Rng, Shape, Any], Array]
+) -> Tensor:
+    wanted, size = dtypes.dtype_of(dtype), _literal(what, shape)
+    if not wanted.is_float:
+        raise DTypeError(f"{what}: {wanted.name} is no float; use randint for integers")
+    work: DType = wanted.compute
+    return _drawn(what, lambda rng: function(rng, size, work.numpy).astype(wanted.numpy))
+
+
+def _literal(what: str, shape: tuple[Any, ...]) -> Shape:
+    """A shape of ints; raises ShapeError."""
+    found = listed(shape)
+    for n in found:
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+            raise ShapeError(
+                f"{what}: {n!r} is no extent; it takes ints of 0 or above (for dims there is "
+                "lm.random, whose numbers are drawn in each run)"
+            )
+    return tuple(map(int, found))
+
+
+def _drawn(what: str, function: Callable[[Rng], Array]) -> Tensor:
+    graph = default_graph()
+    if graph.recorded_once:
+        raise GraphError(
+            f"{what}: while jit records {graph.name}, numbers that are drawn stay the same in all "
+            "its calls; draw them outside and pass them, or pass a key and use lm.random"
+        )
+    return tensor(draw(function))
