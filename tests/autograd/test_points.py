@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import luminal as lm
+from luminal.base import dtypes
 
 F, TF = lm.nn.functional, torch.nn.functional
 INF = math.inf
@@ -184,7 +185,7 @@ def test_pairs_of_subnormal_numbers(name: str, dtype: str) -> None:
 def test_sixteen_bits_are_rounded_once(name: str, dtype: str) -> None:
     """The gradient is that in float64, rounded."""
     function = UNARY[name][0]
-    points = np.array([0.1, 0.3, 0.5, 0.9, 1.5, 2.5]).astype(lm.dtypes.dtype_of(dtype).numpy)
+    points = np.array([0.1, 0.3, 0.5, 0.9, 1.5, 2.5]).astype(dtypes.dtype_of(dtype).numpy)
     (found,) = gradients(function, dtype, [points])
     (wanted,) = gradients(function, "float64", [points.astype(np.float64)])
     assert found.dtype == points.dtype

@@ -14,6 +14,7 @@ import torch
 
 import luminal as lm
 from luminal.backends.reference import evaluate
+from luminal.base import dtypes
 from luminal.frontend.graph import Recorder
 from luminal.hlir.attributes import InputAttrs
 
@@ -27,7 +28,7 @@ TOLERANCES = {2: (2.0**-7, 1e-5), 4: (1.3e-6, 1e-5), 8: (1e-7, 1e-7)}
 # Arguments that say where and how PyTorch stores a tensor: a lazy value has no such place.
 STORAGE = frozenset(["device", "layout", "memory_format", "pin_memory", "requires_grad"])
 DTYPES = {
-    getattr(torch, name): lm.dtypes.dtype_of(name)
+    getattr(torch, name): dtypes.dtype_of(name)
     for name in (
         "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64"
     ).split()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.base import dtypes
 from luminal.base.errors import DTypeError, GraphError, InputError, LoadError
 from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.ggml.quantize import quantized
@@ -242,7 +243,7 @@ def test_packed_weights_have_a_dtype(dtype: str) -> None:
     lm.quantize(then, "q8_0")
     values = then.weight.numpy()
     then.to(dtype)
-    x = np.ones((2, 64), lm.dtypes.dtype_of(dtype).numpy)
+    x = np.ones((2, 64), dtypes.dtype_of(dtype).numpy)
     for model in (first, then):
         assert isinstance(model.weight, Packed)
         assert model.weight.dtype.name == dtype

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import luminal as lm
+from luminal.base import dtypes
 from luminal.memory import dlpack
 
 pytestmark = pytest.mark.usefixtures("new_default_graph")
@@ -32,7 +33,7 @@ def start(array: Array) -> int:
 # --- out ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", lm.dtypes.ALL, ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_results_go_out_as_they_are(shape: tuple[int, ...], dtype: lm.DType) -> None:
     cx = lm.Graph()

@@ -22,7 +22,7 @@ POLICY = re.compile(
     re.IGNORECASE,
 )
 DECIDES = re.compile(
-    r"(hlir|algebra|rules|egraph|select|program|kernel|expand|assemble|compiler)\b"
+    r"(hlir|rolling|algebra|rules|egraph|selection|program|kernel|expand|compiler)\b"
 )
 HOST_MEMORY = re.compile(r"\baligned_empty\b|__array_interface__|\.ctypes\b|\bmemmove\b")
 EDGES = (  # where users' arrays and files come in and results go out
@@ -62,7 +62,7 @@ def faults(name: str, text: str) -> list[str]:
 
 def test_nothing_neutral_names_a_machine() -> None:
     modules = neutral()
-    assert {path.parent.name for path in modules} >= {"select", "kernel", "search", "luminal"}
+    assert {path.parent.name for path in modules} >= {"selection", "kernel", "search", "compiler"}
     found = [f for path in modules for f in faults(str(path.relative_to(ROOT)), path.read_text())]
     assert not found, "\n".join(found)
 

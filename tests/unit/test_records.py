@@ -152,7 +152,7 @@ def test_pickles() -> None:
 INTERRUPTED = """
 import sys
 import luminal as lm
-from luminal import records
+from luminal.base import records
 from luminal.shape.evaluation import compiled
 
 def interrupt(frame, event, argument):

@@ -17,6 +17,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends.reference import evaluate
+from luminal.base import dtypes
 from luminal.hlir.substitute import substitute_dims, used_dims
 from luminal.hlir.verify import verify as hlir_verify
 from luminal.runtime.output_pool import LOOKS, OutputPool, _Block, block_bytes
@@ -337,7 +338,7 @@ def test_a_call_like_the_last_one_checks_every_index(dtype: type) -> None:
     """Where one wrong index is: in a vector of those that are compared, beyond the last one."""
     cx = lm.Graph()
     table = cx.tensor((9, 7), name="table")
-    i, j = (cx.tensor((35,), lm.dtypes.dtype_of(np.dtype(dtype).name), name=n) for n in "ij")
+    i, j = (cx.tensor((35,), dtypes.dtype_of(np.dtype(dtype).name), name=n) for n in "ij")
     (table[i, j] + cx.tensor((11, 7), name="other")[i, j]).output("y")
     exe, rng = compiled(cx), np.random.default_rng(0)
     data, other = rng.random((9, 7), dtype=F32), np.zeros((11, 7), F32)

@@ -75,18 +75,24 @@ def test_the_sources_of_code_are_all_that_its_makers_import() -> None:
     for name in (
         "shape.expression",
         "shape.prove",
-        "dtypes",
+        "base.dtypes",
         "kernel.tile_ir",
         "expand.pointwise",
     ):
         assert f"luminal.{name}" in found
     # What only writes the kernel, or only runs it, is in the kernel's text or in no code at all.
-    for name in ("kernel.placement", "config", "runtime.object_cache", "backends.cpu.team"):
+    for name in ("kernel.placement", "base.config", "runtime.object_cache", "backends.cpu.team"):
         assert f"luminal.{name}" not in found
 
 
-DECIDES = ["shape/bounds.py", "dtypes.py", "expand/pointwise.py", "kernel/scratch.py"]
-DECIDES_NOT = ["nn/linear.py", "kernel/placement.py", "config.py", "loaders/gguf.py", "__init__.py"]
+DECIDES = ["shape/bounds.py", "base/dtypes.py", "expand/pointwise.py", "kernel/scratch.py"]
+DECIDES_NOT = [
+    "nn/linear.py",
+    "kernel/placement.py",
+    "base/config.py",
+    "loaders/gguf.py",
+    "__init__.py",
+]
 
 
 @pytest.fixture
@@ -121,7 +127,7 @@ def test_a_search_and_a_kernel_are_made_by_the_same() -> None:
 
 
 def test_a_name_of_a_package_is_the_packages_file(copied: Path) -> None:
-    (copied / "dtypes.py").write_text(
+    (copied / "base/dtypes.py").write_text(
         "from luminal.nn import Linear, linear\nimport luminal.trace\n"
     )
     (copied / "trace.py").write_text("")

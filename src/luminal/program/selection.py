@@ -1,7 +1,7 @@
 """Selection: the chosen program, as terms with a residence, layouts and merges.
 
-`selection.fast` makes one by rules, the search makes many from genomes; everything below is a function
-of it. The kernels are stored values (`roots` of kernels) with everything inlined or
+`selection.fast` makes one by rules, the search makes many from genomes; everything below is a
+function of it. The kernels are stored values (`roots` of kernels) with everything inlined or
 local below them.
 """
 

@@ -56,8 +56,8 @@ def find(
     `weights`: the arguments of a body that are weights outside.
 
     What depends on the contractions per step is never stored: others that need it are passes
-    too, which compute it anew (see `selection.streams`). A pass is one kernel, so no other may stand
-    between its parts (see `program.kernel_graph`).
+    too, which compute it anew (see `selection.streams`). A pass is one kernel, so no other may
+    stand between its parts (see `program.kernel_graph`).
     """
     firsts = [t for t in _firsts(order) if among is None or t in among]
     if not firsts:

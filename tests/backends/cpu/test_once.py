@@ -10,7 +10,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends.cpu.target import detect
-from luminal.base import config
+from luminal.base import config, dtypes
 from luminal.base.errors import VerifyError
 from luminal.kernel.tile_ir import Kernel, Once
 from luminal.kernel.tile_verify import verify
@@ -111,7 +111,7 @@ def test_products_whose_rows_are_cut(threads: int, dtype: str) -> None:
     m, k, n = 1100, 1024, 1024
     cx = lm.Graph()
     (cx.tensor((m, k), dtype, name="a") @ cx.tensor((k, n), dtype, name="b")).output("y")
-    draw, kind = np.random.default_rng(5).integers, lm.dtypes.dtype_of(dtype).numpy
+    draw, kind = np.random.default_rng(5).integers, dtypes.dtype_of(dtype).numpy
     a, b = (draw(-4, 5, shape).astype(np.float64) for shape in ((m, k), (k, n)))  # exact sums
     with config.override(LUMINAL_THREADS=threads):
         executable = lm.compile(cx)

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.base import dtypes
 
 DTYPES = (lm.float32, lm.float64, lm.int8, lm.int64, lm.bool_, lm.float16)
 
 
 @pytest.mark.parametrize("extent", [1, 15, 16, 17, 101])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_reversed_reads_equal_the_reference(dtype: lm.dtypes.DType, extent: int) -> None:
+def test_reversed_reads_equal_the_reference(dtype: dtypes.DType, extent: int) -> None:
     cx = lm.Graph()
     x = cx.tensor((5, extent), dtype=dtype, name="x")
     x.flip(1).output("whole")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.base import dtypes
 from luminal.frontend.reduce import sorting
 from luminal.hlir.substitute import all_nodes
 from tests.long_share import long_but
@@ -48,7 +49,7 @@ def expected(x: Array, k: int, axis: int, largest: bool) -> Array:
 
 def topk(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:
     cx = lm.Graph()
-    given = cx.tensor(x.shape, lm.dtypes.dtype_of(x.dtype), name="x")
+    given = cx.tensor(x.shape, dtypes.dtype_of(x.dtype), name="x")
     for name, result in zip(("values", "indices"), given.topk(k, axis, largest), strict=True):
         result.output(name)
     found = lm.compile(cx)({"x": x})
