@@ -17,14 +17,13 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import luminal as lm
 from luminal import nn, optim
-from luminal.base import config
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.nn import functional as F
 
@@ -188,6 +187,11 @@ _table(
 )  # fmt: skip
 
 
+def _flags(**values: str) -> Any:
+    """Flags of Luminal set by the environment, which every tree reads, wherever its config lies."""
+    return mock.patch.dict(os.environ, values)
+
+
 class Side:
     """The programs compiled last, each with its inputs."""
 
@@ -201,7 +205,7 @@ class Side:
         gc.collect()  # no kernel of the last time stays loaded
         with (
             tempfile.TemporaryDirectory() as folder,
-            config.override(LUMINAL_CACHE_DIR=Path(folder)),
+            _flags(LUMINAL_CACHE_DIR=folder),
         ):
             start = time.process_time()
             graph, inputs, dims = self.programs[name]()
@@ -230,7 +234,7 @@ def main() -> None:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # no helper compiles beside it
     side = Side(TABLE if table else PROGRAMS)
     print(json.dumps({"luminal": lm.__file__}), flush=True)
-    with nullcontext() if table else config.override(LUMINAL_THREADS=1):
+    with nullcontext() if table else _flags(LUMINAL_THREADS="1"):
         for line in sys.stdin:
             request = json.loads(line)
             if "compile" in request:
