@@ -13,7 +13,7 @@ ARGS ?=
 # Tests start many processes, which read what the first one has compiled of the sources.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-long conformance lint mutants bench bench-check wheel clean
+.PHONY: run test test-long conformance lint names mutants bench bench-check wheel clean
 
 run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --temperature 0.8 --stats $(ARGS)
@@ -36,6 +36,10 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+# After a change of the table of names, or of a public name.
+names: $(VENV)/.installed-test
+	@$(BIN)/python -m tests.names
 
 mutants: $(VENV)/.installed-test
 	@$(BIN)/python -m tests.mutants $(ARGS)

@@ -49,14 +49,8 @@ from luminal.frontend.conversion import can_cast, finfo, iinfo, promote_types, r
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.custom import custom_kernel
 from luminal.frontend.foreign import inference_mode, no_grad
-from luminal.frontend.matrices.products import linear, vecdot
-from luminal.frontend.movement.embedding import one_hot
-from luminal.frontend.movement.indexing import take_along_axis
-from luminal.frontend.movement.padding import pad
-from luminal.frontend.movement.views import matrix_transpose
 from luminal.frontend.names import functions
 from luminal.frontend.names.functions import *  # noqa: F403
-from luminal.frontend.pointwise.unary import cast as astype
 from luminal.frontend.random.keyed import initial_seed, manual_seed
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
@@ -117,12 +111,6 @@ if TYPE_CHECKING:
 
 GraphTensor = Tensor
 newaxis = None
-
-# the array API's names for functions of PyTorch
-permute_dims = functions.permute
-expand_dims = functions.unsqueeze
-broadcast_arrays = functions.broadcast_tensors
-unstack = functions.unbind
 
 __all__ = [
     "__version__",
@@ -203,24 +191,13 @@ __all__ = [
     "ones_like",
     "full_like",
     "empty_like",
-    # functions with names of the library or of the array API; those of PyTorch: see below
+    # what is written here beside the functions of the table of names
     "array_api",
-    "astype",
     "bitwise_invert",
-    "broadcast_arrays",
     "cumulative_prod",
     "cumulative_sum",
     "custom_kernel",
-    "expand_dims",
-    "linear",
-    "matrix_transpose",
-    "one_hot",
-    "pad",
-    "permute_dims",
     "scan",
-    "take_along_axis",
-    "unstack",
-    "vecdot",
     "linalg",
     "random",
     "special",

@@ -144,3 +144,9 @@ def linspace(
 def _float(dtype: Any) -> Any:
     """NumPy's form of a dtype; float32 for None."""
     return dtypes.dtype_of(dtypes.float32 if dtype is None else dtype).numpy
+
+
+__all__ = [
+    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
+    "linspace", "ones", "ones_like", "zeros", "zeros_like",
+]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from luminal.array_api.array import Array, common_dtype, of_arrays
 from luminal.base import dtypes
@@ -110,3 +110,13 @@ def _dtype(x: DType | Array) -> DType:
 def no_complex(name: str) -> DTypeError:
     """The error for what only complex dtypes would give."""
     return DTypeError(f"lm.array_api.{name}: Luminal has no complex dtypes")
+
+
+def imag(x: Array, /) -> NoReturn:
+    """Raises DTypeError: there are no complex dtypes."""
+    raise DTypeError(f"imag: {x.dtype.name} has no imaginary part; Luminal has no complex dtypes")
+
+
+__all__ = [
+    "astype", "can_cast", "finfo", "iinfo", "imag", "isdtype", "result_type",
+]  # fmt: skip

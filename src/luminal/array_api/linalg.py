@@ -7,15 +7,14 @@ from typing import Any
 from luminal.array_api.array import in_their_dtype, of_arrays, promoting
 from luminal.frontend.matrices import (
     decompositions,
-    functions,
-    matrix_norms,
+    linear_algebra,
+    norms,
     products,
 )
 from luminal.frontend.matrices import (
     matmul as linalg,
 )
 from luminal.frontend.movement import padding, views
-from luminal.frontend.reduce import norms
 from luminal.frontend.reduce.reduce import Dims
 from luminal.frontend.tensor import Tensor
 
@@ -47,19 +46,19 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
 @of_arrays
 def matrix_norm(x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
     """The norm of order `ord` of the matrices in the last two dims."""
-    return matrix_norms.matrix_norm(x, ord, (-2, -1), keepdims)
+    return norms.matrix_norm(x, ord, (-2, -1), keepdims)
 
 
 @of_arrays
 def matrix_rank(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """How many singular values are above rtol times the greatest (int64)."""
-    return functions.matrix_rank(x, rtol=rtol)
+    return linear_algebra.matrix_rank(x, rtol=rtol)
 
 
 @of_arrays
 def pinv(x: Tensor, /, *, rtol: Any = None) -> Tensor:
     """The pseudoinverse; singular values up to rtol times the greatest count as 0."""
-    return functions.pinv(x, rtol=rtol)
+    return linear_algebra.pinv(x, rtol=rtol)
 
 
 @of_arrays

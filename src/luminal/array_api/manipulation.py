@@ -166,3 +166,10 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     """Of the last two dims what lies at and above diagonal `k`, zeros below it."""
     return padding.triu(x, k)
+
+
+__all__ = [
+    "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip",
+    "meshgrid", "moveaxis", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile",
+    "tril", "triu", "unstack",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Looking for elements, putting them in order, choosing them, sets of them.
+"""Looking for elements, putting them in order and between bounds, choosing them, sets of them.
 
 How many results `nonzero` and `unique_*` have is decided by the elements: these are computed first,
 and looked at with NumPy.
@@ -6,13 +6,22 @@ and looked at with NumPy.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal.array_api.array import Array, memory_of, of_arrays, of_memory
-from luminal.base.errors import ShapeError
+from luminal.array_api.array import (
+    Array,
+    common_dtype,
+    memory_of,
+    of_arrays,
+    of_memory,
+    promoting,
+)
+from luminal.array_api.elementwise import maximum, minimum
+from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.movement import indexing
+from luminal.frontend.pointwise import binary
 from luminal.frontend.reduce import reduce, searching, sorting
 from luminal.frontend.tensor import Tensor
 
@@ -71,6 +80,22 @@ def isin(x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
     return searching.isin(x1, x2, invert=invert)
 
 
+where = promoting(binary.where, kept=1)
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """x within min .. max, numbers or arrays that broadcast, in x's dtype; None is no bound.
+
+    Raises DTypeError for bounds whose dtype is not within x's.
+    """
+    bounds = [bound for bound in (min, max) if bound is not None]
+    if isinstance(x, Array) and common_dtype((x, *bounds)) is not x.dtype:
+        raise DTypeError(f"clip: x is {x.dtype.name}, and a bound is of a wider dtype; cast it")
+    if min is not None:
+        x = maximum(x, min)
+    return x if max is None else minimum(x, max)
+
+
 # --- as many as there are -------------------------------------------------------------------------
 
 
@@ -123,3 +148,9 @@ def unique_inverse(x: Array, /) -> UniqueInverse:
 def unique_values(x: Array, /) -> Array:
     """The different values, ascending; each NaN is one."""
     return of_memory(np.unique_values(memory_of(x)))
+
+
+__all__ = [
+    "argmax", "argmin", "argsort", "clip", "isin", "nonzero", "searchsorted", "sort", "take",
+    "take_along_axis", "unique_all", "unique_counts", "unique_inverse", "unique_values", "where",
+]  # fmt: skip

@@ -128,3 +128,9 @@ def diff(
 ) -> Tensor:
     """x[1:] - x[:-1] along `axis`, `n` times; `prepend` and `append` are joined to x first."""
     return statistics.diff(x, n, axis, prepend, append)
+
+
+__all__ = [
+    "all", "any", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "max", "mean",
+    "min", "prod", "std", "sum", "var",
+]  # fmt: skip

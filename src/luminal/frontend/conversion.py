@@ -225,11 +225,8 @@ def angle(x: Tensor) -> Tensor:
 
 
 def real(x: Tensor) -> Tensor:
-    """x itself, as `conj`, `conj_physical`, `resolve_conj` and `resolve_neg`: no complex dtypes."""
+    """x itself, the real part: there are no complex dtypes."""
     return x
-
-
-conj = conj_physical = resolve_conj = resolve_neg = real
 
 
 # --- limits ---------------------------------------------------------------------------------------

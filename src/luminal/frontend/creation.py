@@ -193,6 +193,3 @@ def new_zeros(x: Tensor, *shape: Extent | Sequence[Extent], dtype: Any = None) -
 def new_ones(x: Tensor, *shape: Extent | Sequence[Extent], dtype: Any = None) -> Tensor:
     """All ones in `shape`, in the dtype and graph of `x`."""
     return new_full(x, listed(shape), 1, dtype)
-
-
-new_empty = new_zeros

@@ -93,10 +93,6 @@ class Handle:
         """Itself: a Tensor has no strides before it is compiled."""
         return self
 
-    def clone(self) -> Self:
-        """Itself: values are never changed in place."""
-        return self
-
 
 def along(dimension: int, extent: Expression) -> Expression:
     """The position along a dim of the result, for index maps; literally 0 where the extent is 1."""

@@ -16,10 +16,10 @@ import numpy as np
 from luminal.base.errors import ShapeError
 from luminal.frontend.handle import axes_of, is_tensor, numpy_names
 from luminal.frontend.matrices.matmul import widens
+from luminal.frontend.matrices.norms import vector_norm
 from luminal.frontend.pointwise.binary import unified, where
 from luminal.frontend.pointwise.derivatives import differentiated
 from luminal.frontend.pointwise.exponential import log_sigmoid
-from luminal.frontend.reduce.norms import vector_norm
 from luminal.frontend.reduce.statistics import mean
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from luminal.frontend.handle import (
 )
 from luminal.frontend.matrices.decompositions import inv
 from luminal.frontend.matrices.matmul import keeps, matmul, product_dtype, rounds, sum_products
+from luminal.frontend.matrices.norms import vector_norm
 from luminal.frontend.movement.indexing import take
 from luminal.frontend.movement.padding import diagonal
 from luminal.frontend.movement.views import permute, reshape, view_of
 from luminal.frontend.pointwise.binary import promotion
-from luminal.frontend.reduce.norms import vector_norm
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const
 
@@ -64,9 +64,6 @@ def dot(x: Tensor, other: Tensor) -> Tensor:
     """Sum(x * other) of two vectors of one extent: 0-d."""
     _check_rank("dot", 1, x, other)
     return matmul(x, other)
-
-
-vdot = dot
 
 
 @numpy_names

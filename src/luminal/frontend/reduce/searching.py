@@ -142,9 +142,6 @@ def unique(x: Tensor, *options: Any, **more: Any) -> NoReturn:
     _refuse("unique", x, "sort it and compare neighbours")
 
 
-unique_consecutive = unique
-
-
 def _refuse(what: str, x: Tensor, fix: str) -> NoReturn:
     raise ShapeError(
         f"{what}: the elements of {describe(x)} would decide the shape, which is fixed before a "

@@ -73,6 +73,31 @@ def interpolate(
     return _blended(x, lines, _cubic if mode == "bicubic" else _linear)
 
 
+def upsample(
+    x: Tensor,
+    size: Size | None = None,
+    scale_factor: Scale | None = None,
+    mode: Mode = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`interpolate` under its older name."""
+    return interpolate(x, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(
+    x: Tensor, size: Size | None = None, scale_factor: Scale | None = None
+) -> Tensor:
+    """`interpolate` by the nearest element."""
+    return interpolate(x, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(
+    x: Tensor, size: Size | None = None, scale_factor: Scale | None = None
+) -> Tensor:
+    """`interpolate` of two dims by straight lines, corners aligned."""
+    return interpolate(x, size, scale_factor, "bilinear", True)
+
+
 def _check_mode(x: Tensor, mode: str, align_corners: bool | None) -> None:
     rank = x.ndim - 2
     if mode in ("nearest", "nearest-exact", "area"):

@@ -27,7 +27,7 @@ from luminal.frontend.matrices.decompositions import (
     svdvals,
 )
 from luminal.frontend.matrices.matmul import keeps, matmul
-from luminal.frontend.matrices.matrix_norms import matrix_norm
+from luminal.frontend.matrices.norms import matrix_norm
 from luminal.frontend.movement.embedding import one_hot
 from luminal.frontend.movement.indexing import gather
 from luminal.frontend.movement.padding import tril, triu
