@@ -165,3 +165,18 @@ def test_sliced_columns_over_each_other_run_in_eager_mode() -> None:
     base = torch.zeros(6, 2)
     found = torch.compile(written, backend=luminal_backend)(base[1:4, :1], base[3:6, :1])
     assert found.flatten().tolist() == [2, 0, 0]
+
+
+@pytest.mark.filterwarnings("ignore:luminal. PyTorch runs a training graph")
+@pytest.mark.parametrize("copied", [lambda x: x.contiguous(), lambda x: x.flatten()])
+def test_a_written_copy_of_a_written_view_with_gaps_stays_a_copy(copied: Any) -> None:
+    def written(x: torch.Tensor) -> torch.Tensor:
+        copied(x.clamp_(-2, 3)).mul_(2)
+        return x + 1
+
+    def memory(function: Any) -> list[float]:
+        base = torch.arange(24.0, requires_grad=True) * 1
+        function(base.as_strided((3, 2, 2), (6, 2, 1), 4))
+        return base.tolist()
+
+    assert memory(torch.compile(written, backend=luminal_backend)) == memory(written)

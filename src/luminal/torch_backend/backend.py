@@ -27,6 +27,7 @@ from luminal.torch_backend.separate import (
     left_to_eager,
     separated,
     writes_shared_places,
+    writes_what_may_be_a_copy,
 )
 from luminal.torch_backend.translation import Results
 
@@ -60,6 +61,7 @@ def luminal_backend(
 
 _EAGER = {
     writes_shared_places: "a graph that writes one place for several elements of a view",
+    writes_what_may_be_a_copy: "a training graph that writes a copy of a view with gaps",
     has_refused_call: "a graph with a call that its kernel refuses",
     has_out_of_another_dtype: "a graph with a call whose `out` has another dtype",
     has_labels_behind_an_end: "a graph with multilabel_margin_loss",

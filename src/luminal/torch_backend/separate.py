@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,49 @@ def writes_shared_places(module: GraphModule) -> bool:
     )
 
 
+def writes_what_may_be_a_copy(module: GraphModule) -> bool:
+    """Does a graph of Dynamo's that is trained write what `contiguous()` or the like gave of a
+    tensor with gaps that it has written before?
+
+    AOTAutograd takes what an in-place operation gives to lie without the gaps, where `contiguous()`
+    copies nothing: the write would be seen in the argument too (so with PyTorch's own backends).
+    """
+    nodes = [*module.graph.nodes]
+    if not torch.is_grad_enabled() or not any(x.requires_grad for x in _held(nodes)):
+        return False
+    written: set[int] = set()  # memory, so far
+    suspects: set[Node] = set()
+    for node in nodes:
+        targets = _written(node)
+        if targets and suspects.intersection(_origins(node)):
+            return True
+        written.update(map(_memory, targets))
+        if _name(node) in _MAY_COPY:
+            (x,) = _held([node.args[0]]) or (None,)
+            if x is not None and _has_gaps(x) and _memory(x) in written:
+                suspects.add(node)
+    return False
+
+
+_MAY_COPY = frozenset(("contiguous", "reshape", "reshape_as", "flatten", "ravel", "to"))
+
+
+def _origins(node: Node) -> Iterator[Node]:
+    """The calls that made what a call takes first, the last one first."""
+    while node.args and isinstance(node.args[0], Node):
+        node = node.args[0]
+        if node.args:
+            yield node
+
+
+def _memory(x: torch.Tensor) -> int:
+    return x.untyped_storage()._cdata
+
+
+def _has_gaps(x: torch.Tensor) -> bool:
+    return not _is_fixed(x) or memory_order(x.shape, x.stride()) is None
+
+
 def _written(node: Node) -> list[torch.Tensor]:
     name = _name(node)
     is_write = name.endswith("_") and not name.endswith("__")
@@ -56,7 +99,7 @@ def _looks_around(node: Node) -> bool:
     if _name(node) != "as_strided":
         return False
     (x,), (y,) = _held([node.args[0]]), _held([node])
-    if not _is_fixed(y) or memory_order(x.shape, x.stride()) is None:
+    if not _is_fixed(y) or _has_gaps(x):
         return True  # what lies in its gaps is around it too
     (start, end), (first, last) = reach(x), reach(y)
     return bool(first < start or last > end)
@@ -86,9 +129,9 @@ def separated(module: GraphModule, inputs: Sequence[Any]) -> list[Any]:
     held = [node.meta.get("example_value") for node in nodes]
     if len(held) != len(inputs):  # of lists
         return list(inputs)
-    known = Counter(x.untyped_storage()._cdata for x in held if isinstance(x, FakeTensor))
+    known = Counter(_memory(x) for x in held if isinstance(x, FakeTensor))
     return [
-        _moved(x) if isinstance(x, FakeTensor) and known[x.untyped_storage()._cdata] > 1 else given
+        _moved(x) if isinstance(x, FakeTensor) and known[_memory(x)] > 1 else given
         for x, given in zip(held, inputs, strict=True)
     ]
 
