@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,51 @@ def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", prose):
         if "://" not in target:
             assert (document.parent / target).exists(), target
+
+
+NAMED = re.compile(
+    r"`((?:[\w.-]+/)*[\w-]+\.py|(?:[\w.-]+/)+|(?:src|tests|bench|examples|docs)/[\w./-]+)`"
+)
+"""In backticks: Python source, a folder, or any path from the checkout's root."""
+NOT_HERE = {"objects/"}
+"""Folders that documents name and that lie outside of the checkout."""
+PLACEHOLDER = re.compile(r"\bNAME\b")
+
+
+@cache
+def path_ends() -> set[str]:
+    """Every file and folder of the checkout by each end of its path, so that a document which
+    says `vectors/nest.py` need not say where `vectors/` lies.
+    """
+    ends = set()
+    for top in ("src", "tests", "bench", "examples", "docs"):
+        for path in [ROOT / top, *(ROOT / top).rglob("*")]:
+            parts = path.relative_to(ROOT).parts
+            ends.update("/".join(parts[start:]) for start in range(len(parts)))
+    return ends
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_files_that_exist(document: Path) -> None:
+    assert missing_files(document.read_text("utf-8")) == []
+
+
+def test_docstrings_and_comments_name_files_that_exist() -> None:
+    missing = {
+        str(path.relative_to(ROOT)): names
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        if (names := [name for name in missing_files(path.read_text("utf-8")) if ".py" in name])
+    }
+    assert missing == {}
+
+
+def test_a_file_that_is_gone_is_found() -> None:
+    assert missing_files("see `hlir/no_such_file.py`, `kernel/` and `NAME/driver.py`") == [
+        "hlir/no_such_file.py"
+    ]
+
+
+def missing_files(text: str) -> list[str]:
+    """The files and folders that a text names in backticks and that the checkout has not."""
+    named = [name for name in NAMED.findall(text) if not PLACEHOLDER.search(name)]
+    return [n for n in named if n.rstrip("/") not in path_ends() and n not in NOT_HERE]

@@ -39,7 +39,7 @@ def fitting(
 ) -> Graph:
     """The graph if its `arena` is within the limit, else the one with fewest flops more that is.
 
-    `pulled` and `cotangents` are what was recorded for derivatives (see `hlir.checkpoints`).
+    `pulled` and `cotangents` are what was recorded for derivatives (see `compiler.checkpoints`).
     Raises CompileError that names the least bytes found.
     """
     needed = arena(graph)

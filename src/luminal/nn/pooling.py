@@ -14,7 +14,7 @@ from luminal.nn.module import Module
 
 
 class _Pool(Module):
-    """Calls one function of `frontend.pooling` with the options it was made with."""
+    """Calls one function of `frontend.windows.pooling` with the options it was made with."""
 
     function: ClassVar[str]
     options: tuple[Any, ...]

@@ -197,7 +197,7 @@ class Report:
         return report_text.text(self)
 
     def to_json(self) -> str:
-        """The report as JSON; docs/README.md, "Looking inside", lists the keys."""
+        """The report as JSON; docs/inspecting.md lists the keys."""
         return json.dumps(self._facts(), indent=2)
 
     def html(self, path: str | Path | None = None) -> str:
