@@ -99,7 +99,7 @@ def by_rule(
 def _pays(gene: Gene, panels: Panels) -> bool:
     """Is reading in panels worth the copy's memory?
 
-    Measured (docs/design.md). A single row of results streams the weight once: as it is, if
+    Measured (docs/measurements.md). A single row of results streams the weight once: as it is, if
     neighbours along the sum lie together; else from far apart, which only a cache hides. But not in
     steps of a sum of dots: the lanes of each would have to be folded.
     """

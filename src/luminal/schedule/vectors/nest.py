@@ -2,7 +2,7 @@
 
 The rules here choose well without measuring; every choice
 goes through `Choices.pick`, so that knobs can set it otherwise and `space.py` can list them all.
-The register-tile facts come from docs/design.md (Kernels): accumulators must fill the fma pipeline
+The register-tile facts are in docs/design.md (Schedules): accumulators must fill the fma pipeline
 and not spill, so 16 to 24 of 32 vector registers, and a loaded vector should meet several
 multiplications.
 """
