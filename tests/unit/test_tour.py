@@ -25,6 +25,8 @@ from luminal.compiler import dump
 
 ROOT = Path(__file__).resolve().parents[2]
 TOUR = ROOT / "docs/tour.md"
+SOURCE = ROOT / "src/luminal"
+MOST_LINES = 7000
 EXAMPLE = ROOT / "examples/softmax_of_matmul.py"
 BLOCK = re.compile(r"(?<=\n)```(\w+ (?:dump|file)=[^\n]*)\n(.*?)(?<=\n)```\n", re.DOTALL)
 
@@ -88,3 +90,19 @@ def test_the_tour_is_true(update_golden: bool) -> None:
 def test_the_tour_passes_every_stage() -> None:
     shown = set(re.findall(r"dump=([\w.]+)", TOUR.read_text("utf-8")))
     assert {*dump.STAGES, *registry.compiling("cpu").renderers} <= shown
+
+
+def test_the_core_can_be_read_in_an_afternoon() -> None:
+    core = core_files()
+    assert len(core) >= 25
+    lines = {file: len((SOURCE / file).read_text("utf-8").splitlines()) for file in core}
+    assert sum(lines.values()) <= MOST_LINES, (
+        f"the core has {sum(lines.values())} lines, more than {MOST_LINES}; move what is no part "
+        f"of the idea to another file: {lines}"
+    )
+
+
+def core_files() -> list[str]:
+    """The first column of the tables under the heading "The core"."""
+    core = TOUR.read_text("utf-8").split("\n# The core\n")[1]
+    return re.findall(r"^\| `([\w/]+\.py)` \|", core, flags=re.MULTILINE)

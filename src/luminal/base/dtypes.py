@@ -1,7 +1,7 @@
 """Element types: what Luminal stores and computes in, and how they promote.
 
 `float16` and `bfloat16` are *storage* types: operations on them record a Cast up to float32, the
-operation, and a Cast down, so that Cast is the only thing that rounds (docs/design.md).
+operation, and a Cast down, so that Cast is the only thing that rounds.
 """
 
 from __future__ import annotations
