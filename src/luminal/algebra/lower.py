@@ -177,6 +177,9 @@ class _Lowering:
             return x if condition.attrs.data != b"\0" else self.zero(x.dtype)
         return self.terms.pointwise("Select", (condition, x, self.zero(x.dtype)), x.dtype)
 
+    # An edge reads its operand at the same axes (then the term itself is the operand), at other
+    # axes of equal extent, or through a map. Only the last two are an At. So a chain of reshapes
+    # that only rename axes leaves no trace, and fusion need not look through anything.
     def term(self, edge: Edge) -> Term:
         """The operand of an edge under its user's axes."""
         frame = self.named(edge.frame)

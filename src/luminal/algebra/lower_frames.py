@@ -31,6 +31,8 @@ class Edge:
     domain: Expression = TRUE
 
 
+# Uniting is a union-find over atoms: an atom may be split in two later (a reshape), so nothing is
+# named before all edges have been seen. That is why lowering has two passes.
 class Frames:
     """By value its frame, and by node its edges, of all nodes that were added."""
 

@@ -18,6 +18,9 @@ from luminal.shape.expression import Expression, Symbol, axis
 from luminal.shape.prove import prove
 
 
+# Positions that a sort gives need no check and no wrapping. With checks an expert's product took
+# 1.5 times as long, since LLVM moves a loop's invariant comparisons back into it when registers are
+# scarce. Equal ranges are no equal values, so ranges are compared with literals and dims only.
 class Ranges:
     """The ranges of one program's terms."""
 

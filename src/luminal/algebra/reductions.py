@@ -75,6 +75,8 @@ def cut(along: Symbol, size: int, number: int | None = None) -> Cut:
     return Cut(along, chunk, axis(f"{along.name}.in{own}", size))
 
 
+# A sum over all positions of which one condition leaves a single one is that one position: a
+# one-hot vector times a matrix reads a row, and no loop is made.
 def without_points(terms: Terms, bound: Axes, x: Term, monoid: Monoid) -> tuple[Axes, Term]:
     """The axes that a reduction of x over `bound` walks, and what it reduces: not those of which a
     mask leaves one position, as in `Select(a == i + 2 & rest, x, empty)`. There x is read.

@@ -33,6 +33,8 @@ class BlockedScan(NamedTuple):
     size: int = 0
 
 
+# Floats round differently in another grouping; integers and extremes do not. So `exact` keeps the
+# chain for floats only.
 def may_regroup(scan: Term) -> bool:
     """May values be combined in another order than that of the row?"""
     attrs: OpaqueAttrs = scan.attrs

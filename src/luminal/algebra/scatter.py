@@ -37,6 +37,9 @@ def _coordinate(term: Term) -> Expression | Term:
     return term.attrs if isinstance(term, Index) and term.dtype is int64 else term
 
 
+# Positions that meet at one element agree in every coordinate, so along each axis that can be read
+# back from coordinates. Such axes are free and may run in parallel. The others are walked in
+# row-major order by one thread, so elements meet in the reference's order whatever the threads do.
 def ordered_axes(scatter: Term) -> Axes:
     """The axes of the source that are not free, outermost first.
 

@@ -188,6 +188,9 @@ def _static(axes: Iterable[Symbol]) -> bool:
     return all(axis.extent is not None and axis.extent.is_const for axis in axes)
 
 
+# Hash-consing makes equality identity, so passes compare with `is` and keep facts in dicts.
+# Operands are made before users, so ids are a topological order; but a table lives for one compile,
+# and ids depend on what came first: nothing that is kept on disk may hold one.
 class Terms:
     """The table of one program's terms: same content, same term."""
 

@@ -92,6 +92,9 @@ class _Values(dict[int, IRValue]):
         return self.write(number)
 
 
+# Accesses that are a constant apart share one pointer and differ in a constant, which is part of
+# the instruction: LLVM would find that too, by a search through all addresses of a loop that takes
+# a quarter of its time. That search is off (`backends/cpu/machine_code.py`).
 class _Walk:
     """Writes statements; one method per kind."""
 

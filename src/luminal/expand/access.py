@@ -307,6 +307,8 @@ def _write(
     b.store(statement.buffer, address, value, mask, distance)
 
 
+# Machines without a scatter take a vector of addresses apart, and take the addresses out of it
+# first. One address and a constant distance for each lane is what they would do by hand.
 def _write_by_lane(
     tiles: Tiles, statement: Store, place: _Place, value: Operand, lanes: Lanes
 ) -> None:
@@ -364,6 +366,9 @@ def _place(
     return _Place(*tiles.reach(offset, position), mask, lanes, guard)
 
 
+# That a tile is whole is known once for all its vectors. Asked again by each, as a loop's stop says
+# it, the last chunk of a split reduction had a mask on every load: three sums of a million took 1.1
+# times, an argmax 1.4 times as long.
 def _in_whole_tiles(tiles: Tiles, guard: Expression, lanes: Lanes | None) -> Expression:
     """What is left to ask where tiles end before their loops do: of lanes, what not all know."""
     facts = tuple(tiles.whole.values())

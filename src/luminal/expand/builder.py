@@ -63,6 +63,9 @@ class OpenLoop:
         self.results: Sequence[Operand] = ()
 
 
+# Addresses are integers, not pointers: a buffer of OpenCL has none to keep, and LLVM folds sums
+# into addressing modes as well as it folds pointers that were prepared in every loop. Other values
+# stay where tile IR put them, since hoisted out of an If they would be computed where nobody asks.
 class Builder:
     """Appends statements to the innermost block, or hoists them."""
 

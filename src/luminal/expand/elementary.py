@@ -112,6 +112,9 @@ def _log_special(b: Builder, x: Operand, result: Operand) -> Operand:
 # --- sine and cosine ------------------------------------------------------------------------------
 
 
+# The C library's functions take one element at a time, two to four times as long. Polynomials that
+# are written fma by fma give the same bits for scalars, for any number of lanes, and on every
+# device.
 def _sine(b: Builder, name: str, x: Operand) -> Operand:
     """Reduced by multiples of pi/2, then by the polynomial of that quadrant. Huge angles seldom
     occur: they are reduced in a branch, or, where the machine has a sine of f64, computed by it.

@@ -38,6 +38,8 @@ Held = tuple[Operand, ...]
 """The greatest signed integer, the least one, the greatest unsigned one."""
 
 
+# Which float it is is written only where something asks: asked for at each step of a fold, the
+# answers that nobody used were a fifth of a softmax's code.
 @dataclass(frozen=True, slots=True)
 class Greatest:
     """The greatest of floats of a dtype, as long as nobody asks which float it is."""

@@ -83,6 +83,8 @@ class _Sort:
         with b.loop(zero, self.extent, 1) as loop:
             self.put(self.rank(loop.index), loop.index)
 
+    # Insertion and merges were here before: comparing all pairs has no branch and runs in vectors,
+    # and takes half the time for rows of 16.
     def rank(self, position: Operand) -> Operand:
         """How many keys come before one: the lesser, and of equals those before it."""
         b, count = self.b, min(LANES, self.tiles.most)

@@ -16,6 +16,9 @@ Parts = tuple[object, ...]
 """The parts that a node is of, innermost first; for each a nested one is copied anew."""
 
 
+# Copies of a part must stay copies: hash-consing would make them the values of the forward pass
+# again, and so would the e-graph. An After on the part's inputs tells them apart; behind it all
+# operations differ.
 class Recomputation:
     """Records copies of the nodes of `parts`."""
 

@@ -10,6 +10,9 @@ from luminal.hlir.graph import topological
 from luminal.hlir.ops import Node, Value
 
 
+# Two graphs with equal structures are one program, and only what is given differs: names of inputs,
+# values of constants that are inputs. A loop that records the same lines over new data so compiles
+# once.
 def structure(roots: Sequence[Value]) -> tuple[Hashable, tuple[Node, ...]]:
     """The structure of all below `roots`, and its Input nodes in the order that it counts them in.
 

@@ -40,6 +40,9 @@ class Block:
         self.known: dict[Any, Tile] = {}
 
 
+# This is the whole of loop-invariant code motion and common subexpressions: a statement is put
+# where it belongs when it is made, so there is no pass that moves it later, and no question whether
+# moving it is legal.
 class Blocks:
     """The stack of open blocks."""
 

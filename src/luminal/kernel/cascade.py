@@ -228,6 +228,8 @@ def _number(term: Term) -> int:
     return term.id
 
 
+# The factor without the axis is read once for all positions along it. The longest such axis shares
+# most.
 def lane_axis(cascade: Cascade) -> Symbol | None:
     """The axis whose positions are worked on together: the longest one that, in each contraction,
     one factor has and the other lacks (so that what the other reads is shared).

@@ -16,6 +16,9 @@ from luminal.kernel.schedule import TileChoice
 from luminal.shape.expression import maximum, minimum
 
 
+# Lanes that are rows make maxima and sums vertical: no lane of a vector ever meets another one, so
+# nothing is folded. That wants many rows; few queries over a long cache have lanes along the steps
+# instead (`cascade_steps.py`).
 class AlongLanes:
     """The parts of a pass (`cascade_pass.Along`), its vectors along the lanes."""
 

@@ -15,6 +15,8 @@ from luminal.kernel.evaluate import Env
 from luminal.kernel.schedule import TileChoice
 
 
+# Here scores are sums over lanes, so each is a fold; tiles of several rows by several steps share
+# what they load, and their folds are done together (`expand/folds.py`).
 class AlongSteps:
     """The parts of a pass (`cascade_pass.Along`), its vectors along the steps."""
 

@@ -48,6 +48,9 @@ from luminal.shape.prove import prove
 Indices = tuple[tuple[Symbol, Tile], ...]
 
 
+# Substitution is lazy: an At does not rewrite the terms below it, it only changes where they are
+# evaluated. Terms stay shared, and reading a chain of views costs nothing until something is
+# loaded.
 class Env:
     """Where a term is evaluated: its axes in loop symbols, and the guard its loads need.
 

@@ -138,6 +138,9 @@ class Fused:
         return _Namer(self).form()
 
 
+# A network has thousands of steps and hundreds of forms, so placing and compiling are done once for
+# each form. Ranks of axes and terms are part of the key because loops follow their order: what is
+# placed must depend on the key alone, never on which of the equal kernels came first.
 class _Namer:
     """Gives the axes, terms and operands of a kernel the names that all alike have in common."""
 

@@ -20,6 +20,8 @@ class KnobError(CompileError):
     """A knob that this kernel does not have, or not with this value."""
 
 
+# A list of knobs beside the rules would say everything twice, and would drift. Here a choice that
+# does not arise in a kernel is no knob of it, and the search offers what the rules asked for.
 class Choices:
     """The choices of one kernel while it is scheduled."""
 

@@ -174,6 +174,9 @@ def _in_memory_order(reduction: Term, fused: Fused) -> Axes:
     return tuple(reduction.attrs)
 
 
+# Two axes are one where each formula of the kernel takes them as one. Conditions are spelled so
+# that they can: `x // c + r >= 0` is `x + c * r >= 0` (`shape/condition.py`), so padded pictures
+# with channels last are one long loop of pixels and channels.
 def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tuple[Symbol, Symbol]]:
     """Pairs (outer, inner) that nothing in a kernel tells apart from one merged axis. `words`: axes
     walked by words, with nothing inside; `alone`: those that stay as they are.

@@ -20,6 +20,10 @@ from luminal.shape.condition import negation
 from luminal.shape.expression import Expression
 
 
+# This is how masks rule out work without any notion of attention: if the operand, with the mask's
+# value put in, comes out as what the reduction starts from, the position need not be visited. A
+# number times 0 counts as 0 here, which is the one place where a pass differs from the reference in
+# NaN (`numerics="exact"` does not use it).
 def neutral_outside(reduction: Reduction) -> list[Expression]:
     """Each such condition that a mask in the operand has."""
     order = term_order(reduction.args, lambda term: not term.is_pointwise)

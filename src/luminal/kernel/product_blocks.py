@@ -140,6 +140,10 @@ class _Copy:
     loops: tuple[Walk, Walk]
 
 
+# What is multiplied may be masked, gathered, cast or a convolution's window: all of that ends where
+# a block is copied to shared memory, and the loop that multiplies is the same for all. Copying and
+# multiplying deal the same block to lanes in different ways, so sums are carried through loops over
+# their own axes.
 class Products:
     """The placement of products under a blocking."""
 

@@ -189,6 +189,8 @@ class Reduce:
     axis: Symbol
 
 
+# Lanes that moving leaves without a value keep theirs under a constant mask. Filling them with
+# zeros looks simpler, and makes LLVM expand vectors (`vexpandps`), at twice the time.
 @dataclass(frozen=True, slots=True)
 class Prefix:
     """`out` at each position of the vector over `axis` is `value` there and before, combined with
@@ -259,6 +261,8 @@ class Loop:
         return tuple(found)
 
 
+# Runs let rows that choose one matrix by an integer share its strip (a mixture of experts). Nothing
+# need be sorted for the result to be right: sorting only makes the runs long.
 @dataclass(frozen=True, slots=True)
 class Runs:
     """Walks the runs among the positions `start` .. `stop` - 1: positions that follow each other
@@ -283,6 +287,9 @@ class If:
     body: tuple[Statement, ...]
 
 
+# Packing a strip is 5% of a chunk of 512 rows. A worker runs chunks that follow each other, so with
+# this they share a strip, and chunks can stay small enough for even shares. Devices, whose workers
+# take every n-th chunk, run it always.
 @dataclass(frozen=True, slots=True)
 class Once:
     """Runs the body, which fills scratch that nothing else writes, unless its worker has just run

@@ -119,6 +119,9 @@ def _check_kind(name: str, array: Array) -> None:
         raise DTypeError(f"{name}: Luminal has no dtype {array.dtype.name}; cast it")
 
 
+# Whether a conversion loses anything depends on the elements, not on the dtypes: ids come as int64
+# and fit int32, data of tests comes as float64 and is meant as float32. Floats are never taken for
+# integers, whole ones neither: that is a mistake more often than a wish.
 def _converted(name: str, array: Array, dtype: DType, data: Any) -> Array:
     """`array`, which `data` holds, as `dtype`; raises DTypeError if that changes an element."""
     wrong = f"{name}: expected {dtype.name}, got {array.dtype.name}; pass {_cast(data, dtype)}"

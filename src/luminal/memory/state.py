@@ -179,6 +179,9 @@ class _Held(ABC):
         )
 
 
+# A State lies where it last ran, and there is no second one that could be stale: a run on another
+# device takes it from there. Copying it before each run, so that a run that fails could restore it,
+# would cost as much as a key-value cache is large.
 class State(_Held):
     """A tensor that graphs read at the start of a run and assign for its end (a KV cache).
 
@@ -281,6 +284,9 @@ class State(_Held):
         return f"State({self.name}: {self.dtype.short}{list(self.shape)})"
 
 
+# Weights are the other way round: they stay where they were set, and each device that reads them
+# has one copy of each version, since several may read at one time. The version rises with every
+# change, so that what was derived from a weight (panels, scales) is made anew.
 class Parameter(_Held):
     """A tensor set rarely (a weight), shared by every graph and executable that uses it.
 

@@ -73,6 +73,8 @@ class BoundLoop:
 
     # --- operands
 
+    # The trips of a carried value: where it starts, two buffers in turns, the result's own home at
+    # the end. So nothing is copied into a Loop or out of it; with one buffer each trip would copy.
     def _carry(self, k: int, init: Term, frame: Frame) -> tuple[Operand, Operand]:
         """Where an iteration reads a carried value, and where it writes the next one.
 

@@ -50,6 +50,9 @@ def is_update(root: Root, old: Term, is_stored: Callable[[Term], bool]) -> bool:
     return old not in below(term.args[1:], is_stored)
 
 
+# Every placement has the stores over the same axes in one loop nest, so each element is read before
+# it is written, if it is read at its own position only. Any other position might be written
+# already.
 def is_rewrite(
     root: Root, old: Term, together: Iterable[Term], is_stored: Callable[[Term], bool]
 ) -> bool:

@@ -18,6 +18,10 @@ from luminal.algebra.terms import Term
 from luminal.base.errors import VerifyError
 
 
+# Levels are kept up to date after each merge, so that a question looks only at kernels between two
+# levels (compare Pearce and Kelly, A dynamic topological sort algorithm, 2006). Judging merges by
+# the order of terms was wrong: once others are merged, what comes early may wait for what comes
+# late.
 class KernelGraph:
     """Terms, which are merged step by step; an edge leads from each to what it waits for."""
 

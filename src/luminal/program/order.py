@@ -75,6 +75,9 @@ def _depth_first(units: list[Unit], needs: _Needs) -> list[Unit]:
     return order
 
 
+# Depth first keeps values near their readers, so memory is used again soon. But it puts a unit that
+# could run beside others behind a barrier. So a unit stays where depth first has it unless the
+# longest path waits for it: there are as many epochs as that path is long.
 def _side_by_side(order: list[Unit], needs: _Needs) -> list[Unit]:
     """These units by epochs, those of one in the order given. A unit takes one for each step."""
     inside = {id(unit) for unit in order}

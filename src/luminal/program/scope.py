@@ -101,6 +101,9 @@ class Scope:
     def readers(self) -> Readers:
         return Readers(self.selection)
 
+    # The old value is gone when the new one is written, so every other reader must run before.
+    # Where one cannot, as it waits for the new value itself, the State's second buffer takes the
+    # new value, and they change places after the run.
     def overwritten(self, root: Root, may: Callable[[Term], bool]) -> Term | None:
         """The leaf that a root may overwrite where it lies; None if there is none.
 

@@ -17,6 +17,8 @@ Entries = Mapping[int, int]
 """Table entries that one trip uses in place of others."""
 
 
+# A rolled Loop takes the time of its trips written out (0.99 to 1.04), so this is for searches,
+# which may find kernels that are better for one trip than for all.
 def unroll(program: Program) -> Program:
     """The program with its Loops written out, where trips are known and no operand is a slice of a
     tensor. Buffers that each trip writes anew are one for each trip.

@@ -355,6 +355,8 @@ class _Loop:
         return self.again[value]
 
 
+# A stream whose entries are slices of one tensor, in even steps, needs no copy: the launch has a
+# start and a stride, which may be negative (a backward Loop walks them from the end).
 def _slices_of_one(values: tuple[Value, ...]) -> tuple[Value, View, int, int] | None:
     """A tensor, what these views do with a slice of it, all alike, and the first and the distance
     of the slices that they read.

@@ -25,6 +25,9 @@ Key: TypeAlias = tuple[int, int]
 """A structure, and which of the followers that have it in an iteration."""
 
 
+# The longest path of a backward pass leads through the gradients of activations. Gradients of
+# weights, and the updates of States that follow from them, hang on it like leaves; each joins the
+# iteration that makes what it reads, or the Loop would hand out all it reads.
 def with_followers(block: Block, layers: Layers) -> list[Iteration]:
     """The iterations, followers behind the nodes that they have; the same list without any."""
     inside = {n: (t, m) for t, nodes in enumerate(layers.iterations) for m, n in enumerate(nodes)}

@@ -31,6 +31,9 @@ Place = tuple[int, int]
 """(node m of the body, result): a value of every iteration."""
 
 
+# A value that the backward Loop reads of the forward one is stored for every layer. A cheap one
+# that is no smaller than its operands is computed again by its reader instead: then products that a
+# matrix product sums over never leave a body, and neither do the scores of an attention.
 def handed_out(block: Block, layers: Layers, demanded: Iterable[Place]) -> set[Place]:
     """The places to hand out, so that all that are demanded are known or can be computed again."""
     # From the last node back: what a reader would compute again is demanded in turn, until a value

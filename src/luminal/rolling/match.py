@@ -66,6 +66,10 @@ class Carry:
     next: Inner | Carried
 
 
+# An operand of the body is one of four things, which comparing it in all iterations tells: made in
+# the iteration, carried from up to three before, a stream (its own in each), or the same in all.
+# Three, because a value that is read later than the next iteration needs a line of copies to wait
+# in.
 @dataclass(slots=True)
 class Layers:
     """Iterations that are one body: `refs[m]` are the operands of its node m."""

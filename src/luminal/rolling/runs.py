@@ -45,6 +45,9 @@ class Run:
     saved: int
 
 
+# Slice k is all that node k of the longest path needs and no earlier slice has. So layers become a
+# repetition in a sequence of numbers whatever order they were recorded in, and one walk finds it;
+# comparing subgraphs with each other would be a search.
 def cut(block: Block) -> Slices:
     """The slices of a block."""
     # Along one path through all layers, equal subgraphs are repeats in a text: a slice's structure
@@ -174,6 +177,9 @@ def runs(slices: Slices) -> list[Run]:
     return sorted(found, key=lambda run: (-run.saved, run.start))[:RUNS]
 
 
+# Layers repeat at some distance, and that distance is the most frequent one between equal symbols.
+# A symbol is several slices, since single ones (an addition, a product) are alike within a layer
+# too.
 def _periods(symbols: Array) -> list[int]:
     """Frequent distances from one symbol, or sequence of symbols, to its next occurrence."""
     votes: dict[int, int] = {}

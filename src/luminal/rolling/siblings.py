@@ -18,6 +18,9 @@ from luminal.rolling.kept import is_cheap
 from luminal.rolling.match import Iteration
 
 
+# Where a step needs all gradients first (a norm that clips them) the updates are on no common path:
+# they stand side by side. Equal formulas over one kind of State are found by their structure and
+# become a Loop each.
 def families(block: Block, sinks: Sequence[Sink]) -> list[list[Iteration]]:
     """Iterations of Loops to be, those first that have most nodes."""
     found: defaultdict[Hashable, list[Iteration]] = defaultdict(list)

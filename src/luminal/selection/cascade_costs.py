@@ -61,12 +61,17 @@ def _saves(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool:
     return steps * others * size <= OWN * costs.row_bytes and not _has_weights(cascade, weights)
 
 
+# A product with a weight reads it in panels, and so is faster by itself than inside a pass, where
+# it would read the weight as it is given.
 def _has_weights(cascade: Cascade, arguments: Set[Value]) -> bool:
     factors = [x for r in cascade.inner if r.product for x in r.product.args]
     sources = [source_of(x, lambda t: t.is_leaf) for x in factors]
     return any(s is not None and is_weight(s.term, arguments) for s in sources)
 
 
+# A pass saves what it does not store, and pays where that leaves the caches: scores that fit are
+# faster stored and read. Computing them anew takes a third more time than storing at worst, for
+# which nothing is held: that is accepted.
 def _worth(cascades: Collection[Cascade], costs: Costs) -> bool:
     """Is doing contractions anew worth what is not stored then: these, and what others multiply of
     them?

@@ -41,6 +41,9 @@ class Pass:
         return self.inner.union(self.roots, self.step, self.cascade.reductions)
 
 
+# A kernel that reads a value of every step and one that reads the statistics in the end may have to
+# wait for each other. So a pass is taken only where the graph of kernels stays free of circles;
+# that is asked of single terms, before anything is stored.
 def find(
     order: Sequence[Term],
     forced: set[Term],

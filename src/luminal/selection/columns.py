@@ -32,6 +32,8 @@ def _rest(one: Term, other: Term) -> Axes:
     return axis_order(one.axes - other.axes)
 
 
+# Keys and values are products of one x with columns of their own, as many of each. Given the same
+# axis they have one grid, so that one register tile can serve both: x is then loaded once.
 def share_columns(
     program: Respelled, pairs: Iterable[tuple[Term, Term]]
 ) -> tuple[Respelled, Mapping[Term, Term]]:

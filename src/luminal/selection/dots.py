@@ -22,6 +22,9 @@ def usable(dots: Sequence[Dot], numerics: Numerics) -> tuple[Dot, ...]:
     return tuple(dot for dot in dots if rounds or dot.rounding is Rounding.NONE)
 
 
+# A dot takes neighbours along the sum from memory. Values that a kernel computes on the way, and
+# sums of odd length, are widened and multiplied one by one: joining computed values to words costs
+# more than the dot saves.
 def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
     """The selection with the contractions that these dots can compute; bodies of Loops have theirs
     already. What a cascade streams is folded by no dot.

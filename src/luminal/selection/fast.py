@@ -88,6 +88,9 @@ def select(
     return choose(respell(lowered, costs, numerics).lowered, costs, numerics, weights=weights)
 
 
+# The order matters: a scan whose end alone is read is a reduction, which may then be nested;
+# quotients leave sums before cascades are looked for; pictures are laid out for the windows that
+# are left after separating them; and what is cut last is not looked at again.
 def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     """The spelling that `fast` prefers."""
     nested = nest(without_broadcasts(scan_ends(Respelled(lowered, {}), numerics), numerics))
@@ -310,6 +313,8 @@ class _Fast:
             return Residence.LOCAL if row <= self.costs.row_bytes else Residence.INLINE
         return Residence.INLINE
 
+    # Storing such a term costs its size twice over memory; storing what it is made of costs little,
+    # and each reader then computes its own elements from it.
     def expanded_operands(self, term: Term) -> set[Term]:
         """What to store instead of a term that is many times as large as its dear operands: a
         product of a gradient with a window's weights, of which each kernel then computes its own.

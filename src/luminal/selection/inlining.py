@@ -12,6 +12,9 @@ from luminal.selection.limits import KERNEL_TERMS
 from luminal.shape.expression import Symbol
 
 
+# Costs are counted by paths, not by nodes: what is read at two places is computed twice once it is
+# inlined, and a chain of such values doubles with every link. The count stops at a bound, or it
+# would be exponential itself.
 class Inlining:
     """`of`: by term (weight of the operations, distinct loads) of a point, if all below but what is
     `stored`, leaves and reductions is inlined.

@@ -92,6 +92,9 @@ def step_operands(total: Term, dots: Set[Term]) -> tuple[Set[Term], Set[Term]]:
     return stored, made - stored
 
 
+# What a step reads may be kept at any point between the file's bytes and decoded values. The fewest
+# bytes win, as a step is bound by what it reads; shifts and masks that are left are done for whole
+# words in registers.
 def _least(term: Term, most: int = DEEPEST) -> frozenset[Term]:
     """What to keep of a value in memory: itself, or what casts to wider numbers, choices of bits
     and products of scales make it of, if that is fewer bytes.

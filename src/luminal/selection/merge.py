@@ -97,6 +97,8 @@ def _moved(order: Sequence[Term], is_stored: Callable[[Term], bool]) -> dict[Ter
     return found
 
 
+# Merging saves what both read. Small operands come from a cache the second time, so only what is
+# larger than the results is worth it: its bytes are what the kernels' time goes to.
 def _share(group: Sequence[Term], term: Term, reads: Mapping[Term, frozenset[Term]]) -> bool:
     """Does the group hold what `term` reads, or read something large that it reads too?"""
     if not reads[term].isdisjoint(group):

@@ -15,6 +15,9 @@ from luminal.algebra.terms import Term, Terms
 from luminal.selection.rewrite import Respelled
 
 
+# The algebra merges Sum over Sum. Where the inner one is read by others as well, as the product
+# below a layer norm's mean, merging makes two reductions of the products, and these are then
+# stored: 16 million numbers of a product of 256 x 256.
 def nest(program: Respelled) -> Respelled:
     """The same program with such reductions taken apart."""
     inner = _inner(program.order())

@@ -81,6 +81,10 @@ def _is_nan(term: Term, x: Term) -> bool:
     )
 
 
+# An argmax is a maximum and then a search for it, which would read everything twice. Cut into
+# chunks, the maxima say in which chunk it is first, and the second read is of that chunk only.
+# Positions carried along in each lane would take one sweep, but of six operations a vector, not
+# three.
 def first_place(terms: Terms, wanted: Place, parts: Cut, inner: Term, x: Term) -> Term:
     """The reduction of `wanted`, whose greatest values of the chunks are `inner`, all of x.
 

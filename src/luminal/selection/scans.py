@@ -41,6 +41,9 @@ def _monoid(scan: Term) -> Monoid:
     return SCANS[scan.attrs.hlir.kind]
 
 
+# Totals of blocks (which reads x once more), their scan, and a scan in each block that begins with
+# what stands before it: two passes that all threads share, for one chain that one thread walks
+# (Blelloch, Prefix sums and their applications, 1990).
 class _Blocks:
     """One Scan; `site` and the one after it number new operations."""
 

@@ -94,6 +94,8 @@ def _cycles(results: int, taps: int, load: float, costs: Windows) -> float:
     return results * (taps * (1 + load) / costs.lanes + costs.copied) + costs.launch
 
 
+# A maximum over K x L taps is one over K and one over L: K + L comparisons for K * L, at the price
+# of storing what lies between. Padding goes into that, so the second reduction needs no masks.
 @dataclass(frozen=True, slots=True)
 class _Chain:
     """A reduction taken apart: over the taps along the first axis of `order`, then the next's."""

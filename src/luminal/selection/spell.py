@@ -67,6 +67,8 @@ def _pulled_out(program: Respelled, wanted: set[Term]) -> tuple[Respelled, dict[
     return program.rewrite(replace), new
 
 
+# A quotient under a sum that does not depend on its steps may be divided by once, at the end. It is
+# pulled out only where a cascade follows from that: else the quotient needs its own kernel anyway.
 def _pull_out(terms: Terms, term: Term) -> Term:
     path = _quotient(term)
     assert path is not None

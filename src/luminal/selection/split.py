@@ -109,6 +109,9 @@ def _columns(reduction: Reduction, shapes: Mapping[Term, Frame]) -> Frame | None
     return tuple(filter(None, own)) if innermost in reduction.axes else None
 
 
+# Columns that lie side by side are one share as far as registers hold their sums, so a sum of 64
+# columns would have one share. It is cut along its rows, but a row of partial sums is written and
+# read for each chunk: hence the least number of rows.
 def _are_few_columns(reduction: Reduction, costs: Costs) -> bool:
     """Are columns one share, or such that rows that come from memory are read in parts by each?"""
     points, length = upper(reduction.axes), upper(reduction.attrs)
@@ -118,6 +121,8 @@ def _are_few_columns(reduction: Reduction, costs: Costs) -> bool:
     return is_alone or (shares <= costs.shares.points and size > costs.cache_bytes)
 
 
+# The number of chunks follows from extents alone, never from the number of threads: bits depend on
+# where a sum is cut, and the same program has the same bits on every machine of a kind.
 def _chunk(reduction: Reduction, costs: Costs) -> tuple[Symbol, int] | None:
     """The axis to cut and the positions per chunk.
 

@@ -33,6 +33,9 @@ def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
     return forced
 
 
+# Rounding is cheap, so by cost alone it would be done in each load, of float32 in memory; but no
+# dot takes what is not in memory as it multiplies it. So the kernel that makes the value stores it
+# rounded.
 def rounded_factors(order: Iterable[Term]) -> set[Term]:
     """What products read as a narrower float than they are summed in, or as bytes, again for every
     result that shares it: stored once, rounded, its bytes are half or a quarter and a dot can take

@@ -49,6 +49,10 @@ class Stream:
     step: frozenset[Term]
 
 
+# All kernels that need a step's values become passes, or none does: one that read them from memory
+# would force them to be stored, and then the others had better read them as well. Statistics are
+# small and are stored, so a pass that needs them may run along any axis: the gradients of keys and
+# values run along the queries.
 class Streams:
     """Those that begin with one reduction."""
 

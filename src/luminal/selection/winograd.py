@@ -167,6 +167,10 @@ def _unmoved(data: Term) -> Term:
     return _unmoved(data.args[1]) if data.op == "Select" else data.args[0]
 
 
+# Each axis by itself is F(2, 3): four products for two results of three taps. Applied to rows and
+# columns that is 16 products for four results, which would take 36 (Lavin and Gray, arXiv
+# 1509.09308). It is spelled in the algebra, so that transformed weights are a prologue's and the
+# products are products like any others.
 class _Tiled:
     """The terms of one convolution in tiles; `windows` are those of rows and columns."""
 

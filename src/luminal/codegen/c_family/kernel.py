@@ -93,6 +93,9 @@ def _dtypes(kernel: Kernel) -> frozenset[DType]:
     return frozenset(found)
 
 
+# The walk decides nothing: what a machine has or lacks was decided in `expand/`. So all dialects
+# differ in spelling only, and a kernel that is right in one is right in all, but for the vendor's
+# compiler.
 class _Walk:
     def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
         self.kernel = kernel

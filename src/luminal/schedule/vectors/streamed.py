@@ -20,6 +20,8 @@ from luminal.shape.expression import ONE, TRUE
 LIGHT = 20  # operations for an element that take less time than moving it
 
 
+# "Light" because a stream of stores has to hide nothing: where much is computed for each line the
+# plain store is hidden anyway, and stores that are not aligned cost more past the caches.
 def streamed(kernel: Kernel, target: VectorTarget) -> Kernel:
     """The kernel, with the results that it stores past the caches marked."""
     large = {

@@ -89,6 +89,9 @@ class Strips:
         keys = (self.keys(factor, columns, rows) for factor in self.shared(columns, rows))
         return tuple(dict.fromkeys(key for found in keys for key in found or ()))
 
+    # A square of words is transposed in registers, half a cycle a word, by zips within 16 bytes and
+    # exchanges of whole blocks. Shuffles across a register would need constants that say how; LLVM
+    # keeps those in registers through the loop that multiplies, and the sums go to the stack.
     def lines(
         self, packs: Sequence[Term], columns: LoopAxis, lanes: int
     ) -> tuple[Symbol, int] | None:
@@ -110,6 +113,9 @@ class Strips:
         products = [r.args[0] for r in self.fused.reductions if r.args[0].op == "Mul"]
         return any(not is_read(p) and factors(p, is_read)[0] is not None for p in products)
 
+    # Packing costs 24 cycles a vector where it comes from far. In place a strip's lines are read
+    # again for each tile of rows, which is free while they stay in a cache: so it pays only where
+    # they do not (few sets, many pages), or where reading is no plain load (gathers, masks).
     def pay(self, columns: LoopAxis, rows: LoopAxis) -> bool:
         """Are there rows enough, and would factors read where they lie be slow?"""
         for factor in self.factors(columns, rows):

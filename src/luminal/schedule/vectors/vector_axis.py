@@ -127,6 +127,8 @@ class VectorAxis:
                     return loop
         return None
 
+    # In a map nothing is shared between lanes, so the lanes follow the stores: a store across lanes
+    # is a scatter, a load across lanes only a gather.
     def of_stores(
         self, inner: list[LoopAxis], tiles: Mapping[Symbol, TileChoice]
     ) -> LoopAxis | None:
