@@ -55,6 +55,8 @@ class Limit:
         self.left -= operations
 
 
+# This is the oracle of rules and of candidates: it shares nothing with kernels but the terms, and
+# evaluates elements alone where a whole result would take too long.
 def evaluate(
     lowered: Lowered,
     leaves: Mapping[Value, Array],

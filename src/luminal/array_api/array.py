@@ -32,6 +32,8 @@ VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 Number = bool | int | float
 
 
+# Arrays are values: writing makes a new one, in place where nobody else reads the old. Views that
+# alias, as NumPy has them, would make every write an order of its own between recorded operations.
 class Array:
     """An array of the standard. Make one with `asarray`, `zeros`, `arange` ..."""
 

@@ -37,6 +37,8 @@ MAX_INPUTS = 64
 """Arrays that one program reads, before those that are not computed are computed on their own."""
 
 
+# Chains end after so many operations, or a loop that reads nothing would grow one graph for ever,
+# and each turn would be a program of its own.
 class Chain(Graph):
     """The graph that a thread's operations record into. Its inputs live as long as their users."""
 

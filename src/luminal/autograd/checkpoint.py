@@ -25,6 +25,10 @@ from luminal.hlir.recompute import Parts, Recomputation
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+# Rules get copies made on the part's inputs behind an After, whose token is the gradient that
+# arrives first: so no schedule can run them early, and nothing merges them with the forward pass.
+# What depends on weights alone is not put behind one. Copying launches behind the selection would
+# need no such op, but could fuse nothing.
 def checkpoint(function: F) -> F:
     """`function`, whose derivative keeps what it reads and computes all else in it again.
 

@@ -24,6 +24,8 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.ops import Node, Value
 
 
+# There is no tape and no op for gradients: they are nodes of the same graph, so fusion, rolling and
+# search see forward and backward alike, and a gradient can be differentiated again.
 @garbage.held()
 def gradients(
     graph: Recorder,

@@ -212,6 +212,8 @@ def _place(what: str, number: Any, count: int) -> int:
     return number % count
 
 
+# Equal operations are one value, and views of views are one view. A Detach that compiles to nothing
+# keeps the argument apart from what a closure or an outer derivative holds.
 def _fresh(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], Tree, list[Any]]:
     """The arguments of a function with values of their own in the place of its Tensors, their
     tree, its leaves. So what else of the graph is equal to an argument stays apart from it, and

@@ -70,6 +70,8 @@ def _joined(x: Tensor, shape: Shape, steps: Sequence[int]) -> Tensor:
     return x.graph.wrap(x.graph.builder.view(x.value, made(x.extents, shape, entries, TRUE)))
 
 
+# Without the split a gradient of windows in steps of two tests each of its taps for divisibility;
+# with it a position's residue says which taps meet it, a quarter of them in two dims.
 def _step(entry: Expression, view: View) -> int:
     """The step of windows that overlap, where one variable counts their taps; else 1."""
     steps: list[int] = []
@@ -124,6 +126,9 @@ class _UnsolvedError(Exception):
     """An equation that no rule applies to."""
 
 
+# The transpose of an index map is a gather where the equations can be solved, and a sum that only
+# visits what contributes. Where they cannot, a scatter would always do, and would add up in one
+# order only.
 @dataclass(slots=True)
 class _System:
     """Equations `left = right`: left in the variables of the result, right in the source's position

@@ -30,6 +30,9 @@ class Schedules(Protocol):
         """One kernel under a schedule. Raises KnobError for knobs that it does not have."""
 
 
+# A backend is a plain value, so a search can send it to its workers, and a test can pretend a
+# machine has less. All that the layers above ask of one is here: a rule that needs to know more of
+# a machine asks for a fact or a cost, never for the backend's name.
 class Backend(Protocol):
     """A machine that Programs are compiled for. A plain value, which other processes may be sent;
     equal ones make interchangeable programs.

@@ -33,6 +33,8 @@ arguments set through Python.
 """
 
 
+# A GPU rather computes a value again than reads it: arithmetic is nearly free there beside memory.
+# A CPU's costs would store what is computed twice.
 def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
     """Of a GPU: arithmetic is nearly free beside memory, and there are many units to be fed."""
     special = dict.fromkeys(("Exp", "Log", "Exp2", "Log2", "Sqrt", "Recip"), 4)  # own pipes, slower

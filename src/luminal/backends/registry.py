@@ -11,6 +11,8 @@ from luminal.base.records import dataclass
 from luminal.memory.arrays import MemorySpace
 
 
+# Rows name modules by text: `import luminal` then needs neither LLVM nor any device's library, and
+# a device that is absent can say why.
 @dataclass(frozen=True, slots=True)
 class Row:
     """One backend. `module` has `current(number)`, which gives it for one of its devices as this

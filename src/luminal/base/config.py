@@ -194,6 +194,8 @@ def get(name: str) -> Value:
     return _read(_flag(name))
 
 
+# Process-wide: worker threads must follow the flags of the test that started them. It is meant for
+# tests and tools, not for two threads that want two settings.
 @contextmanager
 def override(**flags: Value) -> Iterator[None]:
     """Set flags inside the block: `with config.override(LUMINAL_THREADS=1): ...`; None unsets."""

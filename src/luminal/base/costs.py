@@ -93,6 +93,9 @@ class Windows:
     launch: float
 
 
+# Rates and what follows from them for programs are one record, so a rule above the backends goes by
+# it and by nothing else that is about a machine. Numbers that stand beside a rule bound a compile's
+# time or are the rule's mathematics.
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Rough rates of one of a machine's `units`, per second, and what follows for programs.

@@ -45,6 +45,8 @@ class Rounding(enum.Enum):
     NONE = "none"  # nothing: integers wrap
 
 
+# The plain multiply-add is the row of one neighbour, so nothing above asks whether there is a
+# special instruction: it takes a row, and the row says how operands lie.
 @dataclass(frozen=True, slots=True)
 class Dot:
     """`acc + a[0]*b[0] + ... + a[k-1]*b[k-1]`, for one result at a time.

@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import Any
 
 
+# Tables of architectures, families and subcommands name modules by text: 108 of 366 modules, and
+# 0.05 s, that a start does not need.
 def found(place: str) -> Any:
     """A module, "luminal.nn", or what is in one, "luminal.nn:Linear"."""
     module, _, name = place.partition(":")

@@ -55,6 +55,8 @@ def _made(cls: Any, frozen: bool, slots: bool, eq: bool, kw_only: bool) -> Any:
     return cls
 
 
+# The library compiles seven texts for a class, 0.4 ms, and a start makes more than a hundred
+# classes.
 def _written(cls: Any, found: tuple[Field[Any], ...], frozen: bool, eq: bool) -> dict[str, Any]:
     """`__init__`, and where objects are compared `__eq__` and `__hash__`."""
     known: dict[str, Any] = {"set_": _set, "missing_": MISSING}

@@ -14,6 +14,8 @@ def bf16_pairs(b: FunctionBuilder, acc: IRValue, a: IRValue, x: IRValue) -> IRVa
     return _dot(b, "avx512bf16.dpbf16ps", IRType("bfloat", 2), acc, a, x)
 
 
+# AVX2's own instruction for u8 by i8 adds pairs of products in 16 bits, which saturates. So bytes
+# at even and at odd places are widened and multiplied apart: four instructions, exact.
 def bytes_by_signed(b: FunctionBuilder, acc: IRValue, a: IRValue, x: IRValue) -> IRValue:
     """`acc + a * x` for words of four u8 and of four i8, in i32: by one instruction, or by those
     for pairs of i16, of the bytes at even and at odd places.

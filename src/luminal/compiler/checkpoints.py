@@ -26,6 +26,9 @@ Plan = dict[Node, tuple[int]]
 """The forward nodes that are computed again, each with the number of its part."""
 
 
+# Copies fuse with what reads them, so what a plan needs is decided by rolling, fusion and
+# placement. No estimate on HLIR knows that: so nothing is estimated, and each plan is compiled up
+# to its memory plan.
 @dataclass(frozen=True, slots=True)
 class Step:
     """A graph with gradients. `forward`: what depends on Inputs and was not recorded for gradients,
@@ -62,6 +65,9 @@ class Step:
                 found.setdefault((*plan,), (sum(map(_flops, plan)), plan))
         yield from (plan for _, plan in sorted(found.values(), key=lambda pair: pair[0]) if plan)
 
+    # Few plans: parts of about a 24th, 12th, 9th, 6th or 4th, all of them computed again or those
+    # with most bytes a flop. A plan that cuts layers otherwise than they repeat can need more
+    # memory than the plain step, since its layers roll no more.
     def _plan(self, count: int, share: float) -> Plan:
         read = {arg.node for node in (*self.late, *self.factors) for arg in node.args}
         saved = [_bytes(n) if n in read and _is_held(n) else 0 for n in self.forward]

@@ -46,6 +46,9 @@ def lower_to_program(
     return lower_by_stages(graph, backend, numerics).program
 
 
+# Each step takes one IR and gives the next, and no step calls another. So each can be printed,
+# replaced or tested by itself, and a search re-enters the pipeline at `finish` with another
+# Selection, or at `reschedule` with other knobs.
 def lower_by_stages(
     graph: Graph,
     backend: Backend,

@@ -74,6 +74,8 @@ class Decoder:
             if number not in self.first and ready and self.selectable(number, node):
                 self.choose(number, node)
 
+    # Where a genome chooses nothing, a class keeps the spelling that `fast` gave it: a genome
+    # without choices is the fast program, so a search never begins below it.
     def cheapest(self) -> None:
         """First spellings of the others: of least cost, each above its operands' (Knuth's
         generalisation of Dijkstra's algorithm).

@@ -17,6 +17,8 @@ Bound = Mapping[str, "int | frozenset[Symbol] | AtAttrs"]
 """What the variables of a rule stand for: classes, sets of axes, index maps."""
 
 
+# Guards are rows, not code, so each can be left out by a test: then the rule must be found wrong,
+# or the e-graph larger if it is marked `growth`.
 class Guards:
     """The guards of one rule in one e-graph, for a machine that work is shared out on."""
 

@@ -133,6 +133,9 @@ def _rounds(
     return done, limit, matches
 
 
+# Handlers look at the e-graph between egglog's rounds, when it is frozen: they may walk products to
+# any depth and compute with Expressions, which patterns cannot. Merging weights runs once, at the
+# end: its slices would otherwise be pushed about and merged again.
 def _handle(
     egraph: Session, table: Table, rules: tuple[Rule, ...], shares: Shares, matches: Counter[str]
 ) -> bool:

@@ -39,6 +39,7 @@ _abandoned: list[EGraph] = []
 _ANALYSE = "(saturate (run analyse))"
 
 
+# The compiled rules are made once a process; each program pushes them and pops them again.
 @contextmanager
 def session(rules: tuple[Rule, ...]) -> Iterator[Session]:
     """An e-graph with these rules; one at a time in a process."""
@@ -68,6 +69,9 @@ def _begin_anew() -> None:
 os.register_at_fork(after_in_child=_begin_anew)
 
 
+# Each node that egglog's parser makes holds the text that was parsed: one text for everything took
+# 230 MB and twice the time. So nodes are written as facts, and a rule for each form of operation
+# builds them.
 @dataclass(slots=True)
 class Session:
     """The e-graph of one program. Nodes are numbered; `load` takes what was written."""

@@ -70,6 +70,9 @@ def expanded_text(kernel: tile_ir.Kernel, lanes: int = 1) -> str:
     return expand(kernel, lanes).text
 
 
+# What a machine has or lacks is decided here and nowhere below: instructions that only some have
+# are asked for by name (`Builder.has`), and written out by operations that all have otherwise, with
+# the same bits.
 class _Expansion:
     """Writes statements; one method per kind."""
 

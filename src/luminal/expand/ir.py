@@ -24,6 +24,8 @@ from luminal.kernel.tile_ir import Buffer
 from luminal.shape.expression import Expression, Symbol
 
 
+# Floats of 16 bits have no type here: few machines compute in them, and those that convert them say
+# so by an instruction that `expand` is told of.
 class Type:
     """A scalar (`lanes` 1) or a vector, of a dtype other than f16 and bf16.
 
@@ -114,6 +116,8 @@ class Apply:
     args: tuple[Operand, ...]
 
 
+# Where the mask does not hold memory is not touched: reading beyond an array, even a value that
+# nobody uses, may be a page that is not there.
 @dataclass(frozen=True, slots=True)
 class Load:
     """`out = buffer[address + distance]`, in elements, which have the buffer's `memory_dtype`, or

@@ -100,6 +100,8 @@ def _check_carry(
             )
 
 
+# A body is recorded once and stands for all iterations, so a value in it has no elements, and what
+# it takes from outside must become an operand of the Loop.
 class BodyRecorder(Recorder):
     """Records one iteration. Values from outside become invariants at their first use."""
 

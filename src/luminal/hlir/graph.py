@@ -127,6 +127,8 @@ def topological(roots: Iterable[Value]) -> list[Node]:
     return [*done]
 
 
+# Recording and every rewrite go through `make`, so equal content is one node whoever recorded it: a
+# graph has no copies to remove later, and graphs can be compared by structure.
 class Builder:
     """Makes nodes, each distinct content once: same op, operands and attributes, same Node."""
 

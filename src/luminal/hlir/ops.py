@@ -289,6 +289,10 @@ def _row(
 
 
 # fmt: off
+# Total operations only: whatever the operands are, each has a result, and the reference computes
+# it. So any rewrite can be tested on any input, and no rule needs a side condition that says "if
+# defined". There is no Sub, Neg, Minimum or Not: these are recorded by the others, and the last
+# steps write the machine's own instruction again where it has one.
 _TABLE = (
     _row("Input",      "leaf",    0, ANY,      _leaf_declared, None, InputAttrs),
     _row("Weight",     "leaf",    0, ANY,      _leaf_weight,   None, WeightAttrs),

@@ -80,6 +80,8 @@ def bitcast(attrs: CastAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
     return (args[0].view(attrs.dtype.numpy),)
 
 
+# Where C and hardware leave a conversion undefined (floats beyond an integer's range, NaN) it is
+# defined here, and every backend has these bits.
 def convert(x: Array, to: DType) -> Array:
     """`x` cast to `to`, rounding once to nearest even.
 

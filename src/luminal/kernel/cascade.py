@@ -54,6 +54,9 @@ class Member:
     rate: Rate | None = None
 
 
+# A cascade is derived from terms, not matched as a pattern: relu between two products, a variance,
+# log-softmax and attention are instances with one, two or three sweeps. For the single sweep with a
+# running maximum see Milakov and Gimelshein, arXiv 1805.02867, and Dao et al., arXiv 2205.14135.
 @dataclass(frozen=True, slots=True)
 class Cascade:
     """Reductions over the same steps, by sweep, then operands first; and the contractions done anew
@@ -131,6 +134,8 @@ def rows_of(first: Reduction, is_read: IsRead) -> frozenset[Symbol]:
     return first.axes
 
 
+# Refusing by default is what makes it safe: a pattern for softmax would have to be right about each
+# operation in it, while here whatever is not understood ends the derivation with a reason.
 def derive(
     first: Reduction, reductions: Sequence[Reduction], above: Set[Term], is_read: IsRead
 ) -> Cascade | Refusal:

@@ -22,6 +22,9 @@ from luminal.memory.row_order import Rows
 EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
 
+# One form for all: GGUF and llama2.c files become what a `config.json` would say and weights under
+# its names, so one table of architectures reads them all, and what is checked of a folder is
+# checked of a file.
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """A model as it lies on disk, in the terms of a folder of Hugging Face's whatever it is.

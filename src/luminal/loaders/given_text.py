@@ -21,6 +21,8 @@ MARK = "\U0010fffe"
 """No character: Unicode keeps it for use inside of programs."""
 
 
+# Escaping what users say would change what they said. A mark that no text has is put into every
+# place that reads as a special token, and taken out once special tokens have been found.
 class GivenTexts:
     """Those that a tokenizer of the library must take for no special tokens."""
 

@@ -80,6 +80,7 @@ def map_file(path: Path) -> memoryview:
             raise LoadError(f"{path}: the file is empty; download it again") from None
 
 
+# Only pages of a file can be let go: anonymous memory would be lost.
 def is_mapped(array: Array) -> bool:
     """Does it look into a file that `map_file` mapped? Its pages are the file's own, never written
     to: what is let go of them is read again where it is asked for.

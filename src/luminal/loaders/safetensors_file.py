@@ -49,6 +49,8 @@ class _Entry(NamedTuple):
     end: int
 
 
+# The `safetensors` library copies on its way to NumPy, and has no bfloat16 there. The format is a
+# JSON header and raw data, so mapping it takes less code than going round that would.
 def read_safetensors(path: Path) -> dict[str, Array]:
     """Every tensor of one file by name, as read-only views of the mapped file.
 

@@ -63,6 +63,8 @@ class Tokenizer(Protocol):
         """How the vocabulary spells an id."""
 
 
+# A token may be half a character, and what an id adds depends on those before it (spaces, merges).
+# Decoding all of the text at each token would take time by its square.
 class StreamDecoder:
     """Decodes ids as they come; hands out whole UTF-8 characters only.
 
@@ -98,6 +100,8 @@ class StreamDecoder:
         return self._tokenizer.decode(self._pending)  # half a character spoils the bytes before it
 
 
+# What is wrong with a file has to come out as an error of that file, whatever a library does when
+# it meets it.
 @contextmanager
 def library_errors(path: Path) -> Iterator[None]:
     """Whatever the tokenizers library says of a file's tokenizer comes out as a LoadError.

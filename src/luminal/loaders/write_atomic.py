@@ -19,6 +19,8 @@ from luminal.loaders.mapped import Array
 _MOST_LINKS = 40  # one after the other, as for Linux
 
 
+# Programs map files: writing into one would change weights that run, and cutting it short would end
+# their process (SIGBUS). A rename leaves the old file to those who have it.
 @contextmanager
 def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     """A file to write, which takes the place of `path` when the block ends without an error.

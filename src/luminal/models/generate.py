@@ -38,6 +38,8 @@ MOST_ROWS = 64  # texts of a batch: each has caches of the whole context
 MAX_CONTEXT = 4096  # positions the caches hold by default: more costs memory few prompts need
 
 
+# Two programs serve all lengths, since their dims are symbolic: one reads a prompt, one adds a
+# token. They are compiled when they are first wanted, so the first token waits for one only.
 class LanguageModel:
     """A loaded model. One generation runs at a time: all share the caches of keys and values.
 

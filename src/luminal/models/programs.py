@@ -32,6 +32,9 @@ _BATCH = "batch prefill", "batch decode", "batch reorder"
 MOST_PROPOSED = 16  # tokens of a speculation: more are seldom all right, and each costs a row
 
 
+# Prompts of a batch are padded on the right: what padding leaves in a cache lies after its text's
+# end, and is overwritten. A text alone has positions that are Expressions, so masks and slices are
+# known and nothing is gathered.
 class Programs:
     """Compiled at first use, each for all lengths; those of one kind share one set of caches.
 

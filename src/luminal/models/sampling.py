@@ -118,6 +118,8 @@ ADJUSTING = ("repetition_penalty", "frequency_penalty", "presence_penalty", "log
 _DRAWN = ("top_k", "top_p", "min_p", "typical_p")
 
 
+# A program has only the inputs of the features that are in use: a greedy one knows of no
+# temperature. Each set of features is a program of its own, made when it is first wanted.
 def features_of(draws: Iterable[Draw]) -> tuple[str, ...]:
     """The features that these choices need, in the order of FEATURES."""
     needed = set[str]()

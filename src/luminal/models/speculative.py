@@ -95,6 +95,8 @@ def check_rewinds(programs: Programs) -> None:
         )
 
 
+# No rejection sampling (as in the paper) is needed: a choice is a function of logits and seed, so a
+# proposed token either is what the model would have chosen or is not.
 def accepted(programs: Programs, text: Text, draft: Draft, stats: Stats) -> list[tuple[int, str]]:
     """The tokens of one check, pushed: the proposed ones that are right, and one more."""
     room = min(text.room - len(text.tokens) - 1, MOST_PROPOSED)

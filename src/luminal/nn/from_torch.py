@@ -83,6 +83,9 @@ OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
 """Where attributes do not have the options' names; parts are put in afterwards."""
 
 
+# PyTorch is not imported: a class is known by the module that it was defined in. Classes of a
+# user's own count as the layer they derive from where they change none of its methods, or their
+# `forward` would be lost.
 def twin(module: Any, classes: Classes) -> Any:
     """The module of `classes` that computes what `module` of PyTorch does, with its values.
 

@@ -36,6 +36,9 @@ GAINS = {
 }
 
 
+# A model that is loaded from a file draws nothing, and a billion parameters are not filled twice.
+# What is drawn follows from a seed that was noted when the layer was made, so the time of the first
+# read does not matter.
 class DrawnParameter(Parameter):
     """A Parameter whose first value is drawn when it is first read: loading one costs no draw."""
 

@@ -138,6 +138,9 @@ class LocalResponseNorm(Module):
 # --- running statistics ---------------------------------------------------------------------------
 
 
+# Running statistics are States, so one graph that trains assigns them and another one reads them.
+# At inference what follows from them and from weights is computed once a run, not once a setting of
+# the weights: a small kernel over the channels.
 class _Running(Module):
     """What batch and instance norms share: channels, an affine map, running statistics.
 

@@ -38,6 +38,9 @@ MOST = 1 << 24
 """Elements of numbers without dims: more are left to a run, as if they depended on data."""
 
 
+# Operators need no second implementation for shapes: what was recorded is evaluated by the
+# primitives' own meanings, with Expressions in the place of integers. The few primitives then
+# decide what stays dynamic.
 class Unknown(Exception):
     """The value is known at a run only; `by_data` if it depends on inputs, not on dims alone."""
 

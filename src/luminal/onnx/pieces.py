@@ -36,6 +36,9 @@ MAX_PROGRAMS = 64  # the least recently used go first
 Answer = tuple[str, tuple[int, ...], bytes]
 
 
+# Translation starts anew with each answer that a run gives. An interpreter whose frames are
+# suspended would not repeat Python's work, but could not find pieces again: programs are shared by
+# structure, so the iterations of a loop compile once.
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A program and its inputs' names in the run; `outputs` of the last one, or what is asked."""

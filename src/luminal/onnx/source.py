@@ -41,6 +41,8 @@ class Constant(NamedTuple):
     number: int | None
 
 
+# Large constants become Parameters: what programs derive from them is made once, and a piece that
+# is translated again finds the same ones.
 class Source:
     """A ModelProto, checked, with what its graphs refer to by name."""
 

@@ -81,6 +81,8 @@ class Scope:
         return scope
 
 
+# Operators are recorded one by one, shapes too. Where one needs numbers that a run alone can give,
+# the recording ends, and begins anew with the answer on what was computed so far.
 class Translation:
     """One recording of a model into `graph`, with the answers to its questions so far.
 
@@ -517,6 +519,8 @@ class Call:
         """Says that attributes make no difference here."""
         self.asked.update(names)
 
+    # ONNX adds attributes to operators. A function of the table that does not know one would ignore
+    # it and be wrong, so what nobody asked for must have its default value.
     def check_attributes(self) -> None:
         """Raises UnsupportedError for an attribute that nothing has asked for.
 

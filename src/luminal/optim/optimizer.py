@@ -219,6 +219,9 @@ class Optimizer(ABC):
             for members in together.values():
                 self._record(group, members, [found[p] for p in members], when)
 
+    # PyTorch counts Adam's steps for each parameter. Here parameters that are first updated
+    # together share a counter, so a step has a few scalars in the place of hundreds; those that
+    # join later (thawed layers) have one of their own.
     def new_states(self, group: Group, params: Sequence[Parameter]) -> list[dict[str, State]]:
         """Initial States of parameters of one group that are updated together from now on."""
         common = {

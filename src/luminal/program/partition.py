@@ -35,6 +35,8 @@ from luminal.program.steps import (
 from luminal.shape.expression import axis
 
 
+# Nothing is decided here: which values are stored, in which order their axes lie, and what shares a
+# kernel is all in the Selection. So a search can change any of it, and a text can say all of it.
 def partition(graph: Graph, selection: Selection) -> Partition:
     """The steps and buffers that a selection asks for."""
     memory = Memory()

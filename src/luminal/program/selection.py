@@ -45,6 +45,8 @@ class Choice:
     layouts: tuple[Layout, ...] = (ROW_MAJOR,)
 
 
+# One record of every decision, which can be printed, parsed back and verified: rules, searches and
+# tests all make programs by it, and what stands below asks no question again.
 @dataclass(frozen=True, slots=True)
 class Selection:
     """`choices` has every term below the roots, operands first. `merges` are disjoint sets of

@@ -119,6 +119,8 @@ class _Workspace:
     size: int
 
 
+# A run waits for its end before States change hands, also where no output asks for that: errors
+# then come out of the call that made them, and a State is old or new, never half.
 class BoundDevice:
     """A Program for one binding of its dims. What a run needs is made by the first one."""
 

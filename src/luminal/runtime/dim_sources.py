@@ -15,6 +15,8 @@ Shapes = tuple[tuple[int, ...] | None, ...]
 """Of every source in order; None where it was not given."""
 
 
+# A dim need not stand bare in a shape: sums and products are solved for the one dim that nothing
+# else tells. Squares, quotients and remainders have several solutions, so they say none.
 class DimSources:
     """The declared inputs that give dims which no input of the signature gives."""
 

@@ -55,6 +55,8 @@ one, all that a run takes, its binding, its outputs.
 """
 
 
+# Whatever can fail is checked before a run, since a State that is overwritten where it lies cannot
+# be put back. What takes time in a call is checked once and recognized afterwards.
 class Executable:
     """A compiled graph: `exe({"x": array})` runs it; several threads may call, one runs at a time.
 

@@ -29,6 +29,8 @@ class _Program:
     names: tuple[str, ...]
 
 
+# A newcomer's first line is `print(y.numpy())`, so reading elements compiles what it needs. Results
+# are not kept, since they would be stale after a `set`; programs are, by structure.
 class OnDemand:
     """Programs for values, one for each structure: other inputs do not compile anew.
 

@@ -68,6 +68,8 @@ class _Block:
         return self.array[...]  # the quickest way to a view
 
 
+# A finalizer for each output would cost 1.2 us a call, and tell of it at once; counting references
+# when memory is wanted costs nothing a call.
 class OutputPool:
     """Aligned blocks by size class. One thread at a time takes; any thread may drop an array."""
 

@@ -16,6 +16,8 @@ NAMED = 3  # values that an error names
 MAX_PLACEMENTS = 32  # that are remembered, the oldest go first
 
 
+# Sizes depend on dims, so a program lists buffers without places; offsets are computed when dims
+# are bound, and kept.
 class Placements:
     """The memory plan of a Program's runs, and placements so far; `quantities` takes the sizes."""
 

@@ -62,6 +62,8 @@ _known: WeakValueDictionary[Key, Derived[Any]] = WeakValueDictionary()
 _lock = forks.rlock()  # held while derived buffers are looked up or made
 
 
+# Weights stay where they were set and are shared; what is derived from them (panels, scales,
+# transformed filters) is made once for each version and device, whichever program asks first.
 class Prologue(Generic[B]):
     """The WEIGHT, CONSTANT and DERIVED buffers by id, in step with the Parameters.
 

@@ -24,6 +24,7 @@ class Timed(Protocol):
         """What bounds it, and the least seconds it can take."""
 
 
+# The greatest peaks ever measured count: whatever else runs only slows a measurement down.
 class Peaks(NamedTuple):
     """What the machine's threads reach together, measured. Rates are per second."""
 

@@ -13,6 +13,7 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, walk
 
+# Of 523 random programs this rules out 220, and none of the 121 within 5% of the fastest.
 PREDICTED_SLOW = 2.5
 """Times the best program's predicted cost: not built. Of 523 programs of 27 subjects that rules out
 two in five, and none of the 121 that were within 5% of the fastest (by 2, one of them).

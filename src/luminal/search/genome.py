@@ -17,6 +17,8 @@ Pairs = tuple[tuple[str, str], ...]
 _CALL = "call"
 
 
+# Choices go by fingerprints of terms and texts of kernels, never by numbers: a genome that was
+# stored means the same in every process that records the same graph.
 @dataclass(frozen=True, slots=True)
 class Genome:
     """Choices that differ from those of `fast`, each a sorted tuple.

@@ -191,6 +191,9 @@ def near(apart: Distance, falls: bool) -> Verdict:
     )
 
 
+# Two fast programs that agree may both be wrong, since they share rules and kernels. Elements
+# computed from the algebra in float64 share nothing with either. One wrong element is enough, but
+# where rounding decides a comparison a few may fall the other way.
 def judge(expected: Sample, fast: Array, found: Array) -> Verdict:
     """Compares a candidate's elements with the oracle's, allowing what the fast program's err."""
     if not found.size:

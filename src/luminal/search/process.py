@@ -30,6 +30,8 @@ class Refused(Exception):
     """The process answered with an error of Luminal's."""
 
 
+# A candidate may hang, take all memory or crash: whatever it does only its process is lost. A
+# failed candidate is a record, not an error of the search.
 class Process:
     """One worker. `descriptor`: the shared file of operands, for a process that runs programs.
 

@@ -25,6 +25,8 @@ TIME_SECONDS = 2.0  # most seconds of one `time` call, beyond the rounds asked f
 PROFILE_RUNS = 5
 
 
+# Speed drifts by a third within a second on shared machines, far more than programs differ. A
+# pair's ratio has the drift taken out, and a median of ratios the outliers.
 class Pairs(NamedTuple):
     """Seconds of a run of two programs that took turns: `first[k]` stands beside `second[k]`.
 

@@ -38,6 +38,7 @@ from luminal.search.space import Space
 from luminal.search.strategy import Strategy
 
 
+# The search stands above the compiler, since a candidate is decoded by the compiler's own steps.
 def search(
     graph: Graph,
     backend: Backend,

@@ -16,6 +16,8 @@ from luminal.kernel.neighbours import refusal
 from luminal.program.selection import Selection
 
 
+# Products of bytes are exact, whatever the order; pairs of bfloat16 have the instruction's own
+# roundings, which `exact` does not allow.
 def usable(dots: Sequence[Dot], numerics: Numerics) -> tuple[Dot, ...]:
     """Those whose roundings are allowed."""
     rounds = numerics.allows(ROUNDING)

@@ -25,6 +25,8 @@ BACKLOG = 256  # connections that wait to be accepted, which then happens at onc
 SPARE_FILES = BACKLOG + 32  # what a process may open besides the connections that it knows of
 
 
+# Leniency is a hole here: a proxy in front that reads the end of a request elsewhere would hand one
+# client's bytes to another.
 class Strict(h11.Connection):
     """One that takes a request only where all readers agree on where it ends.
 

@@ -101,6 +101,8 @@ class Load(NamedTuple):
 Deliver = Callable[[list[Event]], None]
 
 
+# One thread owns the model and the blocks, so nothing here needs a lock; others leave jobs in a
+# queue and get events. It waits for no client: one that does not read fills its own queue only.
 class Engine:
     """A model that writes many texts at a time, in a thread of its own once it is started."""
 

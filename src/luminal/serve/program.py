@@ -129,6 +129,8 @@ class Choices(NamedTuple):
     top_logprobs: Array | None = None
 
 
+# Dims for rows and chunks make one program of all steps. A batch of another size is then a binding,
+# not a compile, and a row's bits do not depend on the rows beside it.
 class StepProgram:
     """A model with a cache of the pool's blocks: runs steps, and chooses the next token of a row.
 

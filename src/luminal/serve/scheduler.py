@@ -175,6 +175,9 @@ class Scheduler:
             return None
         return self.step()  # the prompts whose turn it was gave way
 
+    # Chunks of prompts run beside rows of one token, or whoever writes would wait for each new
+    # prompt. Chunks are always read as chunks and tokens one at a time, also when a text is
+    # computed again: sums of the two are not bit for bit the same.
     def _next_prompts(self) -> dict[int, int]:
         """How many tokens are read of prompts, by number: those that have waited longest."""
         prompts = [text for text in self._running.values() if text.reads and not text.held]
@@ -252,6 +255,9 @@ class Scheduler:
         blocks = self.pool.find(text.contents[: most // self.pool.size])
         return blocks, len(blocks) * self.pool.size
 
+    # The text that came last gives its blocks back, so the oldest always goes on and nobody
+    # starves. What it had is computed again: copying keys and values out would need room for them
+    # elsewhere.
     def _make_room(self, text: Text, copies: list[tuple[int, int]]) -> bool:
         """Sees to it that the next token's block is there and the text's own.
 

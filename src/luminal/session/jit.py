@@ -62,6 +62,9 @@ class _Entry:
         return all(each.holds() for each in self.seen)
 
 
+# A program that was recorded from a module holds while the attributes it read are the same:
+# compared at each call, by identity (numbers by value), 1 us a module. Values of Parameters and
+# States are no part of it, since each run reads them.
 class _Forms:
     """What is compiled of one function: entries by kinds of arguments, the latest used last."""
 

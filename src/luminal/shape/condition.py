@@ -58,6 +58,8 @@ def non_negative(e: Expression) -> Expression:
     return atom("le", (sum_of_terms(left, 0), sum_of_terms(right, constant)))
 
 
+# A condition on a quotient tells its two digits apart; on the joint position it does not, and the
+# two axes can be one long loop.
 def _without_quotient(e: Expression) -> Expression | None:
     """The sum that is at least 0 where `e` is, which has a quotient by a literal:
     x // 3 + r >= 0 where x + 3 * r >= 0, and r - x // 3 >= 0 where 3 * r + 2 - x >= 0.

@@ -265,6 +265,8 @@ _interned: WeakValueDictionary[tuple[Any, ...], Expression] = WeakValueDictionar
 _intern_lock = forks.lock()
 
 
+# Equal Expressions are one object, so dicts of them hash by identity, which passes do millions of
+# times. They are held weakly: a process that compiles many graphs keeps none of their shapes.
 def _intern(
     key: tuple[Any, ...],
     op: str,

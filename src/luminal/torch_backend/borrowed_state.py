@@ -15,6 +15,8 @@ from luminal.memory.state import State
 from luminal.torch_backend.types import dtype_of
 
 
+# Caches and moments that a graph writes follow the rules for States, in place where these allow it:
+# so nothing of the compiler knows of PyTorch's mutation.
 class BorrowedState(State):
     """A State whose buffer is a tensor's memory, another one in each run if need be.
 

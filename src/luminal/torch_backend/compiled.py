@@ -63,6 +63,8 @@ def compiled(translation: Translation, options: Mapping[str, Any]) -> Callable[[
     return call
 
 
+# Loops over plans of inputs and outputs took longer than a small program runs. What a call does is
+# known when the graph is, so it is written out as source, once.
 class _Caller:
     """Writes the source of a call: a0 is its first argument, x0 what the program reads first, o0
     what it writes first.

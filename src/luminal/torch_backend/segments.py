@@ -22,6 +22,8 @@ from luminal.torch_backend.options import Options
 from luminal.torch_backend.translation import Results, missing, translated
 
 
+# Levels make as few parts as a chain of dependences needs; parts in the order of the graph would be
+# cut wherever an operator is missing.
 def compiled_in_parts(
     module: GraphModule, static: Sequence[int], options: Options, lie: Results
 ) -> Callable[[list[Any]], Any]:

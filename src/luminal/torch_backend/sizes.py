@@ -43,6 +43,9 @@ class Computed(NamedTuple):
         ))  # fmt: skip
 
 
+# PyTorch's guards know that `2 * (s // 2)` is `s`, and its graphs say either. Asked of the sizes
+# that have one value in the traced call, what was met first is the spelling of all: then the
+# library's rule stays that Expressions which differ do not fit.
 class Sizes:
     """The dims that a graph's sizes are made of: one for each symbol, with its interval.
 

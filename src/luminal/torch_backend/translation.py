@@ -178,6 +178,9 @@ def missing(module: GraphModule) -> dict[Node, str]:
     return translator.missing
 
 
+# After each row of the table the result's dtype and shape are compared with PyTorch's: a row that
+# means something else is a refusal, never a wrong result. AOTAutograd's graphs are functional and
+# of a few hundred operators; Dynamo's own are Python's calls, with writes in place and aliases.
 class _Translator:
     """One walk over a graph. `goes_on`: what cannot be recorded is noted, its value an Input."""
 

@@ -20,6 +20,9 @@ from luminal.torch_backend.translation import InputPlan
 SAMPLES = 16  # elements of a tensor that are compared
 
 
+# Without gradients parameters are weights, whose panels are worth making. In a step that trains
+# they change each time, and are inputs. Hashing all elements at each call would cost what it saves;
+# 17 of each tensor, spread over it, see whatever changes a whole tensor.
 class Weights:
     """`seen`: versions and addresses of the tensors when the Parameters were set."""
 

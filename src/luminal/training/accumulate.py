@@ -20,6 +20,8 @@ from luminal.optim.saved import check_entries, checked_count
 from luminal.training.amp import GradScaler
 
 
+# Whether a run only adds up or steps as well is a `where` on every Parameter and moment inside the
+# program: one program, one native call, and nothing that waits for a number.
 class GradientAccumulator:
     """Adds up gradients in States; every `steps` runs the optimizer steps by their mean.
 

@@ -71,6 +71,9 @@ class AMPContext(ContextDecorator):
         self._entered.pop().__exit__(*error)
 
 
+# That a step is skipped is decided inside the program, by a `where` between new and old values. The
+# price is that a run which skips computes the update too; it is seldom, and no run waits for a flag
+# to come back.
 class GradScaler:
     """Multiplies losses by a scale, so that gradients in float16 do not vanish.
 

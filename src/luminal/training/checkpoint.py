@@ -46,6 +46,9 @@ class Checkpoint:
     metric: float | None = None
 
 
+# Two files would have to be renamed at once. So arrays lie in a file whose name has a random part,
+# and the JSON that names it is written last and is the checkpoint. A folder each was the
+# alternative: renaming folders is atomic, but not onto one that is there.
 class CheckpointManager:
     """The checkpoints of one run in `folder`, which is made when there is something to save.
 

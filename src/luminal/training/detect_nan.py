@@ -82,6 +82,8 @@ def _as_float(array: Any) -> Array | None:
     return found if found.dtype.kind == "f" else found.astype(np.float32)  # bfloat16
 
 
+# Checks inside the program would change its kernels, and with them what they look for. The step is
+# computed again on the reference from values kept from before it: slow, and once.
 def first_nan(graph: Graph, inputs: Mapping[str, Array], layers: Layers) -> str:
     """One line on the first NaN, and the first infinity, of a run of `graph`; no State changes.
 

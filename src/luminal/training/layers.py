@@ -17,6 +17,8 @@ from luminal.hlir.ops import Node
 from luminal.nn.module import Module
 
 
+# Nodes carry no names, or equal ones of two layers would not be one. `forward` is wrapped for the
+# time of a recording instead, and a node belongs to the innermost call that made it.
 @dataclass(slots=True)
 class Layers:
     """The innermost layer of nodes by path ("" is the model itself), and of calls their results."""

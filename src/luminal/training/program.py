@@ -197,6 +197,8 @@ def loss_of(model: Module, loss_fn: LossFunction, tensors: Sequence[Tensor]) -> 
     return loss
 
 
+# Schedules stay plain numbers that know neither the graph nor the optimizer, and a new rate
+# compiles nothing.
 @contextmanager
 def rates_as_inputs(optimizer: Optimizer, graph: Graph) -> Iterator[None]:
     """Inside the block the learning rates of an optimizer's groups are Inputs `lr.0`, `lr.1` ..."""

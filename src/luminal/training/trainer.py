@@ -80,6 +80,8 @@ class Record:
         return next(found, None)
 
 
+# No random state is kept: order follows from seed and epoch, dropout's key from seed and step. So a
+# run that goes on from a checkpoint ends in the same bits as one that was never stopped.
 class Trainer:
     """The state of a run and one step after another; `fit` is the loop around it."""
 

@@ -121,6 +121,9 @@ class CpuRunner:
             self._frames[key] = Frame(self.program, self.rows, table, len(inputs))
         return self._frames[key]
 
+    # A sleeping thread takes 36 to 130 microseconds to wake, so a small program runs on the caller
+    # alone. In a loop of small programs the worker is roused on the side and joins from the next
+    # call on, while it still spins.
     def saving(self, values: Sequence[int], dims: Mapping[str, int]) -> float:
         """Seconds that a team would save: few if launches have few chunks, or little work.
 

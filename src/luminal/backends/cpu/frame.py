@@ -19,6 +19,9 @@ from luminal.runtime.prologue import Prologue
 from luminal.runtime.table import Table
 
 
+# One set of records serves all bindings of a program. Filling it in place costs 5 us for a
+# decoder's step, whose `past` is new with every token; records of its own for each binding would
+# cost 45.
 class Frame:
     """Rows, table of addresses and run record for runs with the same arrays in the same order.
 

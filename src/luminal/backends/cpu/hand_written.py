@@ -57,6 +57,9 @@ def check_ir(call: Call) -> None:
             )
 
 
+# The launch list is not cut at a Python kernel: its launch is a row whose function is a callback. A
+# kernel that raises sets the grids of all launches to 0, so the team walks to the end without work
+# and the error comes out there; Loops, the memory plan and profiles need nothing of their own.
 class PythonCalls:
     """The Python kernels of one runner: where they leave an error, and what stops the run then."""
 

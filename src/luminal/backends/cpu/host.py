@@ -29,6 +29,8 @@ class Host:
     features: dict[str, bool]
 
 
+# A start that finds all its code needs of LLVM only a linker and these names; loading LLVM for them
+# would be 0.03 s of 1.3.
 @functools.cache
 def host() -> Host:
     """The machine this process runs on, as LLVM names it."""

@@ -109,6 +109,8 @@ class _Reference(NamedTuple):
     addend: int
 
 
+# Nothing here is general: code that LLVM makes of our modules has two kinds of relocations.
+# Anything else is refused, so an object that was damaged or made otherwise cannot be half linked.
 class _Image:
     """An object file as it is to lie in memory: code and jumps, `constants` and slots, `variables`,
     each from a page's start on.

@@ -79,6 +79,9 @@ def assembly(ir_text: str, target: LlvmTarget) -> str:
             return str(_machine(target).emit_assembly(module))
 
 
+# Tried on 34 programs in turns: without strength reduction 0.78 to 1.02 of the time, and 0.78 to
+# 0.93 of a whole compile. Scheduling from the top down spilled neither convolutions nor depthwise
+# layers, and was not tried for all kernels.
 @contextmanager
 def _as_written(ir_text: str) -> Iterator[None]:
     """Without LLVM's search for other ways to count and to address in loops, a quarter of its time:

@@ -64,6 +64,8 @@ $stores
 """
 
 
+# Peaks serve reports only. Programs must not depend on them, or two compiles on a busy machine
+# would differ.
 def peaks(target: CpuTarget, threads: int) -> Peaks:
     """This machine's peaks for the target, measured now; the object cache keeps the greatest of all
     measurements, as whatever else runs only slows one down.

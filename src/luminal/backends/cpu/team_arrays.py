@@ -41,6 +41,9 @@ CHECKED = (int32, int64)
 """Dtypes whose elements are compared with an extent here; one that an i32 holds."""
 
 
+# Of a call that is as the last one was, everything has been checked before but the memory and the
+# indices. So native code says yes or no only, and after a no Python checks all anew and raises:
+# there is one place that knows what is wrong with a call.
 class Rows:
     """Rows in memory, and all that they point to. At `calls` lies a Calls: where they are, and the
     run record that takes such arrays, or 0.

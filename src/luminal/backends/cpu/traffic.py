@@ -29,6 +29,9 @@ class Level:
     fits: dict[int, bool] = field(default_factory=dict)  # by the size of a cache
 
 
+# Rows a power of two apart meet in few sets of a cache, which then holds less than its size: so
+# what a footprint needs is more than its bytes. The last cache scatters addresses over its sets,
+# and has no such sizes.
 @dataclass(frozen=True, slots=True)
 class Touched:
     """Bytes that an access touches: some runs of neighbours, each in whole lines, that begin apart

@@ -142,6 +142,9 @@ class _Count:
         )
         return busiest + found.inner
 
+    # Operations and bytes of a launch are the same for all its schedules, so they cannot order them
+    # (Spearman's correlation with the clock 0.35 to 0.73). What a schedule changes is how many
+    # vectors, loads and waits a step takes, and that stands in tile IR.
     def count(self, body: Sequence[Statement], found: _Counts) -> None:
         """Adds the instructions of a body, and the cycles of the loops in it."""
         core = self.core

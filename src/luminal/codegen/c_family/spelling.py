@@ -72,6 +72,8 @@ def constant(dialect: Dialect, value: Constant) -> str:
     return f"({dialect.types[dtype.short]}){int(value.values[0])}{suffix}"
 
 
+# A sum and a product must not become one instruction, or bits would differ from device to device:
+# compilers are told so by options, never by the way that this is spelled.
 def operation(dialect: Dialect, op: str, args: Sequence[str], of: DType, to: Type) -> str:
     """`op` on operands of dtype `of` (of the arms, for select)."""
     name = dialect.types[to.dtype.short]

@@ -47,6 +47,8 @@ NOT_FINITE = Failure(
 )
 
 
+# NumPy's LAPACK is in every installation, blocked and batched, and the reference runs the same. The
+# price: the calling thread, no fusion, CPUs only.
 @cache
 def _operation(
     name: str, meaning: Any, operands: int, failure: Failure, rule: Rule, info: bool = False

@@ -125,6 +125,8 @@ def product_dtype(dtype: DType) -> DType:
     return dtypes.uint32 if dtype is dtypes.uint16 else dtypes.int32
 
 
+# Casts of mixed precision stand here, in the functions, not in the layers: a layer of one's own
+# needs nothing, and the Parameter stays the float32 master weight.
 @rounds("a", "b")
 def matmul(a: Operand, b: Operand) -> Tensor:
     """The matrix product of the last two dims; the others broadcast. 1-d operands are vectors.

@@ -47,6 +47,10 @@ def _as_unrounded(g: Tensor, y: Tensor, weight: Packed, x: Tensor) -> Tensor:
     return (g @ g.graph.packed(weight)).cast(x.dtype)
 
 
+# A dtype whose load decodes was the alternative. It would touch every table of dtypes, both
+# interpreters, addresses (a block is no multiple of its values), layouts and every renderer, once
+# for each format. As operations on integers, formats run on all backends, fuse, and stay visible to
+# rules: a product of codes is one of int8.
 class Packed(Parameter):
     """A Parameter of `shape` whose value is decoded from `data`, and rounded to `dtype`.
 

@@ -104,6 +104,9 @@ def cummin(x: Tensor, dim: int) -> Extreme:
     return Extreme(reversed_order(values).cast(x.dtype), indices)
 
 
+# Before it was log2(n) rounds of `logaddexp` over all positions, 40 ms for a million values where
+# this takes 4. The greatest so far is a constant to differentiation, as it cancels out; so
+# gradients are finite where PyTorch's are NaN (-inf where a row begins).
 @numpy_names
 @takes_0d
 @in_float

@@ -125,6 +125,9 @@ def msort(x: Tensor) -> Tensor:
     return sort(x, 0).values
 
 
+# The k greatest lie in the k blocks whose greatest are greatest. Of equal ones the first are taken
+# at each step, so positions are those of a stable sort. With sides s and s * s the three sorts are
+# short for s near the cube root of extent / k.
 @numpy_names
 def topk(x: Tensor, k: Extent, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k greatest (or least) along `dim`, with their positions; of equals, the first ones.

@@ -250,6 +250,9 @@ class Run(NamedTuple):
         return self._replace(number=n + 1, step=step // n, move=move // n)
 
 
+# The zeros that a transposed convolution inserts are (s - 1) / s of its products. A position's
+# residue says which taps meet it, so none of them is computed, and what is left is a contraction as
+# any other.
 @dataclass(frozen=True, slots=True)
 class Residues:
     """One spatial dim: extents of input, kernel and result, and the options."""

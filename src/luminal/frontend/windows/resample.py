@@ -200,6 +200,8 @@ def _nearest(x: Tensor, dims: Sequence[_Dim], *, centred: bool) -> Tensor:
     return x
 
 
+# Exact integer quotients can stand in views and take dims. PyTorch rounds positions in float32, and
+# at some sizes takes another pixel for that; there the rounded positions are gathered.
 def _rounded_positions(dim: _Dim, centred: bool) -> np.ndarray[Any, Any] | None:
     """The positions that PyTorch computes in float32; None where extents are symbolic."""
     if not (dim.extent.is_const and dim.count.is_const):

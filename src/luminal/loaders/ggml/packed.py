@@ -23,6 +23,8 @@ from luminal.loaders.mapped import Array
 from luminal.memory.row_order import Rows
 
 
+# Axes are chosen so that the innermost is a run of bytes that lie side by side: then vectors load
+# them, and shifts and masks apply to whole words.
 class _Blocks:
     """Blocks in a graph: `data` (rows, blocks, bytes), signed, and the same memory in `words` of 16
     bits.
