@@ -101,3 +101,20 @@ def missing_files(text: str) -> list[str]:
     """The files and folders that a text names in backticks and that the checkout has not."""
     named = [name for name in NAMED.findall(text) if not PLACEHOLDER.search(name)]
     return [n for n in named if n.rstrip("/") not in path_ends() and n not in NOT_HERE]
+
+
+EXAMPLE = re.compile(
+    r"^### [^\n]*: (\d+) files?, (\d+) lines?\n(.*?)^```diff\n(.*?)^```", re.DOTALL | re.M
+)
+
+
+def test_the_examples_of_additions_are_in_the_files() -> None:
+    examples = EXAMPLE.findall((ROOT / "docs/architecture.md").read_text("utf-8"))
+    assert examples
+    for files, lines, _, diff in examples:
+        parts = re.findall(r"^\+\+\+ (.*)\n((?:\+(?!\+).*\n)+)", diff, flags=re.M)
+        assert len(parts) == int(files)
+        added = [(file, line[1:]) for file, body in parts for line in body.splitlines()]
+        assert len(added) == int(lines)
+        for file, line in added:
+            assert line in (ROOT / file).read_text("utf-8"), f"{file} has no line {line!r}"
