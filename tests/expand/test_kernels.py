@@ -16,7 +16,7 @@ from luminal.expand.expand import expand
 from luminal.expand.verify import verify
 from luminal.kernel import tile_interpreter
 from luminal.kernel.tile_ir import Kernel
-from tests.backends.cpu import (
+from tests.backends.cpu.codegen import (
     test_render_fuzz,
     test_render_map,
     test_render_memory,

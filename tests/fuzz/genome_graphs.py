@@ -216,7 +216,7 @@ def random_numbers() -> list[Case]:
 
 def custom() -> list[Case]:
     """Hand-written kernels of both kinds inside a program."""
-    from tests.backends.cpu.custom_samples import scale, square
+    from tests.backends.cpu.frontend.custom_samples import scale, square
 
     d = Draft(({"s": 9}, {"s": 1}, {"s": 33}))
     x = d.given(d.cx.dim("s", 1, 64), 8)

@@ -21,36 +21,39 @@ class Subject:
 
 
 _NAMED_GUARDS = "tests/rules/test_guards.py::test_terms_are_named_for_all_guards_that_need_one"
-_EXECUTABLE = "tests/backends/cpu/test_executable.py"
+_RUNTIME = "tests/backends/cpu/runtime"
+_EXECUTABLE = f"{_RUNTIME}/test_executable.py"
 _SEARCH = (
-    "tests/unit/test_search_comparisons.py",
-    "tests/unit/test_search_sides.py",
-    "tests/unit/test_search_strategy.py",
+    "tests/unit/search/test_comparisons.py",
+    "tests/unit/search/test_sides.py",
+    "tests/unit/search/test_strategy.py",
 )
-_RUNNER = "tests/unit/test_search_runner.py"
+_RUNNER = "tests/unit/search/test_runner.py"
 
 SUBJECTS = (
     Subject("barriers", ("src/luminal/program/launch_list.py",),
-            ("tests/unit/test_barriers.py", "tests/unit/test_memory_plan.py", _EXECUTABLE)),
+            ("tests/unit/program/test_barriers.py", "tests/unit/program/test_memory_plan.py",
+             _EXECUTABLE)),
     Subject("memory_plan", ("src/luminal/program/memory_plan.py",),
-            ("tests/unit/test_memory_plan.py", _EXECUTABLE)),
-    Subject("order", ("src/luminal/program/order.py",), ("tests/unit/test_order.py",)),
+            ("tests/unit/program/test_memory_plan.py", _EXECUTABLE)),
+    Subject("order", ("src/luminal/program/order.py",), ("tests/unit/program/test_order.py",)),
     Subject("in_place", ("src/luminal/program/in_place.py",),
-            ("tests/backends/cpu/test_in_place.py", "tests/unit/test_partition.py")),
+            ("tests/backends/cpu/program/test_in_place.py",
+             "tests/unit/program/test_partition.py")),
     Subject("prologue", ("src/luminal/runtime/prologue.py",),
-            ("tests/backends/cpu/test_prologue.py", "tests/backends/cpu/test_poison.py"),
-            count=100),
+            (f"{_RUNTIME}/test_prologue.py", f"{_RUNTIME}/test_poison.py"), count=100),
     Subject("device", ("src/luminal/backends/cpu/device.py", "src/luminal/backends/cpu/frame.py",
                        "src/luminal/backends/cpu/launch_rows.py"),
-            ("tests/backends/cpu/test_device.py", "tests/backends/cpu/test_poison.py", _EXECUTABLE,
-             "tests/backends/cpu/test_custom_kernels.py", "tests/backends/cpu/test_profile.py")),
+            ("tests/backends/cpu/test_device.py", f"{_RUNTIME}/test_poison.py", _EXECUTABLE,
+             "tests/backends/cpu/frontend/test_custom_kernels.py",
+             f"{_RUNTIME}/test_profile.py")),
     Subject("binding", ("src/luminal/runtime/binding.py",),
-            ("tests/unit/test_binding.py", "tests/unit/test_session.py")),
+            ("tests/unit/runtime/test_binding.py", "tests/unit/session/test_session.py")),
     Subject("merge", ("src/luminal/selection/merge.py", "src/luminal/program/kernel_graph.py"),
-            ("tests/unit/test_merges.py", "tests/unit/test_kernel_graph.py",
-             "tests/unit/test_selection.py", "tests/unit/test_partition.py")),
+            ("tests/unit/selection/test_merges.py", "tests/unit/program/test_kernel_graph.py",
+             "tests/unit/selection/test_fast.py", "tests/unit/program/test_partition.py")),
     Subject("guards", ("src/luminal/kernel/guards.py",),
-            ("tests/unit/test_guards.py",), count=200),
+            ("tests/unit/kernel/test_guards.py",), count=200),
     Subject("rules", ("src/luminal/rules/casts.py", "src/luminal/rules/commutes.py",
                       "src/luminal/rules/constants.py", "src/luminal/rules/contractions.py",
                       "src/luminal/rules/exponentials.py", "src/luminal/rules/identities.py",
@@ -61,7 +64,7 @@ SUBJECTS = (
     Subject("measure", ("src/luminal/search/measure.py", "src/luminal/search/runner.py"),
             (_RUNNER, *_SEARCH)),
     Subject("oracle", ("src/luminal/search/oracle.py", "src/luminal/search/distance.py"),
-            ("tests/unit/test_search_verdicts.py", "tests/unit/test_search_oracle.py")),
+            ("tests/unit/search/test_verdicts.py", "tests/unit/search/test_oracle.py")),
     Subject("strategy", ("src/luminal/search/strategy.py",), _SEARCH),
     Subject("sampling", ("src/luminal/models/choice.py", "src/luminal/models/sampling.py"),
             ("tests/models/test_choice.py", "tests/models/test_generate_options.py")),
@@ -71,7 +74,8 @@ SUBJECTS = (
                         "src/luminal/loaders/gguf_models/rearranged.py",
                         "src/luminal/loaders/gguf_models/weights.py",
                         "src/luminal/loaders/mapped.py", "src/luminal/loaders/json_file.py"),
-            ("tests/unit/test_safetensors_file.py", "tests/unit/test_gguf.py",
-             "tests/unit/test_llama_loaders.py", "tests/unit/test_gguf_tokenizers.py",
+            ("tests/unit/loaders/test_safetensors_file.py", "tests/unit/loaders/test_gguf.py",
+             "tests/unit/loaders/test_llama_loaders.py",
+             "tests/unit/loaders/test_gguf_tokenizers.py",
              "tests/models/test_gguf_models.py"), count=140),
 )  # fmt: skip

@@ -18,7 +18,7 @@ from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.shape.expression import TRUE
-from tests.backends.cpu.knob_choices import placed_choices
+from tests.backends.cpu.schedule.knob_choices import placed_choices
 from tests.fuzz.cpu_run import compiled
 from tests.long_share import mostly_long
 

@@ -9,7 +9,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends.backend import Backend
-from tests.backends.cpu.cascade_cases import CASES, case
+from tests.backends.cpu.schedule.cascade_cases import CASES, case
 from tests.backends.groups.both_meanings import DRIVER, compiled, groups_since
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case

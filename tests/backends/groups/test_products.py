@@ -26,7 +26,7 @@ from luminal.program.steps import NestStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.shape.expression import TRUE
-from tests.backends.cpu.knob_choices import Choice, placed_choices, sample
+from tests.backends.cpu.schedule.knob_choices import Choice, placed_choices, sample
 from tests.backends.groups.both_meanings import backend
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case

@@ -16,7 +16,7 @@ from luminal.runtime.device_runner import DeviceRunner
 from luminal.shape.expression import const
 from tests.backends.cpu import hand_programs
 from tests.backends.cpu.hand_programs import ProgramBuilder
-from tests.backends.cpu.test_executable import (
+from tests.backends.cpu.runtime.test_executable import (
     test_a_call_that_raises_changes_neither_inputs_nor_states,
     test_a_loop_carries_streams_and_stacks,
     test_a_report_for_the_upper_ends_takes_no_memory,
@@ -24,7 +24,7 @@ from tests.backends.cpu.test_executable import (
     test_static_and_dynamic_lengths_agree_with_numpy,
     test_the_prologue_runs_again_when_a_weight_is_set,
 )
-from tests.backends.cpu.test_poison import (
+from tests.backends.cpu.runtime.test_poison import (
     ONES,
     arena,
     derived,
