@@ -36,6 +36,7 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m tests.lint.docstrings
 
 # After a change of the table of names, or of a public name.
 names: $(VENV)/.installed-test

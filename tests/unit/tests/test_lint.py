@@ -1,0 +1,54 @@
+"""The lints of the source: each finds what is planted, and passes over what is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lint import docstrings
+
+PAGE = '''"""A module of one function."""
+
+
+def area(width: int) -> int:
+    """{text}"""
+    return width
+'''
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("The area of a square of this width.", None),
+        ("Asks for the width; offers no default.", None),
+        ("Of it; its whole is extrapolated.", "begins with 'Of'"),
+        ("As the protocol says of it.", "begins with 'As'"),
+        ("The same, of a square of squares.", "begins with 'The same'"),
+        ("The area.", "has fewer than 4 words"),
+        ("The area of a square", "does not end a sentence"),
+    ],
+)
+def test_docstrings_that_do_not_stand_alone(text: str, fault: str | None, tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(PAGE.format(text=text))
+    found = [line for line in docstrings.faults(tmp_path) if line.startswith("module.py")]
+    assert len(found) == (fault is not None)
+    assert all(str(fault) in line for line in found)
+
+
+def test_help_texts_are_docstrings_too(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text('option = Option("--of", help="Of its weights.")\n')
+    assert any("help" in line for line in docstrings.faults(tmp_path))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_functions_that_are_too_long(more: int, tmp_path: Path) -> None:
+    body = "    print()\n" * (docstrings.MOST_LINES - 1 + more)
+    (tmp_path / "module.py").write_text(f"def shown() -> None:\n{body}")
+    found = [line for line in docstrings.faults(tmp_path) if "lines" in line]
+    assert found == ["module.py:1: shown has 61 lines, of at most 60"] * more
+
+
+def test_a_room_that_is_done_may_not_wait(tmp_path: Path) -> None:
+    left = [line for line in docstrings.faults(tmp_path) if "take it from its list" in line]
+    assert len(left) == len({*docstrings.DOCSTRINGS_LATER, *docstrings.LENGTHS_LATER})
