@@ -176,6 +176,7 @@ def _lu(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> 
     found = solve_triangular(lower.mT, inner, upper=True)
     if m is not n:
         found = concat((found, rest), -2 if is_tall else -1)
+    # Rows were exchanged for pivots: each gradient goes back to the row that it is of.
     rows = argsort(row_order(factors, pivots), -1).unsqueeze(-1)
     return [gather(found, -2, broadcast(rows, found.extents))]
 

@@ -57,10 +57,12 @@ def gradients(
             total = reduce(Tensor.__add__, parts) if parts else None
             if total is not None and value in wanted:
                 found[value] = total
+            # A known derivative leads straight to its operands: what lies between is not entered.
             if total is not None and value in graph.derivatives and value in active:
                 _follow(again, value, total, active, collected)
                 total = None
             arrived.append(total)
+        # For a limit of memory: which values are gradients, and what was recorded for them.
         graph.cotangents.update(g.value.node for g in arrived if g is not None)
         if any(g is not None for g in arrived) and any(arg in active for arg in node.args):
             at = again.applied(node, arrived)

@@ -100,6 +100,8 @@ def jvp(
     graph = graph_of("jvp", [*outputs, *leaves])
     for x in leaves:
         check_variable(x, "jvp")
+    # The gradient is linear in the cotangent, so its value does not matter: it is differentiated
+    # away.
     dummies = [_placeholder(graph, y, k) for k, y in enumerate(outputs)]
     back = gradients(graph, outputs, dummies, [x.value for x in leaves])
     pairs = [(g, graph.constant(t)) for g, t in zip(back, along, strict=True) if g is not None]
@@ -145,6 +147,8 @@ def custom_vjp(function: Callable[..., Any], pull: Callable[..., Any]) -> Callab
                 )
             return many
 
+        # A Detach of its own, which compiles to nothing: the value as others record it keeps the
+        # derivative of its operations.
         attrs = MarkAttrs((mark, operands, tuple(x for x in args if not is_tensor(x))))
         value = graph.builder.make("Detach", [graph.bring(y)], attrs).value
         graph.derivatives.setdefault(value, Derivative(operands, flow))

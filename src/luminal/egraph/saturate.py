@@ -60,6 +60,7 @@ def saturate(
     rules = allowed(numerics) if rules is None else rules
     order = term_order(root.term for root in (*lowered.roots, *default.roots))
     with tracing.span("egraph"), session(rules) as egraph:
+        # What is known to be equal is said first; rules find the rest.
         egraph.add_terms(order)
         for one, other in _equalities(lowered, default, same or {}):
             egraph.same(egraph.terms[one], egraph.terms[other])

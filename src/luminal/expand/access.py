@@ -347,6 +347,7 @@ def _place(
             values[symbol] = value
         else:
             tiles.index.bind(symbol, value)
+    # Three things may mask a position: the tail of a loop, the guard of the access, and the caller.
     masks = [tiles.live[axis][position[axis]] for axis in axes if axis in tiles.live]
     offset, guard, lanes = statement.offset, statement.guard, None
     wide = tiles.wide_axis(axes)

@@ -35,6 +35,7 @@ def _values(roots: Sequence[Value], nodes: Iterable[Node], bodies: _Bodies) -> d
     read = {*roots, *(arg for node in nodes for arg in node.args)}
     values: dict[Value, Value] = {}
     builder = Builder()
+    # What stays as it is must stay the same node, or what is known of it would be lost.
     for node in _unchanged(nodes):
         builder.keep(node)
     for node in nodes:

@@ -100,6 +100,8 @@ class _Rows:
         carried = axes - {step}
         inner = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
         found = after = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
+        # A vector is scanned in registers, and only its total is carried on: one combination of
+        # latency a vector, not one a position.
         if along.size > 1:
             prefix = self.blocks.new(axes | {step}, self.term.dtype, self.blocks.depth)
             total = self.blocks.new(carried, self.term.dtype, self.blocks.depth)

@@ -221,6 +221,8 @@ class _Verifier(Checks):
         self.uniform(statement.start, scope)
         self.uniform(statement.stop, scope)
         shape = (statement.unroll, statement.vector)
+        # Loops over one axis that share a tile must cut it alike, or a position would be another
+        # one.
         left = [tile for tile in scope.tiles.values() if statement.axis in tile.axes]
         if left and self.lanes.get(statement.axis, ONE_LANE) != statement.lanes:
             self.fail(f"{left[0]} is dealt to other lanes; use the same lanes")

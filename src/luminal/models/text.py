@@ -117,6 +117,7 @@ class Text:
                 "logits: no token may come, or some are infinite, after logit_bias, penalties and "
                 "constraint; weaken them"
             )
+        # Characters are held back while they may be half of one, or begin a stop string.
         piece = ""
         if token in self._ends:
             self.reason = "stop"

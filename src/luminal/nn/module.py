@@ -339,6 +339,7 @@ class Module:
             elif path in whole:
                 adopts = adopt_dtypes and isinstance(held, Parameter)
                 arrays[held] = _fitting(path, held, whole[path], adopts)
+        # All of it fits: only now is anything changed.
         for taking, given in data.items():
             taking.load(given)
         for held, array in arrays.items():

@@ -98,12 +98,14 @@ class TimeMix(Module):
         first = values if first is None else first
         if self.v_lora is not None:
             values = values + (first - values) * self.v_lora(v).sigmoid()
+        # What the memory says of this direction is taken away before the value is put there.
         removed = self._heads(k * self.read(self.k_k, x))
         length = removed.square().sum(-1, keepdim=True).sqrt()
         removed = removed / length.clamp(min=1e-12)
         k = self._heads(k * ((rate - 1) * self.read(self.k_a, x) + 1))
         r, decay, rate, v = (self._heads(each) for each in (r, decay, rate, values))
 
+        # Outer products as broadcasts: a step is one kernel over the memory, (value, key) features.
         def step(memory: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
             r, decay, k, v, removed, put = (each.unsqueeze(-2) for each in xs)
             said = (memory * removed).sum(-1, keepdim=True)

@@ -47,6 +47,7 @@ def adam_on_graph(
     """
     beta1, beta2 = betas
 
+    # Formed once for each dtype, not for each parameter: a step has a few scalar operations.
     @cache
     def scalars(dtype: DType) -> tuple[Rate, Tensor, Tensor]:
         rate = rate_of(lr, dtype)

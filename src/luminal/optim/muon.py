@@ -32,6 +32,8 @@ def orthogonalized(
     rows, columns = x.shape
     is_tall = bool(rows > columns)
     y = x.mT if is_tall else x
+    # Singular values must not exceed 1 for the iteration to converge; the norm of all elements is
+    # at least the greatest of them.
     y = y / y.square().sum().sqrt().maximum(eps)
     y = y if dtype is None else y.cast(dtype)
     for _ in range(steps):

@@ -77,6 +77,7 @@ class Signature:
         found = [*zip(self.inputs, shapes, strict=True), *beside]
         for spec, shape in found:
             _read_dims(spec, shape, dims, source)
+        # Bare dims first; one that is left may stand alone in a sum or a product.
         if not all(name in dims for name in self.needed):
             _solve_dims(found, dims)
         for name in self.needed:
@@ -84,6 +85,7 @@ class Signature:
                 fix = f'pass dims={{"{name}": n}}'
                 raise DimError(f"{name}: no input's shape gives this dim; {fix}")
             self._check_interval(name, dims[name])
+        # All extents are checked, also those that gave a dim: two inputs may disagree.
         values = self.quantities.evaluate(dims)
         for spec, shape, numbers in zip(self.inputs, shapes, self._extents, strict=True):
             for position, (n, number) in enumerate(zip(shape, numbers, strict=True)):

@@ -181,6 +181,7 @@ class BoundDevice:
             self._made = self._make()
         bound, workspace = self._made
         runner.prologue.refresh()
+        # All that may fail for want of memory comes before anything is queued.
         own = self._own_buffers()
         overwritten = [state.on(device) for state in runner.overwritten]
         following = [spare_on(state, device) for state in runner.program.swaps]
@@ -195,6 +196,7 @@ class BoundDevice:
             for number, k in self._inputs.items():
                 driver.write(places[number], inputs[k])
             for buffer in overwritten:
+                # From here on a failure leaves half a value, which nobody may read.
                 buffer.is_whole = False
             if marks is not None:
                 marks.append((-1, driver.mark()))
@@ -208,6 +210,7 @@ class BoundDevice:
             for buffer in overwritten:
                 buffer.is_whole = True
         for state in runner.program.swaps:
+            # Only a run that came to its end moves States on.
             exchange(state, device)
         for source, copy in self._table.copies:
             outputs[copy][...] = outputs[source]

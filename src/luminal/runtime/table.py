@@ -34,6 +34,7 @@ class Table:
     ) -> Table:
         """`inputs` and `outputs`: the names of a run's arrays, in order."""
         place = {name: k for k, name in enumerate(outputs)}
+        # One buffer may be several outputs: a run writes the first, the others are copies of it.
         first: dict[int, int] = {}
         copies = []
         for output in program.outputs:

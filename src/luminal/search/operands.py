@@ -45,6 +45,7 @@ def draw(graph: Graph, wanted: Mapping[str, int], values: Mapping[str, Array], s
     signature = Signature(graph, None)
     dims = choose_dims(signature, wanted)
     rng = np.random.default_rng(seed)
+    # Indices lie within the shortest dim that they index.
     extents: dict[str, int] = {}
     for use in index_inputs(graph):
         extent = int(use.extent.evaluate(dims))

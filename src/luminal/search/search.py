@@ -59,6 +59,7 @@ def search(
     context = _context(backend, dims)
     text = term_text.to_text(space.lowered)
     key = text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
+    # A finished search of the same graph, machine, options and seed decides without timing.
     known = database.default().decision(key)
     if known is not None:
         stages = _replay(space, known)

@@ -192,6 +192,7 @@ class Space:
             lowered = self.classes(body).spell(dict(genome.spellings))
         else:
             lowered = self._default(body).lowered
+        # A choice that names a term which this spelling lacks is passed over: decoding is total.
         lowered, names = _with_columns(lowered, genome)
         terms = by_fingerprint(names)
         wishes = fast.Wishes(

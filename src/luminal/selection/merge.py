@@ -60,6 +60,7 @@ def merges(
             if place not in places[-1:]:
                 places.append(place)
     home = {term: group for group in groups for term in group}
+    # Wishes come last, so that they add to what the rule has found and break none of it.
     for pair in wished:
         one, other = (home.setdefault(term, [term]) for term in pair)
         union = [*one, *other]

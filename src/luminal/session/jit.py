@@ -192,6 +192,7 @@ class Jitted:
             is_static = name in self._static or isinstance(value, bool | str)
             (static if is_static else dynamic)[name] = value
         values, tree = flatten(dynamic, is_list_of_numbers)
+        # Inside of another recording it is a part of that, not a program of its own.
         if any(map(is_tensor, values)):
             watch(self._receiver)
             return self._function(*args, **kwargs)
@@ -199,6 +200,7 @@ class Jitted:
         types = tuple(leaf.type(self._shapes) for leaf in leaves)
         kind = (_static_key(static), tree, default_device())
         forms = self._forms
+        # Threads that call at once compile a form once.
         with forms.lock:
             entry = forms.find((kind, types))
             if entry is None:

@@ -162,11 +162,13 @@ class _Count:
                     found.inner += self.body(statement.body)
                 case If():
                     found.inner += self.body(statement.body)
+                # Chunks that follow each other share what it makes, so each pays for a part of it.
                 case Once(outer):
                     grid, self.levels = self.levels, self.levels[:outer]
                     chunks = prod(level.trips for level in grid[outer:])
                     found.inner += self.body(statement.body) / chunks
                     self.levels = grid
+                # A sum waits for the step before, so chains are counted beside instructions.
                 case Contract(out):
                     found.arithmetic += self.vectors(out) * core.multiply
                     found.chain += 1

@@ -329,6 +329,7 @@ def repeat_interleave(
         return repeat_interleave(ravel(x), repeats, 0)
     axis = axis_of("repeat_interleave", dim, x.ndim)
     if is_tensor(repeats) and output_size is not None:
+        # Position p is of the first element whose repetitions end behind p.
         ends = cumsum(repeats, 0)
         return take(x, searchsorted(ends, x.graph.arange(output_size), right=True), axis)
     if is_tensor(repeats):

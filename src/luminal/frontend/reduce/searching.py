@@ -71,6 +71,8 @@ def _binary_search(sequence: Tensor, wanted: Tensor, right: bool) -> Tensor:
     shape = wanted.extents
     entries: list[Any] = [along(k, shape[k]) for k in range(sequence.ndim - 1)]
     place = wanted.graph.zeros(shape, dtypes.int64)
+    # Bit by bit instead of bounds that meet: the number of steps depends on the extent alone, so
+    # nothing branches and rows need not agree.
     for bit in reversed(range(min((2**31 if hi is None else hi).bit_length(), _MOST_BITS))):
         further = place + 2**bit
         element = gather_at(sequence, shape, [*entries, further - 1])
@@ -281,6 +283,7 @@ def histogram(
             raise ShapeError(f"histogram: the edges {describe(edges)} are not of one dim")
     count = edges.extents[0] - 1
     place = searchsorted(edges, flat, right=True) - 1
+    # The last bin includes its end; what lies outside, NaN too, is counted nowhere.
     place = where(flat == edges[-1], count - 1, place)
     place = where(flat <= edges[-1], place, -1)
     shares = x.graph.full(flat.extents, 1, work) if weight is None else ravel(weight).cast(work)

@@ -50,6 +50,7 @@ def nms(
     order = scores.argsort(descending=True)
     ordered = boxes[order]
     places = graph.arange(count)
+    # All pairs at once: which later boxes each one covers. Only the choice goes box by box.
     covers = (box_iou(ordered, ordered) > iou_threshold) & (places > places.unsqueeze(-1))
     if classes is not None:
         own = classes[order]
@@ -62,6 +63,7 @@ def nms(
 
     nothing = graph.zeros((count,), dtype=bool_)
     _, kept = scan(step, nothing, (places, covers))
+    # Back to the order in which the boxes were given.
     found: Tensor = kept[order.argsort()]
     return found
 

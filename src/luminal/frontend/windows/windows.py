@@ -264,6 +264,7 @@ def fold(
             f"the windows of {kernel} over ({size[0]}, {size[1]})"
         )
     source = (x.extents[0], channels, *map(const, kernel), *counts)
+    # Turned round: for each position of the result the taps that reach it, one in so many.
     taps = [ceil_div(const(kernel[k]), phases(steps[k], gaps[k])) for k in range(2)]
     shape = (*source[:2], *size, *taps)
     i = [along(k, n) for k, n in enumerate(shape)]

@@ -213,6 +213,7 @@ class Block:
             writer.op("Expand", writer.scalar(0, dest.dtype), one),
             axis=0,
         )
+        # Positions outside go to the element too many, which is cut off in the end.
         if valid is not None:
             flat = writer.op("Where", valid, flat, count)
         flat = writer.op("Expand", flat, self.at.shape(source.shape))

@@ -151,6 +151,7 @@ def flat_positions(
     tensors: list[tuple[str, Expression]] = []
     stride: Expression = ONE
     checks: list[str] = []
+    # Innermost first, as strides grow. Expressions add up to one number; tensors are added to it.
     for entry, n in zip(reversed(entries), reversed(source), strict=True):
         if isinstance(entry, str):
             tensors.append((entry, stride))

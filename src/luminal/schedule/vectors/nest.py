@@ -284,6 +284,7 @@ class _Rules:
         sizes = self.dot_tile(shared, whole or 1, by_row)
         for loop, size in zip(shared, sizes, strict=True):
             tiles[loop.symbol] = TileChoice(size)
+        # As many sums side by side as hide the latency of one, and no more than registers hold.
         accumulators = len(self.reductions)
         for size in sizes:
             accumulators *= size
