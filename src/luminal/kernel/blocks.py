@@ -126,6 +126,11 @@ class Blocks:
         """A block that is run once for chunks at the same positions along axes of the grid."""
         self.stack.append(Block(None, once=outer))
 
+    def close_to(self, depth: int) -> None:
+        """Ends the innermost loops until so many are open."""
+        while self.depth > depth:
+            self.close()
+
     def close(self, carries: tuple[Carry, ...] = ()) -> None:
         """Ends the innermost loop; it becomes a statement of the block around it."""
         block = self.stack.pop()

@@ -10,9 +10,10 @@ from luminal.algebra.terms import Reduction, Term
 from luminal.base.dtypes import bool_
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade_sweep import Sweep
-from luminal.kernel.cascade_work import NO_WORDS, Workspace, contiguous
-from luminal.kernel.evaluate import Env, Row
-from luminal.kernel.schedule import TileChoice
+from luminal.kernel.cascade_work import Workspace, contiguous
+from luminal.kernel.environment import Env
+from luminal.kernel.schedule import Stage, TileChoice
+from luminal.kernel.staged import Staged
 from luminal.shape.expression import maximum, minimum
 
 
@@ -33,31 +34,19 @@ class AlongLanes:
         work = self.work
         for reduction in work.cascade.inner:
             for factor in dict.fromkeys(reduction.args[0].args):
-                if work.lane in factor.axes and not work.stages.is_packed(factor, reduction):
-                    self.pack_factor(factor, reduction, env)
+                if work.lane in factor.axes and not work.reductions.is_packed(factor, reduction):
+                    work.stage(self.packed(factor, reduction), env)
 
-    def pack_factor(self, factor: Term, reduction: Reduction, env: Env) -> None:
-        """Vectors of lanes where they lie together, else single elements: gathers cost more."""
+    def packed(self, factor: Term, reduction: Reduction) -> Stage:
+        """A factor for all lanes of the block, once for the pass."""
         work = self.work
         axes = tuple(a for a in reduction.attrs if a in factor.axes)
-        dot = work.fused.dots.get(reduction)
-        words = NO_WORDS if dot is None else (work.stages.along[reduction], dot.k)
-        dtype = factor.dtype if dot is None else dot.a
-        strip = work.row((*axes, *work.lane_axes), dtype, words=words)
         order, tile = (*axes, *work.lane_axes), self.lane_tile
+        fill = work.tiled(order, tile)
+        # Vectors of lanes where they lie together, else single elements: gathers cost more.
         if not contiguous(work.fused, factor, work.lane_axes[0]):
-            order, tile = (*work.lane_axes, *axes), TileChoice(work.blocking.copied)
-        with work.loops(order, env, tile, words=words) as inside:
-            if dot is None:
-                work.write(strip, inside, work.values.evaluate(factor, inside))
-            else:
-                _, (each,) = work.stages.neighbours(reduction, [inside])
-                work.write(strip, each, work.stages.factor(factor, dot, each))
-                work.blocks.close()
-        if dot is None:
-            work.keep({factor: strip})
-        else:
-            strip.level, work.stages.strips[factor, dot] = work.blocks.depth, strip
+            fill = work.tiled((*work.lane_axes, *axes), TileChoice(work.blocking.copied))
+        return Stage(factor, None, order, fill, dot=work.fused.dots.get(reduction))
 
     def hold(self, sweep: Sweep, env: Env) -> None:
         """In register tiles of steps by lanes; then what is masked."""
@@ -73,14 +62,14 @@ class AlongLanes:
         late = [x for x, wanted in held.items() if wanted is not x]
         kept = (r for r in sweep.needed() if r in work.kept)
         held |= {t: t for t in (*sweep.factors().values(), *sweep.kept(), *kept)}
-        held = {t: wanted for t, wanted in held.items() if t not in work.values.rows}
+        held = {t: wanted for t, wanted in held.items() if t not in work.values.staged}
         if not held:
             return
         rows = work.block(axes, held)
         lanes = work.open(work.lane_axes[0], env, self.lane_tile)
         inside = work.open(work.step, lanes, TileChoice(work.blocking.rows))
-        work.stages.pending = [r for r in sweep.needed() if r not in work.values.rows]
-        work.stages.run(inside)
+        work.reductions.pending = [r for r in sweep.needed() if r not in work.values.staged]
+        work.reductions.run(inside)
         for term, wanted in held.items():
             work.write(rows[term], inside, work.values.evaluate(wanted, inside))
         work.blocks.close()
@@ -89,7 +78,7 @@ class AlongLanes:
         for x in late:
             self.apply_mask(rows[x], env)
 
-    def apply_mask(self, row: Row, env: Env) -> None:
+    def apply_mask(self, row: Staged, env: Env) -> None:
         """-inf at the masked positions of steps in which there are some."""
         work = self.work
         assert work.free is not None

@@ -27,7 +27,8 @@ from luminal.algebra.terms import Reduction
 from luminal.kernel.cascade import Member, Rate
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace, contiguous
-from luminal.kernel.evaluate import Env, Placed
+from luminal.kernel.environment import Env
+from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Store
 from luminal.kernel.guards import (
     Box,
@@ -38,7 +39,7 @@ from luminal.kernel.guards import (
     relaxed_range,
     strict_range,
 )
-from luminal.kernel.schedule import TileChoice
+from luminal.kernel.schedule import Stage, TileChoice
 from luminal.kernel.tile_ir import Tile
 from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const, maximum, minimum
 
@@ -93,7 +94,7 @@ class Pass:
     def walk(self, sweep: Sweep, env: Env) -> None:
         """One sweep over the blocks of steps."""
         work, along = self.work, self.along
-        before, outside = {*work.values.rows}, work.blocks.depth
+        before, outside = {*work.values.staged}, work.blocks.depth
         inside = self.blocks_of_steps(sweep, env)
         along.hold(sweep, inside)
         for each in sweep.maxima:
@@ -104,7 +105,7 @@ class Pass:
             self.accumulate_tiles(member, inside)
         while work.blocks.depth > outside:
             work.blocks.close()
-        work.forget(work.values.rows.keys() - before - work.kept)
+        work.forget(work.values.staged.keys() - before - work.kept)
 
     def grid_env(self) -> Env:
         """One grid axis per axis of the rows; the lanes in blocks."""
@@ -214,17 +215,14 @@ class Pass:
             return
         for factor in term.args[0].args:
             turned = not contiguous(work.fused, factor, along)
-            if along not in factor.axes or factor in work.values.rows or not turned:
+            if along not in factor.axes or factor in work.values.staged or not turned:
                 continue
             axes = tuple(a for a in (work.step, *work.extra(term)) if a in factor.axes)
             if axes[0] is not work.step or not contiguous(work.fused, factor, work.step):
                 continue
-            strip = work.row(axes, factor.dtype)
-            with work.loops(axes[1:], env, TileChoice(1, width)) as columns:
-                inside = work.open(work.step, columns, TileChoice(width))
-                work.write(strip, inside, work.values.evaluate(factor, inside))
-                work.blocks.close()
-            work.keep({factor: strip})
+            columns = work.tiled(axes[1:], TileChoice(1, width))
+            fill = (*columns, (work.step, TileChoice(width)))
+            work.stage(Stage(factor, work.step, axes, fill), env)
 
     def accumulate_tiles(self, member: Member, env: Env) -> None:
         """A result with further axes: tiles of lanes by its last axis, each over its own steps."""
@@ -239,7 +237,7 @@ class Pass:
             init = work.rescaled(member, inside)
             # What masked steps add is nothing: leaving them out changes nothing but the time.
             steps = work.open(work.step, inside, within=within)
-            values = work.stages.operands(term, term.args[0], steps)
+            values = work.reductions.operands(term, term.args[0], steps)
             (total,) = work.arithmetic.fold([(term.monoid, init)], [values])
             work.write(work.state[term], inside, total)
         for _ in range(work.blocks.depth - opened + len(axes)):

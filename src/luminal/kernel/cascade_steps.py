@@ -11,7 +11,7 @@ from luminal.algebra.terms import Reduction, Term
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace, contiguous
-from luminal.kernel.evaluate import Env
+from luminal.kernel.environment import Env
 from luminal.kernel.schedule import TileChoice
 
 
@@ -33,30 +33,30 @@ class AlongSteps:
         """The contractions, to scratch; all else is computed from them by vectors."""
         work = self.work
         axes = (*work.lane_axes, work.step)
-        rows = work.block(axes, (r for r in sweep.needed() if r not in work.values.rows))
-        work.stages.pending = [r for r in sweep.needed() if r in rows]
+        rows = work.block(axes, (r for r in sweep.needed() if r not in work.values.staged))
+        work.reductions.pending = [r for r in sweep.needed() if r in rows]
         # A tile of steps alone has fewer sums side by side, so it takes more steps.
         size = work.blocking.dots
         most = size if work.lane_axes else 2 * size
         dot_tile = TileChoice(most, 1, work.blocking.lanes)
-        while work.stages.pending:
-            (first, *_) = stage = work.stages.next_stage()
-            dots = not all(self.lies_along_steps(r) for r in stage)
+        while work.reductions.pending:
+            (first, *_) = siblings = work.reductions.next_siblings()
+            dots = not all(self.lies_along_steps(r) for r in siblings)
             tile = dot_tile if dots else self.vectors
-            sequential = work.stages.schedule.sequential
-            *_, along = (x for x in sequential if x.is_reduced(first, work.stages.along))
+            sequential = work.reductions.sequential
+            *_, along = (x for x in sequential if x.is_reduced(first, work.reductions.along))
             # Vectors run along one axis: a dot product's own, whose parts are folded, or the steps.
             work.tiles[along.symbol] = TileChoice(1, work.blocking.width if dots else 1)
             lanes = TileChoice(size, 1, work.blocking.row_lanes)
             # Steps outside: what they read, which is long, is read once for all lanes.
             outside = work.open(work.step, env, tile)
             with work.loops(work.lane_axes, outside, lanes) as inside:
-                work.stages.reduce(stage, inside)
-                for reduction in stage:
+                work.reductions.reduce(siblings, inside)
+                for reduction in siblings:
                     value = work.values.evaluate(reduction, inside)
                     work.write(rows[reduction], inside, value)
             work.blocks.close()
-            work.keep({r: rows[r] for r in stage})
+            work.keep({r: rows[r] for r in siblings})
 
     def lies_along_steps(self, reduction: Term) -> bool:
         return contiguous(self.work.fused, reduction, self.work.step)
@@ -65,7 +65,7 @@ class AlongSteps:
         work = self.work
         (x,) = maximum.args
         # A contraction lies in its row, which may be that of all steps.
-        held = [x] if x not in work.values.rows else []
+        held = [x] if x not in work.values.staged else []
         rows = work.block((*work.lane_axes, work.step), held)
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
             old = work.read(work.state[maximum], lanes)
@@ -81,7 +81,7 @@ class AlongSteps:
         work = self.work
         axes = (*work.lane_axes, work.step)
         rows = work.exponential_rows(sweep, axes)
-        factors = [f for f in sweep.factors().values() if f not in work.values.rows]
+        factors = [f for f in sweep.factors().values() if f not in work.values.staged]
         rows |= {f: work.row(axes, f.dtype) for f in factors}
         if not rows and not sweep.narrow:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import At, Axes, Reduction, Term, below
@@ -12,16 +13,19 @@ from luminal.base.records import dataclass
 from luminal.kernel.cascade import Cascade, Member
 from luminal.kernel.cascade_arithmetic import Arithmetic
 from luminal.kernel.cascade_sweep import Sweep
-from luminal.kernel.evaluate import Env, Evaluator, Row
+from luminal.kernel.environment import Env
+from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import Range
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis, accesses, estimate, loop_axes
 from luminal.kernel.neighbours import walked
-from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
-from luminal.kernel.stages import Stages
+from luminal.kernel.reductions import Reductions
+from luminal.kernel.schedule import SINGLE, Stage, TileChoice
+from luminal.kernel.staged import Staged
+from luminal.kernel.staging import Dimension, Staging, Walk
 from luminal.kernel.tile_ir import Load, Store, Tile
-from luminal.shape.expression import TRUE, Expression, Symbol, const
+from luminal.shape.expression import TRUE, Expression, Symbol, const, opaque
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,15 @@ Words = tuple[Symbol | None, int]
 NO_WORDS: Words = (None, 1)
 
 
+LANE, STEP = opaque("lane"), opaque("step")
+"""Positions in the blocks of lanes and of steps."""
+
+
+def _whole(a: Symbol, count: int = 1) -> Dimension:
+    """A dimension over a whole axis, in words of so many neighbours."""
+    return Dimension(a // count, extent_of((a,)) // count, count, a % count)
+
+
 def contiguous(fused: Fused, term: Term, axis: Symbol) -> bool:
     """Do neighbours along the axis lie side by side, or in one place, wherever `term` reads?"""
     bound = [a for r in fused.reductions for a in r.attrs]
@@ -92,15 +105,16 @@ def _contracted(fused: Fused, cascade: Cascade) -> tuple[LoopAxis, ...]:
 
 
 class Workspace:
-    """The blocks in hand, the state in scratch, and the statements that stages are made of."""
+    """The blocks in hand, the state in scratch, and the statements that passes are made of."""
 
     def __init__(self, fused: Fused, cascade: Cascade, blocking: Blocking) -> None:
         self.tiles: dict[Symbol, TileChoice] = {}  # of the loops of contractions
-        schedule = Schedule((), (), _contracted(fused, cascade), (), self.tiles)
         self.fused = fused
         self.values = Evaluator(fused)
         self.blocks = self.values.blocks
-        self.stages = Stages(fused, schedule, self.values)
+        sequential = _contracted(fused, cascade)
+        self.reductions = Reductions(fused, sequential, self.tiles, self.values)
+        self.staging = Staging(self.values)
         self.cascade = cascade
         self.blocking = blocking
         self.arithmetic = Arithmetic(self.values)
@@ -123,7 +137,6 @@ class Workspace:
         self.mask: Expression = TRUE  # of the sweep in hand
         self.free: Range | None = None  # steps in which no lane of the block is masked
         self.kept: frozenset[Term] = frozenset()  # contractions kept from sweep to sweep
-        self.dtypes: dict[str, DType] = {}  # of rows, by buffer
         self.state = {m.term: self.row_of(m.term) for m in cascade.members}
         rates = dict.fromkeys(m.rate for m in cascade.members if m.rate is not None)
         self.rescale = {r: self.row(self.lane_axes, r.maximum.dtype) for r in rates}
@@ -136,120 +149,123 @@ class Workspace:
 
     # --- scratch
 
-    def block(self, axes: Axes, terms: Iterable[Term]) -> dict[Term, Row]:
+    def block(self, axes: Axes, terms: Iterable[Term]) -> dict[Term, Staged]:
         """Rows over a block along axes; over all steps for what is kept from sweep to sweep."""
         outer = self.outer_steps
         return {
-            t: self.row((*outer, *axes), t.dtype, True)
+            t: self.row((*outer, *axes), t.dtype, is_whole=True)
             if t in self.kept
             else self.row(axes, t.dtype)
             for t in terms
         }
 
-    def row_of(self, result: Term) -> Row:
+    def row_of(self, result: Term) -> Staged:
         """Where a result is kept."""
         return self.row((*self.lane_axes, *self.extra(result)), result.dtype)
 
-    def row(self, axes: Axes, dtype: DType, whole: bool = False, words: Words = NO_WORDS) -> Row:
-        """Scratch over blocks of the lanes and steps and over further whole axes, in this order;
-        where it holds words, these are innermost.
+    def row(self, axes: Axes, dtype: DType, *, is_whole: bool = False) -> Staged:
+        """Scratch over blocks of the lanes and steps (`is_whole`: over all steps) and over further
+        whole axes, in this order.
+        """
+        dimensions = [_whole(a) if is_whole and a is self.step else self.dimension(a) for a in axes]
+        return self.staging.room(dimensions, dtype)
 
-        `whole`: over all steps.
+    def dimension(self, a: Symbol, words: Words = NO_WORDS) -> Dimension:
+        """A dimension over the block of the lanes or steps, or over a whole axis; of words where
+        they lie along it.
         """
         along, count = words
-        sizes = {self.lane: self.blocking.lane_block, self.step: self.blocking.step_block}
-        if whole:
-            del sizes[self.step]
-        extents = [const(sizes[a]) if a in sizes else extent_of((a,)) for a in axes]
-        size = const(1)
-        for extent in extents:
-            size = size * extent
-
-        def offset(env: Env) -> Expression:
-            total = const(0) if along is None else env.values[along] % count
-            stride = const(count)
-            for a, extent in zip(reversed(axes), reversed(extents), strict=True):
-                origin = self.origin(a) if a in sizes else const(0)
-                each = count if a is along else 1
-                total = total + (env.values[a] - origin) // each * stride
-                stride = stride * (extent // each)
-            return total
-
-        buffer = self.values.new_scratch(dtype, size)
-        self.dtypes[buffer] = dtype
-        return Row(buffer, offset, self.blocks.depth)
-
-    def origin(self, a: Symbol) -> Expression:
         if a is self.lane:
-            return self.start
-        return self.first if a is self.step else const(0)
+            return Dimension(LANE, const(self.blocking.lane_block))
+        if a is self.step:
+            return Dimension(STEP, const(self.blocking.step_block))
+        return _whole(a, count if a is along else 1)
 
-    def read(self, row: Row, env: Env) -> Tile:
+    def stage(self, stage: Stage, env: Env) -> None:
+        """Fills a stage; from here on its term is read there."""
+        words = self.reductions.words(stage)
+        dimensions = {a: self.dimension(a, words) for a in stage.order}
+        room = self.staging.room_of(stage, dimensions)
+        walks = (self.walk(a, tile, words=words) for a, tile in stage.fill)
+        self.staging.fill(room, walks, env, partial(self.reductions.elements, stage, ()))
+        room.level = self.blocks.depth
+        self.reductions.know(stage, room)
+
+    def read(self, row: Staged, env: Env) -> Tile:
         """What the row holds now: loaded in the innermost loop."""
         # The evaluator would give the value it knows; state is another one after each block.
         offset, level = self.values.canonical(row.offset(env)), self.blocks.depth
-        tile = self.blocks.new(offset.symbols(), self.dtypes[row.buffer], level)
+        tile = self.blocks.new(offset.symbols(), row.dtype, level)
         self.blocks.put(Load(tile, row.buffer, offset), level)
         return tile
 
-    def write(self, row: Row, env: Env, tile: Tile) -> None:
+    def write(self, row: Staged, env: Env, tile: Tile) -> None:
         """Stores in the innermost loop."""
         offset = self.values.canonical(row.offset(env))
         self.blocks.put(Store(row.buffer, offset, tile), self.blocks.depth)
 
-    def keep(self, rows: Mapping[Term, Row]) -> None:
+    def keep(self, rows: Mapping[Term, Staged]) -> None:
         """From here on these terms are read from their rows."""
         for row in rows.values():
             # Loads stay inside of this block: without the level, one at a position that depends on
             # no loop would move out, above the stores of the next block.
-            row.level, row.ready = self.blocks.depth, True
-        self.values.rows.update(rows)
+            row.level, row.is_ready = self.blocks.depth, True
+        self.values.staged.update(rows)
 
     def forget(self, terms: Iterable[Term]) -> None:
         """From here on these terms are computed anew."""
         for term in terms:
-            self.values.rows.pop(term, None)
+            self.values.staged.pop(term, None)
 
     # --- loops and values
 
-    def open(
+    def walk(
         self,
         a: Symbol,
-        env: Env,
         tile: TileChoice = SINGLE,
         within: Range | None = None,
         words: Words = NO_WORDS,
-    ) -> Env:
+    ) -> Walk:
         """A loop over the block of the lanes or steps, or over a whole axis, of words along it."""
-        extent = self.values.canonical(extent_of((a,)))
-        start, stop = const(0), extent
-        if a is self.lane:
-            start, stop = self.start, self.stop
-        elif a is self.step:
-            start, stop = self.first, self.last
-        start, stop = within or (start, stop)
+        start, stop = const(0), self.values.canonical(extent_of((a,)))
         count = words[1] if a is words[0] else 1
-        symbol = self.blocks.fresh_axis(extent // count)
-        self.blocks.open(symbol, start, stop // count, tile)
-        return env.bind({a: symbol * count})
+        symbol = self.blocks.fresh_axis(stop // count)
+        origin, local = start, None
+        if a is self.lane:
+            origin, local, start, stop = self.start, LANE, self.start, self.stop
+        elif a is self.step:
+            origin, local, start, stop = self.first, STEP, self.first, self.last
+
+        def positions(at: Expression) -> dict[Symbol, Expression]:
+            place = at * count
+            return {a: place} if local is None else {a: place, local: place - origin}
+
+        start, stop = within or (start, stop)
+        return Walk(symbol, start, stop // count, positions, tile)
+
+    def open(
+        self, a: Symbol, env: Env, tile: TileChoice = SINGLE, within: Range | None = None
+    ) -> Env:
+        """Opens a loop over the block of the lanes or steps, or over a whole axis."""
+        return self.staging.open(self.walk(a, tile, within), env)
 
     @contextmanager
     def loops(
-        self,
-        axes: Axes,
-        env: Env,
-        tile: TileChoice = SINGLE,
-        within: Range | None = None,
-        words: Words = NO_WORDS,
+        self, axes: Axes, env: Env, tile: TileChoice = SINGLE, within: Range | None = None
     ) -> Iterator[Env]:
         """Loops over all of `axes`, the last one in tiles, and in a part where that is given."""
-        for a in axes:
-            last = a is axes[-1]
-            other = self.blocking.row if a is self.lane else SINGLE
-            env = self.open(a, env, tile if last else other, within if last else None, words)
+        for a, choice in self.tiled(axes, tile):
+            env = self.open(a, env, choice, within if a is axes[-1] else None)
         yield env
         for _ in axes:
             self.blocks.close()
+
+    def tiled(self, axes: Axes, tile: TileChoice) -> tuple[tuple[Symbol, TileChoice], ...]:
+        """Axes with the tiles of their loops: the last one in this tile."""
+        return tuple(
+            (a, tile if a is axes[-1] else self.blocking.row if a is self.lane else SINGLE)
+            for a in axes
+        )
 
     def rescaled(self, member: Member, env: Env) -> Tile:
         """A result so far, as it is under the new maximum."""
@@ -285,17 +301,17 @@ class Workspace:
         """From here on, in the innermost loop, `term` is `tile`."""
         self.blocks.stack[-1].known[self.values.key(term, env)] = tile
 
-    def exponential_rows(self, sweep: Sweep, axes: Axes) -> dict[Term, Row]:
+    def exponential_rows(self, sweep: Sweep, axes: Axes) -> dict[Term, Staged]:
         """Where the exponentials go: the first of a maximum in the place of what is maximised,
         where that is not needed any more.
         """
-        rows: dict[Term, Row] = {}
+        rows: dict[Term, Staged] = {}
         free = {maximum.args[0] for maximum in sweep.maxima}
         for e, maximum in sweep.exponentials().items():
             (x,) = maximum.args
             if x in free - self.kept and not sweep.needs_later(x):
                 free.remove(x)
-                rows[e] = self.values.rows[x]
+                rows[e] = self.values.staged[x]
             else:
                 rows[e] = self.row(axes, e.dtype)
         return rows

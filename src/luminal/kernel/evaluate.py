@@ -6,7 +6,7 @@ symbols; At only changes the environment. Equal (term, environment) pairs are on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from luminal.algebra import terms
@@ -18,8 +18,10 @@ from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import Monoid
 from luminal.kernel.blocks import Blocks
 from luminal.kernel.computed_index import compute
+from luminal.kernel.environment import Env
 from luminal.kernel.fused import Fused, Place
 from luminal.kernel.guards import masks
+from luminal.kernel.staged import Staged
 from luminal.kernel.tile_ir import (
     Buffer,
     Grid,
@@ -35,6 +37,7 @@ from luminal.kernel.tile_ir import (
 )
 from luminal.shape.expression import (
     TRUE,
+    ZERO,
     Expression,
     Symbol,
     all_of,
@@ -46,42 +49,6 @@ from luminal.shape.expression import (
 from luminal.shape.prove import prove
 
 Indices = tuple[tuple[Symbol, Tile], ...]
-
-
-# Substitution is lazy: an At does not rewrite the terms below it, it only changes where they are
-# evaluated. Terms stay shared, and reading a chain of views costs nothing until something is
-# loaded.
-class Env:
-    """Where a term is evaluated: its axes in loop symbols, and the guard its loads need.
-
-    `base` until an At has moved it.
-    """
-
-    __slots__ = ("base", "guard", "values")
-
-    def __init__(
-        self, values: Mapping[Symbol, Expression], guard: Expression = TRUE, *, base: bool = True
-    ) -> None:
-        self.values = values
-        self.guard = guard
-        self.base = base
-
-    def bind(self, values: Mapping[Symbol, Expression]) -> Env:
-        """The same inside one more loop."""
-        return Env({**self.values, **values}, self.guard, base=self.base)
-
-
-class Row:
-    """A term kept in scratch while its loops run again: a local row, a block, a packed strip."""
-
-    __slots__ = ("buffer", "level", "offset", "offsets", "ready")
-
-    def __init__(self, buffer: str, offset: Callable[[Env], Expression], level: int) -> None:
-        self.buffer = buffer
-        self.offset = offset  # where the value lies in the buffer, in elements
-        self.level = level  # the block in which it is written anew and read
-        self.offsets: set[Expression] = set()  # written in a loop nest that may still be open
-        self.ready = False  # for all positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +74,7 @@ class Evaluator:
         self.bound: dict[Symbol, Tile] = {}  # symbols that stand for integer tiles
         self.facts = [*fused.facts]  # of dims, and of symbols in `bound`
         self.named: set[Symbol] = set()  # symbols that need no other name: parameters, bound tiles
-        self.rows: dict[Term, Row] = {}
+        self.staged: dict[Term, Staged] = {}
         self.orders: dict[Term, Axes] = {}
         self.moves: dict[Hashable, Env] = {}
         self.guards: dict[int, Expression] = {}  # of loads, by tile: where they do not read 0
@@ -166,9 +133,10 @@ class Evaluator:
             self.roles[number] = Role.INOUT
         return f"b{number}"
 
-    def new_scratch(self, dtype: DType, size: Expression) -> str:
+    def new_buffer(self, dtype: DType, size: Expression, space: Space = Space.SCRATCH) -> str:
+        """The name of one more buffer of working memory."""
         name = f"s{len(self.scratch)}"
-        self.scratch.append(Buffer(name, dtype, self.canonical(size), Space.SCRATCH, Role.INOUT))
+        self.scratch.append(Buffer(name, dtype, self.canonical(size), space, Role.INOUT))
         return name
 
     def key(self, term: Term, env: Env) -> Hashable:
@@ -199,10 +167,10 @@ class Evaluator:
 
     def waiting(self, term: Term, env: Env) -> list[tuple[Term, Env]]:
         """The operands, with the environments they are read in, that have no value yet."""
-        # A row has the value at the loops' own positions;
+        # What is staged is the value at the loops' own positions;
         # behind an At another position is asked for.
-        row = self.rows.get(term) if env.base else None
-        if term in self.fused.reads or (row is not None and row.ready):
+        room = self.staged.get(term) if env.is_base else None
+        if term in self.fused.reads or (room is not None and room.is_ready):
             return []
         args = (
             term.args[1:] if isinstance(term, terms.At) else term.args if term.is_pointwise else ()
@@ -224,13 +192,13 @@ class Evaluator:
 
     def emit(self, term: Term, env: Env, key: Hashable) -> Tile:
         """Computes or loads a term whose operands have values."""
-        row = self.rows.get(term) if env.base else None
-        if row is not None and row.ready:
-            tile = self.load_row(row, env, term.dtype)
+        room = self.staged.get(term) if env.is_base else None
+        if room is not None and room.is_ready:
+            tile = self.load_staged(room, env)
         else:
             tile = self.compute(term, env)
-            if row is not None:
-                self.store_row(row, env, tile)
+            if room is not None:
+                self.store_staged(room, env, tile)
         # Known where it was computed, the outermost block that can: so whatever is free of a loop
         # stands before it, and equal values are one, without any pass over the statements.
         level = self.blocks.tile_levels[tile.id]
@@ -333,7 +301,7 @@ class Evaluator:
             # Where the position may be outside, a Select above chooses another value, but loads are
             # made for both arms: so they are guarded, and read 0.
             guards += [c for c in inside if not self.holds(c)]
-        return Env(values, all_of(guards), base=False)
+        return Env(values, all_of(guards), is_base=False)
 
     def holds(self, condition: Expression) -> bool:
         return condition is TRUE or prove(condition, tuple(self.facts)) is True
@@ -379,15 +347,24 @@ class Evaluator:
         name = self.operand(place, Role.INOUT if add else Role.OUT)
         self.blocks.put(Store(name, offset, value, guard, indices, add), self.blocks.depth)
 
-    def load_row(self, row: Row, env: Env, dtype: DType) -> Tile:
-        return self.emit_load(row.buffer, self.canonical(row.offset(env)), TRUE, dtype, row.level)
+    def load_staged(self, room: Staged, env: Env, turn: Expression = ZERO) -> Tile:
+        """What is staged for a point; loaded no further out than where it is written anew."""
+        offset = self.canonical(room.offset(env, turn))
+        return self.emit_load(room.buffer, offset, TRUE, room.dtype, room.level)
 
-    def store_row(self, row: Row, env: Env, tile: Tile) -> None:
-        """Stores outside the loops that the row does not run along, if they are the inner ones."""
-        offset = self.canonical(row.offset(env))
+    def store_staged(self, room: Staged, env: Env, tile: Tile, turn: Expression = ZERO) -> None:
+        """Stores outside of the innermost loops along which the value is the same."""
+        offset = self.canonical(room.offset(env, turn))
         used = offset.symbols()
-        level = max(row.level, self.blocks.tile_levels[tile.id], self.blocks.level_of(used))
-        self.blocks.put(Store(row.buffer, offset, tile), level)
+        level = max(room.level, self.blocks.tile_levels[tile.id], self.blocks.level_of(used))
+        self.blocks.put(Store(room.buffer, offset, tile), level)
         # Stored inside of a loop that may have no trips is maybe not stored.
-        if not self.blocks.may_be_skipped(row.level, level, used):
-            row.offsets.add(offset)
+        if not self.blocks.may_be_skipped(room.level, level, used):
+            room.offsets.add(offset)
+
+    def staged_at(self, points: Sequence[Env]) -> None:
+        """After a loop nest with these points inside: what it staged at all of them can be read."""
+        for room in self.staged.values():
+            room.is_ready = room.is_ready or all(
+                self.canonical(room.offset(p)) in room.offsets for p in points
+            )

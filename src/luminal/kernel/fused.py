@@ -124,7 +124,11 @@ class Fused:
         """The reductions computed, operands first."""
         return tuple(t for t in self.terms if isinstance(t, Reduction) and t not in self.reads)
 
-    def nested(self, reduction: Term) -> bool:
+    def products_of(self, factor: Term) -> list[Reduction]:
+        """The reductions that multiply a factor, as one of the two of their product."""
+        return [r for r in self.reductions if factor in r.args[0].args]
+
+    def is_nested(self, reduction: Term) -> bool:
         """Is it computed anew in every step of another one's loops?"""
         return not self._bound.isdisjoint(reduction.axes)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from luminal.algebra.frames import spread_frame
 from luminal.algebra.scans import block_size
 from luminal.hlir.monoid import SCANS, Monoid
-from luminal.kernel.evaluate import Env, Placed
+from luminal.kernel.environment import Env
+from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.group_rows import GroupRow
 from luminal.kernel.tile_ir import Carry, Tile
@@ -26,7 +27,7 @@ class _Scan(GroupRow):
     def scan(self, run: int) -> Placed:
         blocks, size = self.blocks, self.lanes * run
         combine, none = self.monoid.combine, self.values.identity(self.monoid, self.dtype)
-        sums = [self.values.new_scratch(self.dtype, const(self.lanes)) for _ in range(2)]
+        sums = [self.values.new_buffer(self.dtype, const(self.lanes)) for _ in range(2)]
         first, start = self.begin()
         steps = ceil_div(self.end - first, size)
         number = blocks.fresh_axis(steps)

@@ -64,7 +64,7 @@ class _Sort(GroupRow):
 
     def working(self) -> _Rows:
         extent = self.shape[self.axis]
-        return _Rows(*(self.values.new_scratch(t, extent) for t in (self.dtype, self.numbers)))
+        return _Rows(*(self.values.new_buffer(t, extent) for t in (self.dtype, self.numbers)))
 
     def merges(self, first: _Rows, second: _Rows) -> None:
         """Merges until the first buffer holds one run; one more than that changes nothing."""

@@ -25,33 +25,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from typing import NamedTuple
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import multiply_add
 from luminal.base.dtypes import DType, bool_
 from luminal.base.records import dataclass
-from luminal.kernel.evaluate import Env, Evaluator, Placed
+from luminal.kernel.environment import Env
+from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import masks
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.product_sides import Sides, sides_of
-from luminal.kernel.schedule import SINGLE, TileChoice
+from luminal.kernel.schedule import SINGLE, Stage, TileChoice
+from luminal.kernel.staged import Staged
+from luminal.kernel.staging import Dimension, Staging, Walk
 from luminal.kernel.tile_ir import (
     Barrier,
     Binding,
-    Buffer,
     Carry,
     Contract,
-    Role,
     Space,
-    Store,
     Tile,
 )
-from luminal.shape.expression import TRUE, Expression, Symbol, all_of, ceil_div, const
+from luminal.shape.expression import TRUE, Expression, Symbol, all_of, ceil_div, const, opaque
 
+DEPTH, PLACE = opaque("depth"), opaque("place")
+"""The position along the sum in a block of it, and along the rows, or the columns, of a block."""
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
 
 
@@ -80,18 +81,39 @@ class Blocking:
         """What of a factor lies in shared memory."""
         return sides.short(factor) if self.short else factor
 
-    def pitch(self, side: int) -> int:
-        """Elements from one step of the sum to the next in shared memory."""
-        # Lanes that copy along the sum would meet in one bank if it were a power of two.
-        return (self.rows, self.columns)[side] + self.deep_first[side]
+    def across(self, side: int) -> int:
+        """The rows, or the columns."""
+        return (self.rows, self.columns)[side]
+
+    def stage(self, sides: Sides, side: int, factor: Term) -> Stage:
+        """How a factor is copied into shared memory for each block of the sum."""
+        term = self.kept(sides, factor)
+        lengths = {DEPTH: self.deep, PLACE: self.across(side)}
+        outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
+        near = min(lengths[inner], self.lanes)
+        far = min(lengths[outer], self.lanes // near)
+        # What is held while another block is multiplied is held whole.
+        unroll = STREAMS if self.stages == 1 else 0
+        fill = (
+            (outer, _dealt(lengths[outer], far, near, unroll)),
+            (inner, _dealt(lengths[inner], near, 1, unroll and 1)),
+        )
+        # Lanes that copy along the sum would meet in one bank if rows were a power of two long.
+        pad = self.deep_first[side] * term.dtype.size
+        return Stage(
+            term, DEPTH, (DEPTH, PLACE), fill, pad, space=Space.SHARED, buffers=self.stages
+        )
+
+    def bytes_of(self, stage: Stage, side: int) -> int:
+        """Shared memory that a stage takes."""
+        row = self.across(side) * stage.term.dtype.size + stage.pad
+        return self.deep * row * stage.buffers
 
 
 def shared_bytes(sides: Sides, blocking: Blocking) -> int:
     """Shared memory that a blocking takes."""
-    steps = blocking.deep * blocking.stages
     return sum(
-        steps * blocking.pitch(side) * blocking.kept(sides, factor).dtype.size
-        for side, factor in sides.kept
+        blocking.bytes_of(blocking.stage(sides, side, factor), side) for side, factor in sides.kept
     )
 
 
@@ -100,14 +122,6 @@ def place_blocks(fused: Fused, blocking: Blocking) -> Placed:
     sides = sides_of(fused)
     assert sides is not None, "it is no product"
     return Products(sides, blocking).run()
-
-
-class Walk(NamedTuple):
-    """A loop inside of a block: over `size` positions, in tiles."""
-
-    axis: Symbol
-    size: int
-    tile: TileChoice
 
 
 @dataclass(slots=True)
@@ -123,21 +137,15 @@ class _Carried:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """How a factor comes into shared memory: element (k, position) at `k * pitch + position`.
-
-    `loops`: the two loops, over `step` (along the sum) and `place` (along the side), outer first.
-    `term` is what is copied of the factor.
+    """A factor on its way into shared memory: its stage, the room of that, and the two loops, outer
+    first, that deal the copying to the lanes.
     """
 
     factor: Term
-    term: Term
     side: int
-    buffer: str
-    size: int
-    pitch: int
-    step: Symbol
-    place: Symbol
-    loops: tuple[Walk, Walk]
+    stage: Stage
+    room: Staged
+    walks: tuple[Walk, Walk]
 
 
 # What is multiplied may be masked, gathered, cast or a convolution's window: all of that ends where
@@ -152,6 +160,7 @@ class Products:
         self.blocking = blocking
         self.values = Evaluator(sides.fused)
         self.blocks = self.values.blocks
+        self.staging = Staging(self.values)
         self.lengths = [_joined(side) for side in (sides.rows, sides.columns)]
         self.summed = _joined(sides.summed)
         self.env, self.firsts = self.grid()
@@ -180,11 +189,14 @@ class Products:
         ]
         return env, firsts
 
-    def walked(self, size: int, lanes: int, stride: int = 1, unroll: int = 0) -> Walk:
-        """A loop by so many lanes: in one step, or in steps of `unroll` positions of each."""
-        dealt = Lanes(lanes, stride) if lanes > 1 else ONE_LANE
-        positions = min(unroll or size, size // lanes)
-        return Walk(self.blocks.fresh_axis(const(size)), size, TileChoice(positions, 1, dealt))
+    def walked(self, size: int, tile: TileChoice, place: Symbol | None = None) -> Walk:
+        """A loop over so many positions of a block; `place` stands for them where it is given."""
+
+        def positions(position: Expression) -> dict[Symbol, Expression]:
+            return {} if place is None else {place: position}
+
+        axis = self.blocks.fresh_axis(const(size))
+        return Walk(axis, const(0), const(size), positions, tile)
 
     def register_tiles(self) -> list[Walk]:
         """The rows and the columns of all lanes' tiles: neighbouring lanes have neighbouring
@@ -192,33 +204,21 @@ class Products:
         """
         rows, columns = self.blocking.tile
         across = self.blocking.columns // columns
+        down = self.blocking.rows // rows
         return [
-            self.walked(self.blocking.rows, self.blocking.rows // rows, across),
-            self.walked(self.blocking.columns, across),
+            self.walked(self.blocking.rows, _dealt(self.blocking.rows, down, across)),
+            self.walked(self.blocking.columns, _dealt(self.blocking.columns, across)),
         ]
 
     def copy(self, side: int, factor: Term) -> _Copy:
         """Room for a factor's blocks, and the loops that deal the copying to the lanes."""
-        blocking = self.blocking
-        term = blocking.kept(self.sides, factor)
-        size = blocking.deep * blocking.pitch(side)
-        name = f"s{len(self.values.scratch)}"
-        elements = const(size * blocking.stages)
-        self.values.scratch.append(Buffer(name, term.dtype, elements, Space.SHARED, Role.INOUT))
-        lengths = {"step": blocking.deep, "place": (blocking.rows, blocking.columns)[side]}
-        outer, inner = ("place", "step") if blocking.deep_first[side] else ("step", "place")
-        near = min(lengths[inner], blocking.lanes)
-        far = min(lengths[outer], blocking.lanes // near)
-        # What is held while another block is multiplied is held whole.
-        unroll = STREAMS if blocking.stages == 1 else 0
-        walked = {
-            outer: self.walked(lengths[outer], far, near, unroll),
-            inner: self.walked(lengths[inner], near, 1, unroll and 1),
-        }
-        return _Copy(
-            factor, term, side, name, size, blocking.pitch(side), walked["step"].axis,
-            walked["place"].axis, (walked[outer], walked[inner]),
-        )  # fmt: skip
+        stage = self.blocking.stage(self.sides, side, factor)
+        lengths = {DEPTH: self.blocking.deep, PLACE: self.blocking.across(side)}
+        room = self.staging.room_of(
+            stage, {symbol: Dimension(symbol, const(size)) for symbol, size in lengths.items()}
+        )
+        outer, inner = (self.walked(lengths[place], tile, place) for place, tile in stage.fill)
+        return _Copy(factor, side, stage, room, (outer, inner))
 
     # --- sums
 
@@ -226,8 +226,7 @@ class Products:
         """One block of shared memory: copied, multiplied, and not before that copied over."""
         with self.carried(self.step(), self.empty()) as (step, sums):
             for copy in self.copies:
-                with self.opened(copy):
-                    self.put(copy, self.value(copy, step), const(0))
+                self.fill(copy, step)
             self.barrier()
             sums.next = self.multiplied(sums.inner, const(0))
             self.barrier()
@@ -236,15 +235,15 @@ class Products:
     def sums_in_turns(self) -> list[Tile]:
         """Two blocks: while one is multiplied, the next one is on its way into the other."""
         for copy in self.copies:
-            with self.opened(copy):
-                self.put(copy, self.value(copy, const(0)), const(0))
+            self.fill(copy, const(0))
         self.barrier()
         with self.carried(self.step(), self.empty()) as (step, sums):
             fetched = [self.fetched(copy, step + 1) for copy in self.copies]
             sums.next = self.multiplied(sums.inner, step % 2)
             for copy, tiles in zip(self.copies, fetched, strict=True):
-                with self.carried_through(copy.loops, [tiles]) as held:
-                    self.put(copy, held.inner[0], (step + 1) % 2)
+                with self.carried_through(copy.walks, [tiles]) as held:
+                    here = Env(_places(copy))
+                    self.values.store_staged(copy.room, here, held.inner[0], (step + 1) % 2)
                     held.next = held.inner
             self.barrier()
         return sums.results
@@ -260,34 +259,36 @@ class Products:
 
     def fetched(self, copy: _Copy, step: Expression) -> Tile:
         """What the lanes hold of the block of a step, until there is room for it."""
-        start = self.values.constant(0, copy.term.dtype)
-        with self.carried_through(copy.loops, [start]) as held:
-            held.next = [self.value(copy, step)]
+        start = self.values.constant(0, copy.room.dtype)
+        with self.carried_through(copy.walks, [start]) as held:
+            held.next = [self.value(copy, step, Env(_places(copy)))]
         (result,) = held.results
         return result
 
-    def value(self, copy: _Copy, step: Expression) -> Tile:
+    def fill(self, copy: _Copy, step: Expression) -> None:
+        """Copies a factor's block of a step into the first of its buffers."""
+
+        def elements(here: Env) -> Iterator[tuple[Env, Tile]]:
+            yield here, self.value(copy, step, here)
+
+        self.staging.fill(copy.room, copy.walks, Env({}), elements)
+
+    def value(self, copy: _Copy, step: Expression, here: Env) -> Tile:
         """An element of a factor's block; 0 beyond the end of the sum."""
-        k = step * self.blocking.deep + copy.step
+        k = step * self.blocking.deep + here.values[DEPTH]
         inside = self.unproved(k, self.summed)
-        place = self.firsts[copy.side] + copy.place
+        place = self.firsts[copy.side] + here.values[PLACE]
         guard = all_of([inside, self.unproved(place, self.lengths[copy.side])])
         bound = _positions(self.lengths[copy.side], place) | _positions(self.summed, k)
         env = Env({**self.env.values, **bound}, guard)
-        tile = self.values.evaluate(copy.term, env)
-        if inside is TRUE or _reads_zero(copy.term, self.sides.fused):
+        term = copy.stage.term
+        tile = self.values.evaluate(term, env)
+        if inside is TRUE or _reads_zero(term, self.sides.fused):
             return tile
-        zero = self.values.constant(0, copy.term.dtype)
-        return self.values.map(
-            "Select", (self.values.index(inside, bool_), tile, zero), copy.term.dtype
-        )
+        zero = self.values.constant(0, term.dtype)
+        return self.values.map("Select", (self.values.index(inside, bool_), tile, zero), term.dtype)
 
-    def put(self, copy: _Copy, tile: Tile, half: Expression) -> None:
-        """Stores an element of a factor's block."""
-        offset = half * copy.size + copy.step * copy.pitch + copy.place
-        self.blocks.put(Store(copy.buffer, offset, tile), self.blocks.depth)
-
-    def multiplied(self, sums: Sequence[Tile], half: Expression) -> list[Tile]:
+    def multiplied(self, sums: Sequence[Tile], turn: Expression) -> list[Tile]:
         """The sums with the products of a block of shared memory added."""
         fused = self.sides.fused
         by_factor = {(copy.side, copy.factor): copy for copy in self.copies}
@@ -299,7 +300,7 @@ class Products:
                     inside.inner, fused.reductions, self.sides.factors, strict=True
                 ):
                     a, b = (
-                        self.read(by_factor[side, term], half, step)
+                        self.read(by_factor[side, term], turn, step)
                         for side, term in enumerate(pair)
                     )
                     after = self.tile(before.axes, reduction.dtype, self.blocks.depth)
@@ -309,11 +310,11 @@ class Products:
             held.next = inside.results
         return held.results
 
-    def read(self, copy: _Copy, half: Expression, step: Symbol) -> Tile:
+    def read(self, copy: _Copy, turn: Expression, step: Symbol) -> Tile:
         """A factor's elements at a step, from shared memory."""
-        offset = half * copy.size + step * copy.pitch + self.tiles[copy.side].axis
-        tile = self.values.emit_load(copy.buffer, offset, TRUE, copy.term.dtype)
-        if copy.term is copy.factor:
+        here = Env({DEPTH: step, PLACE: self.tiles[copy.side].axis})
+        tile = self.values.load_staged(copy.room, here, turn)
+        if copy.stage.term is copy.factor:
             return tile
         return self.values.map("Cast", (tile,), copy.factor.dtype)
 
@@ -351,15 +352,6 @@ class Products:
         return tile
 
     @contextmanager
-    def opened(self, copy: _Copy) -> Iterator[None]:
-        """The loops over a block."""
-        for walk in copy.loops:
-            self.blocks.open(walk.axis, const(0), const(walk.size), walk.tile)
-        yield
-        for _ in copy.loops:
-            self.blocks.close()
-
-    @contextmanager
     def carried(
         self,
         loop: tuple[Symbol, Expression, TileChoice],
@@ -381,12 +373,24 @@ class Products:
     def carried_through(self, loops: Sequence[Walk], before: Sequence[Tile]) -> Iterator[_Carried]:
         """Two loops of one step each that carry tiles: what is done inside is done to a tile."""
         axes = _tiled(loops)
-        outer, inner = ((walk.axis, const(walk.size), walk.tile) for walk in loops)
+        outer, inner = ((walk.axis, walk.stop, walk.tile) for walk in loops)
         with self.carried(outer, before, axes) as (_, around):
             with self.carried(inner, around.inner, axes) as (_, held):
                 yield held
             around.next = held.results
         held.results = around.results
+
+
+def _dealt(size: int, lanes: int, stride: int = 1, unroll: int = 0) -> TileChoice:
+    """A tile by so many lanes: of all positions, or of `unroll` positions of each lane."""
+    positions = min(unroll or size, size // lanes)
+    return TileChoice(positions, 1, Lanes(lanes, stride) if lanes > 1 else ONE_LANE)
+
+
+def _places(copy: _Copy) -> dict[Symbol, Expression]:
+    """Where in a block the loops of a copy are."""
+    first, second = (walk.positions(walk.axis) for walk in copy.walks)
+    return {**first, **second}
 
 
 def _joined(loops: Sequence[LoopAxis]) -> Axes:

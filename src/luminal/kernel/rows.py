@@ -6,7 +6,8 @@ from luminal.algebra.frames import shape_of, spread_frame
 from luminal.algebra.scans import block_size, may_regroup
 from luminal.algebra.terms import Term
 from luminal.hlir.monoid import SCANS, Monoid
-from luminal.kernel.evaluate import Env, Evaluator, Placed
+from luminal.kernel.environment import Env
+from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import estimate
 from luminal.kernel.schedule import SINGLE, TileChoice
@@ -146,8 +147,8 @@ class _Rows:
         for inner in self.shape[self.axis + 1 :]:
             stride = stride * inner
         # Two halves: keys and positions of long rows go to and fro, a byte of the keys at a time.
-        work = self.values.new_scratch(operand.dtype, extent * 2)
-        work_order = self.values.new_scratch(order_dtype(extent), extent * 2)
+        work = self.values.new_buffer(operand.dtype, extent * 2)
+        work_order = self.values.new_buffer(order_dtype(extent), extent * 2)
         self.blocks.put(
             SortRow(
                 self.values.operand(source, Role.IN),

@@ -12,7 +12,7 @@ from luminal.kernel.cost import label
 from luminal.kernel.fused import Fused
 from luminal.kernel.loops import SHORT_STEP, Access, LoopAxis, accesses, loop_axes
 from luminal.kernel.neighbours import copied, walked
-from luminal.kernel.stages import WRITTEN_OUT
+from luminal.kernel.reductions import WRITTEN_OUT
 from luminal.schedule.vectors.lanes import Lanes
 from luminal.schedule.vectors.strips import Strips
 from luminal.schedule.vectors.vector_target import VectorTarget

@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from luminal.algebra.terms import Term
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.loops import UNKNOWN, LoopAxis
-from luminal.kernel.schedule import Schedule, TileChoice
+from luminal.kernel.schedule import RowRuns, Schedule, TileChoice
 from luminal.schedule.vectors.by_rows import VECTORS, ByRows
 from luminal.schedule.vectors.facts import Facts
 from luminal.schedule.vectors.lanes import partly
 from luminal.schedule.vectors.register_tile import register_tiles
+from luminal.schedule.vectors.stages import with_packed, with_sums
 from luminal.schedule.vectors.strips import PACK_ROWS
 from luminal.schedule.vectors.vector_axis import ALIASING_BYTES, VectorAxis, positions
 from luminal.schedule.vectors.vector_target import MANY_REGISTERS, VectorTarget
@@ -151,7 +151,7 @@ class _Rules:
             if at_once:
                 tiles = {vector.symbol: self.vectors(vector, VECTORS)}
                 made = self.done([*order, vector], tiles, self.by_rows.chunk_work(order, vector))
-                return replace(made, by_rows=at_once)
+                return with_sums(made, self.facts, [vector], at_once)
             return self.done([*order, vector], tiles, CHUNK_WORK)
         across = [a for a in self.accesses if a.is_factor and a.moves(vector)]
         full = any(a.moves(rows) for a in across)
@@ -164,7 +164,7 @@ class _Rules:
                 }
                 work = self.by_rows.chunk_work(order, vector, rows)
                 made = self.done([*order, vector, rows], tiles, work)
-                return replace(made, by_rows=at_once, rows=rows.symbol)
+                return with_sums(made, self.facts, [vector, rows], at_once)
         held = sums * (1 + full)  # a factor as large as the tile needs registers too
         loads = max(1, sum(not a.moves(rows) for a in across))
         packed = self.strips.pay(vector, rows)
@@ -227,15 +227,14 @@ class _Rules:
                 pair = [rows, columns]
         if not shared:
             return self.done([*order, *pair], tiles, chunk)
-        made = self.done([*order, *pair], tiles, chunk, packs, columns.symbol, (rows, block))
+        made = self.done([*order, *pair], tiles, chunk, columns.symbol, (rows, block))
         lanes = tiles[columns.symbol].vector
-        return replace(
-            made,
-            rows=rows.symbol if keys else None,
-            keys=keys,
-            shared=tuple(factor for factor in shared if factor not in packs),
-            lines=self.strips.lines(packs, columns, lanes) if lanes > 1 else None,
-        )
+        transposed = self.strips.transposed(packs, columns, lanes) if lanes > 1 else None
+        made = with_packed(made, self.facts, packs, columns, transposed)
+        if not keys:
+            return made
+        in_place = tuple(factor for factor in shared if factor not in packs)
+        return replace(made, runs=RowRuns(rows.symbol, keys, in_place))
 
     def stays(self, columns: LoopAxis, strip: int) -> bool:
         """Do all columns stay in cache, to be walked again for every tile of rows? In the first
@@ -364,8 +363,7 @@ class _Rules:
         order: Sequence[LoopAxis],
         tiles: Mapping[Symbol, TileChoice],
         chunk_work: int,
-        packs: tuple[Term, ...] = (),
-        along: Symbol | None = None,
+        split: Symbol | None = None,
         block: tuple[LoopAxis | None, int] = (None, 0),
     ) -> Schedule:
         kept = dict(tiles)
@@ -380,14 +378,11 @@ class _Rules:
                     kept[vector.symbol] = self.stream_tile(vector, knob="store_streams")
         kept = {s: t for s, t in kept.items() if t.size > 1}
         wanted = self.pick("chunk", chunk_work, (chunk_work * 4, chunk_work // 4))
-        grid = self.chunks(order, kept, wanted, block, along)
-        if along is None:
+        grid = self.chunks(order, kept, wanted, block, split)
+        if split is None:  # a tile of a panel lies in one piece
             in_panels = (x.symbol for x in order if any(a.panel(x) for a in self.accesses))
-            along = next((symbol for symbol in in_panels if symbol in kept), None)
-        sequential = tuple(self.sequential)
-        made = Schedule(self.axes, grid, sequential, tuple(inner), kept, packs, along)
-        # Rows a power of two long would meet in the same sets of a cache.
-        return replace(made, padding=self.target.line_bytes)
+            split = next((symbol for symbol in in_panels if symbol in kept), None)
+        return Schedule(self.axes, grid, tuple(self.sequential), tuple(inner), kept, split)
 
     def chunks(
         self,
@@ -395,18 +390,18 @@ class _Rules:
         tiles: Mapping[Symbol, TileChoice],
         wanted: int,
         block: tuple[LoopAxis | None, int],
-        packed: Symbol | None,
+        split: Symbol | None,
     ) -> tuple[tuple[LoopAxis, int], ...]:
         """Positions per chunk: inner axes whole until a chunk has the wanted work, the rest cut.
-        What lies inside the `packed` axis is walked for a whole tile of it.
+        What lies inside the `split` axis is walked for a whole tile of it.
         """
         work = self.facts.operations * positions([*self.inner, *self.sequential])
-        strip = tiles.get(packed, TileChoice()).size if packed is not None else 1
+        strip = tiles.get(split, TileChoice()).size if split is not None else 1
         work *= strip
         out: list[tuple[LoopAxis, int]] = []
         for loop in reversed(order):
             tile = tiles.get(loop.symbol, TileChoice()).size
-            if loop.symbol is packed:
+            if loop.symbol is split:
                 work //= strip
                 if any(cut for _, cut in out):  # chunks of one strip, which is packed for all
                     wanted = 0

@@ -92,7 +92,7 @@ class Strips:
     # A square of words is transposed in registers, half a cycle a word, by zips within 16 bytes and
     # exchanges of whole blocks. Shuffles across a register would need constants that say how; LLVM
     # keeps those in registers through the loop that multiplies, and the sums go to the stack.
-    def lines(
+    def transposed(
         self, packs: Sequence[Term], columns: LoopAxis, lanes: int
     ) -> tuple[Symbol, int] | None:
         """A reduced axis along which factors lie side by side that jump from column to column; as

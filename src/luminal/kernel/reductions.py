@@ -1,27 +1,30 @@
-"""Stages of reductions as loop nests, which every placement is made of.
+"""Reductions as loop nests, which every placement is made of.
 
-Reductions that wait for no other and run over the same axes are one stage: one loop nest, with an
+Reductions that wait for no other and run over the same axes are *siblings*: one loop nest, with an
 accumulator each. The loops may be in tiles, short ones are written out position by position, and a
-guard that all reductions of the stage have in common becomes the bounds of the loops.
+guard that all siblings have in common becomes the bounds of the loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import field
 
-from luminal.algebra.frames import linear
 from luminal.algebra.terms import At, Reduction, Term, below
 from luminal.base.dots import Dot, multiply_add
+from luminal.base.records import dataclass
 from luminal.hlir.monoid import SUM
 from luminal.kernel.carries import close_loop
-from luminal.kernel.evaluate import Env, Evaluator, Row
+from luminal.kernel.environment import Env
+from luminal.kernel.evaluate import Evaluator
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import Range, factors, guarded, ranges
 from luminal.kernel.loops import LoopAxis
-from luminal.kernel.neighbours import in_order, multiplied, walked
-from luminal.kernel.schedule import Schedule
-from luminal.kernel.tile_ir import Carry, Contract, Map, Tile
-from luminal.shape.expression import Expression, Symbol, const, maximum
+from luminal.kernel.neighbours import in_order, walked
+from luminal.kernel.schedule import SINGLE, Stage, TileChoice
+from luminal.kernel.staged import Staged
+from luminal.kernel.tile_ir import Contract, Map, Tile
+from luminal.shape.expression import Expression, Symbol, const
 
 MOST_CODE = 150  # vectors of a tile times positions: compile time grows faster than the code
 # With literal positions the conditions at a picture's borders become simple or vanish, and weights
@@ -31,133 +34,50 @@ MOST_CODE = 150  # vectors of a tile times positions: compile time grows faster 
 WRITTEN_OUT = 9  # positions of the innermost loops written one by one: a window of 3 by 3
 
 
-class Stages:
-    """The reductions of a fused kernel that are still to be run, under a schedule."""
+class Reductions:
+    """The reductions of a fused kernel that are still to be run.
 
-    def __init__(self, fused: Fused, schedule: Schedule, values: Evaluator) -> None:
+    `sequential` are their loop axes, outermost first, and `tiles` those that are walked in tiles.
+    """
+
+    def __init__(
+        self,
+        fused: Fused,
+        sequential: Sequence[LoopAxis],
+        tiles: Mapping[Symbol, TileChoice],
+        values: Evaluator,
+    ) -> None:
         self.fused = fused
-        self.schedule = schedule
+        self.sequential = sequential
+        self.tiles = tiles
         self.values = values
         self.blocks = values.blocks
         self.along = walked(fused)
-        self.strips: dict[tuple[Term, Dot], Row] = {}  # factors of dots that were packed
-        self.pending = [r for r in fused.reductions if not fused.nested(r)]
-        self.run_starts: dict[Symbol, Expression] = {}  # the rows' axes at the first of a run
+        self.packed: dict[tuple[Term, Dot], Staged] = {}  # factors as dots take them
+        self.pending = [r for r in fused.reductions if not fused.is_nested(r)]
+        # What a run of rows shares is loaded at its first row, whichever row it is needed for.
+        self.shared: dict[Term, Mapping[Symbol, Expression]] = {}
 
     def run(self, env: Env) -> None:
-        """All that is pending, one stage after the other."""
+        """All that is pending, siblings together, one nest after the other."""
         while self.pending:
-            self.reduce(self.next_stage(), env)
+            self.reduce(self.next_siblings(), env)
 
-    def run_by_rows(
-        self, inner: Sequence[tuple[LoopAxis, Range]], size: Expression, env: Env
-    ) -> None:
-        """All that is pending, with the sums of the `inner` loops (at most `size` of the first) in
-        scratch: these loops stand inside of the rows', of which some are written out.
-        """
-        at_once = self.schedule.by_rows
-
-        def opened(env: Env) -> Env:
-            for loop, span in inner:
-                symbol = self.blocks.fresh_axis(self.values.canonical(loop.extent))
-                self.blocks.open(symbol, *span, self.schedule.tile(loop))
-                env = env.bind(loop.positions(symbol))
-            return env
-
-        def closed() -> None:
-            for _ in inner:
-                self.blocks.close()
-
-        while self.pending:
-            stage = self.next_stage()
-            sums = {r: self.row_of_sums(r, inner, size) for r in stage}
-            here = opened(env)
-            for reduction, row in sums.items():
-                empty = self.values.identity(reduction.monoid, reduction.dtype)
-                self.values.store_row(row, here, empty)
-            # What bounds the rows' loops may not differ from column to column.
-            inside, loops, symbols = self.named(stage, here)
-            reduced, ranges = self.without_guard(stage, symbols, inside)
-            closed()
-            inside = env
-            for loop, symbol in zip(loops[:-1], symbols, strict=False):
-                self.blocks.open(symbol, *ranges[symbol])
-                inside = inside.bind(loop.positions(symbol))
-            start, stop = ranges[symbols[-1]]
-            whole = start + maximum(stop - start, 0) // at_once * at_once
-            for first, end, count in ((start, whole, at_once), (whole, stop, 1)):
-                if first == end:
-                    continue
-                most = maximum(loops[-1].extent // count, 1)
-                number = self.blocks.fresh_axis(self.values.canonical(most))
-                self.blocks.open(number, const(0), (end - first) // count)
-                here = opened(inside)
-                steps = (first + number * count + k for k in range(count))
-                points = [here.bind(loops[-1].positions(step)) for step in steps]
-                before = {r: self.values.load_row(row, here, r.dtype) for r, row in sums.items()}
-                for row, after in zip(
-                    sums.values(), self.added(stage, reduced, points, before), strict=True
-                ):
-                    self.values.store_row(row, here, after)
-                closed()
-                self.blocks.close()
-            for _ in loops[:-1]:
-                self.blocks.close()
-            for reduction, row in sums.items():
-                row.ready = True
-                self.values.rows[reduction] = row
-
-    def added(
-        self,
-        stage: Sequence[Reduction],
-        reduced: Sequence[Term],
-        points: Sequence[Env],
-        before: Mapping[Reduction, Tile],
-    ) -> list[Tile]:
-        """What sums are after some points, which a dot takes with their neighbours."""
-        if stage[0] not in self.along:
-            return [after for _, _, after in self.accumulate(stage, reduced, points, (), before)]
-        level = self.blocks.depth
-        near, points = self.neighbours(stage[0], points)
-        found = self.accumulate(stage, reduced, points, [near], before)
-        carries = [
-            Carry(self.blocks.new(inner.axes, r.dtype, level), before[r], inner, after)
-            for r, (_, inner, after) in zip(stage, found, strict=True)
-        ]
-        self.blocks.close(tuple(carries))
-        return [carry.result for carry in carries]
-
-    def row_of_sums(
-        self, reduction: Reduction, inner: Sequence[tuple[LoopAxis, Range]], size: Expression
-    ) -> Row:
-        """Room for the sums of the columns, one row for each position of the loops inside."""
-        (columns, (start, _)), *others = inner
-        position, count = linear(columns.members) - start, size
-        for loop, _ in others:
-            position += linear(loop.members) * count
-            count *= self.values.canonical(loop.extent)
-        buffer = self.values.new_scratch(reduction.dtype, count)
-
-        def offset(env: Env) -> Expression:
-            return position.substitute(env.values)
-
-        return Row(buffer, offset, self.blocks.depth)
-
-    def next_stage(self) -> list[Reduction]:
+    def next_siblings(self) -> list[Reduction]:
         """The reductions to run next: all over the same axes, by words or not, that wait for no
         other.
         """
         waiting = set(self.pending)
         # In one loop nest, so that what several of them read is loaded once.
-        ready = [r for r in self.pending if not _below(r, waiting, self.fused)]
-        stage = [r for r in ready if self.walk(r) == self.walk(ready[0])]
-        self.pending = [r for r in self.pending if r not in stage]
-        return stage
+        ready = [r for r in self.pending if not _uses(r, waiting, self.fused)]
+        siblings = [r for r in ready if self.walk(r) == self.walk(ready[0])]
+        self.pending = [r for r in self.pending if r not in siblings]
+        return siblings
 
     def run_nested(self, x: Term, env: Env) -> None:
         """The sums inside of what is reduced, at a point of its loops."""
-        found = below((x,), self.fused.reads.__contains__)
-        inner = [r for r in self.fused.reductions if r in found and self.fused.nested(r)]
+        inside = below((x,), self.fused.reads.__contains__)
+        inner = [r for r in self.fused.reductions if r in inside and self.fused.is_nested(r)]
         inner = [r for r in inner if self.blocks.find(self.values.key(r, env)) is None]
         if inner:
             outside, self.pending = self.pending, inner
@@ -170,43 +90,41 @@ class Stages:
         words = None if dot is None else (self.along[reduction], dot.k)
         return {*reduction.attrs}, words
 
-    def reduce(self, stage: Sequence[Reduction], env: Env) -> None:
-        """One loop nest over the axes of a stage; every accumulator is carried through it."""
+    def reduce(self, siblings: Sequence[Reduction], env: Env) -> None:
+        """One loop nest over the axes of siblings; every accumulator is carried through it."""
         level = self.blocks.depth
-        inside, loops, symbols = self.named(stage, env)
-        reduced, ranges = self.without_guard(stage, symbols, inside)
-        pairs = list(zip(loops, symbols, strict=True))
-        whole = [loop for loop, symbol in pairs if ranges[symbol] == (const(0), symbol.extent)]
-        written = self.written_out(loops, whole)
+        nest = self.laid_out(siblings, env)
+        whole = [loop for loop in nest.loops if nest.is_whole(loop)]
+        written = self.written_out(nest.loops, whole)
         inside = env
-        del symbols[len(loops) - len(written) :]
-        for loop, symbol in pairs[: len(symbols)]:
+        symbols = nest.symbols[: len(nest.loops) - len(written)]
+        for loop, symbol in zip(nest.loops, symbols, strict=False):
             inside = inside.bind(loop.positions(symbol))
-            tile = self.schedule.tile(loop)
-            self.blocks.open(symbol, *ranges[symbol], tile)
+            self.blocks.open(symbol, *nest.ranges[symbol], self.tile(loop))
         points = every_point(written, inside)
-        if stage[0] in self.along:
-            near, points = self.neighbours(stage[0], points)
+        if siblings[0] in self.along:
+            near, points = self.neighbours(siblings[0], points)
             symbols.append(near)
-        carries = self.accumulate(stage, reduced, points, symbols)
+        carries = self.accumulate(siblings, nest.reduced, points, symbols)
         for depth in range(len(symbols) - 1, -1, -1):
-            carries = close_loop(self.values, stage, carries, symbols[depth], inside=depth > 0)
-        for reduction, (result, _, _) in zip(stage, carries, strict=True):
+            carries = close_loop(self.values, siblings, carries, symbols[depth], inside=depth > 0)
+        for reduction, (result, _, _) in zip(siblings, carries, strict=True):
             assert result is not None  # the loops are closed
             self.blocks.stack[level].known[self.values.key(reduction, env)] = result
-        self.rows_written(points)
+        self.values.staged_at(points)
 
-    def named(
-        self, stage: Sequence[Reduction], env: Env
-    ) -> tuple[Env, list[LoopAxis], list[Symbol]]:
-        """The loops over the axes of a stage. All are named before one is opened: a guard tells the
-        bounds of each.
-        """
-        loops = [x for x in self.schedule.sequential if x.is_reduced(stage[0], self.along)]
+    def tile(self, loop: LoopAxis) -> TileChoice:
+        """The tile of one of the reduced axes."""
+        return self.tiles.get(loop.symbol, SINGLE)
+
+    def laid_out(self, siblings: Sequence[Reduction], env: Env) -> Nest:
+        """The loops over the axes of siblings, none of them open yet."""
+        # All are named before one is opened: a guard tells the bounds of each.
+        loops = [x for x in self.sequential if x.is_reduced(siblings[0], self.along)]
         symbols = [self.blocks.fresh_axis(self.values.canonical(x.extent)) for x in loops]
         for loop, symbol in zip(loops, symbols, strict=True):
             env = env.bind(loop.positions(symbol))
-        return env, loops, symbols
+        return Nest(loops, symbols, *self.without_guard(siblings, symbols, env))
 
     def neighbours(self, reduction: Reduction, points: Sequence[Env]) -> tuple[Symbol, list[Env]]:
         """Opens the loop over the neighbours that a dot multiplies together; gives its axis, and
@@ -217,17 +135,17 @@ class Stages:
         return near, [point.bind({along: point.values[along] + near}) for point in points]
 
     def without_guard(
-        self, stage: Sequence[Reduction], symbols: Sequence[Symbol], env: Env
+        self, siblings: Sequence[Reduction], symbols: Sequence[Symbol], env: Env
     ) -> tuple[list[Term], dict[Symbol, Range]]:
         """The reduced values and the ranges of the loops: cut to where one common guard holds."""
         extents = {s: self.values.canonical(s.extent) for s in symbols if s.extent is not None}
         whole = {symbol: (const(0), extent) for symbol, extent in extents.items()}
-        found = [guarded(reduction) for reduction in stage]
-        plain = [reduction.args[0] for reduction in stage]
+        found = [guarded(reduction) for reduction in siblings]
+        plain = [reduction.args[0] for reduction in siblings]
         # A row that is written on the way must be written whole, and siblings share their loops: so
         # a loop may stop early only where nothing but these sums would have been computed.
-        pending = {t for t, row in self.values.rows.items() if not row.ready}
-        if any(f is None for f in found) or any(_below(r, pending, self.fused) for r in stage):
+        pending = {t for t, room in self.values.staged.items() if not room.is_ready}
+        if any(f is None for f in found) or any(_uses(r, pending, self.fused) for r in siblings):
             return plain, whole
         conditions = {f[0] for f in found if f is not None}
         # What is read as it was stored, mask and all, has nothing behind the mask in this kernel.
@@ -249,32 +167,48 @@ class Stages:
 
     def operand(self, term: Term, env: Env) -> Tile:
         """A reduced value or a factor, which a run of rows may have in common."""
-        # The rows of a run agree on where it lies, so it is loaded for the first of them alone.
-        is_shared = term in self.schedule.shared
-        return self.values.evaluate(term, env.bind(self.run_starts) if is_shared else env)
-
-    def dots_of(self, factor: Term) -> list[Dot | None]:
-        """What multiplies a factor, in the reductions that have it."""
-        users = (r for r in self.fused.reductions if factor in r.args[0].args)
-        return [*dict.fromkeys(self.fused.dots.get(r) for r in users)] or [None]
+        first = self.shared.get(term)
+        return self.values.evaluate(term, env if first is None else env.bind(first))
 
     def is_packed(self, factor: Term, reduction: Reduction) -> bool:
         """Does a factor lie in a strip, as the reduction takes it?"""
         dot = self.fused.dots.get(reduction)
-        return factor in self.values.rows if dot is None else (factor, dot) in self.strips
+        return factor in self.values.staged if dot is None else (factor, dot) in self.packed
 
-    def with_factor(self, factor: Term, dot: Dot) -> Reduction:
-        """A reduction by the dot that has the factor."""
-        dots = self.fused.dots.get
-        return next(r for r in self.fused.reductions if factor in r.args[0].args and dots(r) is dot)
+    def user(self, stage: Stage) -> Reduction:
+        """A reduction that multiplies a staged factor as it is staged."""
+        users = self.fused.products_of(stage.term)
+        return next(r for r in users if self.fused.dots.get(r) is stage.dot)
+
+    def words(self, stage: Stage) -> tuple[Symbol | None, int]:
+        """The axis along which so many neighbours of a staged factor are multiplied together."""
+        return (None, 1) if stage.dot is None else (self.along[self.user(stage)], stage.dot.k)
+
+    def know(self, stage: Stage, room: Staged) -> None:
+        """From here on what reads the factor reads it where it is staged."""
+        room.is_ready = True
+        if stage.dot is None:
+            self.values.staged[stage.term] = room
+        else:
+            self.packed[stage.term, stage.dot] = room
+
+    def elements(
+        self, stage: Stage, written: Sequence[LoopAxis], env: Env
+    ) -> Iterator[tuple[Env, Tile]]:
+        """A factor at the positions of loops that are written out, at all neighbours of a word."""
+        points = every_point(written, env)
+        if stage.dot is not None:
+            _, points = self.neighbours(self.user(stage), points)
+        for point in points:
+            yield point, self.factor(stage.term, stage.dot, point)
 
     def factor(self, factor: Term, dot: Dot | None, env: Env) -> Tile:
         """A factor as it is multiplied: by a dot what is below its Cast, or was packed."""
         if dot is None:
             return self.values.evaluate(factor, env)
-        strip = self.strips.get((factor, dot))
-        if strip is not None:
-            return self.values.load_row(strip, env, multiplied(factor, dot))
+        room = self.packed.get((factor, dot))
+        if room is not None:
+            return self.values.load_staged(room, env)
         while isinstance(factor, At):
             env, factor = self.values.move(factor, env), factor.args[0]
         (narrow,) = factor.args
@@ -298,13 +232,13 @@ class Stages:
 
     def is_at_hand(self, term: Term) -> bool:
         """Is it read from a buffer or from scratch?"""
-        return term in self.fused.reads or term in self.values.rows
+        return term in self.fused.reads or term in self.values.staged
 
     # Sums of several products are written row by row, all sums of a row together: so few scalars
     # are held beside the rows of vectors, and no sum goes to the stack.
     def accumulate(
         self,
-        stage: Sequence[Reduction],
+        siblings: Sequence[Reduction],
         reduced: Sequence[Term],
         points: Sequence[Env],
         symbols: Sequence[Symbol],
@@ -321,7 +255,7 @@ class Stages:
         for point in points:
             # What all sums read comes first, so that their steps stand together.
             found = []
-            for reduction, x in zip(stage, reduced, strict=True):
+            for reduction, x in zip(siblings, reduced, strict=True):
                 self.run_nested(x, point)
                 found.append((reduction, x, *self.masked_operands(reduction, x, point)))
             for reduction, x, operands, mask in found:
@@ -352,7 +286,7 @@ class Stages:
                     # The factors were not masked: the old sum stays where they do not count.
                     after = self.values.map("Select", (mask, after, before), reduction.dtype)
                 last[reduction] = after
-        return [(None if symbols else last[r], first[r], last[r]) for r in stage]
+        return [(None if symbols else last[r], first[r], last[r]) for r in siblings]
 
     def accumulated(self, x: Term, operands: Sequence[Tile], points: Sequence[Env]) -> set[Symbol]:
         """The axes of a carried accumulator: those of the operands, at any of the points."""
@@ -369,17 +303,27 @@ class Stages:
             extent = loop.extent
             points *= extent.value if extent.is_const and extent.value else WRITTEN_OUT + 1
             # A loop that a guard cuts short has no literal positions to write out.
-            if points > most or self.schedule.tile(loop).size > 1 or loop not in whole:
+            if points > most or self.tile(loop).size > 1 or loop not in whole:
                 break
             found.insert(0, loop)
         return found
 
-    def rows_written(self, points: Sequence[Env]) -> None:
-        """After a loop nest with these points inside: rows computed at all of them can be read."""
-        for row in self.values.rows.values():
-            row.ready = row.ready or all(
-                self.values.canonical(row.offset(p)) in row.offsets for p in points
-            )
+
+@dataclass(slots=True)
+class Nest:
+    """The loops of siblings, outermost first, each with its axis and the range that it walks, and
+    what they reduce there.
+    """
+
+    loops: list[LoopAxis]
+    symbols: list[Symbol]
+    reduced: list[Term]
+    ranges: dict[Symbol, Range] = field(default_factory=dict)
+
+    def is_whole(self, loop: LoopAxis) -> bool:
+        """Does no guard cut the loop short?"""
+        symbol = self.symbols[self.loops.index(loop)]
+        return self.ranges[symbol] == (const(0), symbol.extent)
 
 
 def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
@@ -391,6 +335,6 @@ def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
     return points
 
 
-def _below(reduction: Reduction, wanted: Set[Term], fused: Fused) -> bool:
+def _uses(reduction: Reduction, wanted: Set[Term], fused: Fused) -> bool:
     """Does the reduction use one of `wanted` (other than itself)?"""
     return not wanted.isdisjoint(below(reduction.args, fused.reads.__contains__))

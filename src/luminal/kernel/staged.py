@@ -1,0 +1,40 @@
+"""A value that is kept in a buffer while loops read it again."""
+
+from __future__ import annotations
+
+from luminal.base.dtypes import DType
+from luminal.kernel.environment import Env
+from luminal.shape.expression import ZERO, Expression, Symbol
+
+
+class Staged:
+    """Where a staged value lies: a local row, a block, a packed strip, sums of columns.
+
+    `position` is the element in the buffer, in terms of what an environment binds; `turn`, where
+    there are several buffers that are filled in turns, stands for the number of one. `level` is
+    the block in which it is written anew and read, and `is_ready` says that all of it is written.
+    """
+
+    __slots__ = ("buffer", "dtype", "is_ready", "level", "offsets", "position", "turn")
+
+    def __init__(
+        self,
+        buffer: str,
+        dtype: DType,
+        position: Expression,
+        level: int,
+        turn: Symbol | None = None,
+    ) -> None:
+        self.buffer = buffer
+        self.dtype = dtype
+        self.position = position
+        self.level = level
+        self.turn = turn
+        self.offsets: set[Expression] = set()  # written in a loop nest that may still be open
+        self.is_ready = False
+
+    def offset(self, env: Env, turn: Expression = ZERO) -> Expression:
+        """Where the element of a point lies, in elements."""
+        if self.turn is not None:
+            return self.position.substitute({**env.values, self.turn: turn})
+        return self.position.substitute(env.values)

@@ -1,0 +1,113 @@
+"""Values kept in memory nearer to where they are read: strips, blocks of factors, rows, sums.
+
+What loops read again and again is *staged*: written once to a buffer, scratch of a worker or memory
+that the lanes of a group share, and read from there. Every such buffer is made of dimensions, the
+outermost first, and is filled by loops that may walk these in another order. So one record of
+choices (`schedule.Stage`) and the two steps here serve packed strips of products and convolutions,
+blocks of shared memory, and the columns that a cascade copies:
+
+    room = staging.room(dimensions, dtype)      where each element lies
+    staging.fill(room, walks, env, elements)    loops, what they compute, one store for each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
+from luminal.kernel.environment import Env
+from luminal.kernel.evaluate import Evaluator
+from luminal.kernel.neighbours import multiplied
+from luminal.kernel.schedule import SINGLE, Stage, TileChoice
+from luminal.kernel.staged import Staged
+from luminal.kernel.tile_ir import Space, Tile
+from luminal.shape.expression import ZERO, Expression, Symbol, const, opaque
+
+Positions = Callable[[Expression], Mapping[Symbol, Expression]]
+Elements = Callable[[Env], Iterable[tuple[Env, Tile]]]
+"""Where elements lie and what they are, at a point of the loops that fill a stage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of a staged value: room for `extent` positions, of which `digit` says which.
+
+    Along an axis of which a dot multiplies `count` neighbours together these lie side by side,
+    behind all other dimensions: `digit` counts words then, and `within` is the place in one.
+    """
+
+    digit: Expression
+    extent: Expression
+    count: int = 1
+    within: Expression = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """A loop that fills a stage: what it binds, at each position, to the axes of terms."""
+
+    axis: Symbol
+    start: Expression
+    stop: Expression
+    positions: Positions
+    tile: TileChoice = SINGLE
+
+
+class Staging:
+    """Makes room for staged values of one kernel, and fills it."""
+
+    def __init__(self, values: Evaluator) -> None:
+        self.values = values
+        self.blocks = values.blocks
+
+    def room(
+        self,
+        dimensions: Sequence[Dimension],
+        dtype: DType,
+        *,
+        pad: int = 0,
+        space: Space = Space.SCRATCH,
+        buffers: int = 1,
+    ) -> Staged:
+        """A new buffer; `pad`, `space` and `buffers` as in `Stage`."""
+        position: Expression = sum((d.within for d in dimensions if d.count > 1), start=ZERO)
+        stride: Expression = const(1)
+        for dimension in dimensions:
+            if dimension.count > 1:
+                stride = const(dimension.count)
+        for number, dimension in reversed([*enumerate(dimensions)]):
+            position = position + dimension.digit * stride
+            stride = stride * dimension.extent
+            if number == 1:  # so that neighbours along the outermost do not meet in one set or bank
+                stride = stride + pad // dtype.size
+        turn: Symbol | None = None
+        if buffers > 1:
+            turn = opaque("turn")
+            position = turn * stride + position
+        name = self.values.new_buffer(dtype, stride * buffers, space)
+        return Staged(name, dtype, position, self.blocks.depth, turn)
+
+    def room_of(self, stage: Stage, dimensions: Mapping[Symbol, Dimension]) -> Staged:
+        """The buffer of a stage, its dimensions given by their symbols."""
+        return self.room(
+            [dimensions[symbol] for symbol in stage.order],
+            multiplied(stage.term, stage.dot),
+            pad=stage.pad,
+            space=stage.space,
+            buffers=stage.buffers,
+        )
+
+    def open(self, walk: Walk, env: Env) -> Env:
+        """Opens the loop."""
+        self.blocks.open(walk.axis, walk.start, walk.stop, walk.tile)
+        return env.bind(walk.positions(walk.axis))
+
+    def fill(self, room: Staged, walks: Iterable[Walk], env: Env, elements: Elements) -> None:
+        """Opens the loops, writes the elements, and closes all loops that this has opened."""
+        depth = self.blocks.depth
+        for walk in walks:
+            env = self.open(walk, env)
+        for here, tile in elements(env):
+            self.values.store_staged(room, here, tile)
+        self.blocks.close_to(depth)
