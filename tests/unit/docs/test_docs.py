@@ -61,7 +61,7 @@ NAMED = re.compile(
 """In backticks: Python source, a folder, or any path from the checkout's root."""
 NOT_HERE = {"objects/"}
 """Folders that documents name and that lie outside of the checkout."""
-PLACEHOLDER = re.compile(r"\bNAME\b")
+PLACEHOLDER = re.compile(r"\b(NAME|ROOM)\b")
 
 
 @cache
