@@ -20,7 +20,7 @@ PACKAGE = Path(lm.__file__).parent
 PUBLIC_NAMES = Path(__file__).parent / "unit" / "public_names.txt"
 
 MODULES = {
-    "frontend/names/functions.pyi": ("lm",),
+    "functions.pyi": ("lm",),
     "nn/functional.pyi": ("functional", "inplace"),
     "linalg.pyi": ("linalg",),
     "special.pyi": ("special",),

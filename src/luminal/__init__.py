@@ -3,7 +3,7 @@
 from math import e, inf, nan, pi
 from typing import TYPE_CHECKING
 
-from luminal import linalg, random, special
+from luminal import functions, linalg, random, special
 from luminal.autograd.checkpoint import checkpoint
 from luminal.autograd.transforms import (
     custom_vjp,
@@ -49,11 +49,10 @@ from luminal.frontend.conversion import can_cast, finfo, iinfo, promote_types, r
 from luminal.frontend.creation import empty_like, full_like, ones_like, zeros_like
 from luminal.frontend.custom import custom_kernel
 from luminal.frontend.foreign import inference_mode, no_grad
-from luminal.frontend.names import functions
-from luminal.frontend.names.functions import *  # noqa: F403
 from luminal.frontend.random.keyed import initial_seed, manual_seed
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
+from luminal.functions import *  # noqa: F403
 from luminal.loaders.state_dict import load
 from luminal.loaders.write_safetensors import save_safetensors as save
 from luminal.memory.state import Parameter, State

@@ -3,7 +3,6 @@
 from luminal.frontend.pointwise import bessel as _bessel
 from luminal.frontend.pointwise import exponential as _exponential
 from luminal.frontend.pointwise import gamma as _gamma
-from luminal.frontend.pointwise import rounding as _rounding
 from luminal.frontend.pointwise import special as _special
 from luminal.frontend.pointwise import trigonometric as _trigonometric
 from luminal.frontend.pointwise import unary as _unary
@@ -49,7 +48,7 @@ ndtr = _special.ndtr
 ndtri = _special.ndtri
 polygamma = _gamma.polygamma
 psi = _gamma.digamma
-round = _rounding.round
+round = _unary.round
 scaled_modified_bessel_k0 = _bessel.scaled_modified_bessel_k0
 scaled_modified_bessel_k1 = _bessel.scaled_modified_bessel_k1
 shifted_chebyshev_polynomial_t = _special.shifted_chebyshev_polynomial_t

@@ -13,9 +13,9 @@ import pytest
 import luminal as lm
 from luminal.base.errors import InputError, LoadError, ShapeError
 from luminal.cli.main import main
-from luminal.frontend.windows.detection import box_iou, nms
 from luminal.loaders.fields import Fields
 from luminal.loaders.image import read_image
+from luminal.models.boxes import box_iou, nms
 from luminal.models.families import family_of, read_model
 
 torch = pytest.importorskip("torch")

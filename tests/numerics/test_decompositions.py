@@ -13,8 +13,8 @@ import torch
 import luminal as lm
 from luminal.base.errors import DimError, InputError, ShapeError
 from luminal.frontend.graph import Recorder
-from luminal.frontend.matrices import lapack
 from luminal.frontend.matrices.decompositions import INDEFINITE, SINGULAR
+from luminal.hlir import lapack
 from tests.numerics.batch import BACKENDS, Case, check
 from tests.numerics.recording import close, on, run
 

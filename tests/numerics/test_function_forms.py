@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import luminal as lm
-from luminal.frontend.names import functions
+from luminal import functions
 from tests.conformance import opinfo_map
 from tests.conformance.opinfo_run import database
 from tests.conformance.opinfo_samples import equal, luminal_results, torch_result

@@ -22,7 +22,7 @@ from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.matrices import matmul
 from luminal.frontend.movement import views
-from luminal.frontend.pointwise import binary, rounding, unary
+from luminal.frontend.pointwise import binary, combine, exponential, unary
 from luminal.frontend.scan import flatten
 from luminal.memory import dlpack
 from luminal.memory.data import array_of
@@ -401,8 +401,8 @@ def _operator(function: Callable[..., Any], *, literal: bool = False) -> Callabl
 
 _add, _sub, _mul, _div = map(_operator, (binary.add, binary.sub, binary.mul, binary.div))
 _floor_div = _operator(binary.floor_div, literal=True)
-_mod = _operator(rounding.remainder, literal=True)
-_pow = _operator(binary.pow, literal=True)
+_mod = _operator(combine.remainder, literal=True)
+_pow = _operator(exponential.pow, literal=True)
 _matmul = _operator(in_their_dtype(matmul.matmul))
 _and, _or, _xor = map(_operator, (binary.bit_and, binary.bit_or, binary.bit_xor))
 _shift_left = _operator(binary.shift_left, literal=True)

@@ -15,7 +15,7 @@ from luminal.frontend.matrices import (
     matmul as linalg,
 )
 from luminal.frontend.movement import padding, views
-from luminal.frontend.reduce.reduce import Dims
+from luminal.frontend.reduce.reductions import Dims
 from luminal.frontend.tensor import Tensor
 
 cross = promoting(lambda x, y, /, *, axis=-1: products.cross(x, y, axis))

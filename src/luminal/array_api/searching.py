@@ -22,20 +22,20 @@ from luminal.array_api.elementwise import maximum, minimum
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.movement import indexing
 from luminal.frontend.pointwise import binary
-from luminal.frontend.reduce import reduce, searching, sorting
+from luminal.frontend.reduce import reductions, searching, sorting
 from luminal.frontend.tensor import Tensor
 
 
 @of_arrays
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Where the greatest first occurs (int64)."""
-    return reduce.argmax(x, axis, keepdims)
+    return reductions.argmax(x, axis, keepdims)
 
 
 @of_arrays
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """Where the least first occurs (int64)."""
-    return reduce.argmin(x, axis, keepdims)
+    return reductions.argmin(x, axis, keepdims)
 
 
 @of_arrays

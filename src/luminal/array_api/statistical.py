@@ -12,21 +12,21 @@ from luminal.array_api.array import of_arrays
 from luminal.base.errors import ShapeError
 from luminal.frontend.handle import axis_of
 from luminal.frontend.movement.views import concat
-from luminal.frontend.reduce import cumulative, reduce, statistics
-from luminal.frontend.reduce.reduce import Dims
+from luminal.frontend.reduce import reductions, statistics
+from luminal.frontend.reduce.reductions import Dims
 from luminal.frontend.tensor import Tensor
 
 
 @of_arrays
 def sum(x: Tensor, /, *, axis: Dims = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The sum over `axis`; bools and narrow integers give int64 (uint64)."""
-    return reduce.sum(x, axis, keepdims, dtype)
+    return reductions.sum(x, axis, keepdims, dtype)
 
 
 @of_arrays
 def prod(x: Tensor, /, *, axis: Dims = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The product over `axis`; bools and narrow integers give int64 (uint64)."""
-    return reduce.prod(x, axis, keepdims, dtype)
+    return reductions.prod(x, axis, keepdims, dtype)
 
 
 @of_arrays
@@ -54,31 +54,31 @@ def std(
 @of_arrays
 def max(x: Tensor, /, *, axis: Dims = None, keepdims: bool = False) -> Tensor:
     """The greatest value over `axis`, without its index, unlike the method."""
-    return reduce.amax(x, axis, keepdims)
+    return reductions.amax(x, axis, keepdims)
 
 
 @of_arrays
 def min(x: Tensor, /, *, axis: Dims = None, keepdims: bool = False) -> Tensor:
     """The least value over `axis`, without its index, unlike the method."""
-    return reduce.amin(x, axis, keepdims)
+    return reductions.amin(x, axis, keepdims)
 
 
 @of_arrays
 def any(x: Tensor, /, *, axis: Dims = None, keepdims: bool = False) -> Tensor:
     """True where an element over `axis` is not 0."""
-    return reduce.any(x, axis, keepdims)
+    return reductions.any(x, axis, keepdims)
 
 
 @of_arrays
 def all(x: Tensor, /, *, axis: Dims = None, keepdims: bool = False) -> Tensor:
     """True where no element over `axis` is 0."""
-    return reduce.all(x, axis, keepdims)
+    return reductions.all(x, axis, keepdims)
 
 
 @of_arrays
 def count_nonzero(x: Tensor, /, *, axis: Dims = None, keepdims: bool = False) -> Tensor:
     """How many elements over `axis` are not 0 (int64)."""
-    return reduce.count_nonzero(x, axis, keepdims)
+    return reductions.count_nonzero(x, axis, keepdims)
 
 
 # --- running sums, differences --------------------------------------------------------------------
@@ -90,7 +90,7 @@ def cumulative_sum(
 ) -> Tensor:
     """The running sum along `axis` (None: of a vector), led by a 0 with `include_initial`."""
     along = _only_axis("cumulative_sum", x, axis)
-    return _led(cumulative.cumsum(x, along, dtype), along, 0 if include_initial else None)
+    return _led(reductions.cumsum(x, along, dtype), along, 0 if include_initial else None)
 
 
 @of_arrays
@@ -99,7 +99,7 @@ def cumulative_prod(
 ) -> Tensor:
     """The running product along `axis` (None: of a vector), led by a 1 with `include_initial`."""
     along = _only_axis("cumulative_prod", x, axis)
-    return _led(cumulative.cumprod(x, along, dtype), along, 1 if include_initial else None)
+    return _led(reductions.cumprod(x, along, dtype), along, 1 if include_initial else None)
 
 
 def _only_axis(what: str, x: Tensor, axis: int | None) -> int:

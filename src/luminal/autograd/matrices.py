@@ -1,4 +1,4 @@
-"""The derivatives of the kernels of linear algebra, by what they compute (`matrices/lapack.py`).
+"""The derivatives of the kernels of linear algebra, by what they compute (`hlir/lapack.py`).
 
 Giles, "An extended collection of matrix derivative results for forward and reverse mode automatic
 differentiation" (2008), unless a rule names another source. A rule takes the operands, the results
@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from luminal.base.errors import GraphError
-from luminal.frontend.matrices import lapack
 from luminal.frontend.matrices.decompositions import (
     cofactors,
     eigh,
@@ -29,6 +28,7 @@ from luminal.frontend.movement.views import concat, narrow
 from luminal.frontend.pointwise.binary import broadcast, where
 from luminal.frontend.reduce.sorting import argsort
 from luminal.frontend.tensor import Tensor
+from luminal.hlir import lapack
 from luminal.shape.expression import Expression
 from luminal.shape.prove import prove
 

@@ -19,7 +19,6 @@ from luminal.base.errors import GraphError
 from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
-from luminal.frontend.matrices.lapack import Evaluation
 from luminal.frontend.movement.indexing import gather_at
 from luminal.frontend.movement.scatter import written
 from luminal.frontend.pointwise.binary import where
@@ -27,6 +26,7 @@ from luminal.frontend.pointwise.derivatives import differentiated
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import AxisAttrs, GatherAttrs, ScanAttrs, ScatterAttrs
+from luminal.hlir.lapack import Evaluation
 from luminal.hlir.ops import OPS, Node, Value
 from luminal.shape.expression import Expression
 

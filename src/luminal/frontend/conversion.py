@@ -17,7 +17,7 @@ from luminal.frontend.movement.views import reshape, select, stack, unflatten
 from luminal.frontend.pointwise.binary import equal as same
 from luminal.frontend.pointwise.binary import promotion, where
 from luminal.frontend.pointwise.unary import bitcast, cast
-from luminal.frontend.reduce.reduce import all
+from luminal.frontend.reduce.reductions import all
 from luminal.shape.expression import Expression, product_of
 
 if TYPE_CHECKING:

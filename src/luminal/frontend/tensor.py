@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -11,16 +11,18 @@ from luminal.base.errors import GraphError, ShapeError
 from luminal.base.near_names import methods_with_suggestions
 from luminal.frontend import conversion
 from luminal.frontend.foreign import absent
-from luminal.frontend.handle import Array, Handle, Operand, describe
+from luminal.frontend.handle import Array, Handle, Operand, describe, is_tensor
 from luminal.frontend.matrices import matmul
 from luminal.frontend.movement import views
 from luminal.frontend.movement.subscript import subscript
-from luminal.frontend.names import numpy_calls
 from luminal.frontend.names.methods import Methods
-from luminal.frontend.pointwise import binary, combine, unary
-from luminal.frontend.reduce import reduce
+from luminal.frontend.names.table import offered
+from luminal.frontend.pointwise import binary, combine, exponential, unary
+from luminal.frontend.pointwise.binary import graph_of
+from luminal.frontend.reduce import reductions
 from luminal.hlir.attributes import StateAttrs, WeightAttrs
 from luminal.memory import dlpack
+from luminal.memory.data import is_array
 from luminal.memory.state import Parameter, State
 
 
@@ -183,10 +185,10 @@ class Tensor(Methods):
         return np.array(self.numpy(), dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        return numpy_calls.ufunc(ufunc, method, inputs, options)
+        return _ufunc(ufunc, method, inputs, options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return numpy_calls.function(function, args, kwargs)
+        return _with_elements(function, args, kwargs)
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
@@ -200,7 +202,7 @@ class Tensor(Methods):
         return dlpack.CPU, 0
 
     def __contains__(self, item: Any) -> bool:
-        return bool(reduce.any(self == item))
+        return bool(reductions.any(self == item))
 
     # --- operators
 
@@ -217,8 +219,8 @@ class Tensor(Methods):
     def __rfloordiv__(self, other: Operand) -> Tensor: return binary.floor_div(other, self)
     def __mod__(self, other: Operand) -> Tensor: return binary.mod(self, other)
     def __rmod__(self, other: Operand) -> Tensor: return binary.mod(other, self)
-    def __pow__(self, other: Operand) -> Tensor: return binary.pow(self, other)
-    def __rpow__(self, other: Operand) -> Tensor: return binary.pow(other, self)
+    def __pow__(self, other: Operand) -> Tensor: return exponential.pow(self, other)
+    def __rpow__(self, other: Operand) -> Tensor: return exponential.pow(other, self)
     def __divmod__(self, other: Operand) -> combine.Pair: return combine.divmod(self, other)
     def __rdivmod__(self, other: Operand) -> combine.Pair: return combine.divmod(other, self)
     def __matmul__(self, other: Operand) -> Tensor: return matmul.matmul(self, other)
@@ -286,6 +288,36 @@ class Tensor(Methods):
     def mT(self) -> Tensor:
         """The last two dims exchanged."""
         return views.transpose(self, -1, -2)
+
+
+# --- NumPy's functions of Tensors -----------------------------------------------------------------
+
+_UFUNCS = offered("numpy")
+
+
+def _ufunc(function: Any, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """`np.exp(t)`: recorded, in Luminal's dtypes. `arr += t` and the like: NumPy's, of elements."""
+    ours = _UFUNCS.get(function.__name__)
+    if ours is None or method != "__call__" or options:
+        return getattr(function, method)(*_numpys(inputs), **_numpys(options))
+    graph = graph_of(function.__name__, inputs)
+    return ours(*(graph.constant(x) if is_array(x) else x for x in inputs))
+
+
+def _with_elements(function: Any, args: Any, kwargs: Any) -> Any:
+    """`np.concatenate([t, t])`: NumPy's, of the elements."""
+    return function(*_numpys(args), **_numpys(kwargs))
+
+
+def _numpys(data: Any) -> Any:
+    """Data with arrays for the Tensors in it."""
+    if is_tensor(data):
+        return data.numpy()
+    if isinstance(data, dict):
+        return {name: _numpys(each) for name, each in data.items()}
+    if type(data) in (list, tuple):
+        return type(data)(map(_numpys, data))
+    return data
 
 
 def _elements(array: Array) -> str:

@@ -11,7 +11,7 @@ from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.handle import describe
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.windows import convolution
-from luminal.frontend.windows.windows import Ints, Padding, per_dim
+from luminal.frontend.windows.unfold import Ints, Padding, per_dim
 from luminal.nn import init
 from luminal.nn.linear import near_zero
 from luminal.nn.module import Module

@@ -14,10 +14,10 @@ from luminal.frontend.pointwise import trigonometric as _trigonometric
 from luminal.frontend.random import drawing as _drawing
 from luminal.frontend.reduce import normalization as _normalization
 from luminal.frontend.windows import convolution as _convolution
-from luminal.frontend.windows import grid as _grid
+from luminal.frontend.windows import grid_sample as _grid_sample
+from luminal.frontend.windows import interpolate as _interpolate
 from luminal.frontend.windows import pooling as _pooling
-from luminal.frontend.windows import resample as _resample
-from luminal.frontend.windows import windows as _windows
+from luminal.frontend.windows import unfold as _unfold
 
 adaptive_avg_pool1d = _pooling.adaptive_avg_pool1d
 adaptive_avg_pool2d = _pooling.adaptive_avg_pool2d
@@ -25,7 +25,7 @@ adaptive_avg_pool3d = _pooling.adaptive_avg_pool3d
 adaptive_max_pool1d = _pooling.adaptive_max_pool1d
 adaptive_max_pool2d = _pooling.adaptive_max_pool2d
 adaptive_max_pool3d = _pooling.adaptive_max_pool3d
-affine_grid = _grid.affine_grid
+affine_grid = _grid_sample.affine_grid
 alpha_dropout = _drawing.alpha_dropout
 avg_pool1d = _pooling.avg_pool1d
 avg_pool2d = _pooling.avg_pool2d
@@ -35,7 +35,7 @@ bilinear = _products.bilinear
 binary_cross_entropy = _loss.binary_cross_entropy
 binary_cross_entropy_with_logits = _loss.binary_cross_entropy_with_logits
 celu = _activation.celu
-channel_shuffle = _windows.channel_shuffle
+channel_shuffle = _unfold.channel_shuffle
 conv1d = _convolution.conv1d
 conv2d = _convolution.conv2d
 conv3d = _convolution.conv3d
@@ -55,11 +55,11 @@ embedding = _embedding.embedding
 embedding_bag = _embedding.embedding_bag
 feature_alpha_dropout = _drawing.feature_alpha_dropout
 focal_loss = _classification.focal_loss
-fold = _windows.fold
+fold = _unfold.fold
 gaussian_nll_loss = _loss.gaussian_nll_loss
 gelu = _activation.gelu
 glu = _activation.glu
-grid_sample = _grid.grid_sample
+grid_sample = _grid_sample.grid_sample
 group_norm = _normalization.group_norm
 gumbel_softmax = _drawing.gumbel_softmax
 hardshrink = _activation.hardshrink
@@ -69,7 +69,7 @@ hardtanh = _activation.hardtanh
 hinge_embedding_loss = _loss.hinge_embedding_loss
 huber_loss = _loss.huber_loss
 instance_norm = _normalization.instance_norm
-interpolate = _resample.interpolate
+interpolate = _interpolate.interpolate
 kl_div = _loss.kl_div
 l1_loss = _loss.l1_loss
 layer_norm = _other_signatures.layer_norm
@@ -85,9 +85,9 @@ margin_ranking_loss = _loss.margin_ranking_loss
 max_pool1d = _pooling.max_pool1d
 max_pool2d = _pooling.max_pool2d
 max_pool3d = _pooling.max_pool3d
-max_unpool1d = _windows.max_unpool1d
-max_unpool2d = _windows.max_unpool2d
-max_unpool3d = _windows.max_unpool3d
+max_unpool1d = _unfold.max_unpool1d
+max_unpool2d = _unfold.max_unpool2d
+max_unpool3d = _unfold.max_unpool3d
 mish = _activation.mish
 mse_loss = _loss.mse_loss
 multi_margin_loss = _loss.multi_margin_loss
@@ -99,8 +99,8 @@ one_hot = _embedding.one_hot
 pad = _padding.pad
 pairwise_distance = _loss.pairwise_distance
 pdist = _products.pdist
-pixel_shuffle = _windows.pixel_shuffle
-pixel_unshuffle = _windows.pixel_unshuffle
+pixel_shuffle = _unfold.pixel_shuffle
+pixel_unshuffle = _unfold.pixel_unshuffle
 poisson_nll_loss = _loss.poisson_nll_loss
 prelu = _activation.prelu
 relu = _activation.relu
@@ -125,10 +125,10 @@ tanhshrink = _trigonometric.tanhshrink
 threshold = _activation.threshold
 triplet_margin_loss = _loss.triplet_margin_loss
 triplet_margin_with_distance_loss = _loss.triplet_margin_with_distance_loss
-unfold = _windows.unfold
-upsample = _resample.upsample
-upsample_bilinear = _resample.upsample_bilinear
-upsample_nearest = _resample.upsample_nearest
+unfold = _unfold.unfold
+upsample = _interpolate.upsample
+upsample_bilinear = _interpolate.upsample_bilinear
+upsample_nearest = _interpolate.upsample_nearest
 
 __all__ = [
     "adaptive_avg_pool1d",

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from luminal.base.attribute_reads import watch
 from luminal.base.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int8
 from luminal.base.errors import DTypeError, InputError, LoadError, LuminalError
-from luminal.frontend.attribute_reads import watch
 from luminal.frontend.foreign import absent, type_and_device
 from luminal.frontend.graph import Recorder, parameter_names, recording_into
 from luminal.frontend.handle import Array, is_tensor

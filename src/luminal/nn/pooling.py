@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.windows import pooling
-from luminal.frontend.windows import windows as unpooling
+from luminal.frontend.windows import unfold as unpooling
 from luminal.frontend.windows.pooling import Sizes
-from luminal.frontend.windows.windows import Ints
+from luminal.frontend.windows.unfold import Ints
 from luminal.nn.module import Module
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.windows.resample import Mode, Scale, Size, interpolate
+from luminal.frontend.windows.interpolate import Mode, Scale, Size, interpolate
 from luminal.nn.module import Module
 
 

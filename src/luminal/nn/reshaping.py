@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from luminal.frontend.tensor import Tensor
-from luminal.frontend.windows.windows import (
+from luminal.frontend.windows.unfold import (
     Ints,
     channel_shuffle,
     fold,

@@ -13,11 +13,11 @@ from typing import Any, NoReturn, overload
 import numpy as np
 
 from luminal.base import forks
+from luminal.base.attribute_reads import Seen, watch, watching
 from luminal.base.dtypes import DType, dtype_of
 from luminal.base.errors import DTypeError, InputError
 from luminal.base.near_names import explained
 from luminal.base.records import dataclass
-from luminal.frontend.attribute_reads import Seen, watch, watching
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor

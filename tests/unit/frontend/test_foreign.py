@@ -13,7 +13,7 @@ import torch
 import luminal as lm
 from luminal import nn
 from luminal.frontend import foreign
-from luminal.frontend.names import numpy_calls
+from luminal.frontend.names.table import homes
 
 pytestmark = pytest.mark.usefixtures("new_default_graph")
 
@@ -186,7 +186,7 @@ def test_a_module_of_another_dtype_has_other_parameters(name: str) -> None:
 # --- NumPy's functions ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*numpy_calls.UFUNCS])
+@pytest.mark.parametrize("name", [*homes("numpy")])
 def test_numpys_functions_record(name: str) -> None:
     function = getattr(np, name)
     ints = name.startswith(("bitwise", "left", "right")) or name == "invert"

@@ -16,9 +16,8 @@ from luminal.frontend.movement.indexing import gather, literal_of, take
 from luminal.frontend.movement.views import concat, expand, narrow, stack
 from luminal.frontend.pointwise.binary import maximum, where
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.reduce.cumulative import cumsum
 from luminal.frontend.reduce.normalization import log_softmax
-from luminal.frontend.reduce.reduce import count, number
+from luminal.frontend.reduce.reductions import count, cumsum, number
 from luminal.frontend.scan import scan
 from luminal.shape.expression import Expression
 

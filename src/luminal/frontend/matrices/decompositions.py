@@ -17,10 +17,10 @@ from luminal.base.dtypes import DType
 from luminal.base.errors import ShapeError
 from luminal.frontend.custom import CustomOperation, custom_kernel
 from luminal.frontend.handle import Shape, describe, together, work_dtype
-from luminal.frontend.matrices import lapack
-from luminal.frontend.matrices.lapack import Evaluation, Failure
 from luminal.frontend.movement.views import flip
 from luminal.frontend.pointwise.binary import broadcast, promotion, where
+from luminal.hlir import lapack
+from luminal.hlir.lapack import Evaluation, Failure
 from luminal.hlir.ops import TensorType
 from luminal.shape.expression import Expression, minimum
 from luminal.shape.view import broadcast_shapes

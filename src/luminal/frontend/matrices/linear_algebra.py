@@ -34,7 +34,7 @@ from luminal.frontend.movement.padding import tril, triu
 from luminal.frontend.movement.views import expand, narrow, permute, reshape
 from luminal.frontend.pointwise.binary import broadcast, promotion, where
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.reduce.reduce import amax, amin, sum
+from luminal.frontend.reduce.reductions import amax, amin, sum
 from luminal.frontend.reduce.sorting import argsort
 from luminal.shape.expression import const, maximum, minimum, product_of
 

@@ -11,7 +11,7 @@ from luminal.frontend.matrices.decompositions import svdvals
 from luminal.frontend.movement.views import movedim
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.reduce.reduce import Dims, amax, amin, count_nonzero, greatest, sum
+from luminal.frontend.reduce.reductions import Dims, amax, amin, count_nonzero, greatest, sum
 from luminal.shape.expression import const
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from luminal.frontend.movement.views import (
     unsqueeze,
 )
 from luminal.frontend.pointwise.binary import broadcast, common_shape, promotion
-from luminal.frontend.reduce.cumulative import cumsum
+from luminal.frontend.reduce.reductions import cumsum
 from luminal.frontend.reduce.searching import searchsorted
 from luminal.memory.data import array_of, is_array
 from luminal.shape.expression import Expression, ceil_div, const, maximum, minimum, sum_of

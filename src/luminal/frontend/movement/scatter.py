@@ -44,7 +44,7 @@ from luminal.frontend.pointwise.binary import (
     where,
 )
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.reduce.cumulative import cumsum
+from luminal.frontend.reduce.reductions import cumsum
 from luminal.frontend.reduce.sorting import sort
 from luminal.hlir.monoid import MAXIMUM, PRODUCT, SUM
 from luminal.shape.expression import Expression, const

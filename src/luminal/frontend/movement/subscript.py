@@ -17,7 +17,7 @@ from luminal.frontend.movement.indexing import gather_at, literal_of, wrapped
 from luminal.frontend.movement.scatter import source_of, written
 from luminal.frontend.movement.views import ravel, reshape, view_of
 from luminal.frontend.pointwise.binary import broadcast, common_shape, where
-from luminal.frontend.reduce.reduce import sum
+from luminal.frontend.reduce.reductions import sum
 from luminal.memory.data import array_of, is_array
 from luminal.memory.state import State
 from luminal.shape import view as views

@@ -21,23 +21,21 @@ from luminal.frontend.pointwise import binary as _binary
 from luminal.frontend.pointwise import combine as _combine
 from luminal.frontend.pointwise import exponential as _exponential
 from luminal.frontend.pointwise import gamma as _gamma
-from luminal.frontend.pointwise import rounding as _rounding
 from luminal.frontend.pointwise import special as _special
 from luminal.frontend.pointwise import trigonometric as _trigonometric
 from luminal.frontend.pointwise import unary as _unary
 from luminal.frontend.random import drawing as _drawing
 from luminal.frontend.random import keyed as _keyed
-from luminal.frontend.reduce import cumulative as _cumulative
 from luminal.frontend.reduce import normalization as _normalization
-from luminal.frontend.reduce import reduce as _reduce
+from luminal.frontend.reduce import reductions as _reductions
 from luminal.frontend.reduce import searching as _searching
 from luminal.frontend.reduce import sorting as _sorting
 from luminal.frontend.reduce import statistics as _statistics
 from luminal.frontend.windows import convolution as _convolution
-from luminal.frontend.windows import grid as _grid
+from luminal.frontend.windows import grid_sample as _grid_sample
+from luminal.frontend.windows import interpolate as _interpolate
 from luminal.frontend.windows import pooling as _pooling
-from luminal.frontend.windows import resample as _resample
-from luminal.frontend.windows import windows as _windows
+from luminal.frontend.windows import unfold as _unfold
 
 class Methods(Handle):
     abs = _unary.abs
@@ -58,13 +56,13 @@ class Methods(Handle):
     addmv = _products.addmv
     addr = _products.addr
     adjoint = _views.matrix_transpose
-    all = _reduce.all
+    all = _reductions.all
     allclose = _combine.allclose
-    amax = _reduce.amax
-    amin = _reduce.amin
-    aminmax = _reduce.aminmax
+    amax = _reductions.amax
+    amin = _reductions.amin
+    aminmax = _reductions.aminmax
     angle = _conversion.angle
-    any = _reduce.any
+    any = _reductions.any
     arccos = _trigonometric.acos
     arccosh = _trigonometric.acosh
     arcsin = _trigonometric.asin
@@ -72,8 +70,8 @@ class Methods(Handle):
     arctan = _trigonometric.atan
     arctan2 = _trigonometric.atan2
     arctanh = _trigonometric.atanh
-    argmax = _reduce.argmax
-    argmin = _reduce.argmin
+    argmax = _reductions.argmax
+    argmin = _reductions.argmin
     argsort = _sorting.argsort
     argwhere = _searching.argwhere
     as_strided = _views.as_strided
@@ -107,9 +105,9 @@ class Methods(Handle):
     cast = _unary.cast
     cbrt = _unary.cbrt
     cdist = _products.cdist
-    ceil = _rounding.ceil
+    ceil = _unary.ceil
     celu = _activation.celu
-    channel_shuffle = _windows.channel_shuffle
+    channel_shuffle = _unfold.channel_shuffle
     char = _conversion.char
     cholesky = _other_signatures.cholesky
     cholesky_inverse = _linear_algebra.cholesky_inverse
@@ -132,13 +130,13 @@ class Methods(Handle):
     corrcoef = _statistics.corrcoef
     cos = _unary.cos
     cosh = _trigonometric.cosh
-    count_nonzero = _reduce.count_nonzero
+    count_nonzero = _reductions.count_nonzero
     cov = _statistics.cov
     cross = _products.cross
-    cummax = _cumulative.cummax
-    cummin = _cumulative.cummin
-    cumprod = _cumulative.cumprod
-    cumsum = _cumulative.cumsum
+    cummax = _reductions.cummax
+    cummin = _reductions.cummin
+    cumprod = _reductions.cumprod
+    cumsum = _reductions.cumsum
     cumulative_trapezoid = _statistics.cumulative_trapezoid
     deg2rad = _trigonometric.deg2rad
     det = _decompositions.det
@@ -170,21 +168,21 @@ class Methods(Handle):
     expand = _views.expand
     expand_as = _views.expand_as
     expm1 = _exponential.expm1
-    fix = _rounding.trunc
+    fix = _unary.trunc
     flatten = _views.flatten
     flip = _views.flip
     fliplr = _views.fliplr
     flipud = _views.flipud
     float = _conversion.float_
     float_power = _combine.float_power
-    floor = _rounding.floor
+    floor = _unary.floor
     floor_divide = _binary.floor_div
     fmax = _combine.fmax
     fmin = _combine.fmin
-    fmod = _rounding.fmod
-    fold = _windows.fold
-    frac = _rounding.frac
-    frexp = _rounding.frexp
+    fmod = _combine.fmod
+    fold = _unfold.fold
+    frac = _unary.frac
+    frexp = _unary.frexp
     gather = _indexing.gather
     gcd = _combine.gcd
     ge = _binary.greater_equal
@@ -193,7 +191,7 @@ class Methods(Handle):
     glu = _activation.glu
     greater = _binary.greater
     greater_equal = _binary.greater_equal
-    grid_sample = _grid.grid_sample
+    grid_sample = _grid_sample.grid_sample
     group_norm = _normalization.group_norm
     gt = _binary.greater
     half = _conversion.half
@@ -215,7 +213,7 @@ class Methods(Handle):
     inner = _products.inner
     instance_norm = _normalization.instance_norm
     int = _conversion.int_
-    interpolate = _resample.interpolate
+    interpolate = _interpolate.interpolate
     inv = _decompositions.inv
     inverse = _decompositions.inv
     is_complex = _conversion.is_complex
@@ -233,7 +231,7 @@ class Methods(Handle):
     kthvalue = _sorting.kthvalue
     layer_norm = _normalization.layer_norm
     lcm = _combine.lcm
-    ldexp = _rounding.ldexp
+    ldexp = _combine.ldexp
     le = _binary.less_equal
     leaky_relu = _activation.leaky_relu
     lerp = _combine.lerp
@@ -249,7 +247,7 @@ class Methods(Handle):
     log_softmax = _normalization.log_softmax
     logaddexp = _exponential.logaddexp
     logaddexp2 = _exponential.logaddexp2
-    logcumsumexp = _cumulative.logcumsumexp
+    logcumsumexp = _reductions.logcumsumexp
     logdet = _linear_algebra.logdet
     logical_and = _combine.logical_and
     logical_not = _unary.logical_not
@@ -270,7 +268,7 @@ class Methods(Handle):
     matmul = _matmul.matmul
     matrix_exp = _decompositions.matrix_exp
     matrix_power = _products.matrix_power
-    max = _reduce.max
+    max = _reductions.max
     max_pool1d = _pooling.max_pool1d
     max_pool2d = _pooling.max_pool2d
     max_pool3d = _pooling.max_pool3d
@@ -278,7 +276,7 @@ class Methods(Handle):
     mean = _statistics.mean
     median = _statistics.median
     merge_dims = _views.merge_dims
-    min = _reduce.min
+    min = _reductions.min
     minimum = _binary.minimum
     mish = _activation.mish
     mm = _products.mm
@@ -295,7 +293,7 @@ class Methods(Handle):
     nanmean = _statistics.nanmean
     nanmedian = _statistics.nanmedian
     nanquantile = _statistics.nanquantile
-    nansum = _reduce.nansum
+    nansum = _reductions.nansum
     narrow = _views.narrow
     narrow_copy = _views.narrow
     ne = _binary.not_equal
@@ -306,7 +304,7 @@ class Methods(Handle):
     new_full = _creation.new_full
     new_ones = _creation.new_ones
     new_zeros = _creation.new_zeros
-    nextafter = _rounding.nextafter
+    nextafter = _combine.nextafter
     nonzero = _searching.nonzero
     nonzero_static = _searching.nonzero_static
     norm = _norms.norm
@@ -317,12 +315,12 @@ class Methods(Handle):
     pad = _padding.pad
     permute = _views.permute
     pinverse = _linear_algebra.pinverse
-    pixel_shuffle = _windows.pixel_shuffle
-    pixel_unshuffle = _windows.pixel_unshuffle
+    pixel_shuffle = _unfold.pixel_shuffle
+    pixel_unshuffle = _unfold.pixel_unshuffle
     positive = _conversion.real
-    pow = _binary.pow
+    pow = _exponential.pow
     prelu = _activation.prelu
-    prod = _reduce.prod
+    prod = _reductions.prod
     put = _scatter.put
     qr = _other_signatures.qr
     quantile = _statistics.quantile
@@ -331,7 +329,7 @@ class Methods(Handle):
     reciprocal = _unary.reciprocal
     relu = _activation.relu
     relu6 = _activation.relu6
-    remainder = _rounding.remainder
+    remainder = _combine.remainder
     renorm = _norms.renorm
     repeat = _joining.repeat
     repeat_interleave = _joining.repeat_interleave
@@ -342,7 +340,7 @@ class Methods(Handle):
     rms_norm = _normalization.rms_norm
     roll = _views.roll
     rot90 = _views.rot90
-    round = _rounding.round
+    round = _unary.round
     rsqrt = _unary.rsqrt
     rsub = _combine.rsub
     scatter = _scatter.scatter
@@ -382,7 +380,7 @@ class Methods(Handle):
     stride = _conversion.stride
     sub = _binary.sub
     subtract = _binary.sub
-    sum = _reduce.sum
+    sum = _reductions.sum
     sum_to_size = _subscript.sum_to_size
     svd = _other_signatures.svd
     swapaxes = _views.transpose
@@ -407,11 +405,11 @@ class Methods(Handle):
     tril = _padding.tril
     triu = _padding.triu
     true_divide = _binary.div
-    trunc = _rounding.trunc
+    trunc = _unary.trunc
     type_as = _conversion.type_as
     unbind = _joining.unbind
     unflatten = _views.unflatten
-    unfold = _windows.unfold_dim
+    unfold = _unfold.unfold_dim
     unique = _searching.unique
     unique_consecutive = _searching.unique
     unsafe_chunk = _joining.chunk

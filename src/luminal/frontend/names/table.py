@@ -53,6 +53,12 @@ pointwise.unary
     invert: bitwise_not               | method lm numpy:invert array:bitwise_invert
     cbrt                              | method numpy
     hypot                             | method lm numpy promoted
+    frexp                             | method lm
+    floor                             | method lm numpy array
+    ceil                              | method lm numpy array
+    round                             | method lm special numpy:rint array
+    trunc fix                         | method lm numpy:trunc array:trunc
+    frac                              | method lm
 pointwise.exponential
     expm1                             | method lm special numpy array
     log1p                             | method lm special numpy array
@@ -65,6 +71,7 @@ pointwise.exponential
     softplus                          | method functional
     log_sigmoid: logsigmoid           | method functional
     xlog1py                           | special
+    pow                               | method lm numpy:power literal
 pointwise.trigonometric
     tan                               | method lm numpy array
     asin arcsin                       | method lm numpy:arcsin array:asin
@@ -81,17 +88,6 @@ pointwise.trigonometric
     acosh arccosh                     | method lm numpy:arccosh array:acosh
     atanh arctanh                     | method lm numpy:arctanh array:atanh
     tanhshrink                        | method functional
-pointwise.rounding
-    frexp                             | method lm
-    ldexp                             | method lm
-    nextafter                         | method lm promoted
-    floor                             | method lm numpy array
-    ceil                              | method lm numpy array
-    round                             | method lm special numpy:rint array
-    trunc fix                         | method lm numpy:trunc array:trunc
-    frac                              | method lm
-    fmod                              | method lm numpy
-    remainder                         | method lm literal
 pointwise.gamma
     lgamma                            | method lm special:gammaln
     digamma                           | method lm special:digamma,psi
@@ -160,7 +156,6 @@ pointwise.binary
     mul multiply                      | method lm numpy:multiply promoted:multiply
     div: true_divide                  | method lm numpy:divide promoted:divide
     floor_div: floor_divide           | method lm numpy literal
-    pow                               | method lm numpy:power literal
     maximum                           | method lm numpy promoted
     minimum                           | method lm numpy promoted
     clip clamp                        | method lm
@@ -198,9 +193,13 @@ pointwise.combine
     gcd                               | method lm
     lcm                               | method lm
     divmod                            | numpy
+    ldexp                             | method lm
+    nextafter                         | method lm promoted
+    fmod                              | method lm numpy
+    remainder                         | method lm literal
 
 # reductions, running sums, orders, searches
-reduce.reduce
+reduce.reductions
     sum                               | method lm
     nansum                            | method lm
     prod                              | method lm
@@ -214,6 +213,11 @@ reduce.reduce
     argmin                            | method lm
     any                               | method lm
     all                               | method lm
+    cumsum                            | method lm
+    cumprod                           | method lm
+    cummax                            | method lm
+    cummin                            | method lm
+    logcumsumexp                      | method lm
 reduce.statistics
     mean                              | method lm
     nanmean                           | method lm
@@ -249,12 +253,6 @@ reduce.normalization
     instance_norm                     | method lm functional
     batch_norm                        | method lm functional
     local_response_norm               | method functional
-reduce.cumulative
-    cumsum                            | method lm
-    cumprod                           | method lm
-    cummax                            | method lm
-    cummin                            | method lm
-    logcumsumexp                      | method lm
 reduce.sorting
     sort                              | method lm
     argsort                           | method lm
@@ -451,7 +449,7 @@ windows.pooling
     adaptive_max_pool1d               | method lm functional
     adaptive_max_pool2d               | method functional
     adaptive_max_pool3d               | method functional
-windows.windows
+windows.unfold
     unfold_dim: unfold                | method
     fold                              | method functional
     pixel_shuffle                     | method lm functional
@@ -461,12 +459,12 @@ windows.windows
     max_unpool2d                      | functional
     max_unpool3d                      | functional
     unfold                            | functional
-windows.resample
+windows.interpolate
     interpolate                       | method functional
     upsample                          | functional
     upsample_nearest                  | functional
     upsample_bilinear                 | functional
-windows.grid
+windows.grid_sample
     grid_sample                       | method functional
     affine_grid                       | functional
 

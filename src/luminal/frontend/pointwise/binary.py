@@ -7,7 +7,6 @@ lists become constants of their own dtype.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,6 @@ from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.creation import literal
 from luminal.frontend.handle import Operand, Shape, apply, describe, is_tensor, together, work_dtype
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.pointwise.power import power as _power
 from luminal.memory.state import Parameter, State, how_to_read, recorder
 from luminal.shape.expression import Expression
 from luminal.shape.view import broadcast_shapes, expand
@@ -215,73 +213,6 @@ def floor_div(a: Operand, b: Operand) -> Tensor:
 def mod(a: Operand, b: Operand) -> Tensor:
     """a % b with the sign of b; integers by 0 give 0."""
     return _arithmetic("Mod", "mod", a, b)
-
-
-def pow(a: Operand, b: Operand) -> Tensor:
-    """a ** b. Small integer exponents multiply; 0 ** 0 is 1; a negative base takes whole exponents.
-
-    Integers to negative elements of b truncate toward 0, as 1 // |a| ** n does; to a negative
-    number they raise DTypeError, as in PyTorch.
-    """
-    if is_tensor(a) and isinstance(b, np.generic):
-        b = b.item()
-    if is_tensor(a) and isinstance(b, int | float):
-        return power_of(a, b)
-    (x, y), result = unified("pow", (a, b))
-    if result is dtypes.bool_:
-        return apply("Or", x, ~y)
-    return _power(x, y).cast(result)
-
-
-def power_of(x: Tensor, exponent: int | float) -> Tensor:
-    """x ** exponent for a Python number."""
-    dtype = promotion((x, exponent))
-    if exponent < 0 and not dtype.is_float:
-        raise DTypeError(
-            f"pow: {x.dtype.name} to the power {exponent} is no integer; write {float(exponent)}, "
-            "or cast the tensor to a float"
-        )
-    whole = float(exponent).is_integer() and -64 <= exponent <= 64
-    x = x.cast(dtype.compute)
-    if exponent == 0.5:
-        result = x.sqrt()
-    elif exponent in (-0.5, 1.5, 2.5):  # the products of others leave the range before they do
-        result = _half_power(x, exponent)
-    elif whole and (exponent >= 0 or dtype.is_float):
-        result = _whole_power(x, int(exponent))
-    else:
-        result = _power(*unified("pow", (x, exponent))[0])
-    return result.cast(dtype)
-
-
-def _power_derivative(g: Tensor, y: Tensor, x: Tensor, exponent: float) -> Tensor | None:
-    return None if exponent == 0 else g * (exponent * power_of(x, exponent - 1))
-
-
-@differentiated(_power_derivative)
-def _whole_power(x: Tensor, exponent: int) -> Tensor:
-    return _repeated(x, exponent) if exponent >= 0 else _repeated(x, -exponent).reciprocal()
-
-
-@differentiated(_power_derivative)
-def _half_power(x: Tensor, exponent: float) -> Tensor:
-    """|x ** whole * sqrt(x)| or its reciprocal, within 2 ulp; as C's pow of -0 and -inf too."""
-    root = x.sqrt()
-    whole = _repeated(x, int(abs(exponent)))
-    size = where(x == -math.inf, math.inf, abs(whole * root))
-    return size if exponent > 0 else size.reciprocal()
-
-
-def _repeated(x: Tensor, exponent: int) -> Tensor:
-    """x multiplied by itself, by squaring."""
-    result: Tensor | None = None
-    while exponent:
-        if exponent & 1:
-            result = x if result is None else result * x
-        exponent >>= 1
-        if exponent:
-            x = x * x
-    return x.graph.full(x.extents, 1, x.dtype) if result is None else result
 
 
 # --- order ----------------------------------------------------------------------------------------

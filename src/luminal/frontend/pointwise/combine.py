@@ -1,4 +1,4 @@
-"""Named combinations of several tensors, element by element: lerp, copysign, isclose, gcd."""
+"""Named functions of several tensors, element by element: fmod, lerp, copysign, isclose, gcd."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from math import ceil
 from typing import TYPE_CHECKING, TypeAlias
 
 from luminal.base import dtypes
-from luminal.base.dtypes import DType
+from luminal.base.dtypes import DType, bool_
 from luminal.base.errors import DTypeError
-from luminal.frontend.handle import Operand
+from luminal.frontend.handle import Operand, apply
 from luminal.frontend.pointwise.binary import (
     div,
     equal,
@@ -18,18 +18,18 @@ from luminal.frontend.pointwise.binary import (
     maximum,
     minimum,
     mod,
-    pow,
     sub,
     unified,
     where,
 )
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.pointwise.rounding import trunc
-from luminal.frontend.pointwise.unary import with_sign
+from luminal.frontend.pointwise.exponential import pow
+from luminal.frontend.pointwise.unary import odd, trunc, with_sign
 from luminal.hlir.attributes import Body
 from luminal.shape.expression import const
 
 if TYPE_CHECKING:
+    from luminal.base.dtypes import DType
     from luminal.frontend.tensor import Tensor
 
 
@@ -245,3 +245,58 @@ def _magnitudes(what: str, a: Operand, b: Operand) -> tuple[Tensor, Tensor, DTyp
         where(t < 0, 0 - t.cast(wide), t.cast(wide)) for t in (x.cast(result), y.cast(result))
     )
     return first, second, result
+
+
+# --- remainders and neighbours --------------------------------------------------------------------
+
+
+def remainder(a: Operand, b: Operand) -> Tensor:
+    """a % b with the sign of b, as Python's; integers by 0 give 0."""
+    return mod(a, b)
+
+
+def fmod(a: Operand, b: Operand) -> Tensor:
+    """The exact remainder with the sign of a, as C's; integers by 0 give 0.
+
+    |a| % |b| with a's sign.
+    """
+    (x, y), result = unified("fmod", (a, b))
+    if result is bool_:
+        raise DTypeError("fmod: bools have no remainder; cast to an integer")
+    if result.is_float:
+        return odd(apply("Mod", abs(x), abs(y)), x).cast(result)
+    rest = apply("Mod", x, y)
+    if not result.is_signed:
+        return rest
+    return where((rest != 0) & ((x < 0) != (y < 0)), rest - y, rest)
+
+
+def ldexp(x: Tensor, exponent: Operand) -> Tensor:
+    """x * 2**exponent."""
+    (a, b), result = unified("ldexp", (x, exponent), floating=True)
+    return (a * b.exp2()).cast(result)
+
+
+def nextafter(a: Operand, b: Operand) -> Tensor:
+    """The float next to a in the direction of b, in their common dtype; b where they are equal.
+
+    By the bits: one more is the next magnitude.
+    """
+    (x, y), result = unified("nextafter", (a, b), floating=True)
+    return _next(x, y, result)
+
+
+@differentiated(lambda g, z, x, y, result: (g, None))
+def _next(x: Tensor, y: Tensor, result: DType) -> Tensor:
+    stored = x.cast(result)
+    bits = stored.bitcast(f"int{result.bits}")
+    away = (x > 0) == (y > x)  # the magnitude grows
+    moved = where(away, bits + 1, bits - 1)
+    least = (
+        x.graph.constant(1, bits.dtype),
+        x.graph.constant(1 - 2 ** (result.bits - 1), bits.dtype),
+    )
+    smallest = where(y > 0, *least)  # subnormal, with y's sign
+    found = where(x == 0, smallest, moved).bitcast(result)
+    found = where(x == y, y.cast(result), found)
+    return where(x != x, stored, where(y != y, y.cast(result), found))

@@ -1,10 +1,10 @@
-"""One tensor in, one out, element by element: the primitives, roots, and polynomials."""
+"""One tensor in, one out, element by element: primitives, rounding, roots, polynomials, bits."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from luminal.frontend.pointwise.binary import unified, where
 from luminal.frontend.pointwise.derivatives import differentiated
 
 if TYPE_CHECKING:
+    from luminal.base.dtypes import DType
     from luminal.frontend.tensor import Tensor
 
 
@@ -176,6 +177,106 @@ def nan_to_num(
     return where(x == x, x, nan)
 
 
+# --- rounding to whole numbers --------------------------------------------------------------------
+
+
+def floor(x: Tensor) -> Tensor:
+    """The greatest integer not above x, in x's dtype; integers are unchanged."""
+    if not x.dtype.is_float:
+        return x
+    return apply("Floor", x.cast(x.dtype.compute)).cast(x.dtype)
+
+
+def ceil(x: Tensor) -> Tensor:
+    """The least integer not below x, in x's dtype: -floor(-x)."""
+    return -floor(-x) if x.dtype.is_float else x
+
+
+@differentiated(lambda g, y, x: None)
+def trunc(x: Tensor) -> Tensor:
+    """x without its fraction, toward 0: floor(|x|) with x's sign."""
+    if not x.dtype.is_float:
+        return x
+    wide = x.cast(x.dtype.compute)
+    return odd(apply("Floor", abs(wide)), wide).cast(x.dtype)
+
+
+def frac(x: Tensor) -> Tensor:
+    """x - trunc(x), with x's sign; 0 of integers, NaN of infinities."""
+    return x - trunc(x)
+
+
+@differentiated(lambda g, y, x, decimals=0: None)
+def round(x: Tensor, decimals: int = 0) -> Tensor:
+    """The nearest integer, a half to the even one; integers are unchanged.
+
+    With `decimals` the nearest multiple of 10**-decimals, up to rounding of the scaled value.
+    """
+    if not x.dtype.is_float:
+        return x
+    wide = x.cast(x.dtype.compute)
+    if decimals > 0:
+        wide = _half_even(wide * 10.0**decimals) / 10.0**decimals
+    elif decimals < 0:
+        wide = _half_even(wide / 10.0**-decimals) * 10.0**-decimals
+    else:
+        wide = _half_even(wide)
+    return wide.cast(x.dtype)
+
+
+def _half_even(x: Tensor) -> Tensor:
+    size = abs(x)
+    below = size.floor()
+    rest = size - below  # exact; NaN for infinities, which then stay
+    is_odd = below != (below * 0.5).floor() * 2
+    up = (rest > 0.5) | ((rest == 0.5) & is_odd)
+    return odd(where(up, below + 1, below), x)
+
+
+# --- floats in parts, by their bits ---------------------------------------------------------------
+
+
+class Parts(NamedTuple):
+    """What `frexp` gives: x = mantissa * 2**exponent, 0.5 <= |mantissa| < 1 (int32 exponents)."""
+
+    mantissa: Tensor
+    exponent: Tensor
+
+
+def _layout(dtype: DType) -> tuple[int, int]:
+    """The bits of the mantissa, and the bias of the exponent."""
+    return (52, 1023) if dtype is float64 else (23, 127)
+
+
+def frexp(x: Tensor) -> Parts:
+    """x in parts; zeros, infinities and NaN are their own mantissas, with the exponent 0."""
+    wide = x.cast(x.dtype.compute if x.dtype.is_float else "float32")
+    digits, bias = _layout(wide.dtype)
+    lift = float(2 ** (digits + 2))
+    subnormal = abs(wide) < 2.0 ** (1 - bias)
+    normal = where(subnormal, wide * lift, wide)
+    bits = bits_of(normal)
+    field = (bits >> digits) & (2 * bias + 1)
+    half = (bits & ~((2 * bias + 1) << digits)) | ((bias - 1) << digits)
+    plain = wide.isfinite() & (wide != 0)
+    mantissa = _mantissa(wide, half, plain)
+    exponent = field - (bias - 1) - where(subnormal, digits + 2, 0)
+    back = x.dtype if x.dtype.is_float else wide.dtype
+    return Parts(mantissa.cast(back), where(plain, exponent, 0).cast(int32))
+
+
+def _mantissa_derivative(
+    g: Tensor, y: Tensor, x: Tensor, half: Tensor, plain: Tensor
+) -> tuple[Tensor, None, None]:
+    """x has a factor that is constant between powers of 2."""
+    return where(plain, g * (y / where(plain, x, 1)).stop_gradient(), g), None, None
+
+
+@differentiated(_mantissa_derivative)
+def _mantissa(x: Tensor, half: Tensor, plain: Tensor) -> Tensor:
+    return where(plain, half.bitcast(x.dtype), x)
+
+
 # --- roots ----------------------------------------------------------------------------------------
 
 
@@ -237,6 +338,18 @@ def polynomial(x: Tensor, coefficients: Coefficients) -> Tensor:
 def bits_of(x: Tensor) -> Tensor:
     """The bits of an f32 or f64 as a signed integer."""
     return x.bitcast(int64 if x.dtype is float64 else int32)
+
+
+def rising_bits(x: Tensor) -> Tensor:
+    """Integers in the order of floats, NaN the greatest; equals stay equal."""
+    width = dtypes.dtype_of(f"int{x.dtype.bits}")
+    rising = flipped_bits(bitcast(where(x == 0, 0.0, x), width))
+    return where(x == x, rising, np.iinfo(width.numpy).max)
+
+
+def flipped_bits(bits: Tensor) -> Tensor:
+    """Those of negative numbers flipped below the sign, from a float's to ordered ones and back."""
+    return bits ^ ((bits >> (bits.dtype.bits - 1)) & np.iinfo(bits.dtype.numpy).max)
 
 
 def odd(magnitude: Tensor, x: Tensor) -> Tensor:

@@ -14,9 +14,8 @@ from luminal.frontend.pointwise.activation import rrelu as middle
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.random import keyed
 from luminal.frontend.random.keyed import next_key
-from luminal.frontend.reduce.cumulative import cumsum
 from luminal.frontend.reduce.normalization import softmax
-from luminal.frontend.reduce.reduce import argmax, greatest
+from luminal.frontend.reduce.reductions import argmax, cumsum, greatest
 from luminal.frontend.reduce.searching import searchsorted
 from luminal.frontend.reduce.sorting import topk
 

@@ -13,7 +13,7 @@ from luminal.frontend.matrices.matmul import widens
 from luminal.frontend.movement.views import view_of
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.reduce.reduce import Dims, greatest, sum
+from luminal.frontend.reduce.reductions import Dims, greatest, sum
 from luminal.frontend.reduce.statistics import mean
 from luminal.shape import view as views
 from luminal.shape.expression import const

@@ -16,8 +16,7 @@ from luminal.frontend.movement.indexing import gather, gather_at, literal_of, ta
 from luminal.frontend.movement.scatter import written
 from luminal.frontend.movement.views import ravel, stack, unsqueeze
 from luminal.frontend.pointwise.binary import equal, graph_of, lifted, promotion, where
-from luminal.frontend.reduce.cumulative import cumsum
-from luminal.frontend.reduce.reduce import any, greatest
+from luminal.frontend.reduce.reductions import any, cumsum, greatest
 from luminal.shape.expression import Expression, const, maximum
 
 if TYPE_CHECKING:

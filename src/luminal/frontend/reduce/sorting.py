@@ -30,8 +30,8 @@ from luminal.frontend.movement.views import (
     unsqueeze,
 )
 from luminal.frontend.pointwise.binary import minimum, where
-from luminal.frontend.pointwise.unary import bitcast
-from luminal.frontend.reduce.reduce import amax, amin, argmin
+from luminal.frontend.pointwise.unary import rising_bits
+from luminal.frontend.reduce.reductions import amax, amin, argmin
 from luminal.shape.expression import Expression, maximum
 
 if TYPE_CHECKING:
@@ -91,18 +91,6 @@ def _falling_keys(x: Tensor) -> Tensor:
     if not x.dtype.is_float:
         return (~x).cast(_key_dtype(x))
     return ~rising_bits(x)
-
-
-def rising_bits(x: Tensor) -> Tensor:
-    """Integers in the order of floats, NaN the greatest; equals stay equal."""
-    width = dtypes.dtype_of(f"int{x.dtype.bits}")
-    rising = flipped_bits(bitcast(where(x == 0, 0.0, x), width))
-    return where(x == x, rising, np.iinfo(width.numpy).max)
-
-
-def flipped_bits(bits: Tensor) -> Tensor:
-    """Those of negative numbers flipped below the sign, from a float's to ordered ones and back."""
-    return bits ^ ((bits >> (bits.dtype.bits - 1)) & np.iinfo(bits.dtype.numpy).max)
 
 
 def _rising_keys(x: Tensor) -> Tensor:

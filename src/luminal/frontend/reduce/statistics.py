@@ -25,13 +25,13 @@ from luminal.frontend.movement.indexing import gather
 from luminal.frontend.movement.views import concat
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.reduce.cumulative import cumsum
-from luminal.frontend.reduce.reduce import (
+from luminal.frontend.reduce.reductions import (
     Dims,
     Extreme,
     any,
     check_not_empty,
     count,
+    cumsum,
     nansum,
     number,
     sum,

@@ -15,7 +15,7 @@ from luminal.frontend.matrices.matmul import product_dtype, rounds, sum_products
 from luminal.frontend.movement.views import concat, narrow, pad, permute, reshape, view_of
 from luminal.frontend.pointwise.binary import promotion
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.windows.windows import (
+from luminal.frontend.windows.unfold import (
     Ints,
     Padding,
     Reaching,

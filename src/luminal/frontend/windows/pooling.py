@@ -12,9 +12,9 @@ from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent, along, in_float
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.frontend.reduce.reduce import Extreme, amax
-from luminal.frontend.reduce.reduce import sum as sum_over
-from luminal.frontend.windows.windows import (
+from luminal.frontend.reduce.reductions import Extreme, amax
+from luminal.frontend.reduce.reductions import sum as sum_over
+from luminal.frontend.windows.unfold import (
     Ints,
     Windows,
     per_dim,

@@ -10,10 +10,10 @@ import numpy as np
 import luminal as lm
 from luminal.frontend.handle import work_dtype
 from luminal.frontend.movement import padding as pads
-from luminal.frontend.reduce.reduce import sum as sum_over
+from luminal.frontend.reduce.reductions import sum as sum_over
 from luminal.frontend.tensor import Tensor
 from luminal.frontend.windows.pooling import max_of_windows, mean_of_windows
-from luminal.frontend.windows.windows import Windows, require_fits, sliding, windowed
+from luminal.frontend.windows.unfold import Windows, require_fits, sliding, windowed
 from luminal.nn import functional as F
 from luminal.onnx.budget import check_table
 from luminal.onnx.errors import OnnxError, UnsupportedError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import luminal as lm
-from luminal.frontend.windows.resample import antialiased, by_matrices, matrix, step_between
+from luminal.frontend.windows.interpolate import antialiased, by_matrices, matrix, step_between
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.ops.registry import rows
 

@@ -21,20 +21,18 @@ from luminal.frontend.pointwise import binary as _binary
 from luminal.frontend.pointwise import combine as _combine
 from luminal.frontend.pointwise import exponential as _exponential
 from luminal.frontend.pointwise import gamma as _gamma
-from luminal.frontend.pointwise import rounding as _rounding
 from luminal.frontend.pointwise import special as _special
 from luminal.frontend.pointwise import trigonometric as _trigonometric
 from luminal.frontend.pointwise import unary as _unary
 from luminal.frontend.random import drawing as _drawing
-from luminal.frontend.reduce import cumulative as _cumulative
 from luminal.frontend.reduce import normalization as _normalization
-from luminal.frontend.reduce import reduce as _reduce
+from luminal.frontend.reduce import reductions as _reductions
 from luminal.frontend.reduce import searching as _searching
 from luminal.frontend.reduce import sorting as _sorting
 from luminal.frontend.reduce import statistics as _statistics
 from luminal.frontend.windows import convolution as _convolution
 from luminal.frontend.windows import pooling as _pooling
-from luminal.frontend.windows import windows as _windows
+from luminal.frontend.windows import unfold as _unfold
 
 abs = _unary.abs
 absolute = _unary.abs
@@ -50,14 +48,14 @@ addmm = _products.addmm
 addmv = _products.addmv
 addr = _products.addr
 adjoint = _views.matrix_transpose
-all = _reduce.all
+all = _reductions.all
 allclose = _combine.allclose
 alpha_dropout = _drawing.alpha_dropout
-amax = _reduce.amax
-amin = _reduce.amin
-aminmax = _reduce.aminmax
+amax = _reductions.amax
+amin = _reductions.amin
+aminmax = _reductions.aminmax
 angle = _conversion.angle
-any = _reduce.any
+any = _reductions.any
 arccos = _trigonometric.acos
 arccosh = _trigonometric.acosh
 arcsin = _trigonometric.asin
@@ -65,8 +63,8 @@ arcsinh = _trigonometric.asinh
 arctan = _trigonometric.atan
 arctan2 = _trigonometric.atan2
 arctanh = _trigonometric.atanh
-argmax = _reduce.argmax
-argmin = _reduce.argmin
+argmax = _reductions.argmax
+argmin = _reductions.argmin
 argsort = _sorting.argsort
 argwhere = _searching.argwhere
 as_strided = _views.as_strided
@@ -101,10 +99,10 @@ bucketize = _searching.bucketize
 cartesian_prod = _joining.cartesian_prod
 cat = _views.concat
 cdist = _products.cdist
-ceil = _rounding.ceil
+ceil = _unary.ceil
 celu = _activation.celu
 chain_matmul = _other_signatures.chain_matmul
-channel_shuffle = _windows.channel_shuffle
+channel_shuffle = _unfold.channel_shuffle
 cholesky = _other_signatures.cholesky
 cholesky_inverse = _linear_algebra.cholesky_inverse
 cholesky_solve = _linear_algebra.cholesky_solve
@@ -130,13 +128,13 @@ copysign = _combine.copysign
 corrcoef = _statistics.corrcoef
 cos = _unary.cos
 cosh = _trigonometric.cosh
-count_nonzero = _reduce.count_nonzero
+count_nonzero = _reductions.count_nonzero
 cov = _statistics.cov
 cross = _products.cross
-cummax = _cumulative.cummax
-cummin = _cumulative.cummin
-cumprod = _cumulative.cumprod
-cumsum = _cumulative.cumsum
+cummax = _reductions.cummax
+cummin = _reductions.cummin
+cumprod = _reductions.cumprod
+cumsum = _reductions.cumsum
 cumulative_trapezoid = _statistics.cumulative_trapezoid
 deg2rad = _trigonometric.deg2rad
 det = _decompositions.det
@@ -168,19 +166,19 @@ exp2 = _unary.exp2
 expand_dims = _views.unsqueeze
 expm1 = _exponential.expm1
 feature_alpha_dropout = _drawing.feature_alpha_dropout
-fix = _rounding.trunc
+fix = _unary.trunc
 flatten = _views.flatten
 flip = _views.flip
 fliplr = _views.fliplr
 flipud = _views.flipud
 float_power = _combine.float_power
-floor = _rounding.floor
+floor = _unary.floor
 floor_divide = _binary.floor_div
 fmax = _combine.fmax
 fmin = _combine.fmin
-fmod = _rounding.fmod
-frac = _rounding.frac
-frexp = _rounding.frexp
+fmod = _combine.fmod
+frac = _unary.frac
+frexp = _unary.frexp
 gather = _indexing.gather
 gcd = _combine.gcd
 ge = _binary.greater_equal
@@ -223,7 +221,7 @@ kron = _products.kron
 kthvalue = _sorting.kthvalue
 layer_norm = _other_signatures.layer_norm
 lcm = _combine.lcm
-ldexp = _rounding.ldexp
+ldexp = _combine.ldexp
 le = _binary.less_equal
 lerp = _combine.lerp
 less = _binary.less
@@ -237,7 +235,7 @@ log2 = _unary.log2
 log_softmax = _normalization.log_softmax
 logaddexp = _exponential.logaddexp
 logaddexp2 = _exponential.logaddexp2
-logcumsumexp = _cumulative.logcumsumexp
+logcumsumexp = _reductions.logcumsumexp
 logdet = _linear_algebra.logdet
 logical_and = _combine.logical_and
 logical_not = _unary.logical_not
@@ -255,7 +253,7 @@ matmul = _matmul.matmul
 matrix_exp = _decompositions.matrix_exp
 matrix_power = _products.matrix_power
 matrix_transpose = _views.matrix_transpose
-max = _reduce.max
+max = _reductions.max
 max_pool1d = _pooling.max_pool1d
 max_pool2d = _pooling.max_pool2d
 max_pool3d = _pooling.max_pool3d
@@ -263,7 +261,7 @@ maximum = _binary.maximum
 mean = _statistics.mean
 median = _statistics.median
 meshgrid = _joining.meshgrid
-min = _reduce.min
+min = _reductions.min
 minimum = _binary.minimum
 mm = _products.mm
 mode = _sorting.mode
@@ -280,13 +278,13 @@ nan_to_num = _unary.nan_to_num
 nanmean = _statistics.nanmean
 nanmedian = _statistics.nanmedian
 nanquantile = _statistics.nanquantile
-nansum = _reduce.nansum
+nansum = _reductions.nansum
 narrow = _views.narrow
 narrow_copy = _views.narrow
 ne = _binary.not_equal
 neg = _unary.neg
 negative = _unary.neg
-nextafter = _rounding.nextafter
+nextafter = _combine.nextafter
 nonzero = _searching.nonzero
 nonzero_static = _searching.nonzero_static
 norm = _norms.norm
@@ -299,12 +297,12 @@ pdist = _products.pdist
 permute = _views.permute
 permute_dims = _views.permute
 pinverse = _linear_algebra.pinverse
-pixel_shuffle = _windows.pixel_shuffle
-pixel_unshuffle = _windows.pixel_unshuffle
+pixel_shuffle = _unfold.pixel_shuffle
+pixel_unshuffle = _unfold.pixel_unshuffle
 positive = _conversion.real
-pow = _binary.pow
+pow = _exponential.pow
 prelu = _activation.prelu
-prod = _reduce.prod
+prod = _reductions.prod
 put = _scatter.put
 qr = _other_signatures.qr
 quantile = _statistics.quantile
@@ -313,7 +311,7 @@ ravel = _views.ravel
 real = _conversion.real
 reciprocal = _unary.reciprocal
 relu = _activation.relu
-remainder = _rounding.remainder
+remainder = _combine.remainder
 renorm = _norms.renorm
 repeat = _joining.repeat
 repeat_interleave = _joining.repeat_interleave
@@ -323,7 +321,7 @@ resolve_neg = _conversion.real
 rms_norm = _other_signatures.rms_norm
 roll = _views.roll
 rot90 = _views.rot90
-round = _rounding.round
+round = _unary.round
 row_stack = _joining.vstack
 rrelu = _drawing.rrelu
 rsqrt = _unary.rsqrt
@@ -357,7 +355,7 @@ std = _statistics.std
 std_mean = _statistics.std_mean
 sub = _binary.sub
 subtract = _binary.sub
-sum = _reduce.sum
+sum = _reductions.sum
 svd = _other_signatures.svd
 swapaxes = _views.transpose
 swapdims = _views.transpose
@@ -380,7 +378,7 @@ triangular_solve = _linear_algebra.triangular_solve
 tril = _padding.tril
 triu = _padding.triu
 true_divide = _binary.div
-trunc = _rounding.trunc
+trunc = _unary.trunc
 unbind = _joining.unbind
 unflatten = _views.unflatten
 unique = _searching.unique

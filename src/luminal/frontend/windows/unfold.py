@@ -16,7 +16,7 @@ from luminal.frontend.handle import Extent, Shape, along, axis_of, describe
 from luminal.frontend.movement.scatter import scatter
 from luminal.frontend.movement.views import reshape, unflatten, view_of
 from luminal.frontend.pointwise.binary import where
-from luminal.frontend.reduce.reduce import sum as sum_over
+from luminal.frontend.reduce.reductions import sum as sum_over
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, all_of, ceil_div, const, minimum, product_of
 from luminal.shape.view import View

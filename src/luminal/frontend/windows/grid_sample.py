@@ -12,8 +12,8 @@ from luminal.frontend.matrices.matmul import keeps, matmul
 from luminal.frontend.movement.indexing import gather_at
 from luminal.frontend.movement.views import expand, stack
 from luminal.frontend.pointwise.binary import where
-from luminal.frontend.pointwise.rounding import round as rounded
-from luminal.frontend.windows.resample import cubic_weights
+from luminal.frontend.pointwise.unary import round as rounded
+from luminal.frontend.windows.interpolate import cubic_weights
 from luminal.shape.expression import Expression, const
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent, along, describe, in_float
 from luminal.frontend.movement.indexing import take
 from luminal.frontend.movement.views import reshape, view_of
-from luminal.frontend.reduce.reduce import sum
+from luminal.frontend.reduce.reductions import sum
 from luminal.frontend.windows.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,

@@ -15,7 +15,7 @@ import numpy as np
 
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
-from luminal.frontend.handle import Array
+from luminal.hlir.attributes import Array
 
 Results = tuple[Array, ...]
 LinAlgError = np.linalg.LinAlgError
