@@ -1,7 +1,7 @@
 """Writes what follows from the table of names: `make names`.
 
 Beside each module whose functions `luminal.frontend.names.table` lists lies a `.pyi`, by which
-editors and type checkers see their signatures; `tests/unit/public_names.txt` lists all names that
+editors and type checkers see their signatures; `tests/unit/frontend/public_names.txt` lists all names that
 are public, so that the loss of one is seen.
 """
 
@@ -17,7 +17,7 @@ import luminal as lm
 from luminal.frontend.names.table import homes
 
 PACKAGE = Path(lm.__file__).parent
-PUBLIC_NAMES = Path(__file__).parent / "unit" / "public_names.txt"
+PUBLIC_NAMES = Path(__file__).parent / "unit" / "frontend" / "public_names.txt"
 
 MODULES = {
     "functions.pyi": ("lm",),

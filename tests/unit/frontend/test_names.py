@@ -102,10 +102,10 @@ names.main()
 
 def test_an_operation_is_one_function_and_one_row(tmp_path: Path) -> None:
     """In a copy of the package: then it is a method, a function of all places, and typed."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     package = tmp_path / "luminal"
     shutil.copytree(root / "src" / "luminal", package)
-    (tmp_path / "tests" / "unit").mkdir(parents=True)
+    (tmp_path / "tests" / "unit" / "frontend").mkdir(parents=True)
     shutil.copy(root / "tests" / "names.py", tmp_path / "tests")
     unary, table = package / "frontend/pointwise/unary.py", package / "frontend/names/table.py"
     unary.write_text(unary.read_text() + ADDED)
@@ -120,4 +120,4 @@ def test_an_operation_is_one_function_and_one_row(tmp_path: Path) -> None:
         "array_api/elementwise.pyi": "cube: Callable[..., Any]",
     }.items():
         assert line in (package / path).read_text().splitlines()
-    assert "luminal:Tensor cube" in (tmp_path / "tests/unit/public_names.txt").read_text()
+    assert "luminal:Tensor cube" in (tmp_path / "tests/unit/frontend/public_names.txt").read_text()
