@@ -1,8 +1,8 @@
 """Writes what follows from the table of names: `make names`.
 
 Beside each module whose functions `luminal.frontend.names.table` lists lies a `.pyi`, by which
-editors and type checkers see their signatures; `tests/unit/frontend/public_names.txt` lists all names that
-are public, so that the loss of one is seen.
+editors and type checkers see their signatures. `tests/unit/frontend/public_names.txt` lists all
+names that are public, so that the loss of one is seen.
 """
 
 from __future__ import annotations
