@@ -18,9 +18,9 @@ from bench.pair import in_pairs
 from bench.row import Row, Rows, Skipped, duration
 from luminal import models
 from luminal.base import config
-from luminal.loaders.checkpoint import load_checkpoint
 from luminal.models import Llama, LlamaConfig
 from luminal.models.architectures import decoder_of
+from luminal.models.checkpoint import load_checkpoint
 from luminal.models.peer import Peer
 from luminal.models.speed import Programs, Work, filled, measured
 from luminal.models.write_folder import write_folder

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
 from luminal.models import load
 from luminal.models.architectures import decoder_of
+from luminal.models.checkpoint import Checkpoint, load_checkpoint
 from tests.models.numpy_llama import forward
 
 STORY = "Once upon a time, there was a little girl named Lily. She loved to play outside."

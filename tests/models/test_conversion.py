@@ -19,7 +19,6 @@ from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import app
 from luminal.frontend.matrices.packed import Packed
 from luminal.loaders import checkpoint
-from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.ggml.k_quantizers import QUANTIZERS as FITTED
 from luminal.loaders.ggml.named_blocks import with_blocks
 from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
@@ -33,10 +32,11 @@ from luminal.memory.row_order import Rows
 from luminal.models import conversion
 from luminal.models.architectures import decoder_of, read_decoder
 from luminal.models.chat_template import special_tokens
+from luminal.models.checkpoint import load_checkpoint, read_tokenizer
 from luminal.models.conversion import convert
 from luminal.models.decoder import Decoder
 from luminal.models.generate import load as models_load
-from luminal.models.gguf_metadata import check_same
+from luminal.models.gguf.metadata import check_same
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.write_folder import write_folder
 from tests.long_share import mostly_long

@@ -13,18 +13,16 @@ import numpy as np
 import pytest
 
 from luminal.base.errors import InputError, LoadError
-from luminal.loaders.checkpoint import Checkpoint, load_checkpoint
 from luminal.loaders.gguf import StoredTensor, read_gguf
-from luminal.loaders.gguf_models.table import ARCHITECTURES
 from luminal.loaders.write_gguf import save_gguf
 from luminal.models import convert, load
-from luminal.models.architectures import ARCHITECTURES as DECODERS
-from luminal.models.architectures import decoder_of
-from luminal.models.export_gguf import gguf_model
-from luminal.models.gguf_metadata import check_same
+from luminal.models.architectures import decoder_of, records
+from luminal.models.checkpoint import Checkpoint, load_checkpoint
+from luminal.models.gguf.export import gguf_model
+from luminal.models.gguf.metadata import check_same
 from tests.fuzz.damaged_models import GGUF_VALUES
 from tests.long_share import long_but
-from tests.models.test_architectures import close, expected, made
+from tests.models.test_architectures import close, expected, made, write_tokenizer
 from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY, YARN
 
 transformers = pytest.importorskip("transformers")
@@ -42,14 +40,14 @@ TOKENIZER = {
 REFUSED = {
     "gpt_oss": "GGUF files of gpt-oss cannot say experts=",
     "deepseek_v3": "GGUF files of deepseek2 cannot say layers=",
-    "opt": "'OPTForCausalLM' has no place in GGUF files; these have Mixtral",
+    "opt": "'OPTForCausalLM' has no place in GGUF files; these have Arcee",
     "smollm3": "GGUF files of smollm3 cannot say layers=.* read as .*; keep the folder",
     "olmoe_clamped": "GGUF files of olmoe cannot say projection_limit=",
     "llama_dynamic": "GGUF files of llama cannot say layers=",
     "falcon_in_sequence": "post_attention_layernorm.bias: GGUF files of falcon have no name",
 }
 """What the format cannot say."""
-CLASSES = {each.hugging_face for each in ARCHITECTURES}
+CLASSES = {record.name for record in records() if record.gguf is not None}
 ALL = TINY | VARIANTS
 ALL["gpt_oss_as_published"] = ALL["gpt_oss"]._replace(
     options={**ALL["gpt_oss"].options, "swiglu_limit": 7.0}
@@ -86,9 +84,8 @@ def written(name: str, folder: Path) -> tuple[Any, Checkpoint, Path]:
     return theirs, checkpoint, path
 
 
-def test_classes_of_the_table_are_decoders() -> None:
-    assert set(DECODERS) >= CLASSES
-    named = {architecture.name for architecture in ARCHITECTURES}
+def test_names_of_architectures_are_those_of_the_format() -> None:
+    named = {record.gguf.name for record in records() if record.gguf is not None}
     assert named <= {*gguf.MODEL_ARCH_NAMES.values()}
 
 
@@ -106,6 +103,17 @@ def test_what_is_written_is_read_back(name: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(found[key], array, rtol=0, atol=1e-6)
         else:
             np.testing.assert_array_equal(found[key], array, strict=True)
+
+
+@pytest.mark.parametrize("name", long_but(WRITTEN, [*WRITTEN][::5]))
+def test_tokens_are_those_of_the_folder(name: str, tmp_path: Path) -> None:
+    """The likeliest tokens after a prompt, by the weights of either kind of file."""
+    _, _, path = written(name, tmp_path)
+    write_tokenizer(tmp_path)
+    plain, packed = (load(place, backend="reference", context=16) for place in (tmp_path, path))
+    tokens = list(plain.tokens([3, 14, 15, 9, 26], 8))
+    assert len(tokens) == 8
+    assert tokens == list(packed.tokens([3, 14, 15, 9, 26], 8))
 
 
 def test_keys_and_values_apart(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 import luminal as lm
 from luminal.base.errors import GraphError, InputError, LoadError
-from luminal.loaders.checkpoint import load_checkpoint
 from luminal.models import LanguageModel, load
 from luminal.models.architectures import decoder_of
+from luminal.models.checkpoint import load_checkpoint
 from tests.models.numpy_llama import forward
 
 PROMPT = "Once upon a time, there was a little girl"

@@ -47,8 +47,8 @@ def run(asked: Asked, as_json: bool) -> None:
 
 
 def _of_model(asked: Asked) -> dict[str, Any]:
-    from luminal.loaders.checkpoint import load_checkpoint, locate
     from luminal.models.architectures import decoder_of
+    from luminal.models.checkpoint import load_checkpoint, locate
 
     assert asked.model is not None
     place = locate(asked.model)

@@ -65,9 +65,9 @@ def _by_onnx(
     images: Sequence[Path], path: Path, top: int, mode: str, backend: str
 ) -> Iterator[list[Guess]]:
     """One image at a time; settings and labels are those of the folder, where it has any."""
-    from luminal.loaders.checkpoint import folder_config, has_processor
     from luminal.loaders.fields import Fields
     from luminal.loaders.image import IMAGENET, read_image
+    from luminal.models.checkpoint import folder_config, has_processor
     from luminal.models.families.settings import are_independent, labels_of
     from luminal.models.image_model import folder_preparation, likeliest
 

@@ -17,8 +17,8 @@ from tokenizers import processors
 
 from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
-from luminal.loaders.gguf_models.rearranged import rotated_halves
 from luminal.loaders.mapped import Array, array_at, map_file
+from luminal.loaders.row_pairs import rotated_halves
 from luminal.loaders.sentencepiece import SPACE, Kind, Piece, sentencepiece
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, library_errors, panics_unheard
 

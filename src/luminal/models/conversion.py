@@ -14,7 +14,6 @@ import numpy as np
 
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
-from luminal.loaders.checkpoint import Checkpoint, load_checkpoint, locate
 from luminal.loaders.ggml.mixes import CHOICES, MIXES, few_of, types_of, why_not
 from luminal.loaders.ggml.named_blocks import METHOD, named, with_blocks
 from luminal.loaders.ggml.quantize import quantized
@@ -27,7 +26,8 @@ from luminal.loaders.write_atomic import new_folder
 from luminal.loaders.write_gguf import NAMES, save_gguf
 from luminal.loaders.write_gguf_tokenizer import tokenizer_metadata
 from luminal.loaders.write_safetensors import save_safetensors
-from luminal.models.export_gguf import gguf_model
+from luminal.models.checkpoint import Checkpoint, load_checkpoint, locate
+from luminal.models.gguf.export import gguf_model
 
 KINDS = ("f32", "f16", "bf16", *CHOICES)
 _FLOATS = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))

@@ -61,6 +61,9 @@ class LayerConfig:
     block: Callable[..., Module] | None = None
 
 
+Layers = tuple[LayerConfig, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ExpertsConfig:
     """A feed-forward part of `count` gated experts, of which every token takes `top_k`.
@@ -141,7 +144,7 @@ class DecoderConfig:
     vocab_size: int
     hidden_size: int
     intermediate_size: int
-    layers: tuple[LayerConfig, ...]
+    layers: Layers
     num_attention_heads: int
     num_key_value_heads: int
     head_dim: int

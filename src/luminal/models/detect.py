@@ -13,10 +13,10 @@ from luminal.base import dtypes
 from luminal.base.errors import InputError, LoadError
 from luminal.base.records import dataclass
 from luminal.frontend.tensor import Tensor
-from luminal.loaders.checkpoint import folder_config
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.models.boxes import nms
+from luminal.models.checkpoint import folder_config
 from luminal.models.families.settings import labels_of
 from luminal.models.image_model import opened
 from luminal.models.sampling import is_number

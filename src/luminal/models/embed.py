@@ -13,13 +13,13 @@ from luminal.base.errors import InputError, LoadError
 from luminal.base.records import dataclass
 from luminal.frontend.pointwise.binary import where
 from luminal.frontend.tensor import Tensor
-from luminal.loaders.checkpoint import folder_tokenizer
 from luminal.loaders.fields import Fields
 from luminal.loaders.json_file import read_json, read_json_list
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.architectures.settings import refuse
+from luminal.models.checkpoint import folder_tokenizer
 from luminal.models.encoder import Encoder, within
 from luminal.runtime.executable import Executable
 from luminal.search.options import CompilationMode

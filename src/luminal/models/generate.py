@@ -16,11 +16,11 @@ from luminal.base.errors import InputError, LoadError
 from luminal.base.near_names import suggesting, suggestion
 from luminal.frontend.handle import Array
 from luminal.frontend.random.keyed import checked_seed
-from luminal.loaders.checkpoint import folder_config, load_checkpoint, locate
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import whole_texts
 from luminal.models.architectures import decoder_of
 from luminal.models.chat_template import ChatTemplate, Messages, chat_ids, special_tokens
+from luminal.models.checkpoint import folder_config, load_checkpoint, locate
 from luminal.models.decoder import Decoder
 from luminal.models.families import family_of, read_family
 from luminal.models.programs import Features, Programs

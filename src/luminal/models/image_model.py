@@ -11,10 +11,10 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.errors import InputError, LoadError
 from luminal.base.records import dataclass
-from luminal.loaders.checkpoint import folder_config, folder_processor
 from luminal.loaders.fields import Fields
 from luminal.loaders.image import Preparation, as_rgb, preparation_of, read_image
 from luminal.loaders.shown import shown
+from luminal.models.checkpoint import folder_config, folder_processor
 from luminal.models.families.settings import are_independent, labels_of
 from luminal.models.sampling import checked_count
 from luminal.nn import Module

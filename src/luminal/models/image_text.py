@@ -10,11 +10,11 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.errors import InputError
-from luminal.loaders.checkpoint import folder_tokenizer
 from luminal.loaders.image import Preparation
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models import embed, image_model
+from luminal.models.checkpoint import folder_tokenizer
 from luminal.models.clip import Clip
 from luminal.models.image_model import Guess, folder_preparation, likeliest, prepared
 from luminal.models.sampling import checked_count

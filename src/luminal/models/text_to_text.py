@@ -11,10 +11,10 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.errors import InputError
 from luminal.frontend.tensor import Tensor
-from luminal.loaders.checkpoint import folder_config, folder_tokenizer
 from luminal.loaders.fields import Fields
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import StreamDecoder, Tokenizer
+from luminal.models.checkpoint import folder_config, folder_tokenizer
 from luminal.models.choice import Chooser
 from luminal.models.sampling import Draw, Sampling, checked_count
 from luminal.models.sequence_to_sequence import SequenceToSequence

@@ -11,13 +11,13 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.errors import InputError, LoadError
 from luminal.base.records import dataclass
-from luminal.loaders.checkpoint import folder_processor, folder_tokenizer
 from luminal.loaders.fields import Fields
 from luminal.loaders.json_file import read_json
 from luminal.loaders.mapped import is_there
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.loaders.wav import read_wav, resampled
+from luminal.models.checkpoint import folder_processor, folder_tokenizer
 from luminal.models.log_mel import LogMel
 from luminal.models.sequence_to_sequence import SequenceToSequence
 from luminal.models.whisper import STRIDE, Whisper

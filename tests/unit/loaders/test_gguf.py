@@ -15,11 +15,11 @@ import luminal as lm
 from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.loaders.gguf import MAX_ITEMS, GGUFFile, StoredTensor, read_gguf
-from luminal.loaders.gguf_models.config import architecture_of, config_of
-from luminal.loaders.gguf_models.rearranged import Heads
-from luminal.loaders.gguf_models.weights import hugging_face_tensors
 from luminal.loaders.gguf_tokenizer import gguf_tokenizer
 from luminal.models.architectures.gpt2 import GPT2
+from luminal.models.gguf.changes import Heads
+from luminal.models.gguf.read import architecture_of_file, config_of
+from luminal.models.gguf.tensors import hugging_face_tensors
 
 PATH = Path("m.gguf")
 
@@ -190,7 +190,7 @@ def stored(**shapes: tuple[int, ...]) -> dict[str, StoredTensor]:
 
 def config(metadata: dict[str, Any], tensors: dict[str, StoredTensor]) -> dict[str, Any]:
     file = GGUFFile(metadata, tensors)
-    return config_of(file, architecture_of(file, PATH), PATH)
+    return config_of(file, architecture_of_file(file, PATH), PATH)
 
 
 def test_another_architecture_is_refused() -> None:
@@ -269,7 +269,7 @@ def test_layers_that_guess_further_tokens_are_left_out() -> None:
     tensors = stored(token_embd__weight=(16, 8), blk__1__nextn__eh_proj__weight=(8, 16))
     found = config(metadata | more, tensors)
     assert found["num_hidden_layers"] == 1
-    architecture = architecture_of(GGUFFile(more, tensors), PATH)
+    architecture = architecture_of_file(GGUFFile(more, tensors), PATH)
     weights = hugging_face_tensors(tensors, architecture, Heads(2, 2))
     assert [*weights] == ["model.embed_tokens.weight"]
 
@@ -298,7 +298,7 @@ def test_weights_have_the_names_of_hugging_face() -> None:
     tensors = {
         name: StoredTensor("F32", (n,), np.zeros(n, np.float32)) for n, name in enumerate(names)
     }
-    architecture = architecture_of(GGUFFile(LLAMA, tensors), PATH)
+    architecture = architecture_of_file(GGUFFile(LLAMA, tensors), PATH)
     found = hugging_face_tensors(tensors, architecture, Heads(2, 2))
     assert [*found] == [*names.values()]
     assert all(found[new] is tensors[old].data for old, new in names.items())
@@ -311,7 +311,7 @@ def test_rows_of_queries_are_turned_together_in_halves() -> None:
         "blk.0.attn_k.weight": StoredTensor("F32", (6, 1), rows[:6]),
         "rope_freqs.weight": StoredTensor("F32", (3,), rows[:3, 0]),
     }
-    architecture = architecture_of(GGUFFile(LLAMA, tensors), PATH)
+    architecture = architecture_of_file(GGUFFile(LLAMA, tensors), PATH)
     found = hugging_face_tensors(tensors, architecture, Heads(2, 1))
     assert {name: array.ravel().tolist() for name, array in found.items()} == {
         "model.layers.0.self_attn.q_proj.weight": [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11],
@@ -329,7 +329,7 @@ def test_fewer_features_than_heads() -> None:
 
 def test_halves_of_a_weight_must_fit_each_other() -> None:
     tensors = stored(blk__0__ffn_gate_exps__weight=(2, 3, 4), blk__0__ffn_up_exps__weight=(2, 3, 5))
-    architecture = architecture_of(GGUFFile({"general.architecture": "granitemoe"}, {}), PATH)
+    architecture = architecture_of_file(GGUFFile({"general.architecture": "granitemoe"}, {}), PATH)
     with pytest.raises(LoadError, match=r"cannot be read from \(2, 3, 4\), \(2, 3, 5\)"):
         hugging_face_tensors(tensors, architecture, Heads(2, 1))
     del tensors["blk.0.ffn_up_exps.weight"]

@@ -16,13 +16,13 @@ from safetensors.numpy import save_file
 from tokenizers import processors
 
 from luminal.base.errors import LoadError
-from luminal.loaders.checkpoint import load_checkpoint, read_tokenizer
 from luminal.loaders.hub import is_hub_id
 from luminal.loaders.llama2c import read_llama2c, read_llama2c_tokenizer
 from luminal.loaders.sentencepiece import SPACE, Kind, Piece, sentencepiece
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, StreamDecoder
 from luminal.models import Llama, LlamaConfig
 from luminal.models.architectures import decoder_of, read_decoder
+from luminal.models.checkpoint import load_checkpoint, read_tokenizer
 
 TINY: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

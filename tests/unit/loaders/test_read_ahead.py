@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from luminal.loaders import read_ahead as subject
-from luminal.loaders.gguf_models import weights
 from luminal.loaders.mapped import array_at, map_file
 from luminal.loaders.read_ahead import read_ahead, runs
 from luminal.memory.arrays import address
+from luminal.models.gguf import tensors
 
 PAGES = 3000
 
@@ -63,10 +63,10 @@ def test_pages_of_what_is_rearranged_are_let_go(mapped: np.ndarray) -> None:
     def halved(array: np.ndarray) -> np.ndarray:
         return array[: len(array) // 2]
 
-    assert np.array_equal(weights._read("w", turned, mapped), turned(mapped))
+    assert np.array_equal(tensors._read("w", turned, mapped), turned(mapped))
     assert present(mapped) == PAGES  # read again by the line above
-    made = weights._read("w", turned, mapped)
+    made = tensors._read("w", turned, mapped)
     assert present(mapped) == 0
     assert not made.flags.writeable
-    assert weights._read("w", halved, mapped).sum() == halved(mapped).sum()
+    assert tensors._read("w", halved, mapped).sum() == halved(mapped).sum()
     assert present(mapped) > 0, "a view is read where it lies"

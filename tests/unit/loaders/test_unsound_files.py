@@ -23,12 +23,12 @@ import pytest
 import luminal as lm
 from luminal.base.errors import InputError, LoadError
 from luminal.loaders import tokenizer as tokenizers_module
-from luminal.loaders.checkpoint import read_tokenizer
 from luminal.loaders.gguf import read_gguf
 from luminal.loaders.json_file import MAX_BYTES
 from luminal.loaders.safetensors_file import read_sharded
 from luminal.loaders.write_atomic import replacing
 from luminal.models import load
+from luminal.models.checkpoint import read_tokenizer
 from tests.fuzz import damaged_models
 from tests.fuzz.damage import joined
 

@@ -1,103 +1,65 @@
-"""Architectures of Hugging Face that are a `Decoder`, by their names in `config.json`."""
+"""Architectures that are a `Decoder`: a file of this folder has the records of one family.
+
+A record says all of an architecture, so a new one is one more file; nothing lists them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from luminal.base import lazy
 from luminal.base.errors import InputError, LoadError, ShapeError
-from luminal.loaders.checkpoint import OUTPUT, Checkpoint, load_checkpoint
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
+from luminal.models.checkpoint import OUTPUT, Checkpoint, load_checkpoint
 from luminal.models.decoder import Decoder, compute_dtype_of
 
-ARCHITECTURES: Mapping[str, str] = {
-    "ArceeForCausalLM": "arcee:ARCEE",
-    "BloomForCausalLM": "bloom:BLOOM",
-    "Cohere2ForCausalLM": "cohere:COHERE2",
-    "CohereForCausalLM": "cohere:COHERE",
-    "DeepseekV2ForCausalLM": "deepseek:DEEPSEEK2",
-    "DeepseekV3ForCausalLM": "deepseek:DEEPSEEK3",
-    "Ernie4_5ForCausalLM": "ernie4_5:ERNIE4_5",
-    "Ernie4_5_MoeForCausalLM": "ernie4_5:ERNIE4_5_MOE",
-    "Exaone4ForCausalLM": "exaone4:EXAONE4",
-    "FalconForCausalLM": "falcon:FALCON",
-    "FalconMambaForCausalLM": "mamba:FALCON_MAMBA",
-    "GPT2LMHeadModel": "gpt2:GPT2",
-    "GPTNeoXForCausalLM": "gpt_neox:GPT_NEOX",
-    "Gemma2ForCausalLM": "gemma:GEMMA2",
-    "Gemma3ForCausalLM": "gemma:GEMMA3",
-    "Gemma3ForConditionalGeneration": "gemma:GEMMA3_TEXT",
-    "Gemma4ForCausalLM": "gemma4:GEMMA4",
-    "Gemma4ForConditionalGeneration": "gemma4:GEMMA4_TEXT",
-    "GemmaForCausalLM": "gemma:GEMMA",
-    "Glm4ForCausalLM": "glm:GLM4",
-    "Glm4MoeForCausalLM": "glm:GLM4_MOE",
-    "GlmForCausalLM": "glm:GLM",
-    "GptOssForCausalLM": "gpt_oss:GPT_OSS",
-    "GraniteForCausalLM": "granite:GRANITE",
-    "GraniteMoeForCausalLM": "granite:GRANITE_MOE",
-    "HeliumForCausalLM": "helium:HELIUM",
-    "Llama4ForCausalLM": "llama4:LLAMA4",
-    "Llama4ForConditionalGeneration": "llama4:LLAMA4_TEXT",
-    "LlamaForCausalLM": "llama:LLAMA",
-    "Mamba2ForCausalLM": "mamba:MAMBA2",
-    "MambaForCausalLM": "mamba:MAMBA",
-    "MiniCPM3ForCausalLM": "minicpm3:MINICPM3",
-    "Ministral3ForCausalLM": "mistral:MISTRAL",
-    "MinistralForCausalLM": "mistral:MINISTRAL",
-    "Mistral3ForConditionalGeneration": "mistral:MISTRAL_TEXT",
-    "MistralForCausalLM": "mistral:MISTRAL",
-    "MixtralForCausalLM": "mixtral:MIXTRAL",
-    "OPTForCausalLM": "opt:OPT",
-    "Olmo2ForCausalLM": "olmo2:OLMO2",
-    "Olmo3ForCausalLM": "olmo2:OLMO3",
-    "OlmoForCausalLM": "olmo:OLMO",
-    "OlmoeForCausalLM": "olmoe:OLMOE",
-    "Phi3ForCausalLM": "phi3:PHI3",
-    "PhiForCausalLM": "phi:PHI",
-    "PhimoeForCausalLM": "phimoe:PHIMOE",
-    "Qwen2ForCausalLM": "qwen2:QWEN2",
-    "Qwen2MoeForCausalLM": "qwen2:QWEN2_MOE",
-    "Qwen3ForCausalLM": "qwen3:QWEN3",
-    "Qwen3MoeForCausalLM": "qwen3:QWEN3_MOE",
-    "Qwen3NextForCausalLM": "qwen3_next:QWEN3_NEXT",
-    "Qwen3_5ForCausalLM": "qwen3_next:QWEN3_NEXT",
-    "Qwen3_5ForConditionalGeneration": "qwen3_next:QWEN3_NEXT_TEXT",
-    "Qwen3_5MoeForCausalLM": "qwen3_next:QWEN3_NEXT",
-    "Qwen3_5MoeForConditionalGeneration": "qwen3_next:QWEN3_NEXT_TEXT",
-    "RWKV7ForCausalLM": "rwkv7:RWKV7",
-    "SeedOssForCausalLM": "seed_oss:SEED_OSS",
-    "SmolLM3ForCausalLM": "smollm3:SMOLLM3",
-    "StableLmForCausalLM": "stablelm:STABLELM",
-    "Starcoder2ForCausalLM": "starcoder2:STARCODER2",
-}
-"""Modules of this package and what is there: one is imported when a model of it is read."""
+
+def records(name: str = "") -> Iterator[Architecture]:
+    """Every record, those first whose file is called as `name` begins.
+
+    Files are imported as they are asked for: a process that finds its model in the first one does
+    not wait for the others.
+    """
+    wanted = name.lower().replace("-", "")
+    files = [each.name for each in iter_modules(__path__)]
+    likely = {file for file in files if wanted.startswith(file.replace("_", ""))}
+    for file in sorted(files, key=lambda file: (file not in likely, -len(file) * (file in likely))):
+        values = vars(import_module(f"{__name__}.{file}")).values()
+        yield from (value for value in values if isinstance(value, Architecture))
 
 
 def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
-    """That of a `config.json`; `path` is for messages. Raises LoadError for one not known."""
-    match raw.get("architectures"):
-        case [str(name)] if name in ARCHITECTURES:
-            found: Architecture = lazy.found(f"{__name__}.{ARCHITECTURES[name]}")
-            return found
-        case [name] | name:
-            raise LoadError(
-                f"{path}: architecture {shown(name)} is not supported (docs/models.md and "
-                f"docs/families.md have those that are){_relatives(str(name))}"
-            )
+    """The record of a `config.json`; `path` is for messages. Raises LoadError for one not known."""
+    name = raw.get("architectures")
+    match name:
+        case [str(name)]:
+            for record in records(name):
+                if record.name == name:
+                    return record
+        case [name]:
+            pass
+    raise LoadError(
+        f"{path}: architecture {shown(name)} is not supported (docs/models.md and "
+        f"docs/families.md have those that are){_relatives(str(name))}"
+    )
 
 
 def _relatives(name: str) -> str:
     """Those of one family: names that begin with the same word, "Qwen" or "Mistral"."""
-    known = (*ARCHITECTURES, *lazy.found("luminal.models.families:FAMILIES"))
+    known = (
+        *sorted(record.name for record in records()),
+        *lazy.found("luminal.models.families:FAMILIES"),
+    )
     family = _family(name)
     words = {_family(each).lower() for each in known}
     near = get_close_matches(family.lower(), words, 1, 0.75)

@@ -1,4 +1,9 @@
-"""What an architecture is: how its `config.json` is read, and its weights renamed."""
+"""One record for each architecture: its settings, the names of its weights, and what is special.
+
+Weights have three names: Hugging Face's in safetensors files, GGUF's, and those of a Decoder, which
+stand between the two: a record has the way from the first to the last, `models/gguf/names.py` the
+way from there to the second.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,15 @@ import numpy as np
 from luminal.base.errors import LoadError
 from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
-from luminal.loaders.checkpoint import EMBEDDING, OUTPUT
 from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
 from luminal.memory.row_order import Rows
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.architectures.layers import layers_of
+from luminal.models.architectures.settings import COMMON, decoder_config, experts_of, refuse
+from luminal.models.checkpoint import EMBEDDING, OUTPUT
+from luminal.models.decoder_config import DecoderConfig, Layers
+from luminal.models.gguf.form import GGUF
 
 Tensors = Mapping[str, Any]
 """Arrays, or Rows."""
@@ -26,6 +34,19 @@ _FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 DERIVED = re.compile(r".*(rotary_emb\.inv_freq|\.attn\.(masked_)?bias|\.attention\.(masked_)?bias)")
 """Frequencies and masks that old checkpoints carry."""
+
+NORMS_AFTER = {
+    ".post_attention_layernorm.": ".attention_output_norm.",
+    ".post_feedforward_layernorm.": ".mlp_output_norm.",
+}
+"""Names where norms come after attention and feed-forward. What Llama calls
+`post_attention_layernorm` is the norm before the feed-forward part, and a Decoder calls it so."""
+NORMS_AROUND = {
+    ".post_attention_layernorm.": ".attention_output_norm.",
+    ".pre_feedforward_layernorm.": ".post_attention_layernorm.",
+    ".post_feedforward_layernorm.": ".mlp_output_norm.",
+}
+"""Names where norms come before and after both."""
 
 
 def tie(tensors: dict[str, Array], embedding: str, output: str) -> None:
@@ -38,10 +59,22 @@ def _kept(name: str, array: Array) -> Array:
     return array
 
 
+def _as_they_are(fields: Fields) -> Fields:
+    return fields
+
+
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """`names`: what a name of Hugging Face's begins with, or holds (where it begins with a dot),
-    and what that becomes; one after the other.
+    """The models that a `config.json` calls `name`, as a Decoder.
+
+    `settings`: fields of a DecoderConfig where they differ from `COMMON`: a Setting, a function of
+    Fields, or a constant. `experts`: the same for an ExpertsConfig. `layers`: what differs between
+    layers; None where nothing does and no layer is rotary. `only`: the one value that is supported
+    of a key of `config.json`. `read`: the Fields in which all these look.
+
+    `names`: what a name of Hugging Face's begins with, or holds (where it begins with a dot), and
+    what that becomes; one after the other, and backwards for files in GGUF. `prefix`: what all
+    names but the head's begin with, also where a file leaves it out.
 
     Fused projections become `qkv_proj` and `gate_up_proj`, and are split. `grouped`: fused rows lie
     by heads of keys, each after its queries; else all queries, all keys, all values.
@@ -50,16 +83,55 @@ class Architecture:
     its name as those of several projections, where fusing is not by rows of the kinds above.
     `parts`: how the names of weights begin that are read, all if there are none. `unpacked`: the
     arrays of a file, of which some are packed.
+
+    `gguf`: what files in GGUF say otherwise; None where there are none of these models.
     """
 
-    config: Callable[[Fields], DecoderConfig]
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    layers: Callable[[Fields], Layers] | None = layers_of
+    experts: Mapping[str, Any] | None = None
+    only: Mapping[str, Any] = field(default_factory=dict)
+    read: Callable[[Fields], Fields] = _as_they_are
+    prefix: str = ""
     grouped: bool = False
     adapted: Callable[[str, Array], Array] = _kept
     further_layers: bool = False
     divided: Callable[[str, Array, DecoderConfig], Iterable[tuple[str, Array]]] | None = None
     parts: tuple[str, ...] = ()
     unpacked: Callable[[Tensors], Tensors] = dict
+    gguf: GGUF | None = None
+
+    @property
+    def all_settings(self) -> Mapping[str, Any]:
+        """The common settings with those of this architecture, but for its experts."""
+        return {**COMMON, **self.settings}
+
+    def config(self, fields: Fields) -> DecoderConfig:
+        """The decoder that a `config.json` describes. LoadError for what is not supported."""
+        fields = self.read(fields)
+        refuse(fields, **self.only)
+        settings = dict(self.all_settings)
+        if self.experts is not None:
+            experts = self.experts
+            settings["experts"] = lambda fields: experts_of(experts, fields)
+        return decoder_config(fields, settings, self.layers)
+
+    def renamed(self, name: str) -> str:
+        """The name of a Decoder's weight for one of Hugging Face's."""
+        if self.prefix and not name.startswith((self.prefix, "lm_head.")):
+            name = self.prefix + name
+        for theirs, ours in self.names.items():
+            name = _replaced(name, theirs, ours)
+        return name
+
+    def original(self, name: str) -> str:
+        """The inverse of `renamed`: the name of a weight, or of its module, in Hugging Face's."""
+        name += "."  # so that the name of a module is followed by one as that of its weights is
+        for theirs, ours in [*self.names.items()][::-1]:
+            name = _replaced(name, ours, theirs)
+        return name[:-1]
 
     def weights(self, tensors: Tensors, config: DecoderConfig) -> dict[str, Any]:
         """The arrays under the names of a Decoder; views where rows are only taken apart. Blocks
@@ -72,7 +144,7 @@ class Architecture:
         for theirs, array in self.unpacked(tensors).items():
             if DERIVED.fullmatch(theirs) or not theirs.startswith(self.parts or ""):
                 continue
-            name = self._renamed(theirs)
+            name = self.renamed(theirs)
             if self.further_layers and _number(name) >= config.num_hidden_layers:
                 continue
             expert = _EXPERT.fullmatch(name)
@@ -100,14 +172,6 @@ class Architecture:
             tie(found, EMBEDDING, OUTPUT)
         return found
 
-    def _renamed(self, name: str) -> str:
-        for theirs, ours in self.names.items():
-            if theirs.startswith("."):
-                name = name.replace(theirs, ours)
-            elif name.startswith(theirs):
-                name = ours + name.removeprefix(theirs)
-        return name
-
     def _parts(self, name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[str, Array]]:
         """A fused projection as its parts."""
         match = _FUSED.fullmatch(name)
@@ -127,6 +191,13 @@ class Architecture:
             parts = zip("qkv", split(name, array, counts), strict=True)
         for part, rows in parts:
             yield f"{path}.{part}_proj.{last}", rows
+
+
+def _replaced(name: str, old: str, new: str) -> str:
+    """The name with `new` for `old`, wherever it is if it begins with a dot, else in front."""
+    if old.startswith("."):
+        return name.replace(old, new)
+    return new + name.removeprefix(old) if name.startswith(old) else name
 
 
 def _number(name: str) -> int:

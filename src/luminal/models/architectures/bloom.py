@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
-from luminal.loaders.fields import Fields
+from luminal.loaders.fields import MAX_SIZE, Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, plain, refuse
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.architectures.settings import MAX_LAYERS, TIED, Setting, epsilon, integer, plain
+from luminal.models.gguf.form import GGUF
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; older ones say `n_embed`, `num_attention_heads`, `num_hidden_layers`."""
+def _renamed_once(key: str, older: str, most: int = MAX_SIZE) -> Setting:
+    """A size that older files have under another key."""
 
-    def named(name: str, older: str) -> str:
-        return name if fields.values.get(name) is not None else older
+    def read(fields: Fields) -> int:
+        return fields.integer(key if fields.values.get(key) is not None else older, most=most)
 
-    refuse(fields, apply_residual_connection_post_layernorm=False)
-    hidden = fields.integer(named("hidden_size", "n_embed"))
-    heads = fields.integer(named("n_head", "num_attention_heads"))
-    return decoder(
-        fields,
-        (LayerConfig(),) * layer_count(fields, named("n_layer", "num_hidden_layers")),
-        hidden_size=hidden,
-        intermediate_size=4 * hidden,
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=hidden // heads,
-        max_position_embeddings=fields.integer("seq_length", 2048),
-        activation="gelu_pytorch_tanh",
-        norm_eps=fields.number("layer_norm_epsilon", 1e-5, most=1),
-        **plain(True),
-        positions="alibi",
-        embedding_norm=True,
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
-    )
+    return Setting(key, read)
 
+
+_HIDDEN = _renamed_once("hidden_size", "n_embed")
 
 BLOOM = Architecture(
-    config,
+    "BloomForCausalLM",
     {
-        "transformer.": "",
-        "word_embeddings.": "model.embed_tokens.",
-        "word_embeddings_layernorm.": "model.embed_norm.",
-        "ln_f.": "model.norm.",
-        "h.": "model.layers.",
+        **plain(bias=True),
+        **TIED,
+        "num_hidden_layers": _renamed_once("n_layer", "num_hidden_layers", MAX_LAYERS),
+        "hidden_size": _HIDDEN,
+        "intermediate_size": lambda fields: 4 * _HIDDEN.read(fields),
+        "num_attention_heads": _renamed_once("n_head", "num_attention_heads"),
+        "num_key_value_heads": None,
+        "head_dim": None,
+        "max_position_embeddings": integer("seq_length", 2048),
+        "activation": "gelu_pytorch_tanh",
+        "norm_eps": epsilon(1e-5, "layer_norm_epsilon"),
+        "positions": "alibi",
+        "embedding_norm": True,
+    },
+    {
+        "transformer.h.": "model.layers.",
+        "transformer.word_embeddings.": "model.embed_tokens.",
+        "transformer.word_embeddings_layernorm.": "model.embed_norm.",
+        "transformer.ln_f.": "model.norm.",
         ".self_attention.query_key_value.": ".self_attn.qkv_proj.",
         ".self_attention.dense.": ".self_attn.o_proj.",
         ".dense_h_to_4h.": ".up_proj.",
         ".dense_4h_to_h.": ".down_proj.",
     },
+    layers=None,
+    only={"apply_residual_connection_post_layernorm": False},
+    prefix="transformer.",
     grouped=True,
+    gguf=GGUF("bloom"),
 )

@@ -5,51 +5,41 @@ R7B: windows; layers without one know no positions. arXiv 2504.00698.
 
 from __future__ import annotations
 
-from typing import Any
-
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of, refuse, rotary_of, windows_of
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.architectures.layers import layers_of, rotary_of, windows_of
+from luminal.models.architectures.settings import TIED, attention_biases, choice, epsilon, number
+from luminal.models.decoder_config import LayerConfig, Layers
+from luminal.models.gguf.form import ANY_LAYER, GGUF
+
+_SETTINGS = {
+    **attention_biases(),
+    **TIED,
+    "norm": "layer_without_bias",
+    "norm_eps": epsilon(1e-5, "layer_norm_eps"),
+    "parallel": "shared",
+    "logit_scale": number("logit_scale", 0.0625),
+}
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json` of Command R."""
-    layers = layers_of(fields, rotary=rotary_of(fields, theta=5e5, interleaved=True))
-    qk_norm = "unlike_heads" if fields.flag("use_qk_norm", False) else None
-    return _decoder(fields, layers, qk_norm=qk_norm)
-
-
-def config2(fields: Fields) -> DecoderConfig:
-    """Of Command R7B: of four layers three slide."""
-    refuse(fields, use_qk_norm=False)
+def _layers_of_r7b(fields: Fields) -> Layers:
+    """Of four layers three slide, and the fourth knows no positions."""
     pattern = fields.integer("sliding_window_pattern", 4)
-    layers = layers_of(
-        fields,
-        windows_of(fields, lambda layer: (layer + 1) % pattern != 0),
-        rotary_of(fields, interleaved=True),
-    )
-    return _decoder(
-        fields,
-        tuple(layer if layer.window is not None else LayerConfig() for layer in layers),
-    )
+    windows = windows_of(fields, lambda layer: (layer + 1) % pattern != 0)
+    layers = layers_of(fields, windows, rotary_of(fields, interleaved=True))
+    return tuple(layer if layer.window is not None else LayerConfig() for layer in layers)
 
 
-def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
-    bias = fields.flag("attention_bias", False)
-    return decoder(
-        fields,
-        layers,
-        norm="layer_without_bias",
-        norm_eps=fields.number("layer_norm_eps", 1e-5, most=1),
-        parallel="shared",
-        attention_bias=bias,
-        output_bias=bias,
-        logit_scale=fields.number("logit_scale", 0.0625),
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
-        **changes,
-    )
-
-
-COHERE = Architecture(config)
-COHERE2 = Architecture(config2)
+COHERE = Architecture(
+    "CohereForCausalLM",
+    {**_SETTINGS, "qk_norm": choice("use_qk_norm", False, "unlike_heads")},
+    layers=lambda fields: layers_of(fields, rotary=rotary_of(fields, theta=5e5, interleaved=True)),
+    gguf=GGUF("command-r", "cohere"),
+)
+COHERE2 = Architecture(
+    "Cohere2ForCausalLM",
+    _SETTINGS,
+    layers=_layers_of_r7b,
+    only={"use_qk_norm": False},
+    gguf=GGUF("cohere2", windowed=ANY_LAYER, windows=4),
+)

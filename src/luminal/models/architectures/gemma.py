@@ -3,86 +3,130 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
-from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.architecture import NORMS_AROUND, Architecture
+from luminal.models.architectures.layers import layers_of, layers_of_two_rotaries, windows_of
 from luminal.models.architectures.settings import (
-    decoder,
-    layers_of,
-    layers_of_two_rotaries,
-    refuse,
-    windows_of,
+    TIED,
+    Setting,
+    attention_biases,
+    number_or_none,
+    text,
 )
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.decoder_config import Layers
+from luminal.models.gguf.changes import Change, Heads
+from luminal.models.gguf.form import ANY_LAYER, GGUF
 
 _GELU = "gelu_pytorch_tanh"
-_CAP = "final_logit_softcapping"
 
 
-def _decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
-    """What the three share."""
-    refuse(fields, use_bidirectional_attention=False)
-    bias = fields.flag("attention_bias", False)
-    return decoder(
-        fields,
-        layers,
-        norm="zero_centered_rms",
-        embedding_scale=math.sqrt(fields.integer("hidden_size")),
-        attention_bias=bias,
-        output_bias=bias,
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
-        **changes,
-    )
-
-
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json` of Gemma 1, whose `hidden_act` "gelu" means that by tanh."""
+def _first_activation(fields: Fields) -> str:
+    """The `hidden_act` "gelu" of Gemma 1 means that by tanh."""
     activation = fields.text("hidden_act", _GELU)
-    activation = _GELU if activation == "gelu" else activation
-    return _decoder(fields, layers_of(fields), activation=activation)
+    return _GELU if activation == "gelu" else activation
 
 
-def _later(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
-    """Gemma 2 and 3: norms before and after, a soft-cap, a scale of queries of its own."""
-    return _decoder(
-        fields,
-        layers,
-        activation=fields.text("hidden_activation", _GELU),
-        norm_place="both",
-        query_scale=fields.number("query_pre_attn_scalar", 256) ** -0.5,
-        **changes,
-    )
+def _query_scale(fields: Fields) -> float:
+    return float(fields.number("query_pre_attn_scalar", 256) ** -0.5)
 
 
-def config2(fields: Fields) -> DecoderConfig:
-    """Of Gemma 2: layers 0, 2, ... slide, and scores have a soft-cap."""
-    return _later(
-        fields,
-        layers_of(fields, windows_of(fields, lambda layer: layer % 2 == 0)),
-        attention_softcap=fields.number_or_none("attn_logit_softcapping", 50),
-        logit_softcap=fields.number_or_none(_CAP, 30),
-    )
-
-
-def config3(fields: Fields) -> DecoderConfig:
-    """Of Gemma 3: of six layers five slide, and turn by angles of their own."""
+def _layers_of_gemma3(fields: Fields) -> Layers:
+    """Of six layers five slide, and turn by angles of their own."""
     pattern = fields.integer("sliding_window_pattern", 6)
     near = Fields({"rope_theta": fields.number("rope_local_base_freq", 1e4)}, fields.path)
-    layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % pattern != 0, near, 1e6)
-    return _later(fields, layers, qk_norm="head", logit_softcap=fields.number_or_none(_CAP))
+    return layers_of_two_rotaries(fields, lambda layer: (layer + 1) % pattern != 0, near, 1e6)
 
 
-_NAMES = {
-    ".post_attention_layernorm.": ".attention_output_norm.",
-    ".pre_feedforward_layernorm.": ".post_attention_layernorm.",
-    ".post_feedforward_layernorm.": ".mlp_output_norm.",
+_FIRST: Mapping[str, Any] = {
+    **attention_biases(),
+    **TIED,
+    "norm": "zero_centered_rms",
+    "embedding_scale": lambda fields: math.sqrt(fields.integer("hidden_size")),
 }
+_LATER: Mapping[str, Any] = {
+    **_FIRST,
+    "activation": text("hidden_activation", _GELU),
+    "norm_place": "both",
+    "query_scale": Setting("query_pre_attn_scalar", _query_scale),
+}
+_CAP = "final_logit_softcapping"
+_CAUSAL = {"use_bidirectional_attention": False}
 
-GEMMA = Architecture(config)
-GEMMA2 = Architecture(config2, _NAMES)
-GEMMA3 = Architecture(config3, _NAMES)
+
+def _less_one(array: Array, heads: Heads) -> Array:
+    return array.astype(np.float32) - np.float32(1)
+
+
+def _plus_one(array: Array, heads: Heads) -> Array:
+    return array.astype(np.float32) + np.float32(1)
+
+
+def _form(name: str, model_type: str = "", largest: int | None = None, **more: Any) -> GGUF:
+    """Files have 1 + weight of the norms, as a plain RMS norm multiplies. `largest`: the layers
+    of the one model whose scale of queries is not that of a head's width, which they do not say.
+    """
+
+    def query_scalar(reader: Any) -> Mapping[str, Any]:
+        scale = reader.number("attention.scale")
+        width = reader.integer("embedding_length") // reader.integer("attention.head_count")
+        if scale is not None:
+            scalar = round(scale**-2)
+        elif reader.integer("block_count") == largest:
+            scalar = width
+        else:
+            scalar = reader.integer("attention.key_length", width)
+        return {"query_pre_attn_scalar": scalar}
+
+    norms = ("attn_norm", "ffn_norm", "post_attention_norm", "post_ffw_norm", "output_norm")
+    return GGUF(
+        name,
+        model_type,
+        keys={"attention.scale": None},
+        changes=dict.fromkeys((*norms, "attn_q_norm", "attn_k_norm"), Change(_less_one, _plus_one)),
+        defaults={"hidden_activation": _GELU},
+        read=None if largest is None else query_scalar,
+        **more,
+    )
+
+
+GEMMA = Architecture(
+    "GemmaForCausalLM",
+    {**_FIRST, "activation": _first_activation},
+    only=_CAUSAL,
+    gguf=_form("gemma"),
+)
+GEMMA2 = Architecture(
+    "Gemma2ForCausalLM",
+    {
+        **_LATER,
+        "attention_softcap": number_or_none("attn_logit_softcapping", 50),
+        "logit_softcap": number_or_none(_CAP, 30),
+    },
+    NORMS_AROUND,
+    layers=lambda fields: layers_of(fields, windows_of(fields, lambda layer: layer % 2 == 0)),
+    only=_CAUSAL,
+    gguf=_form("gemma2", largest=46, windowed=ANY_LAYER, windows=2),
+)
+GEMMA3 = Architecture(
+    "Gemma3ForCausalLM",
+    {**_LATER, "qk_norm": "head", "logit_softcap": number_or_none(_CAP)},
+    NORMS_AROUND,
+    layers=_layers_of_gemma3,
+    only=_CAUSAL,
+    gguf=_form("gemma3", "gemma3_text", largest=62, windowed=ANY_LAYER, windows=6, local_theta=1e4),
+)
 GEMMA3_TEXT = text_part(
-    GEMMA3, vocab_size=262208, num_attention_heads=8, num_key_value_heads=4, head_dim=256
+    "Gemma3ForConditionalGeneration",
+    GEMMA3,
+    vocab_size=262208,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    head_dim=256,
 )

@@ -7,43 +7,34 @@ from dataclasses import replace
 
 from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
-from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.architecture import NORMS_AROUND, Architecture
+from luminal.models.architectures.layers import rotary_of, windows_of
 from luminal.models.architectures.settings import (
     MAX_HEADS,
-    decoder,
+    TIED,
     head_dim,
     layer_count,
-    refuse,
-    rotary_of,
-    windows_of,
+    number_or_none,
+    text,
 )
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig
+from luminal.models.decoder_config import ExpertsConfig, LayerConfig, Layers
 from luminal.models.gemma4_layer import Gemma4Attention, Gemma4Layer
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    refuse(fields, attention_bias=False)
-    experts = None
-    if fields.flag("enable_moe_block", False):
-        experts = ExpertsConfig(
-            fields.integer("num_experts"),
-            fields.integer("top_k_experts"),
-            fields.integer("moe_intermediate_size"),
-        )
-    own = fields.integer("hidden_size_per_layer_input", 256, least=0)
-    return decoder(
-        fields,
-        _layers(fields),
-        activation=fields.text("hidden_activation", "gelu_pytorch_tanh"),
-        norm_place="both",
-        embedding_scale=math.sqrt(fields.integer("hidden_size")),
-        logit_softcap=fields.number_or_none("final_logit_softcapping"),
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
-        experts=experts,
-        layer_inputs=(fields.integer("vocab_size_per_layer_input"), own) if own else None,
+def _experts(fields: Fields) -> ExpertsConfig | None:
+    if not fields.flag("enable_moe_block", False):
+        return None
+    return ExpertsConfig(
+        fields.integer("num_experts"),
+        fields.integer("top_k_experts"),
+        fields.integer("moe_intermediate_size"),
     )
+
+
+def _layer_inputs(fields: Fields) -> tuple[int, int] | None:
+    width = fields.integer("hidden_size_per_layer_input", 256, least=0)
+    return (fields.integer("vocab_size_per_layer_input"), width) if width else None
 
 
 _ROPE = {
@@ -57,7 +48,7 @@ _ROPE = {
 """Where a file says nothing of positions."""
 
 
-def _layers(fields: Fields) -> tuple[LayerConfig, ...]:
+def _layers(fields: Fields) -> Layers:
     """Of six layers five slide; the others have heads of their own; the last ones keep no keys."""
     if fields.values.get("use_bidirectional_attention") == "all":
         raise LoadError(f"{fields.path}: use_bidirectional_attention='all' is not supported")
@@ -111,16 +102,25 @@ def _global_heads(fields: Fields, windows: list[int | None], both: bool) -> tupl
 
 
 GEMMA4 = Architecture(
-    config,
+    "Gemma4ForCausalLM",
     {
-        ".post_attention_layernorm.": ".attention_output_norm.",
-        ".pre_feedforward_layernorm.": ".post_attention_layernorm.",
-        ".post_feedforward_layernorm.": ".mlp_output_norm.",
+        **TIED,
+        "activation": text("hidden_activation", "gelu_pytorch_tanh"),
+        "norm_place": "both",
+        "embedding_scale": lambda fields: math.sqrt(fields.integer("hidden_size")),
+        "logit_softcap": number_or_none("final_logit_softcapping"),
+        "experts": _experts,
+        "layer_inputs": _layer_inputs,
+    },
+    {
+        **NORMS_AROUND,
         ".router.scale": ".router.input_scale",
         ".router.proj.": ".router.",
         "model.embed_tokens_per_layer.": "model.layer_inputs.embed_tokens_per_layer.",
         "model.per_layer_model_": "model.layer_inputs.per_layer_model_",
         "model.per_layer_projection_": "model.layer_inputs.per_layer_projection_",
     },
+    layers=_layers,
+    only={"attention_bias": False},
 )
-GEMMA4_TEXT = text_part(GEMMA4)
+GEMMA4_TEXT = text_part("Gemma4ForConditionalGeneration", GEMMA4)

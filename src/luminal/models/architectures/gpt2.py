@@ -5,30 +5,21 @@ from __future__ import annotations
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, plain, refuse
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.architectures.settings import (
+    MAX_LAYERS,
+    TIED,
+    Setting,
+    epsilon,
+    integer,
+    plain,
+    text,
+)
+from luminal.models.gguf.changes import Change, Heads
+from luminal.models.gguf.form import GGUF
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    refuse(fields, scale_attn_weights=True, add_cross_attention=False)
-    refuse(fields, scale_attn_by_inverse_layer_idx=False)
-    hidden, heads = fields.integer("n_embd", 768), fields.integer("n_head", 12)
-    return decoder(
-        fields,
-        (LayerConfig(),) * layer_count(fields, "n_layer"),
-        hidden_size=hidden,
-        intermediate_size=fields.integer("n_inner", 4 * hidden),
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=hidden // heads,
-        max_position_embeddings=fields.integer("n_positions", 1024),
-        activation=fields.text("activation_function", "gelu_new"),
-        norm_eps=fields.number("layer_norm_epsilon", 1e-5, most=1),
-        **plain(True),
-        positions="learned",
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
-    )
+def _inner(fields: Fields) -> int:
+    return fields.integer("n_inner", 4 * fields.integer("n_embd", 768))
 
 
 def _rows_first(name: str, array: Array) -> Array:
@@ -36,14 +27,31 @@ def _rows_first(name: str, array: Array) -> Array:
     return array.T if name.startswith("model.layers.") and array.ndim == 2 else array
 
 
+def _transposed(array: Array, heads: Heads) -> Array:
+    return array.T
+
+
 GPT2 = Architecture(
-    config,
+    "GPT2LMHeadModel",
     {
-        "transformer.": "",
-        "h.": "model.layers.",
-        "wte.": "model.embed_tokens.",
-        "wpe.": "model.embed_positions.",
-        "ln_f.": "model.norm.",
+        **plain(bias=True),
+        **TIED,
+        "num_hidden_layers": integer("n_layer", most=MAX_LAYERS),
+        "hidden_size": integer("n_embd", 768),
+        "intermediate_size": Setting("n_inner", _inner),
+        "num_attention_heads": integer("n_head", 12),
+        "num_key_value_heads": None,
+        "head_dim": None,
+        "max_position_embeddings": integer("n_positions", 1024),
+        "activation": text("activation_function", "gelu_new"),
+        "norm_eps": epsilon(1e-5, "layer_norm_epsilon"),
+        "positions": "learned",
+    },
+    {
+        "transformer.h.": "model.layers.",
+        "transformer.wte.": "model.embed_tokens.",
+        "transformer.wpe.": "model.embed_positions.",
+        "transformer.ln_f.": "model.norm.",
         ".ln_1.": ".input_layernorm.",
         ".ln_2.": ".post_attention_layernorm.",
         ".attn.c_attn.": ".self_attn.qkv_proj.",
@@ -51,5 +59,18 @@ GPT2 = Architecture(
         ".c_fc.": ".up_proj.",
         ".mlp.c_proj.": ".mlp.down_proj.",
     },
+    layers=None,
+    only={
+        "scale_attn_weights": True,
+        "add_cross_attention": False,
+        "scale_attn_by_inverse_layer_idx": False,
+    },
+    prefix="transformer.",
     adapted=_rows_first,
+    gguf=GGUF(
+        "gpt2",
+        changes=dict.fromkeys(
+            ("attn_qkv", "attn_output", "ffn_up", "ffn_down"), Change(_transposed, _transposed)
+        ),
+    ),
 )

@@ -4,34 +4,32 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, rotary_of
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.architectures.layers import layers_of, rotary_of
+from luminal.models.architectures.settings import attention_biases, choice, epsilon, text
+from luminal.models.decoder_config import Layers
+from luminal.models.gguf.form import GGUF
+from luminal.models.gguf.names import NO_HEAD_DIM
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; before `rope_parameters`, it had `rotary_pct` and `rotary_emb_base`."""
-    rotary = rotary_of(
-        fields,
-        theta=fields.number("rotary_emb_base", 10000.0),
-        share=fields.number("rotary_pct", 0.25),
-    )
-    bias = fields.flag("attention_bias", True)
-    return decoder(
-        fields,
-        (LayerConfig(rotary=rotary),) * layer_count(fields),
-        activation=fields.text("hidden_act", "gelu"),
-        gated=False,
-        norm="layer",
-        norm_eps=fields.number("layer_norm_eps", 1e-5, most=1),
-        parallel="separate" if fields.flag("use_parallel_residual", True) else None,
-        attention_bias=bias,
-        output_bias=bias,
-        mlp_bias=True,
-    )
+def _layers(fields: Fields) -> Layers:
+    """Before `rope_parameters`, files had `rotary_pct` and `rotary_emb_base`."""
+    theta = fields.number("rotary_emb_base", 10000.0)
+    share = fields.number("rotary_pct", 0.25)
+    return layers_of(fields, rotary=rotary_of(fields, theta=theta, share=share))
 
 
 GPT_NEOX = Architecture(
-    config,
+    "GPTNeoXForCausalLM",
+    {
+        **attention_biases(default=True),
+        "mlp_bias": True,
+        "num_key_value_heads": None,
+        "activation": text("hidden_act", "gelu"),
+        "gated": False,
+        "norm": "layer",
+        "norm_eps": epsilon(1e-5, "layer_norm_eps"),
+        "parallel": choice("use_parallel_residual", True, "separate"),
+    },
     {
         "gpt_neox.": "model.",
         ".embed_in.": ".embed_tokens.",
@@ -42,5 +40,7 @@ GPT_NEOX = Architecture(
         ".dense_h_to_4h.": ".up_proj.",
         ".dense_4h_to_h.": ".down_proj.",
     },
+    layers=_layers,
     grouped=True,
+    gguf=GGUF("gptneox", "gpt_neox", keys=NO_HEAD_DIM),
 )

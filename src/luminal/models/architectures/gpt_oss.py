@@ -11,16 +11,17 @@ from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture, Tensors
-from luminal.models.architectures.settings import (
-    decoder,
+from luminal.models.architectures.layers import (
     later,
     layers_of,
-    refuse,
     rope_section,
     rotary_of,
     windows_of,
 )
-from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
+from luminal.models.architectures.settings import attention_biases, epsilon, integer, number, refuse
+from luminal.models.decoder_config import Layers
+from luminal.models.gguf.changes import Change, Heads, Joined
+from luminal.models.gguf.form import ANY_LAYER, GGUF
 
 _YARN = {
     "rope_type": "yarn",
@@ -31,30 +32,17 @@ _YARN = {
 """Where a file says nothing of positions."""
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; experts may be packed."""
-    refuse(fields, hidden_act="silu")
+def _read(fields: Fields) -> Fields:
+    """Without what says that the experts are packed in MXFP4, which is read."""
     refuse(fields.section("quantization_config"), quant_method="mxfp4")
-    fields = replace(fields, values={**fields.values, "quantization_config": None})
-    bias = fields.flag("attention_bias", True)
+    return replace(fields, values={**fields.values, "quantization_config": None})
+
+
+def _layers(fields: Fields) -> Layers:
+    """Layers 0, 2, ... slide, and all have experts."""
     windows = windows_of(fields, lambda layer: layer % 2 == 0)
     rope = rope_section(fields) or replace(fields, values=_YARN, what="rope_parameters")
-    return decoder(
-        fields,
-        later(layers_of(fields, windows, rotary_of(fields, rope, 1.5e5)), 0, experts=True),
-        norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
-        attention_bias=bias,
-        output_bias=bias,
-        sinks=True,
-        experts=ExpertsConfig(
-            fields.integer("num_local_experts"),
-            fields.integer("num_experts_per_tok", 4),
-            fields.integer("intermediate_size"),
-            bias=True,
-            swiglu_limit=fields.number("swiglu_limit", 7.0),
-            swiglu_slope=fields.number("swiglu_alpha", 1.702),
-        ),
-    )
+    return later(layers_of(fields, windows, rotary_of(fields, rope, 1.5e5)), 0, experts=True)
 
 
 def _gates_first(name: str, array: Array) -> Array:
@@ -100,6 +88,63 @@ def _unpacked(tensors: Tensors) -> dict[str, Array]:
     return found
 
 
+def _rows_in_turn(gates: Array, others: Array) -> Array:
+    """(experts, out, in) twice to (experts, in, 2 out), gates in the even places."""
+    both = np.stack((gates, others), 2)
+    return both.reshape(len(gates), -1, gates.shape[2]).swapaxes(1, 2)
+
+
+def _numbers_in_turn(gates: Array, others: Array) -> Array:
+    return np.stack((gates, others), 2).reshape(len(gates), -1)
+
+
+def _rows_and_columns_swapped(array: Array, heads: Heads) -> Array:
+    return array.swapaxes(1, 2)
+
+
 GPT_OSS = Architecture(
-    config, {".mlp.router.": ".mlp.gate."}, adapted=_gates_first, unpacked=_unpacked
+    "GptOssForCausalLM",
+    {**attention_biases(default=True), "norm_eps": epsilon(1e-5), "sinks": True},
+    {".mlp.router.": ".mlp.gate."},
+    layers=_layers,
+    experts={
+        "count": integer("num_local_experts"),
+        "top_k": integer("num_experts_per_tok", 4),
+        "intermediate_size": integer("intermediate_size"),
+        "bias": True,
+        "swiglu_limit": number("swiglu_limit", 7.0),
+        "swiglu_slope": number("swiglu_alpha", 1.702),
+    },
+    only={"hidden_act": "silu"},
+    read=_read,
+    adapted=_gates_first,
+    unpacked=_unpacked,
+    gguf=GGUF(
+        "gpt-oss",
+        "gpt_oss",
+        names={
+            "post_attention_layernorm": "post_attention_norm",
+            "self_attn.sinks": "attn_sinks.weight",
+            "mlp.experts.down_proj": "ffn_down_exps.weight",
+            "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
+        },
+        changes={
+            "ffn_down_exps.weight": Change(_rows_and_columns_swapped, _rows_and_columns_swapped)
+        },
+        joined={
+            "mlp.experts.gate_up_proj": Joined(
+                ("ffn_gate_exps.weight", "ffn_up_exps.weight"),
+                _rows_in_turn,
+                lambda both: (both[..., ::2].swapaxes(1, 2), both[..., 1::2].swapaxes(1, 2)),
+            ),
+            "mlp.experts.gate_up_proj_bias": Joined(
+                ("ffn_gate_exps.bias", "ffn_up_exps.bias"),
+                _numbers_in_turn,
+                lambda both: (both[:, ::2], both[:, 1::2]),
+            ),
+        },
+        rope={"truncate": False},
+        windowed=ANY_LAYER,
+        windows=2,
+    ),
 )

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.architectures.settings import attention_biases, flag
+from luminal.models.gguf.changes import INTERLEAVED
+from luminal.models.gguf.form import GGUF
 
-
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    bias = fields.flag("attention_bias", False)
-    return decoder(
-        fields,
-        layers_of(fields),
-        attention_bias=bias,
-        output_bias=bias,
-        mlp_bias=fields.flag("mlp_bias", False),
-    )
-
-
-LLAMA = Architecture(config)
+LLAMA = Architecture(
+    "LlamaForCausalLM",
+    {**attention_biases(), "mlp_bias": flag("mlp_bias", False)},
+    gguf=GGUF("llama", changes=INTERLEAVED),
+)

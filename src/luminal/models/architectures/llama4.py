@@ -8,37 +8,21 @@ from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, kinds_of, layer_count, rotary_of
+from luminal.models.architectures.layers import kinds_of, rotary_of
+from luminal.models.architectures.settings import (
+    attention_biases,
+    choice,
+    epsilon,
+    integer,
+    layer_count,
+)
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig
+from luminal.models.decoder_config import LayerConfig, Layers
 from luminal.nn.attention import Temperature
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; `no_rope_layers` has a 1 for every layer that is rotary."""
-    bias = fields.flag("attention_bias", False)
-    width = fields.integer("intermediate_size")
-    return decoder(
-        fields,
-        _layers(fields),
-        intermediate_size=fields.integer("intermediate_size_mlp", 16384),
-        norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
-        qk_norm="turned_heads" if fields.flag("use_qk_norm", True) else None,
-        attention_bias=bias,
-        output_bias=bias,
-        experts=ExpertsConfig(
-            fields.integer("num_local_experts", 16),
-            fields.integer("num_experts_per_tok", 1),
-            width,
-            False,
-            "sigmoid",
-            shared_size=width,
-            weighted_inputs=True,
-        ),
-    )
-
-
-def _layers(fields: Fields) -> tuple[LayerConfig, ...]:
+def _layers(fields: Fields) -> Layers:
+    """By `no_rope_layers`, which has a 1 for every layer that is rotary."""
     count = layer_count(fields)
     interval = fields.integer("no_rope_layer_interval", 4)
     default = [int((number + 1) % interval != 0) for number in range(count)]
@@ -75,12 +59,28 @@ def _rows_first(name: str, array: Array) -> Array:
 
 
 LLAMA4 = Architecture(
-    config,
+    "Llama4ForCausalLM",
+    {
+        **attention_biases(),
+        "intermediate_size": integer("intermediate_size_mlp", 16384),
+        "norm_eps": epsilon(1e-5),
+        "qk_norm": choice("use_qk_norm", True, "turned_heads"),
+    },
     {
         ".feed_forward.": ".mlp.",
         ".mlp.router.": ".mlp.gate.",
         ".shared_expert.": ".shared_experts.",
     },
+    layers=_layers,
+    experts={
+        "count": integer("num_local_experts", 16),
+        "top_k": integer("num_experts_per_tok", 1),
+        "intermediate_size": integer("intermediate_size"),
+        "normalize": False,
+        "scoring": "sigmoid",
+        "shared_size": integer("intermediate_size"),
+        "weighted_inputs": True,
+    },
     adapted=_rows_first,
 )
-LLAMA4_TEXT = text_part(LLAMA4)
+LLAMA4_TEXT = text_part("Llama4ForConditionalGeneration", LLAMA4)

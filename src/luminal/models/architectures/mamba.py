@@ -8,13 +8,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from luminal.base.errors import LoadError
 from luminal.base.records import dataclass
+from luminal.frontend.handle import Array
 from luminal.loaders.fields import MAX_SIZE, Fields
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, refuse
-from luminal.models.decoder_config import DecoderConfig, LayerConfig, Mixer
+from luminal.models.architectures.settings import TIED, epsilon, flag, layer_count
+from luminal.models.decoder_config import DecoderConfig, LayerConfig, Layers
+from luminal.models.gguf.changes import Change, Heads
+from luminal.models.gguf.form import GGUF
 from luminal.nn import RotaryEmbedding
 from luminal.nn.state_space import Mamba, Mamba2
 
@@ -57,8 +62,8 @@ class Mamba2Config:
         return Mamba2(config.hidden_size, *sizes, *biases, config.norm_eps, dtype)
 
 
-def config(fields: Fields, norm_eps: float | None = None) -> DecoderConfig:
-    """Of a `config.json` of Mamba."""
+def _layers(fields: Fields, norm_eps: float | None = None) -> Layers:
+    """Layers of Mamba's mixer alone."""
     hidden = fields.integer("hidden_size")
     rank = math.ceil(hidden / 16)
     if fields.values.get("time_step_rank") != "auto":
@@ -72,16 +77,15 @@ def config(fields: Fields, norm_eps: float | None = None) -> DecoderConfig:
         fields.flag("use_conv_bias", True),
         norm_eps,
     )
-    return _decoder(fields, mixer, True)
+    return (LayerConfig(mixer=mixer, feed_forward=False),) * layer_count(fields)
 
 
-def config_of_norms(fields: Fields) -> DecoderConfig:
-    """Of Falcon Mamba."""
-    return config(fields, fields.number("mixer_rms_eps", 1e-6, most=1))
+def _normed_layers(fields: Fields) -> Layers:
+    """Falcon Mamba has norms of what steers its scan."""
+    return _layers(fields, fields.number("mixer_rms_eps", 1e-6, most=1))
 
 
-def config2(fields: Fields) -> DecoderConfig:
-    """Of Mamba 2."""
+def _layers_of_mamba2(fields: Fields) -> Layers:
     limit = fields.values.get("time_step_limit")
     if limit not in (None, [0.0, math.inf], [0.0, {"__float__": "Infinity"}]):
         raise LoadError(f"{fields.path}: time_step_limit={shown(limit)} is not supported; none is")
@@ -94,25 +98,19 @@ def config2(fields: Fields) -> DecoderConfig:
         fields.flag("use_bias", False),
         fields.flag("use_conv_bias", True),
     )
-    return _decoder(fields, mixer, False)
+    return (LayerConfig(mixer=mixer, feed_forward=False),) * layer_count(fields)
 
 
-def _decoder(fields: Fields, mixer: Mixer, tied: bool) -> DecoderConfig:
-    """Layers of the mixer alone, for texts of any length."""
-    refuse(fields, hidden_act="silu")
-    return decoder(
-        fields,
-        (LayerConfig(mixer=mixer, feed_forward=False),) * layer_count(fields),
-        intermediate_size=1,
-        num_attention_heads=1,
-        num_key_value_heads=1,
-        head_dim=1,
-        max_position_embeddings=MAX_SIZE,
-        norm_eps=fields.number("layer_norm_epsilon", 1e-5, most=1),
-        tie_word_embeddings=fields.flag("tie_word_embeddings", tied),
-    )
-
-
+_SETTINGS: dict[str, Any] = {
+    "intermediate_size": 1,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+    "head_dim": 1,
+    "max_position_embeddings": MAX_SIZE,  # a state takes no more room for a longer text
+    "activation": "silu",
+    "norm_eps": epsilon(1e-5, "layer_norm_epsilon"),
+    **TIED,
+}
 _NAMES = {
     "backbone.": "model.",
     ".embeddings.": ".embed_tokens.",
@@ -122,6 +120,86 @@ _NAMES = {
     ".norm_f.": ".norm.",
 }
 
-MAMBA = Architecture(config, _NAMES)
-FALCON_MAMBA = Architecture(config_of_norms, _NAMES)
-MAMBA2 = Architecture(config2, _NAMES)
+
+def _of_one_channel(array: Array, heads: Heads) -> Array:
+    return array[:, None] if array.ndim == 2 else array
+
+
+def _of_its_channel(array: Array, heads: Heads) -> Array:
+    return array[:, 0] if array.ndim == 3 else array
+
+
+def _logarithms(array: Array, heads: Heads) -> Array:
+    with np.errstate(all="ignore"):  # a damaged file may hold anything
+        return np.log(-array.astype(np.float32))
+
+
+def _negative_powers(array: Array, heads: Heads) -> Array:
+    return -np.exp(array.astype(np.float32))
+
+
+def _written(config: DecoderConfig) -> dict[str, Any]:
+    """The metadata of layers of a state space, which have no heads and no feed-forward part."""
+    mixer = config.layers[0].mixer
+    assert isinstance(mixer, MambaConfig)
+    return {
+        "attention.head_count": 0,
+        "attention.head_count_kv": 0,
+        "feed_forward_length": 0,
+        "ssm.conv_kernel": mixer.width,
+        "ssm.inner_size": mixer.inner,
+        "ssm.state_size": mixer.states,
+        "ssm.time_step_rank": mixer.rank,
+        "ssm.dt_b_c_rms": mixer.norm_eps is not None,
+    }
+
+
+def _form(model_type: str, only_with: str | None = None) -> GGUF:
+    return GGUF(
+        "mamba",
+        model_type,
+        keys={
+            "ssm.conv_kernel": "conv_kernel",
+            "ssm.inner_size": "intermediate_size",
+            "ssm.state_size": "state_size",
+            "ssm.time_step_rank": "time_step_rank",
+        },
+        names={
+            "self_attn.in_proj": "ssm_in",
+            "self_attn.conv1d": "ssm_conv1d",
+            "self_attn.x_proj": "ssm_x",
+            "self_attn.dt_proj": "ssm_dt",
+            "self_attn.A_log": "ssm_a",
+            "self_attn.D": "ssm_d",
+            "self_attn.out_proj": "ssm_out",
+        },
+        flags={"use_bias": "ssm_in.bias", "use_conv_bias": "ssm_conv1d.bias"},
+        changes={
+            "ssm_conv1d": Change(_of_one_channel, _of_its_channel),
+            "ssm_a": Change(_logarithms, _negative_powers),
+        },
+        only_with=only_with,
+        written=_written,
+    )
+
+
+_SILU = {"hidden_act": "silu"}
+
+FALCON_MAMBA = Architecture(
+    "FalconMambaForCausalLM",
+    _SETTINGS,
+    _NAMES,
+    layers=_normed_layers,
+    only=_SILU,
+    gguf=_form("falcon_mamba", "ssm.dt_b_c_rms"),
+)
+MAMBA = Architecture(
+    "MambaForCausalLM", _SETTINGS, _NAMES, layers=_layers, only=_SILU, gguf=_form("mamba")
+)
+MAMBA2 = Architecture(
+    "Mamba2ForCausalLM",
+    _SETTINGS | {"tie_word_embeddings": flag("tie_word_embeddings", False)},
+    _NAMES,
+    layers=_layers_of_mamba2,
+    only=_SILU,
+)

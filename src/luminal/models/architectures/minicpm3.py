@@ -6,24 +6,30 @@ import math
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.deepseek import latent_decoder
-from luminal.models.architectures.settings import layer_count, refuse
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.architectures.deepseek import LATENT, latent_layers
+from luminal.models.architectures.settings import TIED, epsilon, layer_count, number
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    refuse(fields, mlp_bias=False)
-    hidden, depth = fields.integer("hidden_size"), math.sqrt(layer_count(fields))
-    return latent_decoder(
-        fields,
-        False,
-        norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
-        embedding_scale=fields.number("scale_emb", 12),
-        residual_scale=(fields.number_or_none("scale_depth", 1.4) or depth) / depth,
-        logit_scale=(fields.number_or_none("dim_model_base", 256) or hidden) / hidden,
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
-    )
+def _residual_scale(fields: Fields) -> float:
+    depth = math.sqrt(layer_count(fields))
+    return (fields.number_or_none("scale_depth", 1.4) or depth) / depth
 
 
-MINICPM3 = Architecture(config)
+def _logit_scale(fields: Fields) -> float:
+    hidden = fields.integer("hidden_size")
+    return (fields.number_or_none("dim_model_base", 256) or hidden) / hidden
+
+
+MINICPM3 = Architecture(
+    "MiniCPM3ForCausalLM",
+    {
+        **LATENT,
+        **TIED,
+        "norm_eps": epsilon(1e-5),
+        "embedding_scale": number("scale_emb", 12),
+        "residual_scale": _residual_scale,
+        "logit_scale": _logit_scale,
+    },
+    layers=lambda fields: latent_layers(fields, interleaved=False),
+    only={"mlp_bias": False},
+)

@@ -1,4 +1,7 @@
-"""Mistral, a Llama with a sliding window, Ministral, Ministral 3. arXiv 2310.06825, 2601.08584."""
+"""Mistral, a Llama with a sliding window; Mixtral with experts; Ministral, Ministral 3.
+
+arXiv 2310.06825, 2401.04088, 2601.08584. Files in GGUF call all of them llama.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,7 @@ from dataclasses import replace
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import (
-    decoder,
+from luminal.models.architectures.layers import (
     later,
     layers_of,
     original_positions,
@@ -16,8 +18,11 @@ from luminal.models.architectures.settings import (
     same_windows,
     windows_of,
 )
+from luminal.models.architectures.settings import Setting, epsilon, integer
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.decoder_config import Layers
+from luminal.models.gguf.changes import INTERLEAVED
+from luminal.models.gguf.form import ALL_LAYERS, ANY_LAYER, GGUF
 from luminal.nn.attention import Temperature
 
 _YARN = {
@@ -32,29 +37,83 @@ _YARN = {
 """Where a file of Ministral 3 says nothing of positions."""
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; Ministral 3 has a temperature of queries among its rotary parameters, and
-    other defaults: its `model_type` tells, also as a part of Mistral 3.
-    """
-    third = fields.values.get("model_type") == "ministral3"
+def _is_third(fields: Fields) -> bool:
+    """Is it Ministral 3, also as a part of Mistral 3?"""
+    return fields.values.get("model_type") == "ministral3"
+
+
+def _layers(fields: Fields) -> Layers:
+    """Ministral 3 has a temperature of queries among its rotary parameters."""
     rope = rope_section(fields)
-    if third and not rope:
+    if _is_third(fields) and not rope:
         rope = replace(fields, values=_YARN, what="rope_parameters")
     layers = layers_of(fields, same_windows(fields), rotary_of(fields, rope))
     scale = rope.number_or_none("llama_4_scaling_beta")
-    if scale is not None:
-        length = original_positions(fields, rope)
-        layers = later(layers, 0, temperature=Temperature(scale, length))
-    eps = fields.number("rms_norm_eps", 1e-5 if third else 1e-6, most=1)
-    return decoder(fields, layers, norm_eps=eps)
+    if scale is None:
+        return layers
+    return later(layers, 0, temperature=Temperature(scale, original_positions(fields, rope)))
 
 
-def config_of_kinds(fields: Fields) -> DecoderConfig:
-    """Of Ministral, some of whose layers may see all; by default none does."""
+def _epsilon(fields: Fields) -> float:
+    return fields.number("rms_norm_eps", 1e-5 if _is_third(fields) else 1e-6, most=1)
+
+
+def _layers_of_kinds(fields: Fields) -> Layers:
+    """Some layers of Ministral may see all; by default none does."""
     windowed = fields.values.get("sliding_window") is not None
-    return decoder(fields, layers_of(fields, windows_of(fields, lambda layer: windowed)))
+    return layers_of(fields, windows_of(fields, lambda layer: windowed))
 
 
-MISTRAL = Architecture(config)
-MINISTRAL = Architecture(config_of_kinds)
-MISTRAL_TEXT = text_part(MISTRAL)
+def _sparse_layers(fields: Fields) -> Layers:
+    layers = layers_of(fields, same_windows(fields), rotary_of(fields, theta=1e6))
+    return later(layers, 0, experts=True)
+
+
+MIXTRAL = Architecture(
+    "MixtralForCausalLM",
+    {"norm_eps": epsilon(1e-5)},
+    {
+        ".block_sparse_moe.": ".mlp.",
+        ".w1.": ".gate_proj.",
+        ".w2.": ".down_proj.",
+        ".w3.": ".up_proj.",
+    },
+    layers=_sparse_layers,
+    experts={
+        "count": integer("num_local_experts", 8),
+        "top_k": integer("num_experts_per_tok", 2),
+        "intermediate_size": integer("intermediate_size"),
+    },
+    gguf=GGUF(
+        "llama",
+        "mixtral",
+        changes=INTERLEAVED,
+        windowed=ALL_LAYERS,
+        only_with="expert_count",
+    ),
+)
+MINISTRAL = Architecture(
+    "MinistralForCausalLM",
+    layers=_layers_of_kinds,
+    gguf=GGUF(
+        "llama",
+        "ministral",
+        changes=INTERLEAVED,
+        windowed=ANY_LAYER,
+        only_with="attention.sliding_window_pattern",
+    ),
+)
+MISTRAL = Architecture(
+    "MistralForCausalLM",
+    {"norm_eps": Setting("rms_norm_eps", _epsilon)},
+    layers=_layers,
+    gguf=GGUF(
+        "llama",
+        "mistral",
+        changes=INTERLEAVED,
+        windowed=ALL_LAYERS,
+        only_with="attention.sliding_window",
+    ),
+)
+MINISTRAL3 = replace(MISTRAL, name="Ministral3ForCausalLM", gguf=None)
+MISTRAL_TEXT = text_part("Mistral3ForConditionalGeneration", MISTRAL)

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.architectures.settings import attention_biases, number_or_none
+from luminal.models.gguf.changes import INTERLEAVED
+from luminal.models.gguf.form import GGUF
 
-
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    bias = fields.flag("attention_bias", False)
-    return decoder(
-        fields,
-        layers_of(fields),
-        norm="layer_without_weight",
-        norm_eps=1e-5,
-        attention_bias=bias,
-        output_bias=bias,
-        projection_limit=fields.number_or_none("clip_qkv"),
-    )
-
-
-OLMO = Architecture(config)
+OLMO = Architecture(
+    "OlmoForCausalLM",
+    {
+        **attention_biases(),
+        "norm": "layer_without_weight",
+        "norm_eps": 1e-5,
+        "projection_limit": number_or_none("clip_qkv"),
+    },
+    gguf=GGUF("olmo", changes=INTERLEAVED),
+)

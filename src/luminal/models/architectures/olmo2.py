@@ -6,47 +6,40 @@ arXiv 2501.00656, 2512.13961.
 from __future__ import annotations
 
 from luminal.loaders.fields import Fields
-from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import (
-    decoder,
-    layers_of,
-    layers_of_two_rotaries,
-    refuse,
-)
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.architectures.architecture import NORMS_AFTER, Architecture
+from luminal.models.architectures.layers import layers_of_two_rotaries
+from luminal.models.architectures.settings import attention_biases, epsilon, refuse
+from luminal.models.decoder_config import Layers
+from luminal.models.gguf.form import ANY_LAYER, GGUF
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json` of OLMo 2."""
-    return _decoder(fields, layers_of(fields))
-
-
-def config3(fields: Fields) -> DecoderConfig:
-    """Of OLMo 3: of four layers three slide; a scaling of positions is the others'."""
+def _layers_of_olmo3(fields: Fields) -> Layers:
+    """Of four layers three slide; a scaling of positions is the others'."""
     if not fields.section("rope_parameters"):
         refuse(fields, rope_theta=5e5)  # versions of transformers give another to other layers
     near = Fields({}, fields.path)
-    layers = layers_of_two_rotaries(fields, lambda layer: (layer + 1) % 4 != 0, near, 5e5)
-    return _decoder(fields, layers)
+    return layers_of_two_rotaries(fields, lambda layer: (layer + 1) % 4 != 0, near, 5e5)
 
 
-def _decoder(fields: Fields, layers: tuple[LayerConfig, ...]) -> DecoderConfig:
-    bias = fields.flag("attention_bias", False)
-    return decoder(
-        fields,
-        layers,
-        norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
-        norm_place="after",
-        qk_norm="projection",
-        attention_bias=bias,
-        output_bias=bias,
-    )
-
-
-_NAMES = {
-    ".post_attention_layernorm.": ".attention_output_norm.",
-    ".post_feedforward_layernorm.": ".mlp_output_norm.",
+_SETTINGS = {
+    **attention_biases(),
+    "norm_eps": epsilon(1e-5),
+    "norm_place": "after",
+    "qk_norm": "projection",
 }
 
-OLMO2 = Architecture(config, _NAMES)
-OLMO3 = Architecture(config3, _NAMES)
+OLMO3 = Architecture(
+    "Olmo3ForCausalLM",
+    _SETTINGS,
+    NORMS_AFTER,
+    layers=_layers_of_olmo3,
+    gguf=GGUF(
+        "olmo2",
+        "olmo3",
+        windowed=ANY_LAYER,
+        windows=4,
+        local_theta=0.0,
+        only_with="attention.sliding_window",
+    ),
+)
+OLMO2 = Architecture("Olmo2ForCausalLM", _SETTINGS, NORMS_AFTER, gguf=GGUF("olmo2"))

@@ -5,32 +5,14 @@ from __future__ import annotations
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, plain, refuse
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.architectures.settings import TIED, flag, integer, plain, refuse, text
 
 FIRST_POSITION = 2  # the rows before it are for padding
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    refuse(
-        fields,
-        do_layer_norm_before=True,
-        _remove_final_layer_norm=False,
-        layer_norm_elementwise_affine=True,
-        word_embed_proj_dim=fields.integer("hidden_size"),
-    )
-    bias = fields.flag("enable_bias", True)
-    return decoder(
-        fields,
-        (LayerConfig(),) * layer_count(fields),
-        intermediate_size=fields.integer("ffn_dim"),
-        activation=fields.text("activation_function", "relu"),
-        norm_eps=1e-5,
-        **plain(bias),
-        positions="learned",
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
-    )
+def _read(fields: Fields) -> Fields:
+    refuse(fields, word_embed_proj_dim=fields.integer("hidden_size"))
+    return fields
 
 
 def _without_padding(name: str, array: Array) -> Array:
@@ -38,9 +20,16 @@ def _without_padding(name: str, array: Array) -> Array:
 
 
 OPT = Architecture(
-    config,
+    "OPTForCausalLM",
     {
-        "decoder.": "model.decoder.",  # in older files
+        **plain(flag("enable_bias", True)),
+        **TIED,
+        "intermediate_size": integer("ffn_dim"),
+        "activation": text("activation_function", "relu"),
+        "norm_eps": 1e-5,
+        "positions": "learned",
+    },
+    {
         "model.decoder.final_layer_norm.": "model.norm.",
         "model.decoder.": "model.",
         ".self_attn_layer_norm.": ".input_layernorm.",
@@ -49,5 +38,13 @@ OPT = Architecture(
         ".fc1.": ".mlp.up_proj.",
         ".fc2.": ".mlp.down_proj.",
     },
+    layers=None,
+    only={
+        "do_layer_norm_before": True,
+        "_remove_final_layer_norm": False,
+        "layer_norm_elementwise_affine": True,
+    },
+    read=_read,
+    prefix="model.",
     adapted=_without_padding,
 )

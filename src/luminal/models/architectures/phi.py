@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layer_count, plain, refuse, rotary_of
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
-
-
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    refuse(fields, qk_layernorm=False, tie_word_embeddings=False)
-    layer = LayerConfig(rotary=rotary_of(fields, share=0.5))
-    return decoder(
-        fields,
-        (layer,) * layer_count(fields),
-        activation=fields.text("hidden_act", "gelu_new"),
-        norm_eps=fields.number("layer_norm_eps", 1e-5, most=1),
-        parallel="shared",
-        **plain(True),
-        head_bias=True,
-    )
-
+from luminal.models.architectures.layers import layers_of, rotary_of
+from luminal.models.architectures.settings import epsilon, plain, text
+from luminal.models.gguf.form import GGUF
 
 PHI = Architecture(
-    config,
+    "PhiForCausalLM",
+    {
+        **plain(bias=True),
+        "activation": text("hidden_act", "gelu_new"),
+        "norm_eps": epsilon(1e-5, "layer_norm_eps"),
+        "parallel": "shared",
+        "head_bias": True,
+    },
     {
         ".self_attn.dense.": ".self_attn.o_proj.",
         ".final_layernorm.": ".norm.",
         ".fc1.": ".up_proj.",
         ".fc2.": ".down_proj.",
     },
+    layers=lambda fields: layers_of(fields, rotary=rotary_of(fields, share=0.5)),
+    only={"qk_layernorm": False, "tie_word_embeddings": False},
+    gguf=GGUF("phi2", "phi"),
 )

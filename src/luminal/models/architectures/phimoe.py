@@ -15,16 +15,15 @@ from luminal.frontend.pointwise.binary import maximum, where
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import (
-    decoder,
+from luminal.models.architectures.layers import (
     later,
     layers_of,
-    refuse,
     rope_section,
     rotary_of,
     same_windows,
 )
-from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
+from luminal.models.architectures.settings import attention_biases, epsilon, flag, refuse
+from luminal.models.decoder_config import ExpertsConfig, Layers
 from luminal.nn.moe import Router, Routes
 
 
@@ -65,32 +64,30 @@ class MixedExperts(ExpertsConfig):
         return router
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    scaling = rope_section(fields)
-    refuse(scaling, rope_type="default", type="default")
-    refuse(fields, num_experts_per_tok=2)
-    bias = fields.flag("attention_bias", False)
-    layers = layers_of(fields, same_windows(fields), rotary_of(fields, theta=1e6))
-    return decoder(
-        fields,
-        later(layers, 0, experts=True),
-        norm="layer",
-        norm_eps=fields.number("rms_norm_eps", 1e-5, most=1),
-        attention_bias=bias,
-        output_bias=bias,
-        head_bias=fields.flag("lm_head_bias", False),
-        experts=MixedExperts(
-            fields.integer("num_local_experts", 16),
-            2,
-            fields.integer("intermediate_size"),
-            jitter=fields.number("router_jitter_noise", 0.01),
-        ),
+def _experts(fields: Fields) -> MixedExperts:
+    return MixedExperts(
+        fields.integer("num_local_experts", 16),
+        2,
+        fields.integer("intermediate_size"),
+        jitter=fields.number("router_jitter_noise", 0.01),
     )
 
 
+def _layers(fields: Fields) -> Layers:
+    refuse(rope_section(fields), rope_type="default", type="default")
+    layers = layers_of(fields, same_windows(fields), rotary_of(fields, theta=1e6))
+    return later(layers, 0, experts=True)
+
+
 PHIMOE = Architecture(
-    config,
+    "PhimoeForCausalLM",
+    {
+        **attention_biases(),
+        "norm": "layer",
+        "norm_eps": epsilon(1e-5),
+        "head_bias": flag("lm_head_bias", False),
+        "experts": _experts,
+    },
     {
         ".block_sparse_moe.": ".mlp.",
         ".mlp.router.": ".mlp.gate.",
@@ -98,4 +95,6 @@ PHIMOE = Architecture(
         ".w2.": ".down_proj.",
         ".w3.": ".up_proj.",
     },
+    layers=_layers,
+    only={"num_experts_per_tok": 2},
 )

@@ -4,38 +4,47 @@ from __future__ import annotations
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.qwen2 import later_layers, sparse_layers
-from luminal.models.architectures.settings import decoder, layers_of, same_windows, windows_of
-from luminal.models.decoder_config import DecoderConfig, ExpertsConfig
+from luminal.models.architectures.layers import layers_of, same_windows
+from luminal.models.architectures.qwen2 import dense_layers, later_sliding_layers, sparse_layers
+from luminal.models.architectures.settings import Setting, attention_biases, flag, integer
+from luminal.models.decoder_config import Layers
+from luminal.models.gguf.form import ALL_LAYERS, ANY_LAYER, GGUF
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    bias = fields.flag("attention_bias", False)
-    layers = layers_of(fields, windows_of(fields, later_layers(fields)))
-    return decoder(fields, layers, qk_norm="head", attention_bias=bias, output_bias=bias)
-
-
-def config_of_experts(fields: Fields) -> DecoderConfig:
-    """Of a `config.json` of Qwen3-MoE."""
+def _sparse_layers(fields: Fields) -> Layers:
     windowed = fields.flag("use_sliding_window", False)
-    layers = layers_of(fields, same_windows(fields) if windowed else None)
-    counted = "num_experts" if fields.values.get("num_experts") else "num_local_experts"
-    bias = fields.flag("attention_bias", False)
-    return decoder(
-        fields,
-        sparse_layers(fields, layers),
-        qk_norm="head",
-        attention_bias=bias,
-        output_bias=bias,
-        experts=ExpertsConfig(
-            fields.integer(counted),
-            fields.integer("num_experts_per_tok", 8),
-            fields.integer("moe_intermediate_size"),
-            fields.flag("norm_topk_prob", False),
-        ),
+    return sparse_layers(fields, layers_of(fields, same_windows(fields) if windowed else None))
+
+
+def _expert_count(fields: Fields) -> int:
+    return fields.integer(
+        "num_experts" if fields.values.get("num_experts") else "num_local_experts"
     )
 
 
-QWEN3 = Architecture(config)
-QWEN3_MOE = Architecture(config_of_experts)
+_SETTINGS = {**attention_biases(), "qk_norm": "head"}
+
+QWEN3 = Architecture(
+    "Qwen3ForCausalLM",
+    _SETTINGS,
+    layers=later_sliding_layers,
+    gguf=GGUF("qwen3", windowed=ANY_LAYER),
+)
+QWEN3_MOE = Architecture(
+    "Qwen3MoeForCausalLM",
+    _SETTINGS,
+    layers=_sparse_layers,
+    experts={
+        "count": Setting("num_experts", _expert_count),
+        "top_k": integer("num_experts_per_tok", 8),
+        "intermediate_size": integer("moe_intermediate_size"),
+        "normalize": flag("norm_topk_prob", False),
+    },
+    gguf=GGUF(
+        "qwen3moe",
+        "qwen3_moe",
+        defaults={"norm_topk_prob": True},  # published files do not say it
+        windowed=ALL_LAYERS,
+        read=dense_layers,
+    ),
+)

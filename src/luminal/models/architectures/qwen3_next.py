@@ -16,10 +16,11 @@ from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.layers import kinds_of, rotary_of
 from luminal.models.architectures.qwen2 import shared_experts, sparse_layers
-from luminal.models.architectures.settings import decoder, kinds_of, layer_count, refuse, rotary_of
+from luminal.models.architectures.settings import attention_biases, experts_of, layer_count
 from luminal.models.architectures.text_part import text_part
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig, Layers
 from luminal.nn import RotaryEmbedding
 from luminal.nn.delta_rule import GatedDeltaNet
 
@@ -43,9 +44,16 @@ class DeltaConfig:
         return GatedDeltaNet(config.hidden_size, *heads, *sizes, config.norm_eps, dtype)
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; of four layers three are linear. Some of Qwen3.5 have no experts."""
-    refuse(fields, hidden_act="silu")
+def _read(fields: Fields) -> Fields:
+    """With a width of dense layers, though there need be none where there are experts."""
+    width = fields.values.get("intermediate_size")
+    if not width and fields.values.get("num_experts"):
+        width = fields.integer("moe_intermediate_size")
+    return replace(fields, values={**fields.values, "intermediate_size": width})
+
+
+def _layers(fields: Fields) -> Layers:
+    """Of four layers three are linear. Some models of Qwen3.5 have no experts."""
     count = layer_count(fields)
     interval = fields.integer("full_attention_interval", 4)
     kinds = kinds_of(fields, count, "full_attention", "linear_attention") or [
@@ -67,21 +75,12 @@ def config(fields: Fields) -> DecoderConfig:
     full = LayerConfig(rotary=rotary_of(fields, share=0.25))
     linear = LayerConfig(mixer=delta)
     layers = tuple(linear if kind == "linear_attention" else full for kind in kinds)
-    width, experts = fields.values.get("intermediate_size"), None
-    if fields.values.get("num_experts"):
-        layers, experts = sparse_layers(fields, layers), shared_experts(fields, 10, True)
-        width = width or experts.intermediate_size  # no layer need be dense
-    bias = fields.flag("attention_bias", False)
-    return decoder(
-        replace(fields, values={**fields.values, "intermediate_size": width}),
-        layers,
-        norm="zero_centered_rms",
-        qk_norm="head",
-        attention_gate=True,
-        attention_bias=bias,
-        output_bias=bias,
-        experts=experts,
-    )
+    return sparse_layers(fields, layers) if fields.values.get("num_experts") else layers
+
+
+def _experts(fields: Fields) -> ExpertsConfig | None:
+    has_experts = fields.values.get("num_experts")
+    return experts_of(shared_experts(10, True), fields) if has_experts else None
 
 
 def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[str, Array]]:
@@ -117,9 +116,22 @@ def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[s
 
 
 QWEN3_NEXT = Architecture(
-    config,
+    "Qwen3NextForCausalLM",
+    {
+        **attention_biases(),
+        "norm": "zero_centered_rms",
+        "qk_norm": "head",
+        "attention_gate": True,
+        "experts": _experts,
+    },
     {".linear_attn.": ".self_attn.", ".shared_expert.": ".shared_experts."},
+    layers=_layers,
+    only={"hidden_act": "silu"},
+    read=_read,
     further_layers=True,
     divided=_divided,
 )
-QWEN3_NEXT_TEXT = text_part(QWEN3_NEXT)
+QWEN3_5 = replace(QWEN3_NEXT, name="Qwen3_5ForCausalLM")
+QWEN3_5_MOE = replace(QWEN3_NEXT, name="Qwen3_5MoeForCausalLM")
+QWEN3_5_TEXT = text_part("Qwen3_5ForConditionalGeneration", QWEN3_5)
+QWEN3_5_MOE_TEXT = text_part("Qwen3_5MoeForConditionalGeneration", QWEN3_5_MOE)

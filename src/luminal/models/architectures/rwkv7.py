@@ -6,37 +6,32 @@ from luminal.base.errors import LoadError
 from luminal.frontend.handle import Array
 from luminal.loaders.fields import MAX_SIZE, Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import MAX_HEADS, decoder, layer_count, refuse
-from luminal.models.decoder_config import DecoderConfig, LayerConfig
+from luminal.models.architectures.settings import MAX_HEADS, epsilon, layer_count
+from luminal.models.decoder_config import LayerConfig, Layers
 from luminal.models.rwkv7_layer import Rwkv7Block
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
+def _head_dim(fields: Fields) -> int:
     hidden = fields.integer("hidden_size")
     width = fields.integer("head_dim", 64, most=MAX_HEADS)
     if hidden % width:
         raise LoadError(f"{fields.path}: hidden_size {hidden} is no multiple of head_dim {width}")
-    refuse(fields, hidden_act="sqrelu", norm_first=True, norm_bias=True, attn=False)
+    return width
+
+
+def _inner(fields: Fields) -> int:
+    return fields.integer("intermediate_size", 4 * fields.integer("hidden_size"))
+
+
+def _layers(fields: Fields) -> Layers:
+    """All but the first layer read what that one gives beside its output."""
     decay = fields.integer("decay_low_rank_dim", 64)
     rate = fields.integer("a_low_rank_dim", 64)
     share = fields.integer("v_low_rank_dim", 32)
     gate = fields.integer("gate_low_rank_dim", 128)
     begun = LayerConfig(block=Rwkv7Block((decay, rate, None, gate)))
     further = LayerConfig(block=Rwkv7Block((decay, rate, share, gate)))
-    return decoder(
-        fields,
-        (begun, *[further] * (layer_count(fields) - 1)),
-        intermediate_size=fields.integer("intermediate_size", 4 * hidden),
-        num_attention_heads=hidden // width,
-        num_key_value_heads=hidden // width,
-        head_dim=width,
-        max_position_embeddings=MAX_SIZE,
-        norm="layer",
-        norm_eps=fields.number("norm_eps", 1e-5, most=1),
-        embedding_norm=True,
-        passing=True,
-    )
+    return (begun, *[further] * (layer_count(fields) - 1))
 
 
 def _flat(name: str, array: Array) -> Array:
@@ -45,7 +40,18 @@ def _flat(name: str, array: Array) -> Array:
 
 
 RWKV7 = Architecture(
-    config,
+    "RWKV7ForCausalLM",
+    {
+        "intermediate_size": _inner,
+        "num_attention_heads": lambda fields: fields.integer("hidden_size") // _head_dim(fields),
+        "num_key_value_heads": None,
+        "head_dim": _head_dim,
+        "max_position_embeddings": MAX_SIZE,  # a state takes no more room for a longer text
+        "norm": "layer",
+        "norm_eps": epsilon(1e-5, "norm_eps"),
+        "embedding_norm": True,
+        "passing": True,
+    },
     {
         "model.embeddings.": "model.embed_tokens.",
         "model.layers.0.pre_norm.": "model.embed_norm.",
@@ -56,5 +62,7 @@ RWKV7 = Architecture(
         ".lora.0.": ".into.",
         ".lora.2.": ".out.",
     },
+    layers=_layers,
+    only={"hidden_act": "sqrelu", "norm_first": True, "norm_bias": True, "attn": False},
     adapted=_flat,
 )

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.architectures.settings import flag
+from luminal.models.gguf.form import GGUF
 
-
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    return decoder(
-        fields,
-        layers_of(fields),
-        attention_bias=fields.flag("attention_bias", True),
-        output_bias=fields.flag("attention_out_bias", False),
-        mlp_bias=fields.flag("mlp_bias", False),
-    )
-
-
-SEED_OSS = Architecture(config)
+SEED_OSS = Architecture(
+    "SeedOssForCausalLM",
+    {
+        "attention_bias": flag("attention_bias", True),
+        "output_bias": flag("attention_out_bias", False),
+        "mlp_bias": flag("mlp_bias", False),
+    },
+    gguf=GGUF("seed_oss", names={"post_attention_layernorm": "post_attention_norm"}),
+)

@@ -1,39 +1,113 @@
-"""What architectures share in reading a `config.json`: sizes, rotary positions, windows."""
+"""Settings of a `config.json`: how they become fields of a DecoderConfig, in all architectures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from luminal.base.errors import LoadError
-from luminal.loaders.checkpoint import check_quantization
-from luminal.loaders.fields import MOST, Fields
+from luminal.base.records import dataclass
+from luminal.loaders.fields import MAX_SIZE, NEEDED, Fields
 from luminal.loaders.shown import shown
-from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
+from luminal.models.checkpoint import check_quantization
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig, Layers
 
-_SCALINGS: Mapping[str, tuple[str, ...]] = {
-    "default": (),
-    "linear": ("factor",),
-    "dynamic": ("factor",),
-    "yarn": ("factor",),
-    "longrope": (),
-    "proportional": (),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
-}
-"""Kinds of scaling, and the numbers that each needs."""
 MAX_LAYERS = 4096  # a damaged file may speak of any number
 MAX_HEADS = 1 << 16  # as many features of a head: tables of that length are made at once
-Windows = Sequence[int | None]
-"""Of each layer, None for one that sees all."""
-_ORIGINAL = "original_max_position_embeddings"
-_OPTIONS = ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key of `config.json`, and how its value is read. GGUF files have the same setting under a
+    key of their own, so a record that says `Setting` says it for both kinds of files.
+    """
+
+    key: str
+    read: Callable[[Fields], Any]
+
+
+def integer(key: str, default: Any = NEEDED, least: int = 1, most: int = MAX_SIZE) -> Setting:
+    """A setting that is an integer."""
+    return Setting(key, lambda fields: fields.integer(key, default, least, most))
+
+
+def number(key: str, default: Any = NEEDED) -> Setting:
+    """A setting that is a number above 0."""
+    return Setting(key, lambda fields: fields.number(key, default))
+
+
+def number_or_none(key: str, missing: float | None = None) -> Setting:
+    """A setting that is a number or null; `missing` is its value where the key is not there."""
+    return Setting(key, lambda fields: fields.number_or_none(key, missing))
+
+
+def epsilon(default: float, key: str = "rms_norm_eps") -> Setting:
+    """The epsilon of the norms."""
+    return Setting(key, lambda fields: fields.number(key, default, most=1))
+
+
+def text(key: str, default: str) -> Setting:
+    """A setting that is a name, as that of an activation."""
+    return Setting(key, lambda fields: fields.text(key, default))
+
+
+def flag(key: str, default: bool) -> Setting:
+    """A setting that is true or false."""
+    return Setting(key, lambda fields: fields.flag(key, default))
+
+
+def choice(key: str, default: bool, chosen: str) -> Setting:
+    """A setting that is `chosen` where a flag is true, else None."""
+    return Setting(key, lambda fields: chosen if fields.flag(key, default) else None)
+
+
+def attention_biases(key: str = "attention_bias", default: bool = False) -> dict[str, Setting]:
+    """One flag for the biases of all four projections of attention."""
+    return dict.fromkeys(("attention_bias", "output_bias"), flag(key, default))
+
+
+def plain(bias: Setting | bool) -> dict[str, Any]:
+    """What decoders before Llama have in common: layer norms, feed-forward parts without a gate,
+    and biases in every projection, or in none.
+    """
+    biases = dict.fromkeys(("attention_bias", "output_bias", "mlp_bias"), bias)
+    return {"gated": False, "norm": "layer", **biases}
 
 
 def head_dim(fields: Fields) -> int:
-    """The width of a head."""
+    """The width of a head: `head_dim`, else the features of the model divided by its heads."""
     heads = fields.integer("num_attention_heads", most=MAX_HEADS)
     return fields.integer("head_dim", fields.integer("hidden_size") // heads, most=MAX_HEADS)
+
+
+def _key_heads(fields: Fields) -> int | None:
+    """How many heads of keys `config.json` says, if it does."""
+    missing = fields.values.get("num_key_value_heads") is None
+    return None if missing else fields.integer("num_key_value_heads")
+
+
+TIED = {"tie_word_embeddings": flag("tie_word_embeddings", True)}
+"""The output is the embedding unless `config.json` says otherwise; the common default is false."""
+COMMON: Mapping[str, Setting] = {
+    "num_hidden_layers": integer("num_hidden_layers", most=MAX_LAYERS),
+    "vocab_size": integer("vocab_size"),
+    "hidden_size": integer("hidden_size"),
+    "intermediate_size": integer("intermediate_size"),
+    "num_attention_heads": integer("num_attention_heads", most=MAX_HEADS),
+    "num_key_value_heads": Setting("num_key_value_heads", _key_heads),
+    "head_dim": Setting("head_dim", head_dim),
+    "max_position_embeddings": integer("max_position_embeddings", 2048),
+    "activation": text("hidden_act", "silu"),
+    "norm_eps": epsilon(1e-6),
+    "tie_word_embeddings": flag("tie_word_embeddings", False),
+}
+"""Fields of a DecoderConfig as most files say them; a record overrides what its files say else."""
+
+
+def layer_count(fields: Fields, key: str = "num_hidden_layers") -> int:
+    """The number of layers, which is bounded: a damaged file may say any."""
+    return fields.integer(key, most=MAX_LAYERS)
 
 
 def refuse(fields: Fields, **supported: Any) -> None:
@@ -44,188 +118,50 @@ def refuse(fields: Fields, **supported: Any) -> None:
             raise LoadError(f"{fields.path}: {key}={shown(value)} is not supported; {only!r} is")
 
 
-def decoder(fields: Fields, layers: tuple[LayerConfig, ...], **changes: Any) -> DecoderConfig:
-    """From the keys that most architectures share; `changes` are fields of DecoderConfig."""
-    check_quantization(fields.values, fields.path)
-    heads = changes.get("num_attention_heads") or fields.integer(
-        "num_attention_heads", most=MAX_HEADS
-    )
-    read: dict[str, Callable[[], Any]] = {
-        "vocab_size": lambda: fields.integer("vocab_size"),
-        "hidden_size": lambda: fields.integer("hidden_size"),
-        "intermediate_size": lambda: fields.integer("intermediate_size"),
-        "num_attention_heads": lambda: heads,
-        "num_key_value_heads": lambda: fields.integer("num_key_value_heads", heads),
-        "head_dim": lambda: head_dim(fields),
-        "max_position_embeddings": lambda: fields.integer("max_position_embeddings", 2048),
-        "activation": lambda: fields.text("hidden_act", "silu"),
-        "norm_eps": lambda: fields.number("rms_norm_eps", 1e-6, most=1),
-        "tie_word_embeddings": lambda: fields.flag("tie_word_embeddings", False),
+def values_of(settings: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
+    """The value of each field: what a Setting or a function reads, or a constant as it is."""
+    read = {name: getattr(each, "read", each) for name, each in settings.items()}
+    return {name: each(fields) if callable(each) else each for name, each in read.items()}
+
+
+def experts_of(settings: Mapping[str, Any], fields: Fields) -> ExpertsConfig:
+    """The experts that a record's `experts` describe."""
+    return ExpertsConfig(**values_of(settings, fields))
+
+
+def _with_common_sizes(fields: Fields, settings: Mapping[str, Any]) -> Fields:
+    """The Fields of which other settings and the layers compute, under their common keys, where a
+    file has other ones ("n_embd").
+    """
+    sizes = ("num_hidden_layers", "hidden_size", "num_attention_heads")
+    renamed = {
+        name: settings[name].read(fields)
+        for name in sizes
+        if isinstance(settings[name], Setting) and settings[name].key != name
     }
-    values = {name: value() for name, value in read.items() if name not in changes}
-    config = DecoderConfig(layers=layers, **values, **changes)
-    if config.num_attention_heads % config.num_key_value_heads:
+    return replace(fields, values={**fields.values, **renamed}) if renamed else fields
+
+
+def decoder_config(
+    fields: Fields, settings: Mapping[str, Any], layers: Callable[[Fields], Layers] | None
+) -> DecoderConfig:
+    """The configuration that these settings have in a `config.json`. Raises LoadError."""
+    check_quantization(fields.values, fields.path)
+    fields = _with_common_sizes(fields, settings)
+    values = values_of(settings, fields)
+    count, heads = values.pop("num_hidden_layers"), values["num_attention_heads"]
+    if values["num_key_value_heads"] is None:
+        values["num_key_value_heads"] = heads
+    if values["head_dim"] is None:
+        values["head_dim"] = values["hidden_size"] // heads
+    described = layers(fields) if layers is not None else (LayerConfig(),) * count
+    config = DecoderConfig(layers=described, **values)
+    if heads % config.num_key_value_heads:
         raise LoadError(
-            f"{fields.path}: {config.num_attention_heads} heads do not divide among "
-            f"{config.num_key_value_heads} of keys"
+            f"{fields.path}: {heads} heads do not divide among {config.num_key_value_heads} of keys"
         )
     if config.head_dim < 1:
         raise LoadError(
-            f"{fields.path}: {config.hidden_size} features are fewer than "
-            f"{config.num_attention_heads} heads"
+            f"{fields.path}: {config.hidden_size} features are fewer than {heads} heads"
         )
     return config
-
-
-def plain(bias: bool) -> dict[str, Any]:
-    """Fields of a DecoderConfig as before Llama: layer norms, feed-forwards without a gate; `bias`
-    of every projection.
-    """
-    biases = {"attention_bias": bias, "output_bias": bias, "mlp_bias": bias}
-    return {"gated": False, "norm": "layer", **biases}
-
-
-def layer_count(fields: Fields, key: str = "num_hidden_layers") -> int:
-    """How many layers."""
-    return fields.integer(key, most=MAX_LAYERS)
-
-
-def layers_of(
-    fields: Fields, windows: Windows | None = None, rotary: Rotary | None = None
-) -> tuple[LayerConfig, ...]:
-    """Layers with one rotary embedding and these windows, none by default."""
-    rotary = rotary or rotary_of(fields)
-    each = windows or (None,) * layer_count(fields)
-    return tuple(LayerConfig(window, rotary) for window in each)
-
-
-def kinds_of(fields: Fields, number: int, *known: str) -> list[str] | None:
-    """Each layer's kind, by `layer_types`; None where no key says so."""
-    if fields.values.get("layer_types") is None:
-        return None
-    kinds = fields.listed("layer_types", str)
-    if len(kinds) != number or not set(kinds) <= set(known):
-        raise LoadError(
-            f"{fields.path}: layer_types is {shown(kinds)}; it must be "
-            f"{' or '.join(map(repr, known))} for each of {number} layers"
-        )
-    return kinds
-
-
-def windows_of(fields: Fields, slides: Callable[[int], bool]) -> Windows:
-    """Each layer's sliding window, by `layer_types`, where no key says so by `slides`."""
-    number = layer_count(fields)
-    kinds = kinds_of(fields, number, "full_attention", "sliding_attention")
-    if kinds is None:
-        found = [slides(layer) for layer in range(number)]
-    else:
-        found = [kind == "sliding_attention" for kind in kinds]
-    return [fields.integer("sliding_window") if each else None for each in found]
-
-
-def same_windows(fields: Fields) -> Windows:
-    """The `sliding_window` of every layer, if there is one; such models have no `layer_types`."""
-    given = fields.values.get("sliding_window") is not None
-    window = fields.integer("sliding_window") if given else None
-    return [window] * layer_count(fields)
-
-
-def later(layers: tuple[LayerConfig, ...], first: int, **changes: Any) -> tuple[LayerConfig, ...]:
-    """The layers, with `changes` to those from `first` on."""
-    return tuple(
-        replace(layer, **changes) if number >= first else layer
-        for number, layer in enumerate(layers)
-    )
-
-
-def layers_of_two_rotaries(
-    fields: Fields, slides: Callable[[int], bool], before: Fields, theta: float = 10000.0
-) -> tuple[LayerConfig, ...]:
-    """Layers with a window turn by other angles than those without.
-
-    `before`: the parameters of those with a window in files before `rope_parameters`.
-    """
-    rope = fields.section("rope_parameters")
-    older = fields.section("rope_scaling")
-    if older.values.get("rope_type") is None:
-        refuse(older, type="default")  # some versions of transformers take no notice of another
-    near = {**before.values, **rope.section("sliding_attention").values}
-    far = {**rope.section("full_attention").values, **older.values}
-    local = rotary_of(fields, Fields(near, fields.path), theta)
-    whole = rotary_of(fields, Fields(far, fields.path), theta)
-    found = windows_of(fields, slides)
-    return tuple(LayerConfig(window, whole if window is None else local) for window in found)
-
-
-def rotary_of(
-    fields: Fields,
-    rope: Fields | None = None,
-    theta: float = 10000.0,
-    share: float | None = None,
-    interleaved: bool = False,
-    width: int | None = None,
-) -> Rotary:
-    """From `rope_scaling` and `rope_theta`, or `rope_parameters`, which has both.
-
-    `share`: of each head's `width` features (`head_dim` by default) that turn, where no
-    `partial_rotary_factor` says so; None where the whole head does, and all else is refused.
-    """
-    rope = rope_section(fields) if rope is None else rope
-
-    def number(key: str, default: float, least: float = 0) -> float:
-        where = rope if rope.values.get(key) is not None else fields
-        return where.number(key, default, least)
-
-    if share is None:
-        refuse(fields, partial_rotary_factor=1)
-        refuse(rope, partial_rotary_factor=1)
-    share = 1.0 if share is None else number("partial_rotary_factor", share)
-    scaling = _scaling(fields, rope)
-    width = width or head_dim(fields)
-    dims = int(width * share)
-    if scaling is not None and scaling["rope_type"] == "proportional":
-        scaling["partial_rotary_factor"], dims = share, width
-    return Rotary(number("rope_theta", theta, 1), scaling, dims, interleaved, width)
-
-
-def rope_section(fields: Fields) -> Fields:
-    """The older `rope_scaling`, where a file has both, as transformers takes them."""
-    return fields.section("rope_scaling") or fields.section("rope_parameters")
-
-
-def original_positions(fields: Fields, rope: Fields, default: int | None = None) -> int:
-    """How many there were before they were scaled; the key beside the scaling is preferred."""
-    where = fields if fields.values.get(_ORIGINAL) is not None else rope
-    return where.integer(_ORIGINAL) if default is None else where.integer(_ORIGINAL, default)
-
-
-def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
-    """The scaling with its numbers checked."""
-    kind = rope.values.get("rope_type") or rope.values.get("type") or "default"
-    kind = "longrope" if kind == "su" else kind
-    if not isinstance(kind, str) or kind not in _SCALINGS:
-        raise LoadError(
-            f"{rope.path}: rope_type {shown(kind)} is not supported; {', '.join(_SCALINGS)} are"
-        )
-    if kind == "default":
-        return None
-    positions = fields.integer("max_position_embeddings", 2048)
-    original = original_positions(fields, rope, positions)
-    if kind == "dynamic":  # Hugging Face's grows from the longest text the model takes
-        original = positions
-    found: dict[str, Any] = {"rope_type": kind, _ORIGINAL: original}
-    if kind == "proportional":
-        found["factor"] = rope.number("factor", 1.0)
-    for key in _SCALINGS[kind]:
-        found[key] = rope.number(key, least=1e-3)
-    for key in _OPTIONS:
-        if rope.values.get(key) is not None:
-            found[key] = rope.number(key)
-    found["truncate"] = rope.flag("truncate", True)
-    if kind == "longrope":
-        found["factor"] = rope.number("factor", positions / original)
-        for key in ("short_factor", "long_factor"):
-            found[key] = rope.listed(key, float)
-            if not all(1e-3 <= factor <= MOST for factor in found[key]):
-                raise LoadError(f"{rope.path}: {key} has a number that is not from 0.001 to {MOST}")
-    return found

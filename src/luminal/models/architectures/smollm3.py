@@ -7,18 +7,15 @@ from dataclasses import replace
 from luminal.base.errors import LoadError
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import (
-    decoder,
-    layer_count,
-    layers_of,
-    rotary_of,
-    windows_of,
-)
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.architectures.layers import layers_of, rotary_of, windows_of
+from luminal.models.architectures.settings import TIED, attention_biases, flag, layer_count
+from luminal.models.decoder_config import Layers
+from luminal.models.gguf.changes import INTERLEAVED
+from luminal.models.gguf.form import GGUF
 
 
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`; `no_rope_layers` has a 1 for every layer that is rotary."""
+def _layers(fields: Fields) -> Layers:
+    """By `no_rope_layers`, which has a 1 for every layer that is rotary."""
     count = layer_count(fields)
     interval = fields.integer("no_rope_layer_interval", 4)
     default = [int((number + 1) % interval != 0) for number in range(count)]
@@ -29,18 +26,15 @@ def config(fields: Fields) -> DecoderConfig:
     windowed = windowed and fields.values.get("sliding_window") is not None
     windows = windows_of(fields, lambda number: windowed and not rotary[number])
     layers = layers_of(fields, windows, rotary_of(fields, theta=2e6))
-    bias = fields.flag("attention_bias", False)
-    return decoder(
-        fields,
-        tuple(
-            layer if turned else replace(layer, rotary=None)
-            for layer, turned in zip(layers, rotary, strict=True)
-        ),
-        attention_bias=bias,
-        output_bias=bias,
-        mlp_bias=fields.flag("mlp_bias", False),
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
+    return tuple(
+        layer if turned else replace(layer, rotary=None)
+        for layer, turned in zip(layers, rotary, strict=True)
     )
 
 
-SMOLLM3 = Architecture(config)
+SMOLLM3 = Architecture(
+    "SmolLM3ForCausalLM",
+    {**attention_biases(), **TIED, "mlp_bias": flag("mlp_bias", False)},
+    layers=_layers,
+    gguf=GGUF("smollm3", changes=INTERLEAVED),
+)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of, refuse, rotary_of
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.architectures.layers import layers_of, rotary_of
+from luminal.models.architectures.settings import choice, epsilon, flag
+from luminal.models.gguf.form import GGUF
+from luminal.models.gguf.names import NO_HEAD_DIM
 
-
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    refuse(fields, qk_layernorm=False)
-    return decoder(
-        fields,
-        layers_of(fields, rotary=rotary_of(fields, share=0.25)),
-        norm="layer",
-        norm_eps=fields.number("layer_norm_eps", 1e-5, most=1),
-        parallel="shared" if fields.flag("use_parallel_residual", False) else None,
-        attention_bias=fields.flag("use_qkv_bias", False),
-    )
-
-
-STABLELM = Architecture(config)
+STABLELM = Architecture(
+    "StableLmForCausalLM",
+    {
+        "attention_bias": flag("use_qkv_bias", False),
+        "norm": "layer",
+        "norm_eps": epsilon(1e-5, "layer_norm_eps"),
+        "parallel": choice("use_parallel_residual", False, "shared"),
+    },
+    layers=lambda fields: layers_of(fields, rotary=rotary_of(fields, share=0.25)),
+    only={"qk_layernorm": False},
+    gguf=GGUF("stablelm", keys=NO_HEAD_DIM),
+)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.architectures.settings import decoder, layers_of, plain, same_windows
-from luminal.models.decoder_config import DecoderConfig
+from luminal.models.architectures.layers import layers_of, same_windows
+from luminal.models.architectures.settings import TIED, epsilon, flag, plain, text
+from luminal.models.gguf.form import ALL_LAYERS, GGUF
 
-
-def config(fields: Fields) -> DecoderConfig:
-    """Of a `config.json`."""
-    bias = fields.flag("use_bias", True)
-    return decoder(
-        fields,
-        layers_of(fields, same_windows(fields)),
-        activation=fields.text("hidden_act", "gelu_pytorch_tanh"),
-        norm_eps=fields.number("norm_epsilon", 1e-5, most=1),
-        **plain(bias),
-        tie_word_embeddings=fields.flag("tie_word_embeddings", True),
-    )
-
-
-STARCODER2 = Architecture(config, {".c_fc.": ".up_proj.", ".c_proj.": ".down_proj."})
+STARCODER2 = Architecture(
+    "Starcoder2ForCausalLM",
+    {
+        **plain(flag("use_bias", True)),
+        **TIED,
+        "activation": text("hidden_act", "gelu_pytorch_tanh"),
+        "norm_eps": epsilon(1e-5, "norm_epsilon"),
+    },
+    {".c_fc.": ".up_proj.", ".c_proj.": ".down_proj."},
+    layers=lambda fields: layers_of(fields, same_windows(fields)),
+    gguf=GGUF("starcoder2", windowed=ALL_LAYERS),
+)

@@ -7,21 +7,20 @@ from typing import Any
 
 from luminal.loaders.fields import Fields
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.decoder_config import DecoderConfig
 
 
-def text_part(decoder: Architecture, **defaults: Any) -> Architecture:
-    """Of files whose `text_config` is one of `decoder`; `defaults` are of keys that it may lack.
+def text_part(name: str, decoder: Architecture, **defaults: Any) -> Architecture:
+    """The architecture `name`, whose `text_config` is one of `decoder`; `defaults` are of keys that
+    it may lack. The whole `config.json` says whether the head is tied.
 
     Weights of the other parts are left out.
     """
 
-    def config(fields: Fields) -> DecoderConfig:
-        """Of a whole `config.json`, which says whether the head is tied."""
+    def read(fields: Fields) -> Fields:
         tied = fields.values.get("tie_word_embeddings")
         outer = {} if tied is None else {"tie_word_embeddings": tied}
-        text = fields.section("text_config")
-        return decoder.config(replace(text, values={**defaults, **text.values, **outer}))
+        section = fields.section("text_config")
+        return decoder.read(replace(section, values={**defaults, **section.values, **outer}))
 
     names = {
         "model.language_model.": "model.",
@@ -29,5 +28,10 @@ def text_part(decoder: Architecture, **defaults: Any) -> Architecture:
         "language_model.lm_head.": "lm_head.",
     }
     return replace(
-        decoder, config=config, names={**names, **decoder.names}, parts=(*names, "lm_head.")
+        decoder,
+        name=name,
+        read=read,
+        names={**names, **decoder.names},
+        parts=(*names, "lm_head."),
+        gguf=None,
     )

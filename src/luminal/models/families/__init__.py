@@ -8,9 +8,9 @@ from typing import Any
 
 from luminal.base import lazy
 from luminal.base.errors import InputError, LoadError, ShapeError
-from luminal.loaders.checkpoint import folder_config, folder_tensors
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.shown import shown
+from luminal.models.checkpoint import folder_config, folder_tensors
 from luminal.models.families.family import Family
 from luminal.nn import Module
 

@@ -1,4 +1,4 @@
-"""A decoder's configuration as the metadata of a GGUF file; `loaders.gguf_models` reads it.
+"""A decoder's configuration as the metadata of a GGUF file, which `read.py` reads.
 
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -13,12 +13,14 @@ import numpy as np
 
 from luminal.base.errors import InputError
 from luminal.loaders.gguf import decimal
-from luminal.loaders.gguf_models.architecture import GGUFArchitecture, sliding
 from luminal.loaders.mapped import Array
 from luminal.loaders.shown import shown
-from luminal.models.architectures.deepseek import LatentConfig
-from luminal.models.architectures.mamba import MambaConfig
+from luminal.models.architectures.architecture import Architecture
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig, Rotary
+from luminal.models.gguf.form import GGUF, sliding
+from luminal.models.gguf.names import LAYER_EPSILON, RMS_EPSILON
+from luminal.models.gguf.read import keys_of
+from luminal.models.gguf.tensors import form_of
 from luminal.nn.rotary_scaling import Scaled, scaled_frequencies
 
 _SCALING_NUMBERS = {
@@ -30,10 +32,9 @@ _SCALING_NUMBERS = {
 _CLOSE = 1e-6  # of numbers that went through 32-bit floats
 
 
-def metadata_of(config: DecoderConfig, architecture: GGUFArchitecture) -> dict[str, Any]:
+def metadata_of(config: DecoderConfig, architecture: Architecture) -> dict[str, Any]:
     """What the configuration says, by keys without the architecture's name."""
-    keys = architecture.keys
-    eps = "layer_norm_rms_epsilon" if "rms" in config.norm else "layer_norm_epsilon"
+    keys, form = keys_of(architecture), form_of(architecture)
     found: dict[str, Any] = {
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
@@ -44,7 +45,7 @@ def metadata_of(config: DecoderConfig, architecture: GGUFArchitecture) -> dict[s
         "attention.head_count_kv": config.num_key_value_heads,
         "attention.key_length": config.head_dim,
         "attention.value_length": config.head_dim,
-        f"attention.{eps}": decimal(config.norm_eps),
+        RMS_EPSILON if "rms" in config.norm else LAYER_EPSILON: decimal(config.norm_eps),
         "use_parallel_residual": config.parallel is not None,
     }
     for key, number in (
@@ -64,12 +65,8 @@ def metadata_of(config: DecoderConfig, architecture: GGUFArchitecture) -> dict[s
         found["expert_feed_forward_length"] = config.experts.intermediate_size
         found["expert_weights_norm"] = config.experts.normalize
         found |= _experts(config, config.experts)
-    for layer in config.layers[:1]:
-        if isinstance(layer.mixer, LatentConfig):
-            found |= _latent(layer.mixer, layer.rotary)
-        if isinstance(layer.mixer, MambaConfig):
-            found |= _states(layer.mixer)
-    return found | _windows(config.layers, architecture) | _rope(config.layers)
+    found |= _windows(config.layers, form) | _rope(config.layers)
+    return found | dict(form.written(config) if form.written else {})
 
 
 def _experts(config: DecoderConfig, experts: ExpertsConfig) -> dict[str, Any]:
@@ -89,49 +86,18 @@ def _experts(config: DecoderConfig, experts: ExpertsConfig) -> dict[str, Any]:
     return found | {"leading_dense_block_count": dense}
 
 
-def _latent(mixer: LatentConfig, rotary: Rotary | None) -> dict[str, Any]:
-    """Of latent attention, as a file with whole keys and values describes it."""
-    assert rotary is not None
-    assert rotary.dims is not None
-    found: dict[str, Any] = {
-        "attention.key_length": mixer.plain + rotary.dims,
-        "attention.value_length": mixer.value_dim,
-        "attention.kv_lora_rank": mixer.kv_rank,
-    }
-    if mixer.q_rank is not None:
-        found["attention.q_lora_rank"] = mixer.q_rank
-    sharper = (rotary.scaling or {}).get("mscale_all_dim")
-    if sharper:
-        found["rope.scaling.yarn_log_multiplier"] = decimal(0.1 * sharper)
-    return found
-
-
-def _states(mixer: MambaConfig) -> dict[str, Any]:
-    """Of layers of a state space, which have no heads and no feed-forward part."""
-    return {
-        "attention.head_count": 0,
-        "attention.head_count_kv": 0,
-        "feed_forward_length": 0,
-        "ssm.conv_kernel": mixer.width,
-        "ssm.inner_size": mixer.inner,
-        "ssm.state_size": mixer.states,
-        "ssm.time_step_rank": mixer.rank,
-        "ssm.dt_b_c_rms": mixer.norm_eps is not None,
-    }
-
-
 def _logit_scale(scale: float | None, keys: Mapping[str, str]) -> float | None:
     """What logits are times, or in some files divided by."""
     return 1 / scale if scale and keys.get("logit_scale") == "logits_scaling" else scale
 
 
-def _windows(layers: tuple[LayerConfig, ...], architecture: GGUFArchitecture) -> dict[str, Any]:
+def _windows(layers: tuple[LayerConfig, ...], form: GGUF) -> dict[str, Any]:
     slide = [layer.window is not None for layer in layers]
     if not any(slide):
         return {}
     window = next(layer.window for layer in layers if layer.window is not None)
     found: dict[str, Any] = {"attention.sliding_window": window}
-    if slide != sliding(len(slide), architecture.windows):
+    if slide != sliding(len(slide), form.windows):
         found["attention.sliding_window_pattern"] = slide
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,21 +11,23 @@ import numpy as np
 from luminal.base.errors import InputError, LoadError
 from luminal.loaders.ggml.packed import RECORDED
 from luminal.loaders.gguf import StoredTensor
-from luminal.loaders.gguf_models.architecture import GGUFArchitecture
-from luminal.loaders.gguf_models.rearranged import Heads
 from luminal.loaders.mapped import Array, is_mapped
 from luminal.loaders.read_ahead import let_go
 from luminal.memory.row_order import Rows
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.gguf.changes import GROUPED, Change, Heads
+from luminal.models.gguf.form import GGUF
+from luminal.models.gguf.names import LAYER_NAMES, NAMES
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-_LAYER = "blk.*."
+_LAYER, _OUR_LAYER = "blk.*.", "model.layers.*."
 _NO_WEIGHT = re.compile(r"rope_(freqs|factors_long|factors_short)\.weight|blk\.\d+\.nextn\..*")
 """Tensors that are part of the configuration, or of layers that guess further tokens."""
 
 
 def hugging_face_tensors(
     tensors: Mapping[str, StoredTensor],
-    architecture: GGUFArchitecture,
+    architecture: Architecture,
     heads: Heads,
     keep_quantized: bool = False,
     keep_order: bool = False,
@@ -36,8 +38,10 @@ def hugging_face_tensors(
     records, where their type can be read so. `keep_order`: mapped matrices stay as they lie, as
     Rows, where Parameters can keep their order.
     """
-    names = {theirs: ours for ours, theirs in _templates(architecture)}
-    joins = {part: ours for ours, each in architecture.joined.items() for part in each.parts}
+    form = form_of(architecture)
+    names = {theirs: architecture.original(ours) for ours, theirs in _templates(form)}
+    changes = _changes(architecture)
+    joins = {part: ours for ours, join in form.joined.items() for part in join.parts}
     found: dict[str, Any] = {}
     parts: dict[tuple[str, str], dict[str, Array]] = {}
     for name, tensor in tensors.items():
@@ -49,7 +53,7 @@ def hugging_face_tensors(
             parts.setdefault((joins[last], numbers[0]), {})[last] = tensor.array()
             continue
         template, end = _known(whole, names)
-        known = architecture.changes.get((template or "").removeprefix(_LAYER))
+        known = changes.get((template or "").removeprefix(_LAYER))
         keeps = keep_quantized and tensor.kind in RECORDED and len(tensor.shape) == 2
         array = tensor.data if keeps and (known is None or known.by_rows) else tensor.array()
         if template is None:
@@ -67,9 +71,9 @@ def hugging_face_tensors(
         else:
             found[_filled(ours, numbers)] = array
     for (ours, layer), given in parts.items():
-        join = architecture.joined[ours]
+        join = form.joined[ours]
         if len(given) == len(join.parts):  # else it is missing, which the model says
-            name = _filled(architecture.prefix + ours, [layer])
+            name = _filled(architecture.original(_OUR_LAYER + ours), [layer])
             found[name] = _read(name, join.read, *(given[part] for part in join.parts))
     return found
 
@@ -97,24 +101,25 @@ def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:
 
 
 def gguf_tensors(
-    tensors: Mapping[str, Array], architecture: GGUFArchitecture, heads: Heads
+    tensors: Mapping[str, Array], architecture: Architecture, heads: Heads
 ) -> dict[str, Array]:
     """Hugging Face's as GGUF names and stores them. Raises InputError for a name without one."""
-    names = dict(_templates(architecture))
+    form = form_of(architecture)
+    names, changes = dict(_templates(form)), _changes(architecture)
     found: dict[str, Array] = {}
     experts: dict[str, dict[int, Array]] = {}
     for name, array in tensors.items():
-        whole, numbers = _template(name)
-        join = architecture.joined.get(whole.removeprefix(architecture.prefix))
+        whole, numbers = _template(architecture.renamed(name))
+        join = form.joined.get(whole.removeprefix(_OUR_LAYER))
         if join is not None and join.written is not None:
             for part, each in zip(join.parts, join.written(array), strict=True):
                 found[_filled(_LAYER + part, numbers)] = each
             continue
         template, end = _known(whole, names)
         if template is None:
-            raise InputError(f"{name}: GGUF files of {architecture.name} have no name for it")
+            raise InputError(f"{name}: GGUF files of {form.name} have no name for it")
         theirs = names[template]
-        change = architecture.changes.get(theirs.removeprefix(_LAYER))
+        change = changes.get(theirs.removeprefix(_LAYER))
         if change is not None:
             array = change.written(array, heads)
         if template.count("*") > theirs.count("*"):
@@ -127,17 +132,25 @@ def gguf_tensors(
     return found
 
 
-def has_names(tensors: Iterable[str], architecture: GGUFArchitecture) -> bool:
-    """Whether GGUF has names for all of Hugging Face's."""
-    names = dict(_templates(architecture))
-    return all(_known(_template(name)[0], names)[0] is not None for name in tensors)
+def form_of(architecture: Architecture) -> GGUF:
+    """The form of its files in GGUF, which it must have."""
+    assert architecture.gguf is not None
+    return architecture.gguf
 
 
-def _templates(architecture: GGUFArchitecture) -> Iterator[tuple[str, str]]:
-    """Hugging Face's names and GGUF's."""
-    yield from architecture.names.items()
-    for ours, theirs in architecture.layers.items():
-        yield architecture.prefix + ours, _LAYER + theirs
+def _templates(form: GGUF) -> Iterator[tuple[str, str]]:
+    """A Decoder's names and GGUF's. Of several for one of GGUF's, the last is read."""
+    yield from NAMES.items()
+    common = {ours: theirs for ours, theirs in LAYER_NAMES.items() if ours not in form.names}
+    for ours, theirs in (*common.items(), *form.names.items()):
+        if theirs is not None:
+            yield _OUR_LAYER + ours, _LAYER + theirs
+
+
+def _changes(architecture: Architecture) -> Mapping[str, Change]:
+    """What is stored otherwise than in Hugging Face's files, by GGUF's names."""
+    grouped = {"attn_qkv": GROUPED} if architecture.grouped else {}
+    return {**grouped, **form_of(architecture).changes}
 
 
 def _template(name: str) -> tuple[str, list[str]]:

@@ -116,12 +116,12 @@ def _read_gguf(
     with_tokenizer: bool,
 ) -> Checkpoint:
     from luminal.loaders.gguf import read_split_gguf  # late: a folder needs none of it
-    from luminal.loaders.gguf_models.config import architecture_of, config_of, heads_of
-    from luminal.loaders.gguf_models.weights import hugging_face_tensors
     from luminal.loaders.gguf_tokenizer import gguf_tokenizer
+    from luminal.models.gguf.read import architecture_of_file, config_of, heads_of
+    from luminal.models.gguf.tensors import hugging_face_tensors
 
     file = read_split_gguf(path)
-    architecture = architecture_of(file, path)
+    architecture = architecture_of_file(file, path)
     config = config_of(file, architecture, path)
     heads = heads_of(file, architecture, path)
     with naming(path):

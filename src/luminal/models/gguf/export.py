@@ -1,0 +1,67 @@
+"""A model as what a GGUF file says of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from luminal.base.errors import InputError
+from luminal.loaders.fields import Fields
+from luminal.loaders.gguf import GGUFFile, StoredTensor
+from luminal.loaders.mapped import Array
+from luminal.loaders.shown import shown
+from luminal.loaders.write_gguf import NAMES
+from luminal.models.architectures import architecture_of, records
+from luminal.models.architectures.architecture import DERIVED, Architecture, tie
+from luminal.models.checkpoint import Checkpoint
+from luminal.models.decoder_config import DecoderConfig
+from luminal.models.gguf.changes import Heads
+from luminal.models.gguf.metadata import check_same, metadata_of, rotary_tensors
+from luminal.models.gguf.read import architecture_of_file, config_of
+from luminal.models.gguf.tensors import form_of, gguf_tensors
+
+
+def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]]:
+    """The metadata and tensors of a GGUF file of the model, without its tokenizer.
+
+    Raises InputError for what such files have no word for.
+    """
+    path = checkpoint.path
+    source = architecture_of(checkpoint.config, path)
+    config = source.config(Fields(checkpoint.config, path))
+    to = _written_as(config, checkpoint)
+    name = form_of(to).name
+    heads = Heads(config.num_attention_heads, config.num_key_value_heads)
+    plain = source.unpacked(checkpoint.tensors)
+    sources = {name: each for name, each in plain.items() if not DERIVED.fullmatch(name)}
+    tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
+    if config.tie_word_embeddings and "output.weight" in tensors:
+        tie(tensors, "token_embd.weight", "output.weight")
+        config = replace(config, tie_word_embeddings="output.weight" not in tensors)
+    metadata = {
+        "general.architecture": name,
+        **{f"{name}.{key}": value for key, value in metadata_of(config, to).items()},
+    }
+    for role, key in (("bos", "bos"), ("eos", "eos"), ("pad", "padding")):
+        if type(checkpoint.config.get(f"{role}_token_id")) is int:
+            metadata[f"tokenizer.ggml.{key}_token_id"] = checkpoint.config[f"{role}_token_id"]
+    file = GGUFFile(
+        metadata, {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}
+    )
+    again = architecture_of_file(file, path)
+    read = config_of(file, again, path)
+    check_same(config, architecture_of(read, path).config(Fields(read, path)), name)
+    return metadata, tensors
+
+
+def _written_as(config: DecoderConfig, checkpoint: Checkpoint) -> Architecture:
+    """The record that says how models of the class, and of this configuration, are written."""
+    name = checkpoint.config["architectures"][0]
+    written = [record for record in records() if record.gguf is not None]
+    for record in written:
+        if record.name == name and form_of(record).only_for(config):
+            return record
+    known = ", ".join(sorted({record.name for record in written}))
+    raise InputError(
+        f"{checkpoint.path}: {shown(name)} has no place in GGUF files; these have {known}"
+    )

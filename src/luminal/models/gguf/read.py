@@ -1,0 +1,274 @@
+"""The metadata of a GGUF file as Hugging Face's `config.json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from luminal.base.errors import LoadError
+from luminal.loaders.fields import Fields
+from luminal.loaders.gguf import GGUFFile, decimal
+from luminal.loaders.shown import shown
+from luminal.models.architectures import records
+from luminal.models.architectures.architecture import Architecture
+from luminal.models.architectures.settings import Setting
+from luminal.models.gguf.changes import Heads
+from luminal.models.gguf.form import ANY_LAYER, GGUF, sliding
+from luminal.models.gguf.names import (
+    BOOLEANS,
+    EXPERT_KEYS,
+    FLAGS,
+    KEYS,
+    LAYER_EPSILON,
+    NUMBERS,
+    RMS_EPSILON,
+)
+from luminal.models.gguf.tensors import form_of
+
+_NEEDED = ("context_length", "embedding_length", "block_count", "attention.head_count")
+_SCALING_NUMBERS = {
+    "factor": "factor",
+    "attn_factor": "attention_factor",
+    "yarn_beta_fast": "beta_fast",
+    "yarn_beta_slow": "beta_slow",
+}
+_THETA = 10000.0
+_FLAG_TEXTS = {"True", "False", "0", "1"}
+
+
+def architecture_of_file(file: GGUFFile, path: Path) -> Architecture:
+    """The record of a GGUF file. Raises LoadError for one not known.
+
+    Several classes of Hugging Face may have one name there: those that need something of the file
+    are asked before the one that needs nothing, in the order in which they stand in theirs.
+    """
+    name = file.metadata.get("general.architecture")
+    written = [(record, record.gguf) for record in records() if record.gguf is not None]
+    for record, form in sorted(written, key=lambda pair: pair[1].only_with is None):
+        if form.name == name and _is_of(file, form):
+            return record
+    known = ", ".join(sorted({form.name for _, form in written}))
+    raise LoadError(f"{path}: architecture {shown(name)} is not supported; supported are {known}")
+
+
+def _is_of(file: GGUFFile, form: GGUF) -> bool:
+    """Does the file have what only those of this form have?"""
+    needs = form.only_with
+    if needs is None or f"blk.0.{needs}" in file.tensors:
+        return True
+    key, _, number = needs.partition("=")
+    value = file.metadata.get(f"{form.name}.{key}")
+    return str(value) == number if number else bool(value)
+
+
+def keys_of(architecture: Architecture) -> dict[str, str]:
+    """Keys of the metadata, without the architecture's name, and those of `config.json`."""
+    settings, experts = architecture.all_settings, architecture.experts or {}
+    epsilon = RMS_EPSILON if "rms" in settings.get("norm", "rms") else LAYER_EPSILON
+    found: dict[str, str] = {}
+    for keys, fields in (({**KEYS, epsilon: "norm_eps"}, settings), (EXPERT_KEYS, experts)):
+        for key, name in keys.items():
+            setting = fields.get(name)
+            if isinstance(setting, Setting) and setting.key not in found.values():
+                found[key] = setting.key
+    further = form_of(architecture).keys
+    found |= {"attention.sliding_window": "sliding_window"}
+    return {key: name for key, name in {**found, **further}.items() if name is not None}
+
+
+def flags_of(architecture: Architecture) -> dict[str, tuple[str, ...]]:
+    """Keys of `config.json` that are true where layer 0 has one of some tensors."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, tensors in FLAGS.items():
+        setting = architecture.all_settings.get(name)
+        if isinstance(setting, Setting):  # one key may be that of all biases
+            found.setdefault(setting.key, tensors)
+    return found | {key: (tensor,) for key, tensor in form_of(architecture).flags.items()}
+
+
+def heads_of(file: GGUFFile, architecture: Architecture, path: Path) -> Heads:
+    """The heads that the metadata speaks of, one where there is no attention."""
+    if "attention.head_count" not in keys_of(architecture):
+        return Heads(1, 1)
+    name = form_of(architecture).name
+    fields = _fields(file, architecture, path)
+    queries = fields.integer(f"{name}.attention.head_count")
+    return Heads(queries, fields.integer(f"{name}.attention.head_count_kv", queries))
+
+
+def _fields(file: GGUFFile, architecture: Architecture, path: Path) -> Fields:
+    """The metadata; what it lists for each layer, and is the same in all, as one value."""
+    name, values = form_of(architecture).name, dict(file.metadata)
+    count = values.get(f"{name}.block_count")
+    for key in (f"{name}.{key}" for key in keys_of(architecture)):
+        listed = values.get(key)
+        if isinstance(listed, list) and len(listed) == count and listed == listed[:1] * count:
+            values[key] = listed[0]
+    return Fields(values, path, "the metadata")
+
+
+def config_of(file: GGUFFile, architecture: Architecture, path: Path) -> dict[str, Any]:
+    """The configuration. Raises LoadError for keys that are missing or of another type."""
+    return Reader(file, architecture, path).config()
+
+
+class Reader:
+    """The metadata of a file, by keys without the architecture's name."""
+
+    def __init__(self, file: GGUFFile, architecture: Architecture, path: Path) -> None:
+        self.tensors = file.tensors
+        self.architecture, self.form = architecture, form_of(architecture)
+        self.fields = _fields(file, architecture, path)
+
+    def config(self) -> dict[str, Any]:
+        """All that a `config.json` would say."""
+        embedding = self.tensors.get("token_embd.weight")
+        if embedding is None or len(embedding.shape) != 2:
+            raise LoadError(
+                f"{self.fields.path}: tensor 'token_embd.weight' is missing or no matrix"
+            )
+        keys = keys_of(self.architecture)
+        for key in _NEEDED:
+            if key in keys:
+                self.integer(key)
+        said = {name: self.value(key) for key, name in keys.items()}
+        flags = flags_of(self.architecture)
+        config: dict[str, Any] = {
+            "architectures": [self.architecture.name],
+            "model_type": self.form.model_type or self.form.name,
+            **self.form.defaults,
+            **{name: value for name, value in said.items() if value is not None},
+            "vocab_size": embedding.shape[0],
+            "tie_word_embeddings": "output.weight" not in self.tensors,
+            **{name: any(map(self.has_tensor, parts)) for name, parts in flags.items()},
+        }
+        if "attention.head_count" in keys and self.architecture.layers is not None:
+            config["rope_parameters"] = self.rope()
+        config |= self.windows()
+        for role in ("bos", "eos"):
+            config[f"{role}_token_id"] = self.fields.id_or_none(
+                f"tokenizer.ggml.{role}_token_id", embedding.shape[0]
+            )
+        padding = self.fields.values.get("tokenizer.ggml.padding_token_id")
+        if type(padding) is int and 0 <= padding < embedding.shape[0]:  # else there is none
+            config["pad_token_id"] = padding
+        config = {name: value for name, value in config.items() if value is not None}
+        more = self.form.read(self) if self.form.read is not None else self.further_layers()
+        return {**config, **more}
+
+    def has_tensor(self, name: str, layer: int = 0) -> bool:
+        """Does a layer have a tensor?"""
+        return f"blk.{layer}.{name}" in self.tensors
+
+    def key(self, name: str) -> str:
+        """The whole key."""
+        return f"{self.form.name}.{name}"
+
+    def integer(self, name: str, *default: int) -> int:
+        """An integer that must be there, or have a default."""
+        return self.fields.integer(self.key(name), *default)
+
+    def value(self, name: str) -> int | float | bool | None:
+        """None where the file does not have it."""
+        key = self.key(name)
+        if key not in self.fields.values:
+            return None
+        if name in BOOLEANS:
+            return self.fields.flag(key, True)
+        if name in NUMBERS:
+            return self.fields.number(key)
+        return self.fields.integer(key, least=0)
+
+    def number(self, name: str) -> float | None:
+        key = self.key(name)
+        return self.fields.number(key) if key in self.fields.values else None
+
+    # --- positions
+
+    def rope(self) -> dict[str, Any]:
+        """`rope_parameters`, those of two kinds of layers where they differ."""
+        heads = self.integer("attention.head_count")
+        width = self.integer("embedding_length") // heads
+        width = self.integer("attention.key_length", width)
+        dims = self.integer("rope.dimension_count", width)
+        theta = self.number("rope.freq_base") or _THETA
+        fixed = self.form.rope
+        found = {"rope_type": "default", "rope_theta": theta, **self.scaling(), **fixed}
+        if dims != width:
+            found["partial_rotary_factor"] = dims / width
+        if self.form.local_theta is None:
+            return found
+        local = self.number("rope.freq_base_swa") or self.form.local_theta or theta
+        near = {"rope_type": "default", "rope_theta": local}
+        return {"full_attention": found, "sliding_attention": near}
+
+    def scaling(self) -> dict[str, Any]:
+        """The scaling of long texts; factors of each frequency are tensors."""
+        original = self.value("rope.scaling.original_context_length")
+        short, long = (self.factors(f"rope_factors_{each}.weight") for each in ("short", "long"))
+        if short is None or long is None:
+            short = long = self.factors("rope_freqs.weight")
+        found: dict[str, Any]
+        if short is not None:
+            found = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
+            attention = self.number("rope.scaling.attn_factor")
+            if short == long and attention is None:
+                attention = 1.0
+            found["attention_factor"] = attention
+        else:
+            kind = self.fields.text(self.key("rope.scaling.type"), "none")
+            if kind == "none":
+                return {}
+            numbers = {
+                name: self.number(f"rope.scaling.{key}") for key, name in _SCALING_NUMBERS.items()
+            }
+            found = {"rope_type": kind, **numbers}
+            sharper = self.number("rope.scaling.yarn_log_multiplier")
+            if sharper is not None:  # a tenth of it
+                found["mscale"] = found["mscale_all_dim"] = round(10 * sharper, 6)
+        found["original_max_position_embeddings"] = original
+        return {name: value for name, value in found.items() if value is not None}
+
+    def factors(self, name: str) -> list[float] | None:
+        tensor = self.tensors.get(name)
+        if tensor is None:
+            return None
+        return [decimal(each) for each in tensor.array().astype(np.float32).ravel().tolist()]
+
+    # --- what only some have
+
+    def windows(self) -> dict[str, Any]:
+        """Which layers slide."""
+        if not self.value("attention.sliding_window"):
+            return {"sliding_window": None}
+        form, key = self.form, self.key("attention.sliding_window_pattern")
+        slide = self.slides(key)
+        if not any(slide) and form.windowed != ANY_LAYER:
+            return {"sliding_window": None}
+        if key in self.fields.values and not form.may_slide(slide):
+            raise LoadError(
+                f"{self.fields.path}: {key} is {shown(self.fields.values[key])}; in a "
+                f"{self.architecture.name} {form.windowed} may have a window"
+            )
+        kinds = ["sliding_attention" if each else "full_attention" for each in slide]
+        return {"layer_types": kinds, "use_sliding_window": True}
+
+    def slides(self, key: str) -> list[bool]:
+        """The same as flags, from a list of them or the period of the pattern."""
+        count = self.integer("block_count")
+        given = self.fields.values.get(key)
+        if not isinstance(given, list):
+            return sliding(count, self.fields.integer(key, self.form.windows, least=0))
+        if len(given) != count or not {*map(repr, given)} <= _FLAG_TEXTS:
+            raise LoadError(
+                f"{self.fields.path}: {key} is {shown(given)}; it must be a flag for each of "
+                f"{count} layers"
+            )
+        return [bool(each) for each in given]
+
+    def further_layers(self) -> dict[str, int]:
+        """The number of layers without those behind the last one, which guess further tokens."""
+        further = self.value("nextn_predict_layers")
+        return {"num_hidden_layers": self.integer("block_count") - int(further)} if further else {}
