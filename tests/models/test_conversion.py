@@ -18,7 +18,6 @@ import luminal as lm
 from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import app
 from luminal.frontend.matrices.packed import Packed
-from luminal.loaders import checkpoint
 from luminal.loaders.ggml.k_quantizers import QUANTIZERS as FITTED
 from luminal.loaders.ggml.named_blocks import with_blocks
 from luminal.loaders.ggml.quantize import QUANTIZERS, quantized
@@ -29,7 +28,7 @@ from luminal.loaders.mapped import is_mapped
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors
 from luminal.memory.row_order import Rows
-from luminal.models import conversion
+from luminal.models import checkpoint, conversion
 from luminal.models.architectures import decoder_of, read_decoder
 from luminal.models.chat_template import special_tokens
 from luminal.models.checkpoint import load_checkpoint, read_tokenizer
