@@ -84,7 +84,7 @@ def test_lanes_fold_in_the_order_of_a_tile(
     expanded = expand(kernel)
     verify.verify(expanded)
     assert expanded.lanes == kernel.lanes == lanes * shared_rows
-    assert expanded.together == together
+    assert expanded.subgroup == together
     exchanges = [each for each in expanded.statements() if isinstance(each, ir.Exchange)]
     near = max(1, together // shared_rows) if apart else together
     assert len(exchanges) == int(math.log2(min(lanes, near)))
@@ -222,7 +222,7 @@ def test_lanes_exchange_values_but_learn_nothing_of_memory() -> None:
     lane, got = w.new(dtypes.int64), w.new(dtypes.int64)
     w.body.append(ir.Exchange(got, lane, 2))
     w.store("y", lane, got)
-    kernel = replace(grouped(w, lane), together=4)
+    kernel = replace(grouped(w, lane), subgroup=4)
     verify.verify(kernel)
     y = np.zeros(4, np.int64)
     interpreter.run(kernel, {"y": y}, {"n": 4}, range(1))
@@ -240,7 +240,7 @@ def test_an_exchange_reaches_lanes_that_are_together(distance: int, together: in
     w = Writer()
     lane = w.new(dtypes.int64)
     w.body.append(ir.Exchange(w.new(dtypes.int64), lane, distance))
-    kernel = replace(grouped(w, lane), together=together)
+    kernel = replace(grouped(w, lane), subgroup=together)
     refused(kernel, f"{together} lanes exchange; take a power of two below")
 
 
@@ -249,7 +249,7 @@ def test_an_exchange_that_some_lanes_miss_is_refused() -> None:
     lane = w.new(dtypes.int64)
     half = w.apply("lt", lane, index(2))
     w.body.append(ir.If(half, (), (ir.Exchange(w.new(dtypes.int64), lane, 1),)))
-    kernel = replace(grouped(w, lane), together=4)
+    kernel = replace(grouped(w, lane), subgroup=4)
     refused(kernel, "some lanes may meet in it and others not")
     with pytest.raises(VerifyError, match="lanes 0 and 2 do not meet"):
         interpreter.run(kernel, {"y": np.zeros(1, np.int64)}, {"n": 1})
@@ -257,8 +257,8 @@ def test_an_exchange_that_some_lanes_miss_is_refused() -> None:
 
 @pytest.mark.parametrize("together", [0, 3, 64])
 def test_rows_of_lanes_divide_groups(together: int) -> None:
-    kernel = replace(row_sums(5, 9, 16, 2, 1), together=together)
-    with pytest.raises(VerifyError, match=f"{together} of 32 lanes are together"):
+    kernel = replace(row_sums(5, 9, 16, 2, 1), subgroup=together)
+    with pytest.raises(VerifyError, match=f"{together} of 32 lanes are a subgroup"):
         tile_verify.verify(kernel)
 
 

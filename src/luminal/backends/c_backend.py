@@ -26,7 +26,7 @@ from luminal.schedule.vectors.vector_target import VectorTarget
 
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
-GROUPS = Groups(lanes=128, most=1024, shared_bytes=32 << 10, is_rule=True, together=32)
+GROUPS = Groups(lanes=128, most=1024, shared_bytes=32 << 10, is_rule=True, subgroup=32)
 """Of a GPU: lanes for four rows that step together, the shared memory that all of them have."""
 REGISTERS = 32  # of a worker: half of those that leave a GPU's unit full
 

@@ -435,10 +435,10 @@ class FunctionBuilder:
         return self.assign(type_, f"load {type_}, {pointer.typed}, align {align}")
 
     def store(
-        self, value: IRValue, pointer: IRValue, align: int, *, streamed: bool = False
+        self, value: IRValue, pointer: IRValue, align: int, *, non_temporal: bool = False
     ) -> None:
-        """`streamed`: past the caches, in an order of its own."""
-        past = ", !nontemporal !1" if streamed else ""
+        """`non_temporal`: past the caches, in an order of its own."""
+        past = ", !nontemporal !1" if non_temporal else ""
         self.emit(f"store {value.typed}, {pointer.typed}, align {align}{past}")
 
     def prefetch(self, pointer: IRValue) -> None:

@@ -106,7 +106,7 @@ class _Walk:
         self.spread: dict[int, Operand] = {}  # masks that are a scalar in every lane
         self.pointers: dict[str, IRValue] = {}  # to buffers
         self.elements: dict[str, IRType] = {}
-        self.streamed: set[str] = set()  # buffers
+        self.non_temporal: set[str] = set()  # buffers
         self.sums: dict[int, tuple[Operand, ...]] = {}  # places: what is added, outer ones first
         self.bodies = [_Body(b.current)]
         self.zeros = _Zeros()
@@ -119,7 +119,7 @@ class _Walk:
         for k, buffer in enumerate(kernel.buffers):
             self.pointers[buffer.name] = b.load(PTR, b.gep(slots, b.const(I64, k), PTR), 8)
             self.elements[buffer.name] = ir_type(Type(memory_dtype(buffer.dtype)))
-        self.streamed = {buffer.name for buffer in kernel.buffers if buffer.streamed}
+        self.non_temporal = {buffer.name for buffer in kernel.buffers if buffer.non_temporal}
         self.statements(kernel.setup)
         for each in kernel.scratch:
             self.pointers[each.buffer.name] = b.gep(scratch, self.value(each.offset), I8)
@@ -127,7 +127,7 @@ class _Walk:
         if kernel.begin is not None:
             self.bind(kernel.begin, begin)
         self.counted("chunk", kernel.chunk, (begin, end), 1, (), kernel.body)
-        if self.streamed:
+        if self.non_temporal:
             b.call("llvm.x86.sse.sfence", VOID, [])  # seen before what says that this is done
         self.zeros.write(b.module)
 
@@ -159,11 +159,11 @@ class _Walk:
 
     def statements(self, body: Sequence[Statement]) -> None:
         stores = (each.buffer for each in body if type(each) is Store)
-        if self.streamed.isdisjoint(stores):
+        if self.non_temporal.isdisjoint(stores):
             for statement in body:
                 self.RULES[type(statement)](self, statement)
             return
-        for place, statements in groupby(body, self.streamed_to):
+        for place, statements in groupby(body, self.non_temporal_to):
             if place is None:
                 for statement in statements:
                     self.RULES[type(statement)](self, statement)
@@ -342,7 +342,7 @@ class _Walk:
 
     def streamed_to(self, statement: Statement) -> Hashable:
         """What streamed stores have in common that are aligned alike; None for other statements."""
-        if not isinstance(statement, Store) or statement.buffer not in self.streamed:
+        if not isinstance(statement, Store) or statement.buffer not in self.non_temporal:
             return None
         type_ = statement.value.type
         size = type_.lanes * type_.dtype.size
@@ -378,12 +378,12 @@ class _Walk:
         """A vector past the caches, by pieces of so many bytes, to which it is aligned."""
         b, lanes = self.b, 8 * size // value.type.bits
         if lanes == value.type.lanes:
-            b.store(value, pointer, size, streamed=True)
+            b.store(value, pointer, size, non_temporal=True)
             return
         for first in range(0, value.type.lanes, lanes):
             piece = b.shuffle(value, value, range(first, first + lanes))
             place = b.gep(pointer, b.const(I64, first), value.type.with_lanes(1))
-            b.store(piece, place, size, streamed=True)
+            b.store(piece, place, size, non_temporal=True)
 
     # --- control ----------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def load(tiles: Tiles, statement: Load) -> None:
     out = statement.out
     type_ = memory_dtype(tiles.buffers[statement.buffer].dtype)
     near = tiles.near_axis(out.axes)
-    if statement.ahead is not ZERO:
+    if statement.prefetch is not ZERO:
         _fetch(tiles, statement)
     if near is None:
         tiles.values[out.id] = _elements(tiles, statement, out.axes, type_)
@@ -151,7 +151,7 @@ def _fetch(tiles: Tiles, statement: Load) -> None:
         return
     if place.lanes.step(place.offset) != const(count):
         return
-    ahead = _place(tiles, replace(statement, offset=offset + statement.ahead), axes, first)
+    ahead = _place(tiles, replace(statement, offset=offset + statement.prefetch), axes, first)
     address, distance = ahead.address(tiles)
     pieces = prod(tiles.pieces[axis].number for axis in axes)
     size = tiles.buffers[statement.buffer].dtype.size

@@ -84,7 +84,7 @@ class _Expansion:
         self.tiles = Tiles(self.b, self.index, buffers, lanes)
         if source.lanes > 1:
             self.tiles.lane, self.tiles.lanes_in_group = self.b.value(INDEX), source.lanes
-            self.tiles.together = source.together
+            self.tiles.subgroup = source.subgroup
         self.begin: Value | None = None
         for loop in reversed([each for each in source.statements() if isinstance(each, Loop)]):
             self.tiles.pieces[loop.axis] = self.tiles.cut(loop)
@@ -109,7 +109,7 @@ class _Expansion:
         shared = (each for each in self.tiles.buffers.values() if each.space is Space.SHARED)
         return Kernel(
             params, source.buffers, scratch, size, chunks, b.close(), chunk, body,
-            source.lanes, lane, tuple(shared), source.together, self.begin,
+            source.lanes, lane, tuple(shared), source.subgroup, self.begin,
         )  # fmt: skip
 
     def open_grid(self) -> Value:

@@ -34,7 +34,7 @@ def fold_over_lanes(
     tiles: Tiles, lanes: Lanes, dtype: DType, values: Sequence[Operand], fold: Fold
 ) -> list[Operand]:
     """Each value combined over the lanes of one digit; all of these lanes get the results."""
-    near = min(lanes.count, max(1, tiles.together // lanes.stride))
+    near = min(lanes.count, max(1, tiles.subgroup // lanes.stride))
     most = len(values)
     if near < lanes.count:
         most = max(1, FOLDED_BYTES // (tiles.lanes_in_group * dtype.size))

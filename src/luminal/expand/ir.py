@@ -216,7 +216,7 @@ class Barrier:
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """`out` is what `value` is in the lane whose number differs in the bit `distance`, a power of
-    two below the kernel's `together`. All lanes come by, as at a Barrier; no memory is ordered.
+    two below the kernel's `subgroup`. All lanes come by, as at a Barrier; no memory is ordered.
     """
 
     out: Value
@@ -254,7 +254,7 @@ class Kernel:
 
     With more than one of `lanes` a worker is a group of them: each runs all statements, knows its
     number by `lane`, and shares with the others the `shared` buffers, as it does the scratch.
-    Those whose numbers are alike down to the last `together` may Exchange values.
+    Those whose numbers are alike down to the last `subgroup` may Exchange values.
     """
 
     params: tuple[Param, ...]
@@ -268,7 +268,7 @@ class Kernel:
     lanes: int = 1
     lane: Value | None = None
     shared: tuple[Buffer, ...] = ()
-    together: int = 1
+    subgroup: int = 1
     begin: Value | None = None
 
     @cached_property
@@ -296,10 +296,10 @@ def _written(kernel: Kernel) -> str:
         f"{_typed(p.value)} = {p.symbol} in {p.symbol.lo}..{p.symbol.hi}" for p in kernel.params
     )
     group = "" if kernel.lane is None else f" by groups of {kernel.lanes}, {_typed(kernel.lane)}"
-    group += f", {kernel.together} together" if kernel.together > 1 else ""
+    group += f", subgroups of {kernel.subgroup}" if kernel.subgroup > 1 else ""
     lines = [f"kernel({', '.join(params)}){group} {{"]
     for buffer in kernel.buffers:
-        role = buffer.role.value + " streamed" * buffer.streamed
+        role = buffer.role.value + " non_temporal" * buffer.non_temporal
         lines.append(f"  {role} {buffer.name}: {buffer.dtype}[{buffer.size}]")
     for buffer in kernel.shared:
         lines.append(f"  shared {buffer.name}: {buffer.dtype}[{buffer.size}]")

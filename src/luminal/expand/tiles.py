@@ -87,7 +87,7 @@ class Tiles:
     ends: set[Symbol] = field(default_factory=set)  # of runs
     lane: Operand | None = None  # the lane's number, where there are groups
     lanes_in_group: int = 1
-    together: int = 1  # lanes that exchange values
+    subgroup: int = 1  # lanes that exchange values
     dealt: dict[Symbol, Lanes] = field(default_factory=dict)  # how axes are dealt to lanes
     whole: dict[Symbol, Expression] = field(default_factory=dict)  # tiles are before their stop
 

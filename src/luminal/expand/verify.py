@@ -71,8 +71,8 @@ class _Verifier:
             self.define(param.value)
         if (kernel.lane is None) != (kernel.lanes == 1):
             self.fail(f"it has {kernel.lanes} lanes; only a kernel of several has a lane's number")
-        if kernel.together < 1 or kernel.lanes % kernel.together or kernel.together.bit_count() > 1:
-            self.fail(f"{kernel.together} of {kernel.lanes} lanes exchange; take a power of two")
+        if kernel.subgroup < 1 or kernel.lanes % kernel.subgroup or kernel.subgroup.bit_count() > 1:
+            self.fail(f"{kernel.subgroup} of {kernel.lanes} lanes exchange; take a power of two")
         if kernel.lane is not None:
             self.typed(kernel.lane, INDEX)
             self.define(kernel.lane)
@@ -279,9 +279,9 @@ class _Verifier:
         self.typed(statement.out, type_)
         if type_.lanes > 1 or memory_dtype(type_.dtype) != type_.dtype:
             self.fail(f"lanes exchange single elements as they lie in memory, not {type_}")
-        if not 0 < distance < self.kernel.together or distance.bit_count() > 1:
-            together = self.kernel.together
-            self.fail(f"{together} lanes exchange; take a power of two below for a distance")
+        if not 0 < distance < self.kernel.subgroup or distance.bit_count() > 1:
+            subgroup = self.kernel.subgroup
+            self.fail(f"{subgroup} lanes exchange; take a power of two below for a distance")
         self.define(statement.out)
 
     RULES: Mapping[type, Callable[..., None]] = {

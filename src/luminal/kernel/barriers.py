@@ -138,13 +138,13 @@ def in_shared_memory(kernel: Kernel, most: int) -> Kernel:
     return replace(kernel, scratch=tuple(scratch))
 
 
-def exchanging(kernel: Kernel, together: int) -> Kernel:
+def exchanging(kernel: Kernel, subgroup: int) -> Kernel:
     """The kernel with so many lanes that exchange what they fold, if it folds over lanes and its
     groups consist of such rows.
     """
     loops = (each for each in kernel.statements() if isinstance(each, Loop))
     dealt = {loop.axis for loop in loops if loop.lanes.count > 1}
     folds = (each for each in kernel.statements() if isinstance(each, Reduce))
-    if kernel.lanes % together or not any(fold.axis in dealt for fold in folds):
+    if kernel.lanes % subgroup or not any(fold.axis in dealt for fold in folds):
         return kernel
-    return replace(kernel, together=together)
+    return replace(kernel, subgroup=subgroup)

@@ -13,7 +13,7 @@ stored.
 A kernel with loops bound to lanes is run by groups: a chunk of the grid by all lanes of one. Every
 lane takes every step of every loop, so that all meet at each barrier; of a tile it handles the
 positions that are its own. A value without an axis of lanes is the same in all of them. Reduce
-combines what lanes hold, as many as are `together` without memory; else they learn of each other
+combines what lanes hold, as many as a `subgroup` has without memory; else they learn of each other
 through shared memory and scratch, where a Barrier stands between what one lane writes and another
 reads.
 
@@ -89,7 +89,7 @@ class Tile:
 class Buffer:
     """`size` elements: a kernel operand (global) or a worker's working memory (scratch, shared).
 
-    `streamed`: results that leave the caches at once, as nothing reads them soon.
+    `non_temporal`: results are stored past the caches, as nothing reads them soon.
     """
 
     name: str
@@ -97,7 +97,7 @@ class Buffer:
     size: Expression
     space: Space = Space.GLOBAL
     role: Role = Role.IN
-    streamed: bool = False
+    non_temporal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class Map:
 class Load:
     """`out = buffer[offset]` where `guard` holds, else 0; `indices` bind symbols to tiles.
 
-    As much as all of the tile, from so many elements `ahead` of its first on, is read soon and may
-    be fetched; 0: nothing is.
+    Where `prefetch` is not 0 as much as all of the tile, so many elements further on, is read soon
+    and may be fetched.
     """
 
     out: Tile
@@ -142,7 +142,7 @@ class Load:
     offset: Expression  # in elements
     guard: Expression = TRUE
     indices: tuple[tuple[Symbol, Tile], ...] = ()
-    ahead: Expression = ZERO
+    prefetch: Expression = ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,8 +393,8 @@ class Kernel:
     """One launchable piece of code.
 
     `params` are the i64 parameters (dims of the program under canonical names), `buffers` the
-    operands in slot order, `scratch` this worker's working memory, shared or not. So many lanes
-    of a group as are `together`, a power of two that divides it, exchange values where they meet.
+    operands in slot order, `scratch` this worker's working memory, shared or not. The lanes of a
+    `subgroup`, a power of two that divides the group, exchange values where they meet.
     """
 
     params: tuple[Symbol, ...]
@@ -402,7 +402,7 @@ class Kernel:
     scratch: tuple[Buffer, ...]
     grid: tuple[Grid, ...]
     body: tuple[Statement, ...]
-    together: int = 1
+    subgroup: int = 1
 
     def statements(self) -> Iterator[Statement]:
         """Every statement, outer before inner."""

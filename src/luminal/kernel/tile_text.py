@@ -34,12 +34,12 @@ from luminal.shape.expression import TRUE, ZERO
 def to_text(kernel: Kernel) -> str:
     """The kernel as text: canonical names make it the key under which it is compiled and priced."""
     group = f" by groups of {kernel.lanes}" if kernel.lanes > 1 else ""
-    group += f", {kernel.together} together" if kernel.together > 1 else ""
+    group += f", subgroups of {kernel.subgroup}" if kernel.subgroup > 1 else ""
     params = ", ".join(f"{p.name} in {p.lo}..{p.hi}" for p in kernel.params)
     lines = [f"kernel({params}){group} {{"]
     for buffer in (*kernel.buffers, *kernel.scratch):
         kind = buffer.role.value if buffer.space is Space.GLOBAL else buffer.space.value
-        kind += " streamed" * buffer.streamed
+        kind += " non_temporal" * buffer.non_temporal
         lines.append(f"  {kind} {buffer.name}: {buffer.dtype}[{buffer.size}]")
     for grid in kernel.grid:
         lines.append(f"  grid {grid.axis.name} in 0..<{grid.count}")
@@ -102,8 +102,8 @@ def _line(statement: Statement) -> str:
         case Map(out, op, args):
             return f"{_typed(out)} = {op} {' '.join(map(str, args))}"
         case Load(out):
-            ahead = f", ahead {statement.ahead}" if statement.ahead is not ZERO else ""
-            return f"{_typed(out)} = load {_access(statement)}{ahead}"
+            prefetch = f", prefetch {statement.prefetch}" if statement.prefetch is not ZERO else ""
+            return f"{_typed(out)} = load {_access(statement)}{prefetch}"
         case Store():
             return (
                 f"{'add' if statement.add else 'store'} {_access(statement)} <- {statement.value}"

@@ -53,10 +53,10 @@ class _Verifier(Checks):
     def run(self) -> None:
         kernel = self.kernel
         params = frozenset(kernel.params)
-        if kernel.together < 1 or kernel.lanes % kernel.together or kernel.together.bit_count() > 1:
+        if kernel.subgroup < 1 or kernel.lanes % kernel.subgroup or kernel.subgroup.bit_count() > 1:
             self.fail(
-                f"{kernel.together} of {kernel.lanes} lanes are together; take a power of two that "
-                "divides them"
+                f"{kernel.subgroup} of {kernel.lanes} lanes are a subgroup; take a power of two "
+                "that divides them"
             )
         for buffer in (*kernel.buffers, *kernel.scratch):
             self.line = f"buffer {buffer.name}"
@@ -66,7 +66,7 @@ class _Verifier(Checks):
                 self.fail(
                     f"its space is {buffer.space.value}; `scratch` lists scratch buffers only"
                 )
-            if buffer.streamed and buffer.role is not Role.OUT:
+            if buffer.non_temporal and buffer.role is not Role.OUT:
                 self.fail(f"it is streamed and {buffer.role.value}; stream what is written only")
             self.known(buffer.size, params)
             if buffer.space is Space.SHARED and not buffer.size.is_const:

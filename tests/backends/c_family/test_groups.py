@@ -59,7 +59,7 @@ def tiles(name: str) -> Driver:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_groups_share_their_work(name: str, kernel: str) -> None:
     device = tiles(name)  # skips where no text can be run
-    by_exchange = KERNELS[kernel].together > 1
+    by_exchange = KERNELS[kernel].subgroup > 1
     if by_exchange and name == "opencl" and not platforms.exchanges(platforms.devices()[0]):
         pytest.skip("lanes exchange no values on this device of OpenCL")
     launched(device, KERNELS[kernel])

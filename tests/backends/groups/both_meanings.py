@@ -27,7 +27,7 @@ from tests.backends import op_table
 from tests.backends.on_device import compiled_on
 from tests.expand.launches import same_bits
 
-SMALL = Groups(lanes=8, most=16, shared_bytes=20 << 10, is_rule=True, together=4)
+SMALL = Groups(lanes=8, most=16, shared_bytes=20 << 10, is_rule=True, subgroup=4)
 
 
 class BothMeanings(InterpretedDriver):

@@ -336,7 +336,7 @@ class _Count:
         if statement.indices:  # anywhere
             strides = tuple(s or self.core.target.line_bytes for s in strides)
         # A stored line is read first, unless it passes by the caches.
-        times = 1 if isinstance(statement, Load) or buffer.streamed else 2
+        times = 1 if isinstance(statement, Load) or buffer.non_temporal else 2
         offset = statement.offset.constant * size
         access = Access(statement.buffer, size, whole, times, tuple(self.levels), strides, offset)
         self.accesses.append(access)

@@ -39,8 +39,8 @@ def current(number: int = 0) -> OpenCl:
     is_gpu = platforms.is_gpu(device)
     lanes = LANES if is_gpu else device.native_vector_width_float
     most = device.max_work_group_size
-    together = ROW if is_gpu and platforms.exchanges(device) else 1  # CPUs take a call for that
-    groups = Groups(lanes, most, shared, lanes > 1, together, in_vectors=not is_gpu)
+    subgroup = ROW if is_gpu and platforms.exchanges(device) else 1  # CPUs take a call for that
+    groups = Groups(lanes, most, shared, lanes > 1, subgroup, in_vectors=not is_gpu)
     target = machine("opencl", units, shared, device.global_mem_cache_size)
     costs_of = device_costs.gpu if is_gpu else device_costs.cores
     return OpenCl(target, number, groups, costs_of)

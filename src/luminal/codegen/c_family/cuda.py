@@ -44,7 +44,7 @@ class CudaCpp(Dialect):
         return SAME_BYTES
 
     def signature(
-        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, together: int
+        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, subgroup: int
     ) -> str:
         memory = [f"unsigned char *{name}" for name in pointers]
         values = [f"const long long {name}" for name in integers]

@@ -53,11 +53,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def signature(
-        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, together: int
+        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, subgroup: int
     ) -> str:
         """The kernel's, for memory under these names, then i64 values under these (where they lie
         in memory, under the name INTEGERS). Of more than one of `lanes` its groups consist, in
-        rows of which more than one, `together`, exchange values.
+        rows of which more than one, a `subgroup`, exchange values.
         """
 
     @abstractmethod

@@ -116,7 +116,7 @@ class _Walk:
             for dtype in self._compared()
         ]
         self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes)]
-        self.lines += [dialect.signature(pointers, integers, kernel.lanes, kernel.together), "{"]
+        self.lines += [dialect.signature(pointers, integers, kernel.lanes, kernel.subgroup), "{"]
         self.depth = 1
         for buffer, pointer in zip(kernel.buffers, pointers, strict=False):
             constant = "const " if buffer.role is Role.IN else ""
@@ -149,7 +149,7 @@ class _Walk:
             self._put(f"{dialect.shared_space}{element} {buffer.name}[{size}];")
         self._put(f"const {index} worker = {worker}, workers = {workers};")
         if kernel.lane is not None:
-            lane = dialect.lane if kernel.together == 1 else dialect.lane_in_rows
+            lane = dialect.lane if kernel.subgroup == 1 else dialect.lane_in_rows
             self._put(f"const {index} v{kernel.lane.id} = {lane};")
 
     def _compared(self) -> Iterator[DType]:

@@ -58,12 +58,12 @@ class MetalC(Dialect):
         return HEAD
 
     def signature(
-        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, together: int
+        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, subgroup: int
     ) -> str:
         memory = [f"device uchar *{name} [[buffer({n})]]" for n, name in enumerate(pointers)]
         values = f"constant long *{INTEGERS} [[buffer({len(pointers)})]]"
         size = f"[[max_total_threads_per_threadgroup({lanes})]] " if lanes > 1 else ""
-        numbers = {**GROUPS, **(ROWS if together > 1 else LANE)} if lanes > 1 else ALONE
+        numbers = {**GROUPS, **(ROWS if subgroup > 1 else LANE)} if lanes > 1 else ALONE
         place = [f"uint {name} [[{attribute}]]" for name, attribute in numbers.items()]
         return f"{size}kernel void {KERNEL}({', '.join([*memory, values, *place])})"
 

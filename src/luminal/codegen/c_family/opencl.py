@@ -58,13 +58,13 @@ class OpenClC(Dialect):
         return "\n".join(lines)
 
     def signature(
-        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, together: int
+        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, subgroup: int
     ) -> str:
         memory = [f"global uchar *{name}, const long {name}_offset" for name in pointers]
         values = [f"const long {name}" for name in integers]
         size = f"__attribute__((reqd_work_group_size({lanes}, 1, 1))) " if lanes > 1 else ""
-        if together > 1:
-            size += f"__attribute__((intel_reqd_sub_group_size({together}))) "
+        if subgroup > 1:
+            size += f"__attribute__((intel_reqd_sub_group_size({subgroup}))) "
         return f"kernel {size}void {KERNEL}({', '.join([*memory, *values])})"
 
     def function(self, operation: str, dtype: DType) -> str:

@@ -9,7 +9,7 @@ from luminal.base.records import dataclass
 class Groups:
     """How a device runs groups: of `lanes` where nothing speaks for others, of `most` at most, with
     `shared_bytes` of their own. `is_rule`: kernels are run by groups unless it is chosen otherwise.
-    So many lanes step `together`, which exchange values without memory; 1: none do.
+    The lanes of a `subgroup` step together and exchange values without memory; 1: none do.
     `in_vectors`: a compiler makes vectors of so many lanes, as for CPUs, and sees that they share a
     value only where all of a group do.
     """
@@ -18,7 +18,7 @@ class Groups:
     most: int
     shared_bytes: int
     is_rule: bool
-    together: int = 1
+    subgroup: int = 1
     in_vectors: bool = False
 
     @property

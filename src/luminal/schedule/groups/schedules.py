@@ -85,7 +85,7 @@ class GroupSchedules:
         """
         most = self.groups.shared_bytes - FOLD_BYTES
         kernel = with_barriers(in_shared_memory(kernel, most))
-        return exchanging(kernel, self.groups.together)
+        return exchanging(kernel, self.groups.subgroup)
 
     def facts(self, step: Step) -> Facts | None:
         """What the rules of a nest look at."""

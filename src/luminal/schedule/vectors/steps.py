@@ -29,10 +29,10 @@ from luminal.program.steps import (
 )
 from luminal.schedule.vectors import nest
 from luminal.schedule.vectors.cascade import cascade_blocks, cascade_space
-from luminal.schedule.vectors.fetched import fetched
 from luminal.schedule.vectors.nest import schedule
+from luminal.schedule.vectors.non_temporal import with_non_temporal_stores
+from luminal.schedule.vectors.prefetch import with_prefetches
 from luminal.schedule.vectors.space import space as nest_space
-from luminal.schedule.vectors.streamed import streamed
 from luminal.schedule.vectors.vector_target import VectorTarget
 
 SORT_WORK = 16  # operations that sorting costs for each key of a row
@@ -52,7 +52,8 @@ class VectorSchedules:
         knobs that `space` does not offer and that make no schedule of this kernel.
         """
         placed = self._place(step, knobs)
-        kernel = fetched(streamed(placed.kernel, self.target), self.target)
+        kernel = with_non_temporal_stores(placed.kernel, self.target)
+        kernel = with_prefetches(kernel, self.target)
         placed = replace(placed, kernel=kernel)
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)

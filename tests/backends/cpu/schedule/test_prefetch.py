@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from luminal.schedule.vectors.prefetch import AHEAD, with_prefetches
 
 import luminal as lm
 from luminal.backends.cpu.target import detect
@@ -16,7 +17,6 @@ from luminal.expand.expand import expand
 from luminal.expand.ir import Fetch
 from luminal.expand.verify import verify
 from luminal.kernel.tile_ir import Kernel, Load
-from luminal.schedule.vectors.fetched import AHEAD, fetched
 from luminal.shape.expression import ZERO
 from tests.backends.cpu.tile_builder import native
 from tests.fuzz.cpu_run import compiled
@@ -35,7 +35,7 @@ def kernels(record: Record, *shape: int | None) -> tuple[Kernel, ...]:
 def distances(kernel: Kernel) -> list[int]:
     """Of loads that fetch, which here do at one distance."""
     loads = (each for each in kernel.statements() if isinstance(each, Load))
-    return [each.ahead.constant for each in loads if each.ahead is not ZERO]
+    return [each.prefetch.constant for each in loads if each.prefetch is not ZERO]
 
 
 @pytest.mark.parametrize(
@@ -50,21 +50,21 @@ def distances(kernel: Kernel) -> list[int]:
 )
 def test_rows_are_fetched_where_much_is_computed(record: Record, expected: list[int]) -> None:
     placed = kernels(record, 64, 48)
-    assert [d for kernel in placed for d in distances(fetched(kernel, TINY))] == expected
-    assert all(fetched(kernel, detect()) == kernel for kernel in placed)
+    assert [d for kernel in placed for d in distances(with_prefetches(kernel, TINY))] == expected
+    assert all(with_prefetches(kernel, detect()) == kernel for kernel in placed)
 
 
 def test_rows_are_not_fetched_of_arrays_that_may_be_small_or_rows_that_are_large() -> None:
     (kernel,) = kernels(lambda x: x.softmax(-1), None, 48)
-    assert fetched(kernel, TINY) == kernel
+    assert with_prefetches(kernel, TINY) == kernel
     (kernel,) = kernels(lambda x: x.softmax(-1), 8, 480)
-    assert distances(fetched(kernel, TINY)) == [480]
-    assert fetched(kernel, replace(TINY, l2_bytes=4096)) == kernel
+    assert distances(with_prefetches(kernel, TINY)) == [480]
+    assert with_prefetches(kernel, replace(TINY, l2_bytes=4096)) == kernel
 
 
 def test_results_are_the_same_bits() -> None:
     (kernel,) = kernels(lambda x: x.softmax(-1), 9, 133)
-    marked = fetched(kernel, TINY)
+    marked = with_prefetches(kernel, TINY)
     expanded = expand(marked, 16)
     verify(expanded)
     assert any(isinstance(each, Fetch) for each in expanded.statements())
@@ -83,7 +83,7 @@ def test_a_line_is_fetched_once() -> None:
     """Of vectors of half a line: the next row's lines, each of them once."""
     with config.override(LUMINAL_TARGET="avx2"):
         (kernel,) = kernels(lambda x: x.softmax(-1), 64, 96)
-    expanded = expand(fetched(kernel, TINY), 8)
+    expanded = expand(with_prefetches(kernel, TINY), 8)
     verify(expanded)
     fetches = [each for each in expanded.statements() if isinstance(each, Fetch)]
     near = {each.address for each in fetches}
@@ -127,7 +127,7 @@ def test_lines_of_tiles_are_fetched_in_their_order_before_they_are_read(
 ) -> None:
     length = 80
     kernel = scores(rows, length, width, dtype, cap)
-    marked = fetched(kernel, replace(TINY, l2_bytes=1 << 10))
+    marked = with_prefetches(kernel, replace(TINY, l2_bytes=1 << 10))
     (matrix,) = (b for b in marked.buffers if b.size.constant == length * width)
     lanes = 8 if cap == "avx2" else detect().vector_lanes(4)
     size, fetches, reads = matrix.dtype.size, [], {}

@@ -2,7 +2,7 @@
 
 A store to a line that no cache holds reads the line first, and a result larger than the last cache
 pushes out what others would read again, to be read from memory itself. So what is larger, and is
-written line by line, goes to memory at once (`Buffer.streamed`): a third less is moved by what
+written line by line, goes to memory at once (`Buffer.non_temporal`): a third less is moved by what
 reads as much as it writes. Where much is computed for each line that hides in the time, and stores
 by quarters of a line, which arrays of others ask for, do not.
 """
@@ -22,7 +22,7 @@ LIGHT = 20  # operations for an element that take less time than moving it
 
 # "Light" because a stream of stores has to hide nothing: where much is computed for each line the
 # plain store is hidden anyway, and stores that are not aligned cost more past the caches.
-def streamed(kernel: Kernel, target: VectorTarget) -> Kernel:
+def with_non_temporal_stores(kernel: Kernel, target: VectorTarget) -> Kernel:
     """The kernel, with the results that it stores past the caches marked."""
     large = {
         buffer.name
@@ -36,7 +36,9 @@ def streamed(kernel: Kernel, target: VectorTarget) -> Kernel:
     for store, loops in _stores(kernel.body, ()):
         if store.buffer in large:
             by_lines[store.buffer] = by_lines.get(store.buffer, True) and _by_lines(store, loops)
-    buffers = (replace(each, streamed=by_lines.get(each.name, False)) for each in kernel.buffers)
+    buffers = (
+        replace(each, non_temporal=by_lines.get(each.name, False)) for each in kernel.buffers
+    )
     return replace(kernel, buffers=tuple(buffers))
 
 

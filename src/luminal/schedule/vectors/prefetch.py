@@ -1,4 +1,4 @@
-"""Which loads fetch what is read soon (`Load.ahead`).
+"""Which loads fetch what is read soon (`Load.prefetch`).
 
 A kernel that walks a row several times waits for memory in its first loop, while memory waits for
 the others. So a later loop that computes much asks for the next row where it reads this one, which
@@ -27,7 +27,7 @@ SHARE = 4  # of a core's own cache that the next row may take
 _POSITION = opaque("position")
 
 
-def fetched(kernel: Kernel, target: VectorTarget) -> Kernel:
+def with_prefetches(kernel: Kernel, target: VectorTarget) -> Kernel:
     """The kernel, with the loads marked that fetch a row ahead of arrays that no cache holds, and
     those of dot products that fetch a tile of rows ahead.
     """
@@ -65,7 +65,7 @@ def _tiled(
         if isinstance(each, Loop):
             each = replace(each, body=_tiled(each.body, (*around, each), large))
         elif isinstance(each, Load) and each.buffer in large and around:
-            each = replace(each, ahead=_tile_ahead(each, around, large[each.buffer]))
+            each = replace(each, prefetch=_tile_ahead(each, around, large[each.buffer]))
         out.append(each)
     return tuple(out)
 
@@ -121,7 +121,7 @@ class _Rows:
         return replace(
             loop,
             body=tuple(
-                replace(each, ahead=self.distance(each, row))
+                replace(each, prefetch=self.distance(each, row))
                 if isinstance(each, Load) and _place(each, loop) in known
                 else each
                 for each in loop.body

@@ -12,7 +12,7 @@ import luminal as lm
 from luminal.backends.cpu.target import detect
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
-from luminal.schedule.vectors.streamed import streamed
+from luminal.schedule.vectors.non_temporal import with_non_temporal_stores
 from tests.backends.cpu.tile_builder import TileBuilder, native, targets
 from tests.fuzz.cpu_run import compiled
 
@@ -38,13 +38,19 @@ def kernels(record: Callable[[lm.Tensor], lm.Tensor], *shape: int | None) -> lis
 def test_large_results_that_are_written_by_lines_are_streamed(name: str) -> None:
     record, wanted = PROGRAMS[name]
     placed = kernels(record, 64, 48)
-    assert any("out streamed" in to_text(streamed(kernel, TINY)) for kernel in placed) == wanted
-    assert all(streamed(kernel, detect()) == kernel for kernel in placed)
+    assert (
+        any(
+            "out non_temporal" in to_text(with_non_temporal_stores(kernel, TINY))
+            for kernel in placed
+        )
+        == wanted
+    )
+    assert all(with_non_temporal_stores(kernel, detect()) == kernel for kernel in placed)
 
 
 def test_results_that_may_be_small_are_not_streamed() -> None:
     (kernel,) = kernels(lambda x: x * 2, None, 48)
-    assert streamed(kernel, TINY) == kernel
+    assert with_non_temporal_stores(kernel, TINY) == kernel
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "i32"])
@@ -57,8 +63,8 @@ def test_any_alignment_gives_the_same(dtype: str, elements: int) -> None:
     with k.loop("i", elements, unroll=4, vector=8) as i:
         k.store("y", g * elements + i.axis, k.load("x", g * elements + i.axis))
     kernel = k.kernel()
-    marked = streamed(kernel, replace(TINY, l3_bytes=64))
-    assert "out streamed y" in to_text(marked)
+    marked = with_non_temporal_stores(kernel, replace(TINY, l3_bytes=64))
+    assert "out non_temporal y" in to_text(marked)
     own = k.buffers[0].dtype.numpy
     x = np.random.default_rng(elements).integers(-60, 60, 3 * elements).astype(own)
     size = x.nbytes
