@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from luminal.schedule.vectors.prefetch import AHEAD, with_prefetches
 
 import luminal as lm
 from luminal.backends.cpu.target import detect
@@ -17,6 +16,7 @@ from luminal.expand.expand import expand
 from luminal.expand.ir import Fetch
 from luminal.expand.verify import verify
 from luminal.kernel.tile_ir import Kernel, Load
+from luminal.schedule.vectors.prefetch import AHEAD, with_prefetches
 from luminal.shape.expression import ZERO
 from tests.backends.cpu.tile_builder import native
 from tests.fuzz.cpu_run import compiled
