@@ -47,8 +47,8 @@ from luminal.shape.prove import prove, simplify
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where one piece lies: `distance` elements from an offset that pieces share. `mask`: where it
-    is accessed, None for everywhere. `lanes` are None where the piece is a scalar.
+    """A piece lies at `distance` elements from an offset that pieces share. It is accessed where
+    `mask` holds, None for everywhere. `lanes` are None where the piece is a scalar.
     """
 
     offset: Expression
@@ -58,7 +58,7 @@ class _Place:
     guard: Expression = TRUE
 
     def address(self, tiles: Tiles) -> tuple[Operand, int]:
-        """Of the first lane, or of all."""
+        """The address of the first lane, or of all lanes, and the distance behind it."""
         return tiles.index.place(self.offset, self.distance)
 
     def addresses(self, tiles: Tiles) -> tuple[Operand, int]:
@@ -337,8 +337,8 @@ def _place(
     also: Operand | None = None,
     by_lane: bool = False,
 ) -> _Place:
-    """Of a position of the axes, accessed only where `also` holds; index symbols that all lanes
-    share are bound. `by_lane`: the guard is left to each lane.
+    """The place of a position of the axes, accessed only where `also` holds; index symbols that all
+    lanes share are bound. `by_lane`: the guard is left to each lane.
     """
     values: dict[Symbol, Operand] = {}
     for symbol, tile in statement.indices:

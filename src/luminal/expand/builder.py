@@ -37,7 +37,7 @@ Argument = Operand | bool | int | float
 
 
 def integer(value: int) -> Constant:
-    """An i64."""
+    """An integer as a constant of type i64."""
     return constant(INDEX, value)
 
 
@@ -137,7 +137,7 @@ class Builder:
         return self.op("extract", value, integer(lane))
 
     def count_of(self, mask: Operand) -> Operand:
-        """In how many lanes a mask holds, as an i64."""
+        """The number of lanes in which a mask holds, as an i64."""
         return self.cast(mask, INDEX.dtype) if mask.type.lanes == 1 else self.op("count", mask)
 
     def shuffle(self, x: Operand, y: Operand, lanes: Sequence[int]) -> Operand:
@@ -168,14 +168,14 @@ class Builder:
         return out
 
     def both(self, masks: Sequence[Operand], *, hoisted: bool = False) -> Operand | None:
-        """Where all masks hold; None for everywhere."""
+        """The mask that holds where all of these hold; None for everywhere."""
         found: Operand | None = None
         for mask in masks:
             found = mask if found is None else self.op("and", found, mask, hoisted=hoisted)
         return found
 
     def negation(self, condition: Operand) -> Operand:
-        """Where a bool does not hold."""
+        """A mask that holds where a bool does not."""
         return self.op("xor", condition, True)
 
     # --- memory -----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ def _truncated(b: Builder, dtype: DType, x: Operand, y: Operand) -> tuple[Operan
 
 
 def _wrong_sign(b: Builder, remainder: Operand, y: Operand) -> Operand:
-    """Where the truncated remainder is not 0 and its sign is not the divisor's."""
+    """The mask that holds where the truncated remainder is not 0 and its sign is not the divisor's."""
     differ = b.op("lt", b.op("xor", remainder, y), 0)
     return b.op("and", differ, b.op("ne", remainder, 0))
 
@@ -85,6 +85,6 @@ def float_mod(b: Builder, dtype: DType, args: Sequence[Operand]) -> Operand:
 
 
 def _opposite(b: Builder, mod: Operand, y: Operand) -> Operand:
-    """Where mod is not 0 and (mod < 0) != (y < 0)."""
+    """The mask that holds where mod is not 0 and (mod < 0) != (y < 0)."""
     differ = b.op("xor", b.op("lt", mod, 0.0), b.op("lt", y, 0.0))
     return b.op("and", differ, b.op("ne", mod, 0.0))

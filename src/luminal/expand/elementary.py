@@ -54,12 +54,12 @@ def log2(b: Builder, x: Operand) -> Operand:
 
 
 def sin(b: Builder, x: Operand) -> Operand:
-    """sin(x)."""
+    """The sine of x, in radians."""
     return _sine(b, "sin", x)
 
 
 def cos(b: Builder, x: Operand) -> Operand:
-    """cos(x)."""
+    """The cosine of x, in radians."""
     return _sine(b, "cos", x)
 
 

@@ -196,7 +196,9 @@ class _Expansion:
             tiles.values[statement.out.id] = elements
 
     def multiply_add(self, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Operand:
-        """By the machine's instruction; of words without one, product by product in its order."""
+        """The sum with a product added by the machine's instruction; of words without one, product
+        by product in its order.
+        """
         b = self.b
         if dot.k > 1 and b.has(dot.name, acc.type):
             return b.op(dot.name, acc, x, y)
@@ -219,8 +221,8 @@ class _Expansion:
         return acc
 
     def shifted(self, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Operand:
-        """By a dot that takes the first factor for unsigned: with its sign bits flipped it is 128
-        more, so the other one counts 128 times too often.
+        """The sum by a dot that takes the first factor for unsigned: with its sign bits flipped it
+        is 128 more, so the other one counts 128 times too often.
         """
         b = self.b
         made = b.made.get(y.id) if isinstance(y, Value) else None
@@ -261,7 +263,7 @@ class _Expansion:
         return [self.both(statement, *pair) for pair in zip(left, right, strict=True)]
 
     def both(self, statement: Reduce, x: Partial, y: Partial) -> Partial:
-        """Two values combined."""
+        """Two partial results combined."""
         b, dtype = self.b, statement.out.dtype
         if self.is_in_integers(statement, x.type):
             return Greatest(joined(b, begun(b, x), begun(b, y)), dtype)
@@ -311,7 +313,7 @@ class _Expansion:
         self.b.where(condition, lambda: self.body(statement.body))
 
     def once(self, statement: Once) -> None:
-        """In the first chunk that the worker runs, and in the first at these positions."""
+        """Runs the body in the first chunk of a worker, and in its first at these positions."""
         assert self.begin is not None
         begins = self.index.op("eq", self.chunk, self.begin)
         inner = [self.index.scalar(grid.axis) for grid in self.source.grid[statement.outer :]]
@@ -320,7 +322,9 @@ class _Expansion:
         self.b.where(either, lambda: self.body(statement.body))
 
     def barrier(self, statement: Barrier) -> None:
-        """Where one worker runs a whole chunk there is nobody to wait for."""
+        """Makes the lanes of a group meet; where one worker runs a whole chunk there is nobody to
+        wait for.
+        """
         if self.source.lanes > 1:
             self.b.emit(ir.Barrier())
 

@@ -49,7 +49,7 @@ class Greatest:
 
     @property
     def type(self) -> Type:
-        """Of the float."""
+        """The type of the float."""
         return Type(self.dtype, self.held[0].type.lanes)
 
     def value(self, b: Builder) -> Operand:
@@ -106,7 +106,7 @@ def _integers(dtype: DType) -> tuple[DType, DType]:
 
 
 def begun(b: Builder, value: Operand | Greatest) -> Held:
-    """Of one value, or of all that it is the greatest of."""
+    """The greatest so far of one value, or of all that it is the greatest of."""
     if isinstance(value, Greatest):
         return value.held
     signed, unsigned = (b.bitcast(value, dtype) for dtype in _integers(value.type.dtype))
@@ -114,7 +114,7 @@ def begun(b: Builder, value: Operand | Greatest) -> Held:
 
 
 def joined(b: Builder, one: Held, other: Held) -> Held:
-    """Of the values of both."""
+    """The greatest of the values of both."""
     return tuple([b.op(*each) for each in zip(("max", "min", "max"), one, other, strict=True)])
 
 

@@ -81,8 +81,8 @@ class Indexer:
         return self.b.cast(self.condition(expr), dtypes.int64, hoisted=True)
 
     def _sum(self, expr: Expression) -> Operand:
-        """From the outermost terms inwards; the constant comes last, where positions that are a
-        constant apart share the rest.
+        """A sum, written from the outermost terms inwards; the constant comes last, where positions
+        that are a constant apart share the rest.
         """
         if expr.constant:
             return self.op("add", self.scalar(without_constant(expr)), expr.constant)
@@ -96,7 +96,7 @@ class Indexer:
         return total
 
     def _product(self, factors: list[Operand]) -> Operand:
-        """From the outermost factors inwards; constants come last."""
+        """A product, written from the outermost factors inwards; constants come last."""
         factors.sort(key=lambda factor: (uniform(factor) is not None, self.b.depth(factor)))
         return reduce(self._times, factors)
 

@@ -122,7 +122,7 @@ class _Interpreter:
         yield from self.to_meetings(self.kernel.body)
 
     def to_meetings(self, body: Sequence[Statement]) -> Lane:
-        """As `body`, with a stop at each barrier and exchange."""
+        """Runs a body, with a stop at each barrier and exchange."""
         for statement in body:
             match statement:
                 case Barrier():

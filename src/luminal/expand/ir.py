@@ -273,7 +273,7 @@ class Kernel:
 
     @cached_property
     def text(self) -> str:
-        """See `to_text`."""
+        """The kernel as text, which names nothing by chance: equal kernels have equal texts."""
         return _written(self)
 
     def statements(self) -> Iterator[Statement]:

@@ -100,7 +100,7 @@ class Lanes:
     # --- masks ------------------------------------------------------------------------------------
 
     def mask(self, expr: Expression) -> Operand:
-        """Where a condition holds."""
+        """The mask of the lanes in which a condition holds."""
         index, op = self.index, self.index.op
         if not self.vary(expr):
             return self.spread(index.condition(expr))

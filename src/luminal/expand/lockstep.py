@@ -89,7 +89,9 @@ def in_turns(lanes: Sequence[Lane], accesses: Accesses) -> None:
 
 
 def _resumed(lane: Lane, sent: Any) -> tuple[Barrier | Exchange, Any] | None:
-    """Where it comes to next; None: to its end."""
+    """The meeting that a lane comes to next, and what it brings there; None where it runs to its
+    end.
+    """
     try:
         return lane.send(sent)
     except StopIteration:

@@ -81,9 +81,9 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
 
 
 def _pieces_left(loop: Loop, trips: Expression, width: int) -> tuple[int, int]:
-    """Of a tail's step: how many pieces, and how many that surely are whole. One; but where loops
-    inside would be walked again for each, with too few sums to fill the pipeline, all that is left
-    if one step takes it.
+    """How many pieces a tail's step has, and how many of them surely are whole. A step is one
+    piece; but where loops inside would be walked again for each, with too few sums to fill the
+    pipeline, it is all that is left if one step takes it.
     """
     if width > 1 and any(isinstance(each, Loop) for each in loop.body):
         rest = trips if trips.interval.at_most(loop.tile) else trips % loop.tile

@@ -64,7 +64,7 @@ class Table:
         return 2.0 ** (1 - self.bias)
 
     def bits(self, value: float) -> int:
-        """Of a float, as an integer."""
+        """The bits of a float, as an integer."""
         return int(np.array(value, self.dtype.numpy).view(self.unsigned.numpy))
 
 

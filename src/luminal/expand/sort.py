@@ -59,7 +59,7 @@ class _Sort:
         self.places = Type(tiles.buffers[statement.work_order].dtype)
 
     def at(self, position: Operand) -> Operand:
-        """Where a position of the row lies."""
+        """The address of a position of the row."""
         return self.b.op("add", self.offset, self.b.op("mul", position, self.stride))
 
     def source(self, position: Operand) -> Operand:
@@ -116,7 +116,9 @@ class _Sort:
             self.put(loop.index, b.cast(position, int64))
 
     def bucket(self, key: Operand, bit: Operand) -> Operand:
-        """Where the byte of `key` from a bit on is counted: 8 bits are 256 buckets, 32 a bit."""
+        """The address of the counter of a key's byte that begins at a bit: 8 bits are 256 buckets,
+        32 a bit.
+        """
         b = self.b
         byte = b.op("and", b.op("shr", key, b.cast(bit, self.keys)), BUCKETS - 1)
         return b.op("add", b.op("mul", bit, BUCKETS // 8), b.cast(byte, int64))
@@ -136,7 +138,9 @@ class _Sort:
                 b.store(COUNTS, bucket, b.op("add", b.load(INDEX, COUNTS, bucket), 1))
 
     def by_byte(self, bit: Operand, at: Operand, room: Operand) -> tuple[Operand, Operand]:
-        """Where the keys begin once they are sorted by one byte, and where there is room."""
+        """Sorts the keys by one byte; gives where they begin then, and where there is room for the
+        next time.
+        """
         b = self.b
         first = b.load(Type(self.keys), self.row.work, at)
         alike = b.load(INDEX, COUNTS, self.bucket(first, bit))

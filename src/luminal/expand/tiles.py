@@ -50,7 +50,7 @@ class Pieces(NamedTuple):
 
     @property
     def step(self) -> int:
-        """From a piece to the next one of the same lane."""
+        """The distance from a piece to the next one of the same lane."""
         return self.width * self.lanes * self.neighbours
 
 
@@ -147,7 +147,7 @@ class Tiles:
         return {key: self.said(value) for key, value in self.values[tile.id].items()}
 
     def part(self, tile: Tile, position: Position) -> Partial:
-        """As `element`, for who can go on with integers that tell of a float."""
+        """An element as `element` gives it, for who can go on with integers that tell of a float."""
         return self.values[tile.id][tuple([position[axis] for axis in tile.axes])]
 
     def said(self, value: Partial) -> Operand:

@@ -84,7 +84,7 @@ class _Writer:
         return self.block(body, since)
 
     def block(self, body: tuple[Statement, ...], since: _Since) -> tuple[Statement, ...]:
-        """With barriers; `since` is brought up to the end of it."""
+        """The body with barriers; `since` is brought up to the end of it."""
         made: list[Statement] = []
         for statement in body:
             if isinstance(statement, Barrier):
@@ -105,7 +105,7 @@ class _Writer:
         return tuple(made)
 
     def touched(self, statement: Statement) -> _Since:
-        """By a statement and all inside of it."""
+        """The buffers that a statement and all inside of it read and write."""
         found = _Since()
         for each in _all((statement,)):
             if isinstance(each, Load) and each.buffer in self.watched:

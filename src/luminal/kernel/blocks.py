@@ -71,7 +71,7 @@ class Blocks:
         return max((self.levels.get(s, 0) for s in symbols), default=0)
 
     def tile_axes(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
-        """Those of the symbols that are walked in tiles, outer loops first."""
+        """The symbols that are walked in tiles, outer loops first."""
         found = [s for s in set(symbols) if s in self.tiled]
         return tuple(sorted(found, key=lambda s: self.tiled[s]))
 

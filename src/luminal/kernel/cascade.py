@@ -184,7 +184,7 @@ def derive(
 def _cascade(
     first: Reduction, members: tuple[Member, ...], seen: Iterable[Term], ends: IsRead
 ) -> Cascade | Refusal:
-    """Of these members, if they are worth one kernel."""
+    """The cascade of these members, if they are worth one kernel."""
     if all(m.term is not first or m.sweep for m in members):
         return Refusal(first, "others that use the same values come before it")
     last = max(m.sweep for m in members)
@@ -355,8 +355,8 @@ def _product(term: Term, factors: Sequence[_Factor | str]) -> _Factor | str:
 
 
 def _slopes(order: Sequence[Term], unit: Term, ends: IsRead) -> dict[Term, float | None]:
-    """By each term that depends on `unit`, operands first: c where it is `p + c*unit`, p free of
-    it; None if it is not of that form.
+    """The slope c of each term that is `p + c*unit`, p free of `unit`, operands first; None for a
+    term that depends on `unit` and is not of that form.
     """
     found: dict[Term, float | None] = {}
     for term in order:

@@ -49,7 +49,7 @@ class AlongLanes:
         return Stage(factor, None, order, fill, dot=work.fused.dots.get(reduction))
 
     def hold(self, sweep: Sweep, env: Env) -> None:
-        """In register tiles of steps by lanes; then what is masked."""
+        """Stages what the sweep needs in register tiles of steps by lanes, then masks it."""
         work = self.work
         axes = (work.step, *work.lane_axes)
         # Most steps have no masked lane: the mask of a maximum is put

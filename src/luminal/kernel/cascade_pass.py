@@ -159,8 +159,8 @@ class Pass:
         return env
 
     def skip_gaps(self, env: Env, begin: Expression) -> None:
-        """Where what is visited from `begin` on has gaps (a window, and the first few): opens a
-        loop that runs once where the block has some of it, else not at all.
+        """Opens a loop that runs once where the block has some step to visit, else not at all, if
+        what is visited from `begin` on has gaps (a window, and the first few).
         """
         work = self.work
         spans = [] if work.mask is TRUE else self.spans(env, (work.start, work.stop - 1))
@@ -244,8 +244,8 @@ class Pass:
             work.blocks.close()
 
     def rows_of_lanes(self, env: Env) -> tuple[Range | None, Range | None]:
-        """Where some steps are masked: opens a loop over tiles of lanes, and gives the lanes of one
-        and the steps of the block in which they are not all masked.
+        """Opens a loop over tiles of lanes, if some steps are masked; gives the lanes of one and
+        the steps of the block in which they are not all masked.
         """
         work = self.work
         if work.free is None or work.lane is None:
@@ -321,7 +321,7 @@ class Pass:
         return self.work.arithmetic.apply("Mul", value, last[member.rate])
 
     def know_results(self, sweep: Sweep, env: Env, last: Mapping[Rate, Tile]) -> None:
-        """Those of the last sweep, as soon as all their axes are bound."""
+        """Makes the results of the last sweep known, each as soon as all its axes are bound."""
         work = self.work
         for member in sweep.members:
             term = member.term

@@ -50,8 +50,8 @@ class Sweep:
         return [r for r in self.cascade.inner if r in seen]
 
     def factors(self) -> dict[Term, Term]:
-        """By wide member that follows no maximum: its factor of the block, which is all that it
-        needs of the block.
+        """The factor of the block that is all a wide member needs of the block, for each that
+        follows no maximum.
         """
         found: dict[Term, Term] = {}
         block = self.cascade.rows | self.cascade.steps

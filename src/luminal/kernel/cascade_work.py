@@ -53,12 +53,12 @@ class Blocking:
 
     @property
     def tile(self) -> TileChoice:
-        """Of a further axis."""
+        """The tile of a further axis."""
         return TileChoice(self.vectors, self.width, self.lanes)
 
     @property
     def row_tile(self) -> TileChoice:
-        """Of the lane axis beside it."""
+        """The tile of the lane axis beside a further axis."""
         return TileChoice(self.rows, 1, self.row_lanes)
 
     @property
@@ -160,7 +160,7 @@ class Workspace:
         }
 
     def row_of(self, result: Term) -> Staged:
-        """Where a result is kept."""
+        """The room in which a result is kept."""
         return self.row((*self.lane_axes, *self.extra(result)), result.dtype)
 
     def row(self, axes: Axes, dtype: DType, *, is_whole: bool = False) -> Staged:
@@ -205,7 +205,7 @@ class Workspace:
         self.blocks.put(Store(row.buffer, offset, tile), self.blocks.depth)
 
     def keep(self, rows: Mapping[Term, Staged]) -> None:
-        """From here on these terms are read from their rows."""
+        """Has these terms read from their rows from here on."""
         for row in rows.values():
             # Loads stay inside of this block: without the level, one at a position that depends on
             # no loop would move out, above the stores of the next block.
@@ -213,7 +213,7 @@ class Workspace:
         self.values.staged.update(rows)
 
     def forget(self, terms: Iterable[Term]) -> None:
-        """From here on these terms are computed anew."""
+        """Has these terms computed anew from here on."""
         for term in terms:
             self.values.staged.pop(term, None)
 
@@ -294,15 +294,15 @@ class Workspace:
             self.write(self.state[member.term], env, both)
 
     def know_maximum(self, maximum: Reduction, env: Env) -> None:
-        """From here on, in the innermost loop, the maximum enters exponents."""
+        """Has the maximum enter exponents from here on, in the innermost loop."""
         self.know(maximum, env, self.arithmetic.safe(self.read(self.state[maximum], env)))
 
     def know(self, term: Term, env: Env, tile: Tile) -> None:
-        """From here on, in the innermost loop, `term` is `tile`."""
+        """Has a tile stand for a term from here on, in the innermost loop."""
         self.blocks.stack[-1].known[self.values.key(term, env)] = tile
 
     def exponential_rows(self, sweep: Sweep, axes: Axes) -> dict[Term, Staged]:
-        """Where the exponentials go: the first of a maximum in the place of what is maximised,
+        """The rows of the exponentials: the first of a maximum in the place of what is maximised,
         where that is not needed any more.
         """
         rows: dict[Term, Staged] = {}

@@ -50,7 +50,7 @@ def bytes_moved(fused: Fused) -> Expression:
 
 
 def _places_read(fused: Fused) -> dict[Term, Expression]:
-    """Of each operand that is read through `At` alone, at how many places that is."""
+    """How many places are read of each operand that is read through `At` alone."""
     inner = {term.args[0] for term in fused.terms if term.op == "At"}
     whole = {arg for term in fused.terms if term.op != "At" for arg in term.args}
     whole |= {arg for term in fused.terms if term.op == "At" for arg in term.args[1:]}

@@ -11,9 +11,10 @@ from luminal.shape.expression import TRUE, Expression, Symbol
 # evaluated. Terms stay shared, and reading a chain of views costs nothing until something is
 # loaded.
 class Env:
-    """Where a term is evaluated: its axes in loop symbols, and the guard its loads need.
+    """The point at which a term is evaluated: its axes in loop symbols, and the guard its loads
+    need.
 
-    `is_base` until an At has moved it: what is staged lies at the loops' own positions.
+    It `is_base` until an At has moved it: what is staged lies at the loops' own positions.
     """
 
     __slots__ = ("guard", "is_base", "values")

@@ -48,7 +48,7 @@ class Place:
         return self.layout.size(self.shape)
 
     def offset(self, env: Mapping[Symbol, Expression]) -> Expression:
-        """Where the element at the axes' values in `env` lies; axes not in it are at 0."""
+        """The element at the axes' values in `env`; axes that are not in it are at 0."""
         at = {a: env.get(a, const(0)) for dimension in self.frame for a in dimension}
         index = tuple(linear(dimension).substitute(at) for dimension in self.frame)
         return self.layout.offset(index, self.shape)
@@ -77,11 +77,11 @@ class Store:
 
     @property
     def axes(self) -> Axes:
-        """Outermost first."""
+        """The axes of the frame, outermost first."""
         return tuple(axis for dimension in self.frame for axis in dimension)
 
     def offset(self, env: Mapping[Symbol, Expression]) -> Expression:
-        """Where the value at the axes' positions in `env` goes, if `index` is None."""
+        """The element to which the value at the axes' positions in `env` goes, if `index` is None."""
         index = [linear(dimension).substitute(env) for dimension in self.frame]
         return self.place.layout.offset(index, self.place.shape)
 
@@ -167,7 +167,7 @@ class _Namer:
         self.sites: dict[int, int] = {}
 
     def places(self) -> list[Place]:
-        """In the order in which operands are numbered."""
+        """The places, in the order in which operands are numbered."""
         reads = self.fused.reads
         read = [reads[term] for term in self.fused.terms if term in reads]
         return [*read, *(store.place for store in self.fused.stores)]
@@ -192,7 +192,7 @@ class _Namer:
         return term.op, term.dtype, args, self.attrs(term)
 
     def attrs(self, term: Term) -> Any:
-        """Hashable."""
+        """The attributes of a term as a value that can be hashed."""
         attrs = term.attrs
         if isinstance(term, Index):
             return self.expression(attrs)

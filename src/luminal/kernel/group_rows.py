@@ -45,7 +45,7 @@ class GroupRow:
         return self.apply("Select", self.holds(condition), value, otherwise)
 
     def load(self, buffer: str, offset: Expression, dtype: DType, guard: Expression = TRUE) -> Tile:
-        """In the innermost loop."""
+        """An element, loaded in the innermost loop."""
         level = self.blocks.depth
         tile = self.blocks.new(offset.symbols() | guard.symbols(), dtype, level)
         self.blocks.put(Load(tile, buffer, offset, guard), level)

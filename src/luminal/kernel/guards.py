@@ -30,7 +30,7 @@ Box = Mapping[Symbol, Range]
 
 
 def hull(ranges: Sequence[Range]) -> Range:
-    """From the first that any has to the last."""
+    """The range from the first position that any range has to the last."""
     lows, highs = zip(*ranges, strict=True)
     return reduce(minimum, lows), reduce(maximum, highs)
 
@@ -142,7 +142,7 @@ def strict_range(condition: Expression, step: Symbol, extent: Expression, box: B
 def _part_range(
     part: Expression, step: Symbol, extent: Expression, box: Box, *, most: bool
 ) -> Range | None:
-    """Where one inequality holds for some position in the box (`most`), or for all."""
+    """The range in which one inequality holds for some position in the box (`most`), or for all."""
     if part.op not in ("le", "lt"):
         return None
     slack = linear_form(part)
@@ -162,9 +162,10 @@ def _part_range(
 def cut_points(
     conditions: Iterable[Expression], loop: Symbol, extent: Expression
 ) -> list[Expression]:
-    """Where along a loop one of the conditions begins or ceases to be decided, in order.
+    """The positions along a loop where one of the conditions begins or ceases to be decided, in
+    order.
 
-    Literal positions inside a literal extent, or one that depends on dims.
+    They are literal inside a literal extent; else there is one, which may depend on dims.
     """
     exact: set[Expression] = set()
     literal: set[int] = set()

@@ -40,14 +40,14 @@ class Layout:
         return outer + [(d, const(n)) for d, n in self.blocks]
 
     def size(self, shape: Sequence[Expression]) -> Expression:
-        """Elements of storage."""
+        """How many elements of storage a tensor of this shape takes."""
         total = const(1)
         for position, (_, extent) in enumerate(reversed(self._extents(shape))):
             total = total * (extent + self.padding if position == 0 else extent)
         return total
 
     def offset(self, index: Sequence[Expression], shape: Sequence[Expression]) -> Expression:
-        """Where the element at `index` (one Expression per dimension) lies, in elements."""
+        """The element of storage at `index` (one Expression per dimension)."""
         block = dict(self.blocks)
         outer = len(shape)
         total, stride = const(0), const(1)

@@ -81,7 +81,7 @@ class Access:
 
     @property
     def bytes(self) -> int:
-        """Of an element, or of a word."""
+        """The bytes of an element, or of a word."""
         return self.place.dtype.size * self.neighbours
 
     @property
@@ -277,7 +277,7 @@ def _runs(place: Place) -> Frame:
 
 
 def _coordinates(store: Store) -> tuple[list[Axes], set[Symbol]]:
-    """Of a Scatter's coordinates: runs of axes that lie in the place as in row-major memory, and
+    """The runs of axes of a Scatter's coordinates that lie in the place as in row-major memory, and
     the axes that appear in any other way.
     """
     runs: list[Axes] = [()]
@@ -342,7 +342,7 @@ def _in_words(access: Access) -> Access:
 
 
 def _target(store: Store, env: Mapping[Symbol, Expression]) -> Expression:
-    """Where a store goes; a computed coordinate is a symbol of its own."""
+    """The element that a store goes to; a computed coordinate is a symbol of its own."""
     if store.index is None:
         return store.offset(env)
     index = [

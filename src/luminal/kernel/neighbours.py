@@ -86,8 +86,8 @@ def copied(fused: Fused) -> tuple[Symbol, int] | None:
 
 
 def word_offset(offset: Expression, near: Symbol, count: int) -> Expression | None:
-    """Where a word lies of the neighbours along an axis, in words; None where they do not lie side
-    by side, or not in whole words.
+    """The word that the neighbours along an axis lie in, by its number; None where they do not lie
+    side by side, or not in whole words.
     """
     if offset.coefficient(near) is not ONE:
         return None

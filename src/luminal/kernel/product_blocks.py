@@ -74,7 +74,7 @@ class Blocking:
 
     @property
     def lanes(self) -> int:
-        """Those of a group."""
+        """How many lanes a group has."""
         return self.rows // self.tile[0] * (self.columns // self.tile[1])
 
     def kept(self, sides: Sides, factor: Term) -> Term:
@@ -168,7 +168,7 @@ class Products:
         self.copies = [self.copy(side, factor) for side, factor in sides.kept]
 
     def run(self) -> Placed:
-        """The whole kernel."""
+        """The kernel of the products under the blocking."""
         sums = self.sums() if self.blocking.stages == 1 else self.sums_in_turns()
         with self.carried_through(self.tiles, sums) as held:
             self.store_all(held.inner)
@@ -341,7 +341,7 @@ class Products:
         self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
 
     def unproved(self, position: Expression, length: Axes) -> Expression:
-        """That a position is inside, unless it always is."""
+        """The condition that a position is inside, or TRUE where it always is."""
         condition = position < self.values.canonical(extent_of(length))
         return TRUE if self.values.holds(condition) else condition
 
@@ -388,7 +388,7 @@ def _dealt(size: int, lanes: int, stride: int = 1, unroll: int = 0) -> TileChoic
 
 
 def _places(copy: _Copy) -> dict[Symbol, Expression]:
-    """Where in a block the loops of a copy are."""
+    """The positions in a block at which the loops of a copy are."""
     first, second = (walk.positions(walk.axis) for walk in copy.walks)
     return {**first, **second}
 
@@ -399,7 +399,7 @@ def _joined(loops: Sequence[LoopAxis]) -> Axes:
 
 
 def _tiled(loops: Sequence[Walk]) -> list[Symbol]:
-    """Those of the axes that have more than one position."""
+    """The axes of the loops that have more than one position in a tile."""
     return [walk.axis for walk in loops if walk.tile.size > 1]
 
 

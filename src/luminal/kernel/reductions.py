@@ -185,7 +185,7 @@ class Reductions:
         return (None, 1) if stage.dot is None else (self.along[self.user(stage)], stage.dot.k)
 
     def know(self, stage: Stage, room: Staged) -> None:
-        """From here on what reads the factor reads it where it is staged."""
+        """Has the factor read where it is staged, from here on."""
         room.is_ready = True
         if stage.dot is None:
             self.values.staged[stage.term] = room

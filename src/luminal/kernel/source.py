@@ -38,7 +38,7 @@ class Source:
         return tuple(tuple(self.names.get(a, a) for a in dimension) for dimension in frame)
 
     def inside(self, outer: Source) -> Source:
-        """As `outer` reads it, whose term is computed of it."""
+        """The source as `outer` reads it, whose term is computed of it."""
         names = {a: self.names.get(a, a) for a in self.term.axes}
         starts = {
             a: self.starts.get(a, 0) + outer.starts.get(n, 0)

@@ -8,11 +8,11 @@ from luminal.shape.expression import ZERO, Expression, Symbol
 
 
 class Staged:
-    """Where a staged value lies: a local row, a block, a packed strip, sums of columns.
+    """The place of a staged value: a local row, a block, a packed strip, sums of columns.
 
     `position` is the element in the buffer, in terms of what an environment binds; `turn`, where
-    there are several buffers that are filled in turns, stands for the number of one. `level` is
-    the block in which it is written anew and read, and `is_ready` says that all of it is written.
+    there are several buffers that are filled in turns, stands for the number of one. `level` is the
+    block in which it is written anew and read, and `is_ready` says that all of it is written.
     """
 
     __slots__ = ("buffer", "dtype", "is_ready", "level", "offsets", "position", "turn")
@@ -34,7 +34,7 @@ class Staged:
         self.is_ready = False
 
     def offset(self, env: Env, turn: Expression = ZERO) -> Expression:
-        """Where the element of a point lies, in elements."""
+        """The element of the buffer at which a point lies."""
         if self.turn is not None:
             return self.position.substitute({**env.values, self.turn: turn})
         return self.position.substitute(env.values)

@@ -99,7 +99,7 @@ class Staging:
         )
 
     def open(self, walk: Walk, env: Env) -> Env:
-        """Opens the loop."""
+        """Opens one loop; gives the point inside of it."""
         self.blocks.open(walk.axis, walk.start, walk.stop, walk.tile)
         return env.bind(walk.positions(walk.axis))
 

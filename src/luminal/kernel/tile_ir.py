@@ -53,8 +53,9 @@ class Binding(enum.Enum):
 
 
 class Space(enum.Enum):
-    """Where a tile value or buffer lives: `shared` is a group's own fast memory, of literal size,
-    `scratch` working memory of a worker (a group, where there are such). The CPU has no shared.
+    """The memory in which a tile value or buffer lives: `shared` is a group's own fast memory, of
+    literal size, `scratch` working memory of a worker (a group, where there are such). The CPU has
+    no shared.
     """
 
     REGISTER = "register"
@@ -339,7 +340,7 @@ class Call:
 
     @property
     def extents(self) -> tuple[Expression, ...]:
-        """Of all dimensions, operands first."""
+        """The extents of all dimensions, operands first."""
         return tuple(n for _, shape in (*self.operands, *self.results) for n in shape)
 
 
@@ -379,7 +380,7 @@ class Grid:
 
 
 def every_statement(body: Sequence[Statement]) -> Iterator[Statement]:
-    """Those of a body and of all inside, outer before inner."""
+    """The statements of a body and all inside of them, outer before inner."""
     stack = list(reversed(body))
     while stack:
         statement = stack.pop()

@@ -37,7 +37,7 @@ class Scope:
 
 
 class Checks:
-    """Of one kernel: what has been defined so far, and the rules that many statements share."""
+    """The rules that many statements of a kernel share, and what has been defined so far."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel

@@ -128,7 +128,7 @@ def _line(statement: Statement) -> str:
 
 
 def _call(call: Call) -> str:
-    """With a hash of the IR: equal code has equal text."""
+    """The text of a call, with a hash of its IR: equal code has equal text."""
     ir = call.kernel.ir
     code = "python" if ir is None else f"ir {hashlib.sha256(ir.encode()).hexdigest()[:32]}"
     operands, results = (

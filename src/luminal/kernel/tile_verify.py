@@ -245,7 +245,7 @@ class _Verifier(Checks):
             self.define(carry.result, carry.inner.axes, scope)
 
     def one_step(self, statement: Loop) -> None:
-        """Of neighbours, which are all there and bound to nothing else."""
+        """Checks a loop of neighbours, which are all there and bound to nothing else."""
         count = statement.neighbours
         whole = statement.start is ZERO and statement.stop is const(count)
         if not whole or statement.tile != count:

@@ -28,13 +28,13 @@ def is_narrow(cascade: Cascade) -> bool:
 
 
 def _positions(cascade: Cascade) -> int:
-    """Of the block's axis."""
+    """How many positions the block's axis has."""
     lane = lane_axis(cascade)
     return 1 if lane is None else estimate(extent_of((lane,)))
 
 
 def blocks(cascade: Cascade, choices: Choices, group: int) -> Blocking:
-    """Those of groups of so many lanes."""
+    """The blocks of a cascade, by groups of so many lanes."""
     lane, positions = lane_axis(cascade), _positions(cascade)
     most = min(group, ceiling(positions))
     rule = min(most, max(1, group // ROW))

@@ -52,9 +52,9 @@ of 256 has are results."""
 
 
 def vectors(lanes: int) -> Rates:
-    """Of a core whose vectors are a group's lanes: two loads and a multiplication a cycle. At each
-    barrier results leave the registers, so blocks of the sum are long; another block on its way
-    would only take room.
+    """The rates of a core whose vectors are a group's lanes: two loads and a multiplication a
+    cycle. At each barrier results leave the registers, so blocks of the sum are long; another block
+    on its way would only take room.
     """
     return Rates(lanes, 2 * lanes, lanes // 4, 128, 1, 32, 32, 2)
 
@@ -205,14 +205,16 @@ class ProductChoices:
 
     @staticmethod
     def lies_along(found: list[Access], summed: LoopAxis, own: LoopAxis, other: LoopAxis) -> bool:
-        """Of the reads with one side's axis and not the other's: does the sum's lie closer?"""
+        """Does the sum's axis lie closer than a side's own, in the reads with that side's axis and
+        not the other's?
+        """
         reads = [a for a in found if a.is_factor and a.moves(summed) and not a.moves(other)]
         deep = sum(access.stride(summed) == 1 for access in reads)
         return deep > sum(access.stride(own) == 1 for access in reads)
 
 
 def _name(shape: tuple[int, int, tuple[int, int]]) -> str:
-    """As a knob has it."""
+    """The name that a knob has for a shape of blocks."""
     rows, columns, tile = shape
     return f"{rows}x{columns} by {tile[0]}x{tile[1]}"
 

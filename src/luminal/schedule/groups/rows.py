@@ -27,7 +27,7 @@ class ScanChoice:
     run: int
 
     def place(self, fused: Fused) -> Placed:
-        """The kernel."""
+        """The kernel of a scan under this choice."""
         if self.run:
             return place_group_scan(fused, self.lanes, self.run)
         return place_scan(fused, TileChoice(1, 1, Lanes(self.lanes)), CHUNK)
@@ -40,7 +40,7 @@ class SortChoice:
     lanes: int
 
     def place(self, fused: Fused) -> Placed:
-        """The kernel."""
+        """The kernel of a sort under this choice."""
         return place_group_sort(fused, self.lanes)
 
 
@@ -51,7 +51,7 @@ def lies_along(fused: Fused) -> bool:
 
 
 def scan(fused: Fused, choices: Choices, lanes: int) -> ScanChoice:
-    """That of groups of so many lanes."""
+    """The choice of a scan by groups of so many lanes."""
     rule = RUN if lies_along(fused) and _row(fused) >= lanes else 0
     return ScanChoice(lanes, choices.pick("run", rule, (RUN, 1, 2 * RUN, 0)))
 

@@ -55,13 +55,13 @@ Made = Schedule | Blocking | scalar_cascades.Plan | rows.ScanChoice | rows.SortC
 
 @dataclass(frozen=True, slots=True)
 class GroupSchedules:
-    """Those for devices whose groups share their work; `target` is a machine of scalars."""
+    """The schedules of devices whose groups share their work; `target` is a machine of scalars."""
 
     target: VectorTarget
     groups: Groups
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
-        """As the protocol's."""
+        """One kernel placed by the schedule that `knobs` make of the default, as `Schedules` says."""
         if isinstance(step, CallStep | CustomStep):
             return VectorSchedules(self.target).place(step, knobs)
         made, _ = self.explored(step, self.facts(step), knobs)
@@ -73,7 +73,7 @@ class GroupSchedules:
         return placed
 
     def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
-        """As the protocol's."""
+        """The schedules of a kernel worth timing, () first."""
         if isinstance(step, CallStep | CustomStep):
             return VectorSchedules(self.target).space(step)
         explore = partial(self.explored, step, self.facts(step))

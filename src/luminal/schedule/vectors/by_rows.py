@@ -76,7 +76,9 @@ class ByRows:
         return read.bytes * positions(moved)
 
     def vectors(self, sums: int, rows: LoopAxis) -> int:
-        """Of columns, with so many sums a row, that registers hold beside the matrix's own."""
+        """How many vectors of columns registers hold beside the matrix's own, with so many sums a
+        row.
+        """
         return max(1, (self.facts.target.registers - 1) // (sums * rows.estimate + 1))
 
     def chunk_work(self, order: Sequence[LoopAxis], columns: LoopAxis, *rows: LoopAxis) -> int:

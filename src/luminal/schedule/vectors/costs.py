@@ -32,7 +32,7 @@ TILES = Tiles(channels=32, fewest=16, most=1024, colliding=256, columns=128)
 # Guesses from facts, not measurements: a program must not depend on what else ran while something
 # was measured, and no compile waits for a measurement. Measured peaks serve reports only.
 def of(target: VectorTarget) -> Costs:
-    """Those of a machine."""
+    """The costs of a machine."""
     lanes = target.vector_lanes(4)
     pointwise = 1e9 * lanes
     return Costs(

@@ -13,7 +13,7 @@ SMALLEST = 1 << 15
 
 
 def panels(target: VectorTarget) -> Panels:
-    """Those of a machine."""
+    """The panels of a machine."""
     return Panels(
         register_bits=target.vector_bits,
         registers=REGISTERS,

@@ -40,8 +40,8 @@ SORT_WORK = 16  # operations that sorting costs for each key of a row
 
 @dataclass(frozen=True, slots=True)
 class VectorSchedules:
-    """Those for cores with vector registers and caches; `place_call` places a call of a library,
-    where the backend has one.
+    """The schedules of cores with vector registers and caches; `place_call` places a call of a
+    library, where the backend has one.
     """
 
     target: VectorTarget

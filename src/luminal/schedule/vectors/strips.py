@@ -36,13 +36,13 @@ class Strips:
     target: VectorTarget
 
     def factors(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
-        """Those shared by the rows, unless they lie in panels."""
+        """The factors shared by the rows that do not lie in panels."""
         in_panels = {a.source for a in self.accesses if a.panel(columns)}
         shared = self.shared(columns, rows)
         return tuple(f for f in shared if in_panels.isdisjoint(self.terms(f)))
 
     def shared(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
-        """Those that depend on the columns and not on the rows, but perhaps by keys."""
+        """The factors that depend on the columns and not on the rows, but perhaps by keys."""
         found: list[Term] = []
         for reduction in self.fused.reductions:
             (product,) = reduction.args

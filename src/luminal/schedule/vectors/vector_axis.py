@@ -81,8 +81,8 @@ class VectorAxis:
         return next((x for x in packed if x is not vector and self.facts.strips.collide(x)), None)
 
     def _beside(self, packed: Sequence[LoopAxis], reads: Sequence[Access]) -> LoopAxis | None:
-        """Where lanes would hold parts of one sum: an axis along which results lie side by side, if
-        sums are so short that adding up their lanes at the end takes long, or rows so many that
+        """The axis along which results lie side by side, where lanes would hold parts of one sum,
+        if sums are so short that adding up their lanes at the end takes long, or rows so many that
         they pay for transposed strips. A strip then serves more columns, the rows are read less
         often, and what follows the sums runs in vectors.
         """
