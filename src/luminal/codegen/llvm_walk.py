@@ -38,7 +38,7 @@ from luminal.expand.ir import (
     memory_dtype,
 )
 
-PIECE_BYTES = 16  # of a streamed store: large arrays of NumPy begin so many behind a page
+PIECE_BYTES = 16  # of a non-temporal store: large arrays of NumPy begin so many behind a page
 FAR = 1 << 14  # bytes from a pointer: what lies farther chooses a pointer of its own
 NOWHERE = constant(INDEX, 0)
 _PARAMS = [("slots", PTR), ("dims", PTR), ("begin", I64), ("end", I64), ("scratch", PTR)]
@@ -340,8 +340,8 @@ class _Walk:
             b.store(value, pointer, size)
             b.block(after)
 
-    def streamed_to(self, statement: Statement) -> Hashable:
-        """What streamed stores have in common that are aligned alike; None for other statements."""
+    def non_temporal_to(self, statement: Statement) -> Hashable:
+        """What non-temporal stores that are aligned alike have in common; None for the others."""
         if not isinstance(statement, Store) or statement.buffer not in self.non_temporal:
             return None
         type_ = statement.value.type

@@ -87,15 +87,15 @@ def load(tiles: Tiles, statement: Load) -> None:
     offset = word_offset(statement.offset, near, count)
     if offset is not None:
         word = replace(statement, offset=offset)
-        found = _elements(tiles, word, axes, WORDS[count * type_.size])
+        elements = _elements(tiles, word, axes, WORDS[count * type_.size])
     else:
         moved = (statement.offset.substitute({near: const(n)}) for n in range(count))
         parts = [_elements(tiles, replace(statement, offset=at), axes, type_) for at in moved]
-        found = {
+        elements = {
             key: word_of(tiles.b, [part[key] for part in parts], out.dtype) for key in parts[0]
         }
     at = out.axes.index(near)
-    tiles.values[out.id] = {(*key[:at], 0, *key[at:]): value for key, value in found.items()}
+    tiles.values[out.id] = {(*key[:at], 0, *key[at:]): value for key, value in elements.items()}
 
 
 def _elements(tiles: Tiles, statement: Load, axes: Sequence[Symbol], type_: DType) -> Elements:
@@ -188,14 +188,14 @@ def read(
 ) -> Operand:
     """Elements as they are held, or words of this type; 0 where the mask does not hold."""
     dtype = tiles.buffers[buffer].dtype
-    own = memory_dtype(dtype)
-    wanted = Type(type_ or own, lanes)
+    stored_as = memory_dtype(dtype)
+    wanted = Type(type_ or stored_as, lanes)
     if mask is not None and uniform(mask) == 0:
         value: Operand = constant(wanted, 0)
     else:
         address, distance = at
         value = tiles.b.load(wanted, buffer, address, mask, distance)
-    return from_memory(tiles.b, dtype, value) if wanted.dtype is own else value
+    return from_memory(tiles.b, dtype, value) if wanted.dtype is stored_as else value
 
 
 # --- stores ---------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def store(tiles: Tiles, statement: Store) -> None:
         return
     parts = {key: neighbours(tiles.b, word, value.dtype) for key, word in elements.items()}
     for n in range(count):
-        part = {key: own[n] for key, own in parts.items()}
+        part = {key: piece[n] for key, piece in parts.items()}
         at = statement.offset.substitute({near: const(n)})
         _store(tiles, replace(statement, offset=at), part)
 
@@ -268,8 +268,8 @@ def _store_turned(
     b, value, lanes = tiles.b, statement.value, tiles.lanes(axes)
 
     def element(position: Position) -> Operand:
-        own = elements[tuple(position[axis] for axis in value.axes)]
-        return b.spread(to_memory(b, value.dtype, own), lanes)
+        at_position = elements[tuple(position[axis] for axis in value.axes)]
+        return b.spread(to_memory(b, value.dtype, at_position), lanes)
 
     def write(offset: Expression, distance: int, column: Operand) -> None:
         _write(tiles, statement, tiles.index.place(offset, distance), column, None)

@@ -95,8 +95,8 @@ class Builder:
         assert result is not None, name
         operands = _typed(name, args)
         type_ = result([arg.type for arg in operands])
-        known = None if operands is args else folded(name, operands, type_)
-        return known if known is not None else self._apply(name, operands, type_, hoisted)
+        constant = None if operands is args else folded(name, operands, type_)
+        return constant if constant is not None else self._apply(name, operands, type_, hoisted)
 
     def cast(self, value: Operand, dtype: DType, *, hoisted: bool = False) -> Operand:
         """The value in another dtype; see the operation."""
@@ -109,9 +109,9 @@ class Builder:
     def _converted(self, name: str, value: Operand, dtype: DType, hoisted: bool) -> Operand:
         if value.type.dtype is dtype:
             return value
-        known = converted(value, dtype) if name == "cast" else None
-        if known is not None:
-            return known
+        constant = converted(value, dtype) if name == "cast" else None
+        if constant is not None:
+            return constant
         return self._apply(name, (value,), Type(dtype, value.type.lanes), hoisted)
 
     def has(self, name: str, type_: Type) -> bool:
@@ -144,8 +144,8 @@ class Builder:
         """Lanes of `x` and then `y` by number."""
         picked = Constant(Type(int32, len(lanes)), np.array(lanes, np.int32).tobytes())
         if isinstance(x, Constant) and isinstance(y, Constant):
-            found = np.concatenate((x.values, y.values))[list(lanes)]
-            return Constant(Type(x.type.dtype, len(lanes)), found.tobytes())
+            values = np.concatenate((x.values, y.values))[list(lanes)]
+            return Constant(Type(x.type.dtype, len(lanes)), values.tobytes())
         return self.op("shuffle", x, y, picked)
 
     def _apply(self, name: str, args: tuple[Operand, ...], type_: Type, hoisted: bool) -> Operand:
@@ -155,24 +155,24 @@ class Builder:
         else:
             # Values stay: one that stands under a branch must not be computed outside of it.
             depth = len(self.blocks) - 1
-        found = self.known.get(key)
+        earlier = self.known.get(key)
         # At that depth another block may be open by now,
         # which does not see what an ended one defined.
-        if found is not None and found[1] <= depth and self.blocks[found[1]] is found[2]:
-            return found[0]
+        if earlier is not None and earlier[1] <= depth and self.blocks[earlier[1]] is earlier[2]:
+            return earlier[0]
         out = self.value(type_, depth)
-        self.made[out.id] = made = Apply(out, name, args)
+        self.made[out.id] = statement = Apply(out, name, args)
         block = self.blocks[depth]
-        block.statements.append(made)
+        block.statements.append(statement)
         self.known[key] = out, depth, block
         return out
 
     def both(self, masks: Sequence[Operand], *, hoisted: bool = False) -> Operand | None:
         """The mask that holds where all of these hold; None for everywhere."""
-        found: Operand | None = None
+        joint: Operand | None = None
         for mask in masks:
-            found = mask if found is None else self.op("and", found, mask, hoisted=hoisted)
-        return found
+            joint = mask if joint is None else self.op("and", joint, mask, hoisted=hoisted)
+        return joint
 
     def negation(self, condition: Operand) -> Operand:
         """A mask that holds where a bool does not."""
@@ -251,11 +251,11 @@ class Builder:
 
     def where(self, condition: Operand, write: Callable[[], None]) -> None:
         """What `write` builds runs where the scalar holds; where that is known, without a test."""
-        known = uniform(condition)
-        if known is None:
+        constant = uniform(condition)
+        if constant is None:
             with self.branch(condition):
                 write()
-        elif known:
+        elif constant:
             write()
 
     def close(self) -> tuple[Statement, ...]:
@@ -283,7 +283,7 @@ def truth(b: Builder, value: Operand, *, hoisted: bool = False) -> Operand:
     """`value != 0`; of a bool as an integer, the bool itself."""
     if value.type.dtype is dtypes.bool_:
         return value
-    made = b.made.get(value.id) if isinstance(value, Value) else None
-    if made is not None and made.op == "cast" and made.args[0].type.dtype is dtypes.bool_:
-        return made.args[0]
+    origin = b.made.get(value.id) if isinstance(value, Value) else None
+    if origin is not None and origin.op == "cast" and origin.args[0].type.dtype is dtypes.bool_:
+        return origin.args[0]
     return b.op("ne", value, 0, hoisted=hoisted)

@@ -32,20 +32,20 @@ def to_memory(b: Builder, dtype: DType, value: Operand) -> Operand:
 
 def neighbours(b: Builder, word: Operand, dtype: DType) -> list[Operand]:
     """The elements that a word holds, as they are held."""
-    own = memory_dtype(dtype)
-    bits = dtype_of(f"uint{own.bits}")
-    shifts = range(0, word.type.dtype.bits, own.bits)
-    return [b.bitcast(b.cast(b.op("shr", word, n), bits), own) for n in shifts]
+    stored_as = memory_dtype(dtype)
+    bits = dtype_of(f"uint{stored_as.bits}")
+    shifts = range(0, word.type.dtype.bits, stored_as.bits)
+    return [b.bitcast(b.cast(b.op("shr", word, n), bits), stored_as) for n in shifts]
 
 
 def word_of(b: Builder, parts: Sequence[Operand], dtype: DType) -> Operand:
     """Elements that are held apart as one word, the first one lowest."""
-    own = memory_dtype(dtype)
-    bits, wide = dtype_of(f"uint{own.bits}"), dtype_of(f"uint{own.bits * len(parts)}")
+    stored_as = memory_dtype(dtype)
+    bits, wide = dtype_of(f"uint{stored_as.bits}"), dtype_of(f"uint{stored_as.bits * len(parts)}")
     words = [b.cast(b.bitcast(part, bits), wide) for part in parts]
     return reduce(
         lambda x, y: b.op("or", x, y),
-        (b.op("shl", word, n * own.bits) if n else word for n, word in enumerate(words)),
+        (b.op("shl", word, n * stored_as.bits) if n else word for n, word in enumerate(words)),
     )
 
 

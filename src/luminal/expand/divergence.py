@@ -32,23 +32,23 @@ def divergent(kernel: Kernel) -> list[Statement]:
         statement
         for statement in kernel.statements()
         if isinstance(statement, Loop | If)
-        and any(_is_among(each, varying) for each in _controls(statement))
+        and any(_is_among(control, varying) for control in _controls(statement))
         and _has_meeting(statement.body)
     ]
 
 
 def _varying(kernel: Kernel, lane: Value) -> set[int]:
     """The values that may differ between lanes."""
-    found = {lane.id}
+    varying = {lane.id}
     statements = [*kernel.statements()]
     before = 0
-    while len(found) > before:  # loops carry values backwards
-        before = len(found)
+    while len(varying) > before:  # loops carry values backwards
+        before = len(varying)
         for statement in statements:
             for out, operands in _flows(statement):
-                if any(_is_among(each, found) for each in operands):
-                    found.add(out.id)
-    return found
+                if any(_is_among(operand, varying) for operand in operands):
+                    varying.add(out.id)
+    return varying
 
 
 def _flows(statement: Statement) -> Iterable[tuple[Value, Sequence[Operand]]]:
@@ -83,8 +83,8 @@ def _is_among(operand: Operand, values: set[int]) -> bool:
 
 def _has_meeting(body: Sequence[Statement]) -> bool:
     return any(
-        _has_meeting(each.body)
-        if isinstance(each, Loop | If)
-        else isinstance(each, Barrier | Exchange)
-        for each in body
+        _has_meeting(statement.body)
+        if isinstance(statement, Loop | If)
+        else isinstance(statement, Barrier | Exchange)
+        for statement in body
     )

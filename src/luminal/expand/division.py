@@ -31,7 +31,7 @@ def _truncated(b: Builder, dtype: DType, x: Operand, y: Operand) -> tuple[Operan
 
 
 def _wrong_sign(b: Builder, remainder: Operand, y: Operand) -> Operand:
-    """The mask that holds where the truncated remainder is not 0 and its sign is not the divisor's."""
+    """The mask that holds where the truncated remainder is not 0 and has not the divisor's sign."""
     differ = b.op("lt", b.op("xor", remainder, y), 0)
     return b.op("and", differ, b.op("ne", remainder, 0))
 

@@ -124,13 +124,13 @@ def _sine(b: Builder, name: str, x: Operand) -> Operand:
     body = b.op("and", b.bitcast(x, table.unsigned), (1 << table.dtype.bits - 1) - 1)
     first, end = table.bits(table.huge), table.bits(math.inf)
     huge = b.op("lt", b.op("sub", body, first), end - first)
-    found = huge if x.type.lanes == 1 else b.op("any", huge)
+    any_huge = huge if x.type.lanes == 1 else b.op("any", huge)
     if x.type == wide or b.has(name, wide):
         near = _sine_in(b, table, name, x, r, quadrant)
-        with b.branch(found, seldom=True) as choose:
+        with b.branch(any_huge, seldom=True) as choose:
             far = b.cast(b.op(name, b.cast(x, float64)), table.dtype)
             return choose(b.op("select", huge, far, near), near)
-    with b.branch(found, seldom=True) as choose:
+    with b.branch(any_huge, seldom=True) as choose:
         reduced, turns = huge_angle(b, x)
         r = choose(b.op("select", huge, reduced, r), r)
         quadrant = choose(b.op("select", huge, turns, quadrant), quadrant)

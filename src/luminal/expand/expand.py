@@ -86,7 +86,9 @@ class _Expansion:
             self.tiles.lane, self.tiles.lanes_in_group = self.b.value(INDEX), source.lanes
             self.tiles.subgroup = source.subgroup
         self.begin: Value | None = None
-        for loop in reversed([each for each in source.statements() if isinstance(each, Loop)]):
+        for loop in reversed(
+            [statement for statement in source.statements() if isinstance(statement, Loop)]
+        ):
             self.tiles.pieces[loop.axis] = self.tiles.cut(loop)
 
     def kernel(self) -> Kernel:
@@ -106,10 +108,10 @@ class _Expansion:
         chunks = product_of(grid.count for grid in source.grid)
         lane = self.tiles.lane
         assert not isinstance(lane, Constant)
-        shared = (each for each in self.tiles.buffers.values() if each.space is Space.SHARED)
+        in_shared = (x for x in self.tiles.buffers.values() if x.space is Space.SHARED)
         return Kernel(
             params, source.buffers, scratch, size, chunks, b.close(), chunk, body,
-            source.lanes, lane, tuple(shared), source.subgroup, self.begin,
+            source.lanes, lane, tuple(in_shared), source.subgroup, self.begin,
         )  # fmt: skip
 
     def open_grid(self) -> Value:
@@ -117,7 +119,7 @@ class _Expansion:
         chunk = self.b.open(INDEX)
         number = opaque("chunk", 0, 2**62)
         self.index.bind(number, chunk)
-        if any(isinstance(each, Once) for each in self.source.body):
+        if any(isinstance(statement, Once) for statement in self.source.body):
             self.begin = self.b.value(INDEX)
         rest: Expression = number
         for position, grid in reversed(list(enumerate(self.source.grid))):
@@ -183,8 +185,8 @@ class _Expansion:
         for key, at in tiles.positions(axes):
             row = tuple(n for a, n in at.items() if a is not wide)
             rows.setdefault(row, []).append((key, at))
-        found: list[Elements] = [{} for _ in statements]
-        sums = [*zip(statements, found, strict=True)]
+        results: list[Elements] = [{} for _ in statements]
+        sums = [*zip(statements, results, strict=True)]
         for places, (statement, elements) in product(rows.values(), sums):
             near = tiles.near_axis(statement.a.axes)
             operands = (statement.a, statement.b, statement.acc)
@@ -209,8 +211,8 @@ class _Expansion:
         if dot.k > 1:
             parts = [neighbours(b, word, dtype) for word, dtype in ((x, dot.a), (y, dot.b))]
             wide = [
-                [cast(b, dtype, part, dot.accumulator) for part in own]
-                for own, dtype in zip(parts, (dot.a, dot.b), strict=True)
+                [cast(b, dtype, part, dot.accumulator) for part in factor_parts]
+                for factor_parts, dtype in zip(parts, (dot.a, dot.b), strict=True)
             ]
             pairs = [*zip(*wide, strict=True)][::-1]
         for one, other in pairs:
@@ -225,8 +227,8 @@ class _Expansion:
         is 128 more, so the other one counts 128 times too often.
         """
         b = self.b
-        made = b.made.get(y.id) if isinstance(y, Value) else None
-        if made is not None and made.op == "splat":
+        origin = b.made.get(y.id) if isinstance(y, Value) else None
+        if origin is not None and origin.op == "splat":
             x, y = y, x  # what is subtracted is the same for all rows, if it is of the columns
         flips = constant(x.type, int.from_bytes(b"\x80" * dot.k))
         extra = b.op(dot.name, constant(acc.type, 0), flips, y)
@@ -267,7 +269,7 @@ class _Expansion:
         b, dtype = self.b, statement.out.dtype
         if self.is_in_integers(statement, x.type):
             return Greatest(joined(b, begun(b, x), begun(b, y)), dtype)
-        return POINTWISE[statement.op](b, dtype, [self.tiles.said(each) for each in (x, y)])
+        return POINTWISE[statement.op](b, dtype, [self.tiles.said(part) for part in (x, y)])
 
     def is_in_integers(self, statement: Reduce, type_: Type) -> bool:
         return statement.op == MAXIMUM.combine and has_integers(self.b, type_)
@@ -278,8 +280,8 @@ class _Expansion:
         alone = dtype is bool_ or self.is_in_integers(statement, Type(dtype, lanes))
         if lanes > 1 and len(values) > 1 and not alone:
             write, vectors = POINTWISE[statement.op], [*map(self.tiles.said, values.values())]
-            found = fold_together(self.b, vectors, lambda x, y: write(self.b, dtype, (x, y)))
-            return dict(zip(values, found, strict=True))
+            folded = fold_together(self.b, vectors, lambda x, y: write(self.b, dtype, (x, y)))
+            return dict(zip(values, folded, strict=True))
         return {key: self.fold_alone(statement, value, lanes) for key, value in values.items()}
 
     def fold_alone(self, statement: Reduce, value: Partial, lanes: int) -> Partial:
@@ -361,8 +363,10 @@ def _are_beside(group: Sequence[Statement], last: Statement) -> bool:
     """Are they sums over the same axes, of which the last needs none of the others?"""
     if not isinstance(last, Contract):
         return False
-    own = (last.acc, last.a, last.b)
+    operands = (last.acc, last.a, last.b)
     return all(
-        isinstance(each, Contract) and each.out.axes == last.out.axes and each.out not in own
-        for each in group
+        isinstance(other, Contract)
+        and other.out.axes == last.out.axes
+        and other.out not in operands
+        for other in group
     )

@@ -59,7 +59,7 @@ class Greatest:
         lowest = int.from_bytes(MAXIMUM.identity_bytes(self.dtype), "little")
         is_nan = op("lt", constant(unsigned.type, lowest), unsigned)
         number = op("select", op("lt", most, 0), least, most)
-        floats = [b.bitcast(each, self.dtype, hoisted=True) for each in (unsigned, number)]
+        floats = [b.bitcast(bits, self.dtype, hoisted=True) for bits in (unsigned, number)]
         return op("select", is_nan, *floats)
 
 
@@ -68,13 +68,18 @@ def greatest_of(loop: Loop, carry: Carry) -> Map | None:
     nothing else with it.
     """
     both = {carry.inner, carry.next}
-    uses = [each for each in loop.body if not both.isdisjoint(_read(each))]
-    made = next(
-        (each for each in loop.body if isinstance(each, Map) and each.out == carry.next), None
+    uses = [statement for statement in loop.body if not both.isdisjoint(_read(statement))]
+    fold = next(
+        (
+            statement
+            for statement in loop.body
+            if isinstance(statement, Map) and statement.out == carry.next
+        ),
+        None,
     )
-    if made is None or made.op != MAXIMUM.combine or uses != [made]:
+    if fold is None or fold.op != MAXIMUM.combine or uses != [fold]:
         return None
-    return made if made.args.count(carry.inner) == 1 else None
+    return fold if fold.args.count(carry.inner) == 1 else None
 
 
 def _read(statement: Statement) -> tuple[Tile, ...]:
@@ -91,7 +96,7 @@ def _read(statement: Statement) -> tuple[Tile, ...]:
             return (statement.value,)
         case Loop() | Runs() | If() | Once():
             inits = [carry.init for carry in getattr(statement, "carries", ())]
-            return (*inits, *(tile for each in statement.body for tile in _read(each)))
+            return (*inits, *(tile for inner in statement.body for tile in _read(inner)))
     return ()
 
 
@@ -115,7 +120,7 @@ def begun(b: Builder, value: Operand | Greatest) -> Held:
 
 def joined(b: Builder, one: Held, other: Held) -> Held:
     """The greatest of the values of both."""
-    return tuple([b.op(*each) for each in zip(("max", "min", "max"), one, other, strict=True)])
+    return tuple([b.op(*pair) for pair in zip(("max", "min", "max"), one, other, strict=True)])
 
 
 def halves(b: Builder, value: Operand | Greatest) -> list[Operand | Greatest]:

@@ -59,35 +59,35 @@ def folded(name: str, args: Sequence[Operand], type_: Type) -> Operand | None:
         return args[2 - chosen] if chosen is not None else args[1] if args[1] == args[2] else None
     if type_.dtype.is_float or any(arg.type.dtype.is_float for arg in args):
         return None
-    known = [uniform(arg) for arg in args]
-    if None not in known and name in OPERATIONS and OPERATIONS[name].result is not None:
+    uniforms = [uniform(arg) for arg in args]
+    if None not in uniforms and name in OPERATIONS and OPERATIONS[name].result is not None:
         return _evaluated(name, args, type_)
     if len(args) != 2:
         return None
-    return _neutral(name, args, known, type_)
+    return _neutral(name, args, uniforms, type_)
 
 
 def _neutral(
-    name: str, args: Sequence[Operand], known: Sequence[int | None], type_: Type
+    name: str, args: Sequence[Operand], uniforms: Sequence[int | None], type_: Type
 ) -> Operand | None:
     x, y = args
-    if name in COMMUTATIVE and known[0] is not None:
-        (x, y), known = (y, x), known[::-1]
-    if known[1] is None:
+    if name in COMMUTATIVE and uniforms[0] is not None:
+        (x, y), uniforms = (y, x), uniforms[::-1]
+    if uniforms[1] is None:
         return None
-    if known[1] == 0 and name in ZERO:
+    if uniforms[1] == 0 and name in ZERO:
         return y
-    if known[1] == NEUTRAL.get(name):
+    if uniforms[1] == NEUTRAL.get(name):
         return x
-    if type_.dtype is dtypes.bool_ and known[1] == 1 and name in ("and", "or"):
+    if type_.dtype is dtypes.bool_ and uniforms[1] == 1 and name in ("and", "or"):
         return x if name == "and" else y
     return None
 
 
 def _evaluated(name: str, args: Sequence[Operand], type_: Type) -> Constant:
     values = [arg.values for arg in args if isinstance(arg, Constant)]
-    found = OPERATIONS[name].meaning(*values)
-    return Constant(type_, found.astype(type_.dtype.numpy).tobytes())
+    value = OPERATIONS[name].meaning(*values)
+    return Constant(type_, value.astype(type_.dtype.numpy).tobytes())
 
 
 def converted(operand: Operand, dtype: DType) -> Constant | None:

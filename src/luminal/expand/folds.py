@@ -33,14 +33,14 @@ def fold_together(
     def meet(x: Operand, y: Operand, lower: Lanes, upper: Lanes) -> Operand:
         return combine(b.shuffle(x, y, lower), b.shuffle(x, y, upper))
 
-    found: list[Operand] = []
-    while len(found) < len(vectors):
-        rest = vectors[len(found) :]
+    folded: list[Operand] = []
+    while len(folded) < len(vectors):
+        rest = vectors[len(folded) :]
         count = min(1 << (len(rest).bit_length() - 1), type_.lanes)
         ordered = [rest[k] for k in _order(count, type_.lanes, block)]
         scalars = _paired(ordered, type_.lanes, block, meet)
-        found += [b.lane(scalars, k) for k in range(count)]
-    return found
+        folded += [b.lane(scalars, k) for k in range(count)]
+    return folded
 
 
 def _paired(

@@ -54,9 +54,9 @@ def _exchanged(
     b = tiles.b
     while near > 1:
         near //= 2
-        own = to_memory(b, dtype, value)
-        other = b.value(own.type)
-        b.emit(Exchange(other, own, near * stride))
+        mine = to_memory(b, dtype, value)
+        other = b.value(mine.type)
+        b.emit(Exchange(other, mine, near * stride))
         value = fold(value, from_memory(b, dtype, other))
     return value
 
@@ -68,9 +68,9 @@ def _from_afar(
     b, size, lane = tiles.b, tiles.lanes_in_group, tiles.lane
     assert lane is not None
     name = _memory(tiles, dtype, len(values) * size)
-    own = range(0, len(values) * size, size)  # from the lane's number on
+    distances = range(0, len(values) * size, size)  # from the lane's number on
     b.emit(Barrier())  # the last results have been read
-    for distance, value in zip(own, values, strict=True):
+    for distance, value in zip(distances, values, strict=True):
         b.store(name, lane, to_memory(b, dtype, value), None, distance)
     left, place = lanes.count, tiles.digit(lanes)
     while left > PARTS * near:
@@ -78,16 +78,16 @@ def _from_afar(
         left //= PARTS
         mask = tiles.index.op("lt", place, left)
         further = range(left * lanes.stride, PARTS * left * lanes.stride, left * lanes.stride)
-        rest = [[read(tiles, name, (lane, at + k), mask) for k in further] for at in own]
+        rest = [[read(tiles, name, (lane, at + k), mask) for k in further] for at in distances]
         values = [_halved([x, *others], fold) for x, others in zip(values, rest, strict=True)]
-        for distance, value in zip(own, values, strict=True):
+        for distance, value in zip(distances, values, strict=True):
             b.store(name, lane, to_memory(b, dtype, value), mask, distance)
     b.emit(Barrier())
     beyond = tiles.index.op("sub", place, tiles.index.op("and", place, near - 1))
     start = tiles.index.op("sub", lane, tiles.index.op("mul", beyond, integer(lanes.stride)))
     parts = range(0, left * lanes.stride, near * lanes.stride)
-    rest = [[read(tiles, name, (start, at + k), None) for k in parts] for at in own]
-    return [_halved(each, fold) for each in rest]
+    rest = [[read(tiles, name, (start, at + k), None) for k in parts] for at in distances]
+    return [_halved(part, fold) for part in rest]
 
 
 def _halved(parts: list[Operand], fold: Fold) -> Operand:
@@ -101,8 +101,8 @@ def _halved(parts: list[Operand], fold: Fold) -> Operand:
 def _memory(tiles: Tiles, dtype: DType, size: int) -> str:
     """Shared memory of so many elements, which all folds of a dtype take turns with."""
     name = f"folded_{dtype.short}"
-    known = tiles.buffers.get(name)
-    if known is not None:
-        size = max(size, known.size.constant)
+    buffer = tiles.buffers.get(name)
+    if buffer is not None:
+        size = max(size, buffer.size.constant)
     tiles.buffers[name] = Buffer(name, dtype, const(size), Space.SHARED, Role.INOUT)
     return name

@@ -46,10 +46,10 @@ class Indexer:
             return integer(expr.constant)
         if isinstance(expr, Symbol):
             return self.bound[expr]
-        found = self.known.get(expr)
-        if found is None:
-            found = self._keep(expr, self._scalar(expr))
-        return found
+        value = self.known.get(expr)
+        if value is None:
+            value = self._keep(expr, self._scalar(expr))
+        return value
 
     def place(self, offset: Expression, distance: int) -> tuple[Operand, int]:
         """An address, and how far what is meant lies from it: offsets that are a constant apart
@@ -57,8 +57,8 @@ class Indexer:
         """
         distance += offset.constant
         address = self.scalar(without_constant(offset))
-        known = uniform(address)
-        return (address, distance) if known is None else (integer(known + distance), 0)
+        constant = uniform(address)
+        return (address, distance) if constant is None else (integer(constant + distance), 0)
 
     def _keep(self, expr: Expression, value: Operand) -> Operand:
         self.known[expr] = value
@@ -132,7 +132,7 @@ class Indexer:
         name = "quotient" if expr.op == "floordiv" else "remainder"
         # 64 bits take longer to divide than 32.
         if a.interval.at_most(LAST_I32) and d.interval.at_most(LAST_I32):
-            narrow = [self.b.cast(each, dtypes.uint32, hoisted=True) for each in (x, y)]
+            narrow = [self.b.cast(operand, dtypes.uint32, hoisted=True) for operand in (x, y)]
             return self.b.cast(self.op(name, *narrow), dtypes.int64, hoisted=True)
         return self.op(name, x, y)
 

@@ -151,8 +151,8 @@ class _Interpreter:
 
     def bind(self, values: Sequence[Value], operands: Sequence[Operand]) -> None:
         """All at once: an operand may be one of the values."""
-        found = [self.value(operand) for operand in operands]
-        self.values.update(zip((value.id for value in values), found, strict=True))
+        bound = [self.value(operand) for operand in operands]
+        self.values.update(zip((value.id for value in values), bound, strict=True))
 
     def fail(self, statement: Statement, text: str) -> None:
         raise VerifyError(f"expanded IR: `{headline(statement)}`: {text}")
@@ -165,10 +165,10 @@ class _Interpreter:
         domain = DOMAINS.get(statement.op)
         if domain is not None and not domain(out.type, *args).all():
             self.fail(statement, f"takes no {', '.join(map(str, args))}; choose others before it")
-        found = row.meaning(*args) if row.result else row.meaning(*args, out.type.dtype)
-        if np.shape(found) != (out.type.lanes,):
-            found = np.broadcast_to(found, (out.type.lanes,))
-        self.values[out.id] = np.asarray(found, out.type.dtype.numpy)
+        result = row.meaning(*args) if row.result else row.meaning(*args, out.type.dtype)
+        if np.shape(result) != (out.type.lanes,):
+            result = np.broadcast_to(result, (out.type.lanes,))
+        self.values[out.id] = np.asarray(result, out.type.dtype.numpy)
 
     def places(
         self, statement: Load | Store, lanes: int, dtype: np.dtype[Any]
@@ -197,10 +197,10 @@ class _Interpreter:
 
     def load(self, statement: Load) -> None:
         type_ = statement.out.type
-        found = np.zeros(type_.lanes, type_.dtype.numpy)
-        memory, addresses, active = self.places(statement, type_.lanes, found.dtype)
-        found[active] = memory[addresses[active]]
-        self.values[statement.out.id] = found
+        loaded = np.zeros(type_.lanes, type_.dtype.numpy)
+        memory, addresses, active = self.places(statement, type_.lanes, loaded.dtype)
+        loaded[active] = memory[addresses[active]]
+        self.values[statement.out.id] = loaded
 
     def store(self, statement: Store) -> None:
         value = self.value(statement.value)

@@ -38,12 +38,12 @@ class Type:
     _all: ClassVar[dict[tuple[DType, int], Type]] = {}
 
     def __new__(cls, dtype: DType, lanes: int = 1) -> Type:
-        found = cls._all.get((dtype, lanes))
-        if found is None:
-            made = object.__new__(cls)
-            made.dtype, made.lanes = dtype, lanes
-            found = cls._all.setdefault((dtype, lanes), made)
-        return found
+        interned = cls._all.get((dtype, lanes))
+        if interned is None:
+            fresh = object.__new__(cls)
+            fresh.dtype, fresh.lanes = dtype, lanes
+            interned = cls._all.setdefault((dtype, lanes), fresh)
+        return interned
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Type, (self.dtype, self.lanes)

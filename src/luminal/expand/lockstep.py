@@ -54,7 +54,8 @@ class Accesses:
     ) -> None:
         if other is not None and other[0] != lane:
             does, did = (
-                "writes" if isinstance(each, Store) else "reads" for each in (statement, other[1])
+                "writes" if isinstance(access, Store) else "reads"
+                for access in (statement, other[1])
             )
             buffer, address = place
             raise VerifyError(
@@ -74,16 +75,16 @@ def in_turns(lanes: Sequence[Lane], accesses: Accesses) -> None:
     brought = [next(lane, None) for lane in lanes]
     while (first := brought[0]) is not None:
         meeting = first[0]
-        for number, each in enumerate(brought):
-            if each is None or each[0] is not meeting:
+        for number, stop in enumerate(brought):
+            if stop is None or stop[0] is not meeting:
                 raise _missed(number)
-        sent = [each[1] for each in brought if each is not None]
+        sent = [stop[1] for stop in brought if stop is not None]
         if isinstance(meeting, Exchange):
             sent = [sent[number ^ meeting.distance] for number in range(len(sent))]
         else:
             accesses.clear()
-        brought = [_resumed(*each) for each in zip(lanes, sent, strict=True)]
-    late = next((number for number, each in enumerate(brought) if each is not None), None)
+        brought = [_resumed(*stop) for stop in zip(lanes, sent, strict=True)]
+    late = next((number for number, stop in enumerate(brought) if stop is not None), None)
     if late is not None:
         raise _missed(late)
 

@@ -72,9 +72,9 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
     yield _Steps(loop.start, whole, pieces, False)
     # No tail only where there is none whatever the dims are.
     if (trips % loop.tile) is not ZERO:
-        own = any(loop.axis in carry.inner.axes for carry in loop.carries)
+        is_partial = any(loop.axis in carry.inner.axes for carry in loop.carries)
         tail, sure = pieces._replace(unroll=1), 0
-        if not own and loop.lanes.count == 1:
+        if not is_partial and loop.lanes.count == 1:
             number, sure = _pieces_left(loop, trips, pieces.width)
             tail = Pieces(number, 1, pieces.width)
         yield _Steps(whole, loop.stop, tail, (trips % tail.size) is not ZERO, sure)
@@ -85,7 +85,7 @@ def _pieces_left(loop: Loop, trips: Expression, width: int) -> tuple[int, int]:
     piece; but where loops inside would be walked again for each, with too few sums to fill the
     pipeline, it is all that is left if one step takes it.
     """
-    if width > 1 and any(isinstance(each, Loop) for each in loop.body):
+    if width > 1 and any(isinstance(statement, Loop) for statement in loop.body):
         rest = trips if trips.interval.at_most(loop.tile) else trips % loop.tile
         least = rest.interval.lo or 0
         number = -(-least // width)
@@ -160,14 +160,14 @@ def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:
     if loop.lanes.count > 1:
         tiles.dealt[loop.axis] = loop.lanes
     carried = [_Carried.of(tiles, loop, carry) for carry in loop.carries]
-    state = [each.initial(tiles) for each in carried]
+    state = [carrier.initial(tiles) for carrier in carried]
     in_run = loop.stop in tiles.ends and loop.vector == 1 and not loop.carries
     for steps in _halves(loop) if in_run else _phases(loop, whole):
         tiles.pieces[loop.axis] = steps.pieces
         state = _phase(tiles, loop, steps, carried, state, body)
     tiles.pieces[loop.axis] = whole
-    for each, held in zip(carried, state, strict=True):
-        each.bind_result(tiles, held)
+    for carrier, held in zip(carried, state, strict=True):
+        carrier.bind_result(tiles, held)
 
 
 def _phase(
@@ -180,29 +180,34 @@ def _phase(
 ) -> list[Held]:
     """Write some equal steps; gives what is held after them."""
     # The positions that these steps update; of the loop's own axis a tail takes the first only.
-    keys = [[key for key, _ in tiles.positions(each.carry.inner.axes)] for each in carried]
-    flat = [one for held, own in zip(state, keys, strict=True) for key in own for one in held[key]]
-    made = {each.greatest for each in carried}
-    rest = tuple(statement for statement in loop.body if statement not in made)
+    keys = [[key for key, _ in tiles.positions(carrier.carry.inner.axes)] for carrier in carried]
+    flat = [
+        one
+        for held, own_keys in zip(state, keys, strict=True)
+        for key in own_keys
+        for one in held[key]
+    ]
+    folds = {carrier.greatest for carrier in carried}
+    rest = tuple(statement for statement in loop.body if statement not in folds)
 
     def again(values: Iterable[Operand]) -> list[Held]:
         values = iter(values)
         return [
-            {key: tuple(islice(values, len(held[key]))) for key in own}
-            for held, own in zip(state, keys, strict=True)
+            {key: tuple(islice(values, len(held[key]))) for key in own_keys}
+            for held, own_keys in zip(state, keys, strict=True)
         ]
 
     def step(base: Operand, values: Sequence[Operand]) -> list[Operand]:
         _enter(tiles, loop, steps, base)
         now = again(values)
-        for each, held in zip(carried, now, strict=True):
-            each.bind_inner(tiles, held)
+        for carrier, held in zip(carried, now, strict=True):
+            carrier.bind_inner(tiles, held)
         body(rest)
         following = [
             one
-            for each, held in zip(carried, now, strict=True)
+            for carrier, held in zip(carried, now, strict=True)
             for key in held
-            for one in each.next(tiles, loop, key, held[key])
+            for one in carrier.next(tiles, loop, key, held[key])
         ]
         _leave(tiles, loop)
         return following

@@ -94,16 +94,16 @@ def _maximum(a: Array, b: Array) -> Array:
     """NaN wins, and +0 over -0."""
     if a.dtype.kind != "f":
         return np.asarray(np.maximum(a, b))
-    found: Array = np.where(a == b, np.where(np.signbit(a), b, a), np.maximum(a, b))
-    return found
+    larger: Array = np.where(a == b, np.where(np.signbit(a), b, a), np.maximum(a, b))
+    return larger
 
 
 def _minimum(a: Array, b: Array) -> Array:
     """NaN wins, and -0 over +0."""
     if a.dtype.kind != "f":
         return np.asarray(np.minimum(a, b))
-    found: Array = np.where(a == b, np.where(np.signbit(a), a, b), np.minimum(a, b))
-    return found
+    smaller: Array = np.where(a == b, np.where(np.signbit(a), a, b), np.minimum(a, b))
+    return smaller
 
 
 def _number(types: Sequence[Type]) -> Type:

@@ -48,11 +48,11 @@ def _product(b: Builder, dtype: DType, args: Sequence[Operand]) -> Operand:
 def _negative(b: Builder, x: Operand, minus_one: Operand) -> Operand:
     if isinstance(x, Constant):
         return _flipped(x)
-    made = b.made.get(x.id)
-    if made is not None and made.op == "max":
-        operands = [_negated(b, arg) for arg in made.args]
+    origin = b.made.get(x.id)
+    if origin is not None and origin.op == "max":
+        operands = [_negated(b, arg) for arg in origin.args]
         if None not in operands:
-            return b.op("min", *(each for each in operands if each is not None))
+            return b.op("min", *(operand for operand in operands if operand is not None))
     return b.op("mul", x, minus_one)
 
 
@@ -60,9 +60,9 @@ def _negated(b: Builder, x: Operand) -> Operand | None:
     """What x is known to be the negative of."""
     if isinstance(x, Constant):
         return _flipped(x)
-    made = b.made.get(x.id)
-    if made is not None and made.op == "mul" and made.args[1] == constant(x.type, -1.0):
-        return made.args[0]
+    origin = b.made.get(x.id)
+    if origin is not None and origin.op == "mul" and origin.args[1] == constant(x.type, -1.0):
+        return origin.args[0]
     return None
 
 

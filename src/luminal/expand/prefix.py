@@ -27,7 +27,7 @@ def write_prefix(tiles: Tiles, statement: Prefix) -> None:
     pieces = tiles.pieces[axis]
     data = COMBINATIONS[statement.op].identity_bytes(value.dtype)
     nothing = Constant(Type(held_dtype(value.dtype), pieces.width), data * pieces.width)
-    found: Elements = {}
+    elements: Elements = {}
     totals: Elements = {}
     for key, at in tiles.positions(statement.total.axes):
         parts = [tiles.element(value, {**at, axis: n}, pieces.width) for n in range(pieces.number)]
@@ -39,9 +39,9 @@ def write_prefix(tiles: Tiles, statement: Prefix) -> None:
             distance *= 2
         for n, part in enumerate(parts):
             there = {**at, axis: n}
-            found[tuple(there[each] for each in statement.out.axes)] = part
+            elements[tuple(there[a] for a in statement.out.axes)] = part
         totals[key] = tiles.b.lane(parts[-1], pieces.width - 1)
-    tiles.values[statement.out.id] = found
+    tiles.values[statement.out.id] = elements
     tiles.values[statement.total.id] = totals
 
 
@@ -52,7 +52,7 @@ def _round(
     b, dtype = tiles.b, statement.value.dtype
     width = parts[0].type.lanes
     whole = distance // width
-    found = list(parts)
+    combined = list(parts)
     for k in range(whole, len(parts)):
         if whole:
             before = parts[k - whole]
@@ -64,5 +64,5 @@ def _round(
             has_one = np.arange(width) >= distance
             mask = Constant(Type(bool_, width), has_one.tobytes())
             both = b.op("select", mask, both, parts[k])
-        found[k] = both
-    return found
+        combined[k] = both
+    return combined

@@ -42,9 +42,9 @@ class Ranges:
         """Learn what an operation gives; what may wrap is anything."""
         if statement.out.type != INDEX or statement.op not in RULES:
             return
-        found = RULES[statement.op](*map(self.of, statement.args))
-        if found.at_least(LOWEST) and found.at_most(HIGHEST):
-            self.known[statement.out.id] = found
+        interval = RULES[statement.op](*map(self.of, statement.args))
+        if interval.at_least(LOWEST) and interval.at_most(HIGHEST):
+            self.known[statement.out.id] = interval
 
     def enter(self, loop: Loop) -> None:
         """Learn what a loop's index is in its body."""
@@ -55,8 +55,8 @@ class Ranges:
 
 def _power(count: Interval) -> int | None:
     """2**count of a count that is known, and that a shift takes."""
-    known = count.lo is not None and count.lo == count.hi and 0 <= count.lo < 64
-    return 1 << count.lo if known and count.lo is not None else None
+    is_known = count.lo is not None and count.lo == count.hi and 0 <= count.lo < 64
+    return 1 << count.lo if is_known and count.lo is not None else None
 
 
 def _shifted(x: Interval, count: Interval) -> Interval:
@@ -70,7 +70,9 @@ def _shifted_down(x: Interval, count: Interval) -> Interval:
 
 
 def _masked(x: Interval, mask: Interval) -> Interval:
-    bounds = [each.hi for each in (x, mask) if each.at_least(0) and each.hi is not None]
+    bounds = [
+        interval.hi for interval in (x, mask) if interval.at_least(0) and interval.hi is not None
+    ]
     return Interval(0, min(bounds)) if bounds else EVERYTHING
 
 

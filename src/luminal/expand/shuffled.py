@@ -34,16 +34,16 @@ def strided(b: Builder, read: Read, mask: Operand | None, count: int, step: int)
     """Lanes `step` elements apart: of each block only what a lane wants is read, and kept."""
     mask = b.spread(constant(CONDITION, True), count) if mask is None else mask
     none = b.spread(constant(CONDITION, False), count)
-    found: Operand | None = None
+    gathered: Operand | None = None
     for block in range(-(-((count - 1) * step + 1) // count)):
         places = [divmod(block * count + k, step) for k in range(count)]  # (lane, beside it)
         wanted = b.shuffle(mask, none, [count if beside else lane for lane, beside in places])
         part = read(block * count, wanted)
-        own = [lane * step // count == block for lane in range(count)]
-        lanes = [count + k * step % count if mine else k for k, mine in enumerate(own)]
-        found = b.shuffle(part if found is None else found, part, lanes)
-    assert found is not None
-    return found
+        is_own = [lane * step // count == block for lane in range(count)]
+        lanes = [count + k * step % count if mine else k for k, mine in enumerate(is_own)]
+        gathered = b.shuffle(part if gathered is None else gathered, part, lanes)
+    assert gathered is not None
+    return gathered
 
 
 def _across(tiles: Tiles, statement: Load | Store, axes: Sequence[Symbol]) -> Iterator[Symbol]:
@@ -154,12 +154,12 @@ def _zipped(b: Builder, rows: Sequence[Operand], unit: int, size: int) -> list[O
     count = rows[0].type.lanes
     halves: list[list[Operand]] = [[], []]
     for x, y in zip(rows[::2], rows[1::2], strict=True):
-        for half, found in enumerate(halves):
+        for half, zipped in enumerate(halves):
             first = half * size // 2
             lanes = [first + k // 2 // unit * unit + k % unit for k in range(size)]
-            own = [k // unit % 2 * count for k in range(size)]
-            order = [at + lanes[k] + own[k] for at in range(0, count, size) for k in range(size)]
-            found.append(b.shuffle(x, y, order))
+            side = [k // unit % 2 * count for k in range(size)]
+            order = [at + lanes[k] + side[k] for at in range(0, count, size) for k in range(size)]
+            zipped.append(b.shuffle(x, y, order))
     return [column for half in halves for column in _zipped(b, half, 2 * unit, size)]
 
 

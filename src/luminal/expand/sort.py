@@ -110,9 +110,9 @@ class _Sort:
         bits = integer(self.keys.bits)
         with b.loop(zero, bits, 8, (zero, self.extent)) as loop:
             loop.next = self.by_byte(loop.index, *loop.inner)
-        found = loop.results[0]
+        count = loop.results[0]
         with b.loop(zero, self.extent, 1) as loop:
-            position = b.load(self.places, self.row.work_order, b.op("add", found, loop.index))
+            position = b.load(self.places, self.row.work_order, b.op("add", count, loop.index))
             self.put(loop.index, b.cast(position, int64))
 
     def bucket(self, key: Operand, bit: Operand) -> Operand:

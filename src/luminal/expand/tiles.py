@@ -111,8 +111,8 @@ class Tiles:
         # Digits are powers of two, so bits of the lane's number: lanes that differ in others only
         # hold the same.
         dealt = (self.dealt[axis] for axis in axes if axis in self.dealt)
-        own = sum((lanes.count - 1) * lanes.stride for lanes in dealt)
-        rest = (self.lanes_in_group - 1) & ~own
+        dealt_bits = sum((lanes.count - 1) * lanes.stride for lanes in dealt)
+        rest = (self.lanes_in_group - 1) & ~dealt_bits
         if not rest:
             return None
         assert self.lane is not None
@@ -147,7 +147,9 @@ class Tiles:
         return {key: self.said(value) for key, value in self.values[tile.id].items()}
 
     def part(self, tile: Tile, position: Position) -> Partial:
-        """An element as `element` gives it, for who can go on with integers that tell of a float."""
+        """An element as `element` gives it, or the integers that tell of a float, for who takes
+        them.
+        """
         return self.values[tile.id][tuple([position[axis] for axis in tile.axes])]
 
     def said(self, value: Partial) -> Operand:

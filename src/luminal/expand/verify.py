@@ -80,7 +80,7 @@ class _Verifier:
             self.line = statement
             self.fail("some lanes may meet in it and others not; put that outside")
         self.line = "kernel"
-        scratch = [each.buffer for each in kernel.scratch]
+        scratch = [memory.buffer for memory in kernel.scratch]
         for buffer in (*kernel.buffers, *scratch, *kernel.shared):
             if buffer.name in self.buffers:
                 self.fail(f"two buffers are named {buffer.name}; rename one")
@@ -90,9 +90,9 @@ class _Verifier:
             if not isinstance(statement, Apply):
                 self.fail("the setup only computes; put it into the body")
         self.body(kernel.setup)
-        for each in kernel.scratch:
-            self.line = f"scratch {each.buffer.name}"
-            self.operand(each.offset, INDEX)
+        for memory in kernel.scratch:
+            self.line = f"scratch {memory.buffer.name}"
+            self.operand(memory.offset, INDEX)
         self.typed(kernel.chunk, INDEX)
         begin = () if kernel.begin is None else (kernel.begin,)
         for value in begin:
@@ -127,8 +127,8 @@ class _Verifier:
             if len(operand.data) != size:
                 self.fail(f"a constant of {operand.type} has {len(operand.data)} bytes, not {size}")
         elif self.scope.get(operand.id) != operand:
-            known = "defined elsewhere" if operand.id in self.defined else "not defined before"
-            self.fail(f"{operand} is {known}; use it in the scope and with the type it has there")
+            state = "defined elsewhere" if operand.id in self.defined else "not defined before"
+            self.fail(f"{operand} is {state}; use it in the scope and with the type it has there")
         if expected is not None:
             self.typed(operand, expected)
         return operand
@@ -158,17 +158,17 @@ class _Verifier:
         args = [self.operand(arg) for arg in statement.args]
         if len(args) != row.arity:
             self.fail(f"{row.name} takes {row.arity} operands, got {len(args)}")
-        own = args[OWN.get(row.name, slice(None))]
-        for arg in own:
+        alike = args[OWN.get(row.name, slice(None))]
+        for arg in alike:
             if arg.type.dtype.kind not in row.takes:
                 self.fail(f"{row.name} takes {', '.join(sorted(row.takes))}, got {arg.type}")
-            self.typed(arg, own[0].type)
+            self.typed(arg, alike[0].type)
         if row.name == "select":
-            self.operand(args[0], Type(dtypes.bool_, own[0].type.lanes))
+            self.operand(args[0], Type(dtypes.bool_, alike[0].type.lanes))
         if row.name in DOTS:
             dot = DOTS[row.name]
-            self.typed(own[0], Type(dot.word, own[0].type.lanes))
-            self.typed(args[0], Type(dot.accumulator, own[0].type.lanes))
+            self.typed(alike[0], Type(dot.word, alike[0].type.lanes))
+            self.typed(args[0], Type(dot.accumulator, alike[0].type.lanes))
         if row.name in CONVERSIONS:
             self.converted(statement)
         elif row.result is not None:
@@ -205,17 +205,17 @@ class _Verifier:
         """The buffer of an access to elements of a type."""
         buffer = self.buffers.get(statement.buffer)
         if buffer is None:
-            known = ", ".join(self.buffers)
-            self.fail(f"there is no buffer {statement.buffer}; the kernel has {known}")
+            listed = ", ".join(self.buffers)
+            self.fail(f"there is no buffer {statement.buffer}; the kernel has {listed}")
         address = self.operand(statement.address)
         if address.type not in (INDEX, Type(dtypes.int64, type_.lanes)):
             self.fail(f"the address is {address.type}; give an i64, or one for each lane")
         if statement.mask is not None:
             self.operand(statement.mask, Type(dtypes.bool_, type_.lanes))
-        own = memory_dtype(buffer.dtype)
-        count = type_.dtype.size // own.size  # of neighbours in a word
-        if type_.dtype is not own and (count < 2 or type_.dtype not in WORDS.values()):
-            self.fail(f"elements of {buffer.name} are accessed as {own}, not {type_.dtype}")
+        stored_as = memory_dtype(buffer.dtype)
+        count = type_.dtype.size // stored_as.size  # of neighbours in a word
+        if type_.dtype is not stored_as and (count < 2 or type_.dtype not in WORDS.values()):
+            self.fail(f"elements of {buffer.name} are accessed as {stored_as}, not {type_.dtype}")
         distance = statement.distance
         found_at = self.ranges.of(address).plus(Interval(distance, distance))
         runs = not any(is_empty(self.ranges.of(counter)) for counter in self.counters)

@@ -41,9 +41,9 @@ def with_barriers(kernel: Kernel) -> Kernel:
 
 def _watched(kernel: Kernel) -> frozenset[str]:
     """The buffers through which lanes may learn of each other."""
-    loaded = {each.buffer for each in kernel.statements() if isinstance(each, Load)}
-    working = {each.name for each in kernel.scratch}
-    results = {each.name for each in kernel.buffers if each.role is Role.OUT}
+    loaded = {part.buffer for part in kernel.statements() if isinstance(part, Load)}
+    working = {part.name for part in kernel.scratch}
+    results = {part.name for part in kernel.buffers if part.role is Role.OUT}
     return frozenset(loaded & (working | results))
 
 
@@ -85,7 +85,7 @@ class _Writer:
 
     def block(self, body: tuple[Statement, ...], since: _Since) -> tuple[Statement, ...]:
         """The body with barriers; `since` is brought up to the end of it."""
-        made: list[Statement] = []
+        statements: list[Statement] = []
         for statement in body:
             if isinstance(statement, Barrier):
                 since.read.clear()
@@ -93,7 +93,7 @@ class _Writer:
             else:
                 touched = self.touched(statement)
                 if since.meets(touched):
-                    made.append(MEET)
+                    statements.append(MEET)
                     since.read.clear()
                     since.written.clear()
                 if isinstance(statement, NESTED) and (touched.read or touched.written):
@@ -101,20 +101,20 @@ class _Writer:
                     statement = replace(statement, body=inside(statement.body, since))
                 else:
                     since.add(touched)
-            made.append(statement)
-        return tuple(made)
+            statements.append(statement)
+        return tuple(statements)
 
     def touched(self, statement: Statement) -> _Since:
         """The buffers that a statement and all inside of it read and write."""
-        found = _Since()
-        for each in _all((statement,)):
-            if isinstance(each, Load) and each.buffer in self.watched:
-                found.read.add(each.buffer)
-            elif isinstance(each, Store) and each.buffer in self.watched:
-                found.written.setdefault(each.buffer, set()).add(id(each))
-                if each.add:
-                    found.read.add(each.buffer)
-        return found
+        touched = _Since()
+        for inner in _all((statement,)):
+            if isinstance(inner, Load) and inner.buffer in self.watched:
+                touched.read.add(inner.buffer)
+            elif isinstance(inner, Store) and inner.buffer in self.watched:
+                touched.written.setdefault(inner.buffer, set()).add(id(inner))
+                if inner.add:
+                    touched.read.add(inner.buffer)
+        return touched
 
 
 def _all(body: Iterable[Statement]) -> Iterator[Statement]:
@@ -142,9 +142,9 @@ def exchanging(kernel: Kernel, subgroup: int) -> Kernel:
     """The kernel with so many lanes that exchange what they fold, if it folds over lanes and its
     groups consist of such rows.
     """
-    loops = (each for each in kernel.statements() if isinstance(each, Loop))
+    loops = (statement for statement in kernel.statements() if isinstance(statement, Loop))
     dealt = {loop.axis for loop in loops if loop.lanes.count > 1}
-    folds = (each for each in kernel.statements() if isinstance(each, Reduce))
+    folds = (statement for statement in kernel.statements() if isinstance(statement, Reduce))
     if kernel.lanes % subgroup or not any(fold.axis in dealt for fold in folds):
         return kernel
     return replace(kernel, subgroup=subgroup)

@@ -72,8 +72,8 @@ class Blocks:
 
     def tile_axes(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
         """The symbols that are walked in tiles, outer loops first."""
-        found = [s for s in set(symbols) if s in self.tiled]
-        return tuple(sorted(found, key=lambda s: self.tiled[s]))
+        tiled = [s for s in set(symbols) if s in self.tiled]
+        return tuple(sorted(tiled, key=lambda s: self.tiled[s]))
 
     def new(self, axes: Iterable[Symbol], dtype: DType, level: int) -> Tile:
         """A tile value defined at a level."""

@@ -18,7 +18,7 @@ def close_loop(
     values: Evaluator,
     stage: Sequence[Reduction],
     carries: Sequence[Carried],
-    own: Symbol,
+    axis: Symbol,
     *,
     inside: bool,
 ) -> list[Any]:
@@ -29,23 +29,23 @@ def close_loop(
     # the loops outside have summed so far counts once, so it is added after these are folded.
     blocks = values.blocks
     level = blocks.depth - 1
-    made, outer = [], []
+    carried, outer = [], []
     for reduction, (_, inner, after) in zip(stage, carries, strict=True):
-        partial = own in inner.axes
-        rest = [a for a in inner.axes if a is not own]
+        partial = axis in inner.axes
+        rest = [a for a in inner.axes if a is not axis]
         empty = values.identity(reduction.monoid, reduction.dtype)
         before = blocks.new(rest, reduction.dtype, level) if inside else None
         init = before if before is not None and not partial else empty
         result = blocks.new(inner.axes, reduction.dtype, level)
-        made.append(Carry(result, init, inner, after))
+        carried.append(Carry(result, init, inner, after))
         outer.append((result, before, partial, rest))
-    blocks.close(tuple(made))
+    blocks.close(tuple(carried))
     closed: list[Any] = []
     for reduction, (result, before, partial, rest) in zip(stage, outer, strict=True):
         combine = reduction.monoid.combine
         if partial:
             folded = blocks.new(rest, reduction.dtype, level)
-            blocks.put(Reduce(folded, combine, result, own), level)
+            blocks.put(Reduce(folded, combine, result, axis), level)
             result = folded
             if before is not None:
                 after = blocks.new(rest, reduction.dtype, level)

@@ -112,11 +112,13 @@ def starts(first: Reduction, is_read: IsRead) -> tuple[Reduction, ...]:
     """What a cascade that begins with `first` starts from: its largest contraction, if any."""
     seen = below(first.args, lambda t: is_read(t) or t.is_reduction, MOST_TERMS)
     steps = frozenset(first.attrs)
-    found = [t for t in seen if isinstance(t, Reduction) and t.op == "Sum" and not is_read(t)]
-    found = [t for t in found if t.axes >= steps]
-    if not found:
+    contractions = [
+        t for t in seen if isinstance(t, Reduction) and t.op == "Sum" and not is_read(t)
+    ]
+    contractions = [t for t in contractions if t.axes >= steps]
+    if not contractions:
         return (first,)
-    return first, max(found, key=lambda t: (upper(t.axes), -t.id))
+    return first, max(contractions, key=lambda t: (upper(t.axes), -t.id))
 
 
 def rows_of(first: Reduction, is_read: IsRead) -> frozenset[Symbol]:
@@ -225,8 +227,8 @@ def in_each_step(cascade: Cascade, is_read: IsRead) -> frozenset[Term]:
 
     args = (arg for r in cascade.reductions for arg in r.args)
     order = sorted(below(args, ends), key=_number)  # operands have smaller numbers
-    found = dependents(order, starts, ends) - cascade.results
-    return frozenset(t for t in found if cascade.steps & t.axes)
+    repeated = dependents(order, starts, ends) - cascade.results
+    return frozenset(t for t in repeated if cascade.steps & t.axes)
 
 
 def _number(term: Term) -> int:
@@ -263,8 +265,8 @@ def masked(maximum: Reduction) -> tuple[list[Expression], Term]:
     """
     (x,) = maximum.args
     conditions: list[Expression] = []
-    while (found := _unmasked(x)) is not None:
-        condition, x = found
+    while (mask := _unmasked(x)) is not None:
+        condition, x = mask
         conditions.append(condition)
     return conditions, x
 
@@ -279,9 +281,9 @@ def _unmasked(term: Term) -> tuple[Expression, Term] | None:
             return negation(condition.attrs), y
     if term.op == "Add":
         for mask, x in (term.args, term.args[::-1]):
-            found = _unmasked(mask) if mask.op == "Select" else None
-            if found is not None and _is(found[1], 0):
-                return found[0], x
+            inner = _unmasked(mask) if mask.op == "Select" else None
+            if inner is not None and _is(inner[1], 0):
+                return inner[0], x
     return None
 
 
@@ -315,7 +317,7 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: IsRead) -> Rate | st
     for term in order:
         if term not in slopes:
             continue
-        found = [rates[arg] for arg in term.args if arg in rates]
+        moving = [rates[arg] for arg in term.args if arg in rates]
         if term.op in ("Exp", "Exp2"):
             (exponent,) = term.args
             # Not linear in x counts as not growing with it, which is refused below.
@@ -324,8 +326,8 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: IsRead) -> Rate | st
                 rates[term] = f"the exponent {exponent!r} is not linear in the maximum"
             else:
                 rates[term] = _Factor(term.op, slope, growth or 0.0)
-        elif term.op == "Mul" and found:
-            rates[term] = _product(term, found)
+        elif term.op == "Mul" and moving:
+            rates[term] = _product(term, moving)
         else:
             rates[term] = f"the factor {term!r} uses the maximum"
     rate = rates[product]
@@ -344,8 +346,8 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: IsRead) -> Rate | st
 
 def _product(term: Term, factors: Sequence[_Factor | str]) -> _Factor | str:
     """The rate of a product, given those of its factors that use the maximum."""
-    reasons = [each for each in factors if isinstance(each, str)]
-    rates = [each for each in factors if isinstance(each, _Factor)]
+    reasons = [factor for factor in factors if isinstance(factor, str)]
+    rates = [factor for factor in factors if isinstance(factor, _Factor)]
     if reasons:
         return reasons[0]
     if len({rate.base for rate in rates}) > 1:
@@ -358,24 +360,24 @@ def _slopes(order: Sequence[Term], unit: Term, ends: IsRead) -> dict[Term, float
     """The slope c of each term that is `p + c*unit`, p free of `unit`, operands first; None for a
     term that depends on `unit` and is not of that form.
     """
-    found: dict[Term, float | None] = {}
+    by_term: dict[Term, float | None] = {}
     for term in order:
         if term is unit:
-            found[term] = 1.0
+            by_term[term] = 1.0
             continue
-        moving = [found[arg] for arg in term.args if arg in found]
+        moving = [by_term[arg] for arg in term.args if arg in by_term]
         if not moving or ends(term):
             continue
-        found[term] = None
+        by_term[term] = None
         slopes = [slope for slope in moving if slope is not None]
         if len(slopes) < len(moving):
             continue
         if term.op == "Add":
-            found[term] = sum(slopes)
+            by_term[term] = sum(slopes)
         elif term.op == "Mul" and len(slopes) == 1:
             # A value as the scale could have either sign,
             # and the sign decides whether sums may overflow.
-            scale = next(arg for arg in term.args if arg not in found)
+            scale = next(arg for arg in term.args if arg not in by_term)
             if isinstance(scale, Literal):
-                found[term] = slopes[0] * float(scale.value)
-    return found
+                by_term[term] = slopes[0] * float(scale.value)
+    return by_term

@@ -32,11 +32,11 @@ class Sweep:
         """What no member is changed outside of."""
         # Sums have nothing where the maximum that they follow has nothing: their exponents grow
         # with what is maximised, which is -inf.
-        own = [m.term for m in self.members if m.rate is None]
-        found = [masked(r)[0] if r in self.maxima else neutral_outside(r) for r in own]
-        common = [c for c in found[0] if all(c in each for each in found)]
+        first = [m.term for m in self.members if m.rate is None]
+        conditions = [masked(r)[0] if r in self.maxima else neutral_outside(r) for r in first]
+        common = [c for c in conditions[0] if all(c in each for each in conditions)]
         # A block is visited or not for all positions along the further axes of wide members.
-        further = own[0].axes - self.cascade.rows
+        further = first[0].axes - self.cascade.rows
         return all_of(c for c in common if further.isdisjoint(c.symbols()))
 
     def unmasked(self, maximum: Reduction) -> Term | None:
@@ -53,15 +53,15 @@ class Sweep:
         """The factor of the block that is all a wide member needs of the block, for each that
         follows no maximum.
         """
-        found: dict[Term, Term] = {}
+        by_member: dict[Term, Term] = {}
         block = self.cascade.rows | self.cascade.steps
         for term in (m.term for m in self.wide if m.rate is None):
             (x,) = term.args
             if term.monoid is SUM and x.op == "Mul" and x.dtype.is_float:
                 anew = [arg for arg in x.args if self._is_anew(arg)]
                 if len(anew) == 1 and anew[0].axes <= block:
-                    found[term] = anew[0]
-        return found
+                    by_member[term] = anew[0]
+        return by_member
 
     def _is_anew(self, term: Term) -> bool:
         return not self._below([term], set()).keys().isdisjoint(self.cascade.inner)
@@ -76,7 +76,7 @@ class Sweep:
 
     def exponentials(self) -> dict[Term, Reduction]:
         """The exponentials of the sums that follow a maximum, and which."""
-        found: dict[Term, Reduction] = {}
+        by_exponential: dict[Term, Reduction] = {}
         steps = self.cascade.steps
         for member in self.members:
             for term in self._below(member.term.args, set()) if member.rate else ():
@@ -84,13 +84,13 @@ class Sweep:
                 maximum = member.rate.maximum
                 mine = term.op == member.rate.base and maximum in self._below([term], set())
                 if mine and not term.axes.isdisjoint(steps):
-                    found[term] = maximum
-        return found
+                    by_exponential[term] = maximum
+        return by_exponential
 
     def needs_later(self, x: Term) -> bool:
         """Do wide members read what is maximised once there are exponentials?"""
-        found = self.exponentials()
-        return x in self._below([m.term.args[0] for m in self.wide], {*found})
+        exponentials = self.exponentials()
+        return x in self._below([m.term.args[0] for m in self.wide], {*exponentials})
 
     def _below(self, roots: list[Term] | tuple[Term, ...], held: set[Term]) -> dict[Term, None]:
         """Down to what is read, held, or a result."""

@@ -87,18 +87,18 @@ def contiguous(fused: Fused, term: Term, axis: Symbol) -> bool:
     stored = [a for store in fused.stores for a in store.axes]
     loops = tuple(LoopAxis(a, (a,)) for a in dict.fromkeys((*stored, *bound)))
     reads = below((term,), fused.reads.__contains__)
-    found = (a for a in accesses(fused, loops) if a.source in reads)
-    return all(access.contiguity(LoopAxis(axis, (axis,))) >= 0 for access in found)
+    relevant = (a for a in accesses(fused, loops) if a.source in reads)
+    return all(access.contiguity(LoopAxis(axis, (axis,))) >= 0 for access in relevant)
 
 
 def _contracted(fused: Fused, cascade: Cascade) -> tuple[LoopAxis, ...]:
     """The loops of contractions, the one along which most reads lie side by side innermost."""
     along = walked(fused)
     loops = loop_axes(fused)
-    found = accesses(fused, loops)
+    touched = accesses(fused, loops)
 
     def nearness(loop: LoopAxis) -> tuple[int, int]:
-        return sum(access.stride(loop) == 1 for access in found), loop.estimate
+        return sum(access.stride(loop) == 1 for access in touched), loop.estimate
 
     bound = (x for x in loops if any(x.is_reduced(r, along) for r in cascade.inner))
     return tuple(sorted(bound, key=nearness))

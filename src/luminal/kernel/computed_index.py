@@ -31,16 +31,16 @@ _FOLDED = {
 
 def compute(expr: Expression, bound: Mapping[Symbol, Tile], apply: Apply, index: Index) -> Tile:
     """`expr` as an i64 tile; `bound` gives the tiles of symbols, `index` what is free of them."""
-    known = dict[Expression, Tile](bound.items())
+    tiles = dict[Expression, Tile](bound.items())
 
     def value(node: Expression) -> Tile:
         if node.symbols().isdisjoint(bound.keys()):
             return index(node, int64)
-        return known[node]
+        return tiles[node]
 
     for node in postorder(expr):
-        if node not in known and not node.symbols().isdisjoint(bound.keys()):
-            known[node] = _operation(node.op, [value(arg) for arg in node.args], apply, index)
+        if node not in tiles and not node.symbols().isdisjoint(bound.keys()):
+            tiles[node] = _operation(node.op, [value(arg) for arg in node.args], apply, index)
     return value(expr)
 
 

@@ -86,9 +86,9 @@ class Evaluator:
     def grid_axis(self, chunks: Expression) -> Symbol:
         """One more axis of the grid, with this many chunks."""
         self.chunks = self.chunks * chunks
-        own = self.canonical(chunks)
-        symbol = axis(f"g{len(self.grid)}", own)
-        self.grid.append(Grid(symbol, own))
+        count = self.canonical(chunks)
+        symbol = axis(f"g{len(self.grid)}", count)
+        self.grid.append(Grid(symbol, count))
         return symbol
 
     def finish(self) -> Placed:
@@ -155,12 +155,12 @@ class Evaluator:
         while True:
             top, inside = stack[-1]
             key = self.key(top, inside)
-            found = self.blocks.find(key)
-            waiting = [] if found is not None else self.waiting(top, inside)
+            known_tile = self.blocks.find(key)
+            waiting = [] if known_tile is not None else self.waiting(top, inside)
             if waiting:
                 stack.extend(reversed(waiting))
                 continue
-            tile = self.emit(top, inside, key) if found is None else found
+            tile = self.emit(top, inside, key) if known_tile is None else known_tile
             stack.pop()
             if not stack:
                 return tile
@@ -246,11 +246,11 @@ class Evaluator:
 
     def literal(self, data: bytes, dtype: DType) -> Tile:
         key = (data, dtype)
-        known = self.blocks.stack[0].known
-        if key not in known:
-            known[key] = self.blocks.new((), dtype, 0)
-            self.blocks.put(Literal(known[key], data), 0)
-        return known[key]
+        literals = self.blocks.stack[0].known
+        if key not in literals:
+            literals[key] = self.blocks.new((), dtype, 0)
+            self.blocks.put(Literal(literals[key], data), 0)
+        return literals[key]
 
     def constant(self, value: Any, dtype: DType) -> Tile:
         return self.literal(dtype.numpy.type(value).tobytes(), dtype)
@@ -267,15 +267,15 @@ class Evaluator:
             return self.literal(value.tobytes(), dtype)
         level = self.blocks.level_of(expr.symbols())
         key = (expr, dtype)
-        known = self.blocks.stack[level].known
-        if key not in known:
+        tiles = self.blocks.stack[level].known
+        if key not in tiles:
             if expr.symbols().isdisjoint(self.bound):
                 out = self.blocks.new(expr.symbols(), dtypes.int64, level)
                 self.blocks.put(Index(out, expr), level)
             else:
                 out = compute(expr, self.bound, self.map, self.index)
-            known[key] = out if dtype is dtypes.int64 else self.map("Cast", (out,), dtype)
-        return known[key]
+            tiles[key] = out if dtype is dtypes.int64 else self.map("Cast", (out,), dtype)
+        return tiles[key]
 
     def move(self, at: Term, env: Env) -> Env:
         """The environment of At's operand: its axes at the new indices, guarded to lie inside."""
@@ -335,8 +335,8 @@ class Evaluator:
         return out
 
     def indices(self, used: frozenset[Symbol]) -> Indices:
-        found = [s for s in used if s in self.bound]
-        return tuple((s, self.bound[s]) for s in sorted(found, key=lambda s: s.sort_key))
+        bound = [s for s in used if s in self.bound]
+        return tuple((s, self.bound[s]) for s in sorted(bound, key=lambda s: s.sort_key))
 
     def store(
         self, place: Place, offset: Expression, value: Tile, guard: Expression, *, add: bool

@@ -81,7 +81,7 @@ class Store:
         return tuple(axis for dimension in self.frame for axis in dimension)
 
     def offset(self, env: Mapping[Symbol, Expression]) -> Expression:
-        """The element to which the value at the axes' positions in `env` goes, if `index` is None."""
+        """The element that takes the value at the axes' positions in `env`, if `index` is None."""
         index = [linear(dimension).substitute(env) for dimension in self.frame]
         return self.place.layout.offset(index, self.place.shape)
 

@@ -36,11 +36,11 @@ class _Scan(GroupRow):
         before = blocks.new((), self.dtype, blocks.depth)
         lane = self.over(const(self.lanes))
         positions = [first + number * size + lane * run + k for k in range(run)]
-        own = self.own(positions)
-        source = self.scanned(lane, own[-1], sums)
+        scanned = self.own(positions)
+        source = self.scanned(lane, scanned[-1], sums)
         left = self.load(source, lane - 1, self.dtype, lane >= 1)
         ahead = self.apply(combine, before, self.where(lane >= 1, left, none))
-        for position, value in zip(positions, own, strict=True):
+        for position, value in zip(positions, scanned, strict=True):
             self.put(position, self.apply(combine, ahead, value))
         blocks.close()
         total = self.load(source, const(self.lanes - 1), self.dtype)
@@ -66,14 +66,14 @@ class _Scan(GroupRow):
     def own(self, positions: list[Expression]) -> list[Tile]:
         """What a lane's positions amount to, each with those before it; beyond the row nothing."""
         none = self.values.identity(self.monoid, self.dtype)
-        found: list[Tile] = []
+        prefixes: list[Tile] = []
         for position in positions:
             inside = self.inside(position)
             there = spread_frame(self.term.attrs.frames[0], self.with_(position))
             x = self.values.evaluate(self.term.args[0], Env(there, inside))
             x = self.where(inside, x, none)
-            found.append(self.apply(self.monoid.combine, found[-1], x) if found else x)
-        return found
+            prefixes.append(self.apply(self.monoid.combine, prefixes[-1], x) if prefixes else x)
+        return prefixes
 
     def inside(self, position: Expression) -> Expression:
         condition = position < self.end

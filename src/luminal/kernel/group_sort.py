@@ -88,10 +88,10 @@ class _Sort(GroupRow):
         at = self.over(self.extent)
         position = self.values.index(at + 0, int64)
         place = self.apply("And", position, self.apply("Add", length, self.number(-1)))
-        own = self.apply("Xor", position, place)  # where its run starts
-        other = self.apply("Xor", own, length)
-        both = self.apply("And", own, other)
-        is_second = self.apply("LessThan", other, own)
+        run = self.apply("Xor", position, place)  # where its run starts
+        other = self.apply("Xor", run, length)
+        both = self.apply("And", run, other)
+        is_second = self.apply("LessThan", other, run)
         key = self.load(source.keys, at + 0, self.dtype)
         count = self.before(source, key, is_second, other, length, number)
         to = self.values.bind(self.sum(both, place, count))
@@ -107,18 +107,18 @@ class _Sort(GroupRow):
         blocks, level = self.blocks, self.blocks.depth
         axes = key.axes
         blocks.open(blocks.fresh_axis(number + 1), const(0), number + 1, SINGLE)
-        found, bit = blocks.new(axes, int64, blocks.depth), blocks.new((), int64, blocks.depth)
-        tried = self.apply("Add", found, bit)
+        count, bit = blocks.new(axes, int64, blocks.depth), blocks.new((), int64, blocks.depth)
+        tried = self.apply("Add", count, bit)
         last = self.values.bind(self.sum(other, tried, self.number(-1)))
         inside = last < self.extent
         probe = self.values.emit_load(source.keys, last + 0, inside, self.dtype)
         comes = self.choose(is_second, self.less(key, probe, negated=True), self.less(probe, key))
         fits = self.apply("LessThan", length, tried)
         comes = self.choose(fits, self.no, self.choose(self.holds(inside), comes, self.no))
-        after = self.choose(comes, tried, found)
+        after = self.choose(comes, tried, count)
         half = self.apply("Shr", bit, self.number(1))
         result, rest = blocks.new(axes, int64, level), blocks.new((), int64, level)
-        blocks.close((Carry(result, self.number(0), found, after), Carry(rest, length, bit, half)))
+        blocks.close((Carry(result, self.number(0), count, after), Carry(rest, length, bit, half)))
         return result
 
     # --- values
@@ -147,8 +147,8 @@ class _Sort(GroupRow):
 
     def less(self, a: Tile, b: Tile, *, negated: bool = False) -> Tile:
         """Does one key come before another? NaN is the greatest."""
-        found = self.apply("LessThan", a, b)
+        is_less = self.apply("LessThan", a, b)
         if a.dtype.is_float:
             not_nan = self.apply("Equal", a, a)
-            found = self.choose(self.apply("Equal", b, b), found, not_nan)
-        return self.choose(found, self.no, self.yes) if negated else found
+            is_less = self.choose(self.apply("Equal", b, b), is_less, not_nan)
+        return self.choose(is_less, self.no, self.yes) if negated else is_less

@@ -80,11 +80,11 @@ def ranges(
         if part.op not in ("le", "lt"):
             return None
         slack = linear_form(part)  # the part holds where this is >= 0
-        own = [symbol for symbol in out if symbol in slack.symbols()]
+        bounded = [symbol for symbol in out if symbol in slack.symbols()]
         # An inequality of two loops is a range of neither: i + j < n cuts a corner off.
-        if len(own) != 1:
+        if len(bounded) != 1:
             return None
-        (symbol,) = own
+        (symbol,) = bounded
         factor = slack.coefficient(symbol)
         if factor is None or not factor.is_const or factor.value not in (1, -1):
             return None
@@ -103,40 +103,40 @@ def ranges(
 
 def relaxed_range(condition: Expression, step: Symbol, extent: Expression, box: Box) -> Range:
     """A range of `step` outside of which `condition` holds for no position in the box."""
-    found: Range = (const(0), extent)
+    span: Range = (const(0), extent)
     for part in condition.args if condition.op == "and" else (condition,):
         bound = _part_range(part, step, extent, box, most=True)
         # A part that bounds nothing may be left out: the
         # range gets wider, and that is allowed here.
         if bound is not None:
-            found = (maximum(found[0], bound[0]), minimum(found[1], bound[1]))
-    return found
+            span = (maximum(span[0], bound[0]), minimum(span[1], bound[1]))
+    return span
 
 
 def alternatives(condition: Expression) -> list[Expression]:
     """Conditions without an `or`, one of which holds where this one does; itself, if these would be
     many.
     """
-    found = [condition]
+    parts = [condition]
     if condition.op == "or":
-        found = [each for arg in condition.args for each in alternatives(arg)]
+        parts = [part for arg in condition.args for part in alternatives(arg)]
     elif condition.op == "and":
-        found = [TRUE]
+        parts = [TRUE]
         for arg in condition.args:
-            found = [all_of((one, other)) for one in found for other in alternatives(arg)]
-    return found if len(found) <= MOST_ALTERNATIVES else [condition]
+            parts = [all_of((one, other)) for one in parts for other in alternatives(arg)]
+    return parts if len(parts) <= MOST_ALTERNATIVES else [condition]
 
 
 def strict_range(condition: Expression, step: Symbol, extent: Expression, box: Box) -> Range | None:
     """A range of `step` in which `condition` holds for all positions in the box, if it is one."""
-    found: Range = (const(0), extent)
+    span: Range = (const(0), extent)
     for part in condition.args if condition.op == "and" else (condition,):
         bound = _part_range(part, step, extent, box, most=False)
         # Here the range must not be too wide, so nothing may be left out.
         if bound is None:
             return None
-        found = (maximum(found[0], bound[0]), minimum(found[1], bound[1]))
-    return found
+        span = (maximum(span[0], bound[0]), minimum(span[1], bound[1]))
+    return span
 
 
 def _part_range(
@@ -220,6 +220,6 @@ def whole_vectors(points: Iterable[Expression], lanes: int, extent: int) -> list
         elif extent - position < SHORT_PIECE * lanes:
             position -= position % lanes
         moved.add(position)
-    found = sorted(moved)
+    positions = sorted(moved)
     long_enough = extent >= 2 * SHORT_PIECE * lanes
-    return [const(n) for n in found if 0 < n < extent] if long_enough else []
+    return [const(n) for n in positions if 0 < n < extent] if long_enough else []

@@ -52,18 +52,18 @@ class Choices:
             return rule
         if self.knobs[name] in self.offered[name]:
             return legal[self.offered[name].index(self.knobs[name])]
-        listed, found = ", ".join(map(str, legal)), self.knobs[name]
-        why = "" if refusal is None else f": {refusal(str(found))}"
+        listed, wanted = ", ".join(map(str, legal)), self.knobs[name]
+        why = "" if refusal is None else f": {refusal(str(wanted))}"
         raise KnobError(
-            f"{self.kernel}: knob {name}={found} is not legal here{why}; take one of {listed}"
+            f"{self.kernel}: knob {name}={wanted} is not legal here{why}; take one of {listed}"
         )
 
     def finish(self) -> None:
         """Raises where a knob was set that this kernel does not have."""
         for name in self.knobs:
             if name not in self.offered:
-                known = ", ".join(self.offered) or "none"
-                raise KnobError(f"{self.kernel}: no knob {name} here; its knobs are: {known}")
+                listed = ", ".join(self.offered) or "none"
+                raise KnobError(f"{self.kernel}: no knob {name} here; its knobs are: {listed}")
 
 
 def with_knob(knobs: Knobs, name: str, value: Value) -> Knobs:

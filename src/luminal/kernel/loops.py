@@ -157,10 +157,10 @@ def loop_axes(fused: Fused) -> tuple[LoopAxis, ...]:
     out = []
     for number, (run, count) in enumerate(runs):
         members = tuple(run)
-        own = members[0] if len(run) == 1 else axis(f"L{number}", extent_of(members))
+        position = members[0] if len(run) == 1 else axis(f"L{number}", extent_of(members))
         if count > 1:
-            own = axis(f"{own.name}/{count}", extent_of(members) // count)
-        out.append(LoopAxis(own, members, count))
+            position = axis(f"{position.name}/{count}", extent_of(members) // count)
+        out.append(LoopAxis(position, members, count))
     return tuple(out)
 
 
@@ -228,11 +228,11 @@ def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tup
 
 def _at_places(fused: Fused) -> set[Term]:
     """What is read at its own axes' positions, not only moved: of that the offsets say all."""
-    found = {root for store in fused.stores for root in store.roots}
+    roots = {root for store in fused.stores for root in store.roots}
     for term in fused.terms:
         if term not in fused.reads:
-            found |= {arg for arg in term.args if arg not in _moved_whole(term, fused)}
-    return found & fused.reads.keys()
+            roots |= {arg for arg in term.args if arg not in _moved_whole(term, fused)}
+    return roots & fused.reads.keys()
 
 
 def _moved_whole(term: Term, fused: Fused) -> tuple[Term, ...]:
@@ -284,9 +284,9 @@ def _coordinates(store: Store) -> tuple[list[Axes], set[Symbol]]:
     moved: set[Symbol] = set()
     for entry, extent in zip(store.index or (), store.place.shape, strict=True):
         used = entry.symbols() if isinstance(entry, Expression) else frozenset()
-        own = tuple(a for a in store.axes if a in used)
-        if isinstance(entry, Expression) and linear(own) == entry and extent_of(own) == extent:
-            runs[-1] += own
+        run = tuple(a for a in store.axes if a in used)
+        if isinstance(entry, Expression) and linear(run) == entry and extent_of(run) == extent:
+            runs[-1] += run
         else:
             moved |= used
             runs.append(())
@@ -379,8 +379,8 @@ def _reads(
             axes = frozenset[Symbol]().union(*reached)
             yield _in_words(Access(place, offset, reduction, source=term, chosen=axes))
         elif isinstance(term, At):
-            inner, own = _moved(term, env)
-            for symbol, axes in own.items():
+            inner, gathered = _moved(term, env)
+            for symbol, axes in gathered.items():
                 chosen[symbol] = axes.union(*(chosen.get(s, ()) for s in axes)) - chosen.keys()
             stack.append((term.args[0], inner, reduction))
             stack.extend((arg, env, reduction) for arg in reversed(term.args[1:]))
@@ -399,9 +399,9 @@ def _moved(
     inner, gathered = dict(env), dict[Symbol, frozenset[Symbol]]()
     for number, (a, position) in enumerate(at.attrs):
         if isinstance(position, int):
-            own = axis(f"gather{at.id}.{number}", UNBOUNDED)
-            used = (env[each].symbols() for each in at.args[1 + position].axes)
-            inner[a], gathered[own] = own, frozenset[Symbol]().union(*used)
+            symbol = axis(f"gather{at.id}.{number}", UNBOUNDED)
+            used = (env[index_axis].symbols() for index_axis in at.args[1 + position].axes)
+            inner[a], gathered[symbol] = symbol, frozenset[Symbol]().union(*used)
         else:
             inner[a] = position.substitute(env)
     return inner, gathered

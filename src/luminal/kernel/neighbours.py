@@ -41,8 +41,8 @@ def refusal(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> str | N
     Both factors must lie in memory as what the dot takes, and be summed along an axis of whole
     words. Neighbours that lie apart in a factor are joined as they are read, or packed.
     """
-    found = _walked(contraction, dot, reads)
-    return found if isinstance(found, str) else None
+    axis = _walked(contraction, dot, reads)
+    return axis if isinstance(axis, str) else None
 
 
 def in_order(factors: Sequence[Term], dot: Dot) -> Sequence[Term]:
@@ -62,12 +62,12 @@ def multiplied(factor: Term, dot: Dot | None) -> DType:
 
 def walked(fused: Fused) -> Mapping[Term, Symbol]:
     """The axis along which neighbours are multiplied together, of each contraction by a dot."""
-    found: dict[Term, Symbol] = {}
+    axes: dict[Term, Symbol] = {}
     for term, dot in fused.dots.items():
         axis = _walked(term, dot, fused.reads)
         assert not isinstance(axis, str), f"{term!r} is not computed by {dot}: {axis}"
-        found[term] = axis
-    return found
+        axes[term] = axis
+    return axes
 
 
 def copied(fused: Fused) -> tuple[Symbol, int] | None:
@@ -103,19 +103,23 @@ def _walked(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> Symbol 
     (product,) = contraction.args
     if product.op != "Mul" or product in reads:
         return "what it sums is no product of its own"
-    found: list[tuple[Source, Place]] = []
+    sources_read: list[tuple[Source, Place]] = []
     for factor, dtype in zip(in_order(product.args, dot), (dot.a, dot.b), strict=True):
         sources = sources_of(factor, reads.__contains__)
-        own = [(x, reads[x.term]) for x in sources if x.casts == 1 and x.term in reads]
-        if not own or len(own) < len(sources) or any(x.dtype is not dtype for _, x in own):
+        in_memory = [(x, reads[x.term]) for x in sources if x.casts == 1 and x.term in reads]
+        if (
+            not in_memory
+            or len(in_memory) < len(sources)
+            or any(x.dtype is not dtype for _, x in in_memory)
+        ):
             return f"the factor {factor!r} is no {dtype} in memory"
-        found += own
+        sources_read += in_memory
     shared = frozenset.intersection(*(factor.axes for factor in product.args))
-    shared = shared.difference(*(source.apart for source, _ in found))
+    shared = shared.difference(*(source.apart for source, _ in sources_read))
     able = [a for a in contraction.attrs if a in shared and _is_whole(a, dot.k)]
     if not able:
         return f"no axis of the sum is made of whole words of {dot.k}"
-    inner = [source.names.get(a, a) for source, a in _side_by_side(found, dot.k)]
+    inner = [source.names.get(a, a) for source, a in _side_by_side(sources_read, dot.k)]
     best: Symbol = max(able, key=inner.count)
     return best
 

@@ -29,14 +29,14 @@ def neutral_outside(reduction: Reduction) -> list[Expression]:
     order = term_order(reduction.args, lambda term: not term.is_pointwise)
     (x,) = reduction.args
     nothing = reduction.monoid.identity(x.dtype)
-    found = []
+    conditions = []
     for mask in order:
         if mask.op == "Select" and isinstance(mask.args[0], Index):
             condition = mask.args[0].attrs
             for outside, holds in ((mask.args[2], condition), (mask.args[1], negation(condition))):
                 if isinstance(outside, Literal) and _with(order, mask, outside).get(x) == nothing:
-                    found.append(holds)
-    return found
+                    conditions.append(holds)
+    return conditions
 
 
 def _with(order: Sequence[Term], mask: Term, outside: Literal) -> dict[Term, Any]:

@@ -367,7 +367,7 @@ class Products:
         yield symbol, carried
         carried.results = [self.tile(axes, t.dtype, level) for t in before]
         pairs = zip(carried.results, before, carried.inner, carried.next, strict=True)
-        self.blocks.close(tuple(Carry(*each) for each in pairs))
+        self.blocks.close(tuple(Carry(*carry) for carry in pairs))
 
     @contextmanager
     def carried_through(self, loops: Sequence[Walk], before: Sequence[Tile]) -> Iterator[_Carried]:

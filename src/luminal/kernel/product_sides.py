@@ -38,8 +38,8 @@ class Sides:
         """A factor, or the 16-bit floats that it is widened from."""
         if factor.op != "Cast" or factor in self.fused.reads:
             return factor
-        (own,) = factor.args
-        return own if own.dtype.is_storage and factor.dtype.is_float else factor
+        (narrow,) = factor.args
+        return narrow if narrow.dtype.is_storage and factor.dtype.is_float else factor
 
 
 def sides_of(fused: Fused) -> Sides | None:
@@ -56,9 +56,9 @@ def sides_of(fused: Fused) -> Sides | None:
     if any(set(store.axes) != set(stored) for store in fused.stores):
         return None
     first = reductions[0].args[0]
-    own = [{*x.axes} - y.axes - bound for x, y in (first.args, first.args[::-1])]
-    last = next((a for a in reversed(stored) if a in own[0] | own[1]), None)
-    rows, columns = own if last not in own[0] else own[::-1]  # results lie along the columns
+    sides = [{*x.axes} - y.axes - bound for x, y in (first.args, first.args[::-1])]
+    last = next((a for a in reversed(stored) if a in sides[0] | sides[1]), None)
+    rows, columns = sides if last not in sides[0] else sides[::-1]  # results lie along the columns
     if not rows or not columns:
         return None
     factors = []

@@ -140,14 +140,14 @@ class Reductions:
         """The reduced values and the ranges of the loops: cut to where one common guard holds."""
         extents = {s: self.values.canonical(s.extent) for s in symbols if s.extent is not None}
         whole = {symbol: (const(0), extent) for symbol, extent in extents.items()}
-        found = [guarded(reduction) for reduction in siblings]
+        guards = [guarded(reduction) for reduction in siblings]
         plain = [reduction.args[0] for reduction in siblings]
         # A row that is written on the way must be written whole, and siblings share their loops: so
         # a loop may stop early only where nothing but these sums would have been computed.
         pending = {t for t, room in self.values.staged.items() if not room.is_ready}
-        if any(f is None for f in found) or any(_uses(r, pending, self.fused) for r in siblings):
+        if any(f is None for f in guards) or any(_uses(r, pending, self.fused) for r in siblings):
             return plain, whole
-        conditions = {f[0] for f in found if f is not None}
+        conditions = {f[0] for f in guards if f is not None}
         # What is read as it was stored, mask and all, has nothing behind the mask in this kernel.
         if len(conditions) > 1 or any(x in self.fused.reads for x in plain):
             return plain, whole
@@ -155,13 +155,13 @@ class Reductions:
         cut = ranges(condition, extents, self.blocks.tiled)
         if cut is None:
             return plain, whole
-        return [f[1] for f in found if f is not None], cut
+        return [f[1] for f in guards if f is not None], cut
 
     def operands(self, reduction: Reduction, x: Term, env: Env) -> tuple[Tile, ...]:
         """The reduced value, or the two factors of a contraction."""
         dot = self.fused.dots.get(reduction)
         if dot is not None:
-            return tuple(self.factor(each, dot, env) for each in in_order(x.args, dot))
+            return tuple(self.factor(factor, dot, env) for factor in in_order(x.args, dot))
         read = x.args if self.is_fused(reduction, x) else (x,)
         return tuple(self.operand(term, env) for term in read)
 
@@ -254,15 +254,15 @@ class Reductions:
         last: dict[Term, Tile] = {}
         for point in points:
             # What all sums read comes first, so that their steps stand together.
-            found = []
+            waiting = []
             for reduction, x in zip(siblings, reduced, strict=True):
                 self.run_nested(x, point)
-                found.append((reduction, x, *self.masked_operands(reduction, x, point)))
-            for reduction, x, operands, mask in found:
+                waiting.append((reduction, x, *self.masked_operands(reduction, x, point)))
+            for reduction, x, operands, mask in waiting:
                 if reduction not in first and sums is not None:
-                    given = sums[reduction]
+                    start = sums[reduction]
                     first[reduction] = last[reduction] = (
-                        self.blocks.new(given.axes, given.dtype, level) if symbols else given
+                        self.blocks.new(start.axes, start.dtype, level) if symbols else start
                     )
                 elif reduction not in first:
                     # One accumulator for all points, so with every tiled axis that any of them has.
@@ -297,7 +297,7 @@ class Reductions:
 
     def written_out(self, loops: Sequence[LoopAxis], whole: Sequence[LoopAxis]) -> list[LoopAxis]:
         """The innermost loops, run whole, so short that their positions are written one by one."""
-        found: list[LoopAxis] = []
+        written: list[LoopAxis] = []
         points, most = 1, min(WRITTEN_OUT, MOST_CODE // self.blocks.unrolled)
         for loop in reversed(loops):
             extent = loop.extent
@@ -305,8 +305,8 @@ class Reductions:
             # A loop that a guard cuts short has no literal positions to write out.
             if points > most or self.tile(loop).size > 1 or loop not in whole:
                 break
-            found.insert(0, loop)
-        return found
+            written.insert(0, loop)
+        return written
 
 
 @dataclass(slots=True)

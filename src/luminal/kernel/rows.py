@@ -100,18 +100,18 @@ class _Rows:
         axes = {a for index in position for a in index.symbols()} | set(x.axes)
         carried = axes - {step}
         inner = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
-        found = after = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
+        stored = after = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
         # A vector is scanned in registers, and only its total is carried on: one combination of
         # latency a vector, not one a position.
         if along.size > 1:
             prefix = self.blocks.new(axes | {step}, self.term.dtype, self.blocks.depth)
             total = self.blocks.new(carried, self.term.dtype, self.blocks.depth)
             self.blocks.put(Prefix(prefix, total, monoid.combine, x, step), self.blocks.depth)
-            found = self.values.map(monoid.combine, (inner, prefix), self.term.dtype)
+            stored = self.values.map(monoid.combine, (inner, prefix), self.term.dtype)
             x = total
         self.blocks.put(Map(after, monoid.combine, (inner, x)), self.blocks.depth)
         self.values.store(
-            store.place, store.place.layout.offset(position, self.shape), found, TRUE, add=False
+            store.place, store.place.layout.offset(position, self.shape), stored, TRUE, add=False
         )
         result = self.blocks.new(carried, self.term.dtype, level)
         self.blocks.close((Carry(result, init, inner, after),))

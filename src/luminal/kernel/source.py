@@ -113,11 +113,11 @@ def sources_of(
         return (source,)
     args = [(k, arg) for k, arg in enumerate(term.args) if most and arg.phase is not Phase.LITERAL]
     below = partial(sources_of, is_read=is_read, parts=parts, scales=scales, most=most - 1)
-    found = [(k, below(arg)) for k, arg in args]
-    if not found or not all(own for _, own in found):
+    branches = [(k, below(arg)) for k, arg in args]
+    if not branches or not all(leaves for _, leaves in branches):
         return ()
     alone = term.args[0].axes ^ term.args[1].axes  # one number's bits are shared along these
-    sources = (replace(x, edge=x.edge or (term, k)) for k, own in found for x in own)
+    sources = (replace(x, edge=x.edge or (term, k)) for k, leaves in branches for x in leaves)
     return tuple(replace(x, apart=x.apart | alone).inside(source) for x in sources)
 
 

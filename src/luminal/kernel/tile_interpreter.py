@@ -82,9 +82,9 @@ class _Interpreter:
         self.begins = True  # has nobody run the chunk before?
         self.steps: dict[Symbol, _Step] = {}  # tiles of the enclosing loops, outer first
         self.sizes = {
-            each.axis: (each.unroll, each.across)
-            for each in reversed([*kernel.statements()])
-            if isinstance(each, Loop)
+            statement.axis: (statement.unroll, statement.across)
+            for statement in reversed([*kernel.statements()])
+            if isinstance(statement, Loop)
         }  # of each axis, by its first loop
         self.memory = {b.name: self.bind(b, buffers) for b in kernel.buffers}
         for buffer in kernel.scratch:
@@ -104,7 +104,7 @@ class _Interpreter:
     def run(self, chunks: int | None) -> None:
         grid = self.kernel.grid
         counts = [range(int(g.count.evaluate(self.env))) for g in grid]
-        is_kept = any(isinstance(each, Once) for each in self.kernel.body)
+        is_kept = any(isinstance(statement, Once) for statement in self.kernel.body)
         for number, point in enumerate(itertools.islice(itertools.product(*counts), chunks)):
             self.env.update(zip((g.axis.name for g in grid), point, strict=True))
             self.point, self.begins = point, not is_kept or number % FOLLOWING == 0
@@ -183,18 +183,18 @@ class _Interpreter:
     def prefix(self, statement: Prefix) -> None:
         value, step = statement.value, self.steps[statement.axis]
         axes = (statement.axis, *statement.total.axes)
-        found = np.broadcast_to(self.aligned(value, axes), self.extents(axes))
+        totals = np.broadcast_to(self.aligned(value, axes), self.extents(axes))
         nothing = COMBINATIONS[statement.op].identity(value.dtype)
         live = step.live.reshape(-1, *[1] * (len(axes) - 1))
-        found = np.where(live, found, nothing)
+        totals = np.where(live, totals, nothing)
         distance = 1
-        while distance < len(found):
-            after = apply(statement.op, value.dtype, found[:-distance], found[distance:])
-            found = np.concatenate((found[:distance], after))
+        while distance < len(totals):
+            after = apply(statement.op, value.dtype, totals[:-distance], totals[distance:])
+            totals = np.concatenate((totals[:distance], after))
             distance *= 2
         order = [axes.index(axis) for axis in statement.out.axes]
-        self.values[statement.out.id] = found.transpose(order)
-        self.values[statement.total.id] = found[-1]
+        self.values[statement.out.id] = totals.transpose(order)
+        self.values[statement.total.id] = totals[-1]
 
     # --- memory -----------------------------------------------------------------------------------
 

@@ -250,16 +250,16 @@ class Loop:
 
     @property
     def bindings(self) -> tuple[tuple[Binding, int | Lanes], ...]:
-        found: list[tuple[Binding, int | Lanes]] = [(Binding.SERIAL, 1)]
+        bindings: list[tuple[Binding, int | Lanes]] = [(Binding.SERIAL, 1)]
         if self.unroll > 1:
-            found.append((Binding.UNROLL, self.unroll))
+            bindings.append((Binding.UNROLL, self.unroll))
         if self.lanes.count > 1:
-            found.append((Binding.LANE, self.lanes))
+            bindings.append((Binding.LANE, self.lanes))
         if self.vector > 1:
-            found.append((Binding.VECTOR, self.vector))
+            bindings.append((Binding.VECTOR, self.vector))
         if self.neighbours > 1:
-            found.append((Binding.NEIGHBOURS, self.neighbours))
-        return tuple(found)
+            bindings.append((Binding.NEIGHBOURS, self.neighbours))
+        return tuple(bindings)
 
 
 # Runs let rows that choose one matrix by an integer share its strip (a mixture of experts). Nothing
@@ -412,12 +412,12 @@ class Kernel:
     @property
     def call(self) -> Call | None:
         """The hand-written code that is all of this kernel, if it is such a one."""
-        return next((each for each in self.body if isinstance(each, Call)), None)
+        return next((statement for statement in self.body if isinstance(statement, Call)), None)
 
     @cached_property
     def lanes(self) -> int:
         """The lanes of a group, by which a chunk is run; 1: there are no groups."""
-        loops = (each.lanes for each in self.statements() if isinstance(each, Loop))
+        loops = (statement.lanes for statement in self.statements() if isinstance(statement, Loop))
         return max((lanes.count * lanes.stride for lanes in loops), default=1)
 
     def tile_shapes(self) -> dict[Symbol, tuple[int, int]]:

@@ -45,7 +45,7 @@ class Checks:
         self.buffers: dict[str, Buffer] = {}
         self.stored: set[str] = set()
         self.tile_sizes = kernel.tile_shapes()
-        loops = [each for each in kernel.statements() if isinstance(each, Loop)]
+        loops = [statement for statement in kernel.statements() if isinstance(statement, Loop)]
         self.lanes = {x.axis: x.lanes for x in reversed(loops) if x.lanes.count > 1}
         self.near = {x.axis: x.neighbours for x in loops if x.neighbours > 1}
         self.line = "kernel"
@@ -68,8 +68,8 @@ class Checks:
 
     def read(self, tile: Tile, scope: Scope) -> Tile:
         if scope.tiles.get(tile.id) != tile:
-            known = "defined elsewhere" if tile.id in self.defined else "not defined before"
-            self.fail(f"{tile} is {known}; use it in the scope and with the type of its definition")
+            state = "defined elsewhere" if tile.id in self.defined else "not defined before"
+            self.fail(f"{tile} is {state}; use it in the scope and with the type of its definition")
         return tile
 
     def define(self, out: Tile, axes: Iterable[Symbol], scope: Scope) -> None:

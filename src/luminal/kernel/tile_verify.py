@@ -273,9 +273,9 @@ class _Verifier(Checks):
 
     def runs(self, statement: Runs, scope: Scope) -> None:
         self.alone()
-        own = {statement.axis, statement.end}
-        if len(own) < 2 or own & scope.symbols:
-            self.fail(f"{names_of(own)} is bound already; use two other symbols")
+        symbols = {statement.axis, statement.end}
+        if len(symbols) < 2 or symbols & scope.symbols:
+            self.fail(f"{names_of(symbols)} is bound already; use two other symbols")
         self.uniform(statement.start, scope)
         self.uniform(statement.stop, scope)
         for name, offset in statement.keys:
@@ -283,7 +283,7 @@ class _Verifier(Checks):
                 self.fail(f"the key {name} is {self.buffers[name].dtype}; keys are integers")
             self.uniform(offset, Scope({}, scope.symbols | {statement.axis}, scope.tiled))
         inner = scope.copy()
-        inner.symbols |= own
+        inner.symbols |= symbols
         self.body(statement.body, inner)
 
     def branch(self, statement: If, scope: Scope) -> None:
@@ -293,14 +293,16 @@ class _Verifier(Checks):
     def once(self, statement: Once, scope: Scope) -> None:
         kernel, line = self.kernel, self.line
         self.alone()
-        if not any(each is statement for each in kernel.body):
+        if not any(other is statement for other in kernel.body):
             self.fail("it stands in a loop or a branch; put it outside")
-        writes = [each.buffer for each in kernel.statements() if isinstance(each, Store)]
-        own = [each.buffer for each in every_statement(statement.body) if isinstance(each, Store)]
-        for name in own:
+        writes = [other.buffer for other in kernel.statements() if isinstance(other, Store)]
+        inside = [
+            other.buffer for other in every_statement(statement.body) if isinstance(other, Store)
+        ]
+        for name in inside:
             if self.buffer(name, written=True).space is not Space.SCRATCH:
                 self.fail(f"{name} is written in chunks that do it only; write scratch")
-            if writes.count(name) > own.count(name):
+            if writes.count(name) > inside.count(name):
                 self.fail(f"{name} is written elsewhere too; take a buffer of its own")
         inner = scope.copy()
         inner.symbols -= {grid.axis for grid in kernel.grid[statement.outer :]}

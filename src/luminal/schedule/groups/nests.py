@@ -148,21 +148,21 @@ class _Rules:
         dealt: list[LoopAxis] = []
         nests = facts.nests
         for loop in wanted:
-            beside = {x for each in nests if loop in each for x in each}
+            beside = {x for nest in nests if loop in nest for x in nest}
             if loop in ordered or loop.estimate < 2 or not beside.isdisjoint(dealt):
                 continue
             dealt.append(loop)
             count = min(share, ceiling(loop.estimate))
-            own = streams if count * streams <= loop.estimate else 1
-            self.tiles[loop.symbol] = TileChoice(own, 1, Lanes(count, stride))
+            unroll = streams if count * streams <= loop.estimate else 1
+            self.tiles[loop.symbol] = TileChoice(unroll, 1, Lanes(count, stride))
         self.left //= share
 
     def chunk(self, loop: LoopAxis, steps: int) -> int:
         """Positions of a chunk: what the group takes at once, some times; 0 for all."""
         tile = self.tile(loop).size
-        known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
+        is_known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
         count = tile * steps
-        return 0 if known and count >= loop.estimate > 1 else count
+        return 0 if is_known and count >= loop.estimate > 1 else count
 
 
 def _longest(loop: LoopAxis) -> int:

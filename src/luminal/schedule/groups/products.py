@@ -70,7 +70,7 @@ class ProductChoices:
     def blocking(self, choices: Choices) -> Blocking | None:
         """What is chosen; None: the loops of any other reduction."""
         ranked = self.ranked
-        named = {_name(each): each for each in ranked[:OFFERED]}
+        named = {_name(shape): shape for shape in ranked[:OFFERED]}
         if not named:
             return None
         rule = next(iter(named)) if self.pay else NO_BLOCKS
@@ -79,20 +79,20 @@ class ProductChoices:
             return None
         rows, columns, tile = named[chosen]
         short = choices.pick("floats", 32, (16,) if self.has_short else ()) == 16
-        made = partial(self.made, rows, columns, tile, short=short)
-        depths = [n for n in self.depths() if self.fits(made(n, 1))]
+        blocking = partial(self.made, rows, columns, tile, short=short)
+        depths = [n for n in self.depths() if self.fits(blocking(n, 1))]
         turns = self.rates.stages
-        usual = [n for n in depths if self.fits(made(n, turns))]
+        usual = [n for n in depths if self.fits(blocking(n, turns))]
         deep = choices.pick("deep", (usual or depths)[0], depths)
-        stages = [n for n in (turns, 1, 2) if self.fits(made(deep, n))]
-        return made(deep, choices.pick("stages", stages[0], stages))
+        stages = [n for n in (turns, 1, 2) if self.fits(blocking(deep, n))]
+        return blocking(deep, choices.pick("stages", stages[0], stages))
 
     def refusal(self, name: str) -> str:
         """Why blocks of a name are not offered."""
-        found = re.fullmatch(r"(\d+)x(\d+) by (\d+)x(\d+)", name)
-        if found is None or "0" in found.groups():
+        match = re.fullmatch(r"(\d+)x(\d+) by (\d+)x(\d+)", name)
+        if match is None or "0" in match.groups():
             return "it is no block, such as 64x64 by 4x4"
-        rows, columns, *tile = map(int, found.groups())
+        rows, columns, *tile = map(int, match.groups())
         blocking = self.made(rows, columns, (tile[0], tile[1]), min(self.depths()), 1)
         if blocking.lanes > self.groups.most:
             return (
@@ -125,8 +125,10 @@ class ProductChoices:
     @cached_property
     def ranked(self) -> list[tuple[int, int, tuple[int, int]]]:
         """Rows and columns of blocks and tiles, the best first."""
-        found = sorted((self.cycles(*each), -each[0] * each[1], each) for each in self.shapes())
-        return [each for _, _, each in found]
+        by_cycles = sorted(
+            (self.cycles(*shape), -shape[0] * shape[1], shape) for shape in self.shapes()
+        )
+        return [shape for _, _, shape in by_cycles]
 
     def shapes(self) -> Iterator[tuple[int, int, tuple[int, int]]]:
         """All that the device could run, and that are no larger than the products."""
@@ -198,17 +200,19 @@ class ProductChoices:
         """Do factors lie along the sum, rather than along the rows, or the columns?"""
         sides = self.sides
         loops = (*sides.batch, *sides.rows, *sides.columns, *sides.summed)
-        found = accesses(sides.fused, loops)
+        touched = accesses(sides.fused, loops)
         summed = sides.summed[-1]
         ends = (sides.rows[-1], sides.columns[-1])
-        return self.lies_along(found, summed, *ends), self.lies_along(found, summed, *ends[::-1])
+        return self.lies_along(touched, summed, *ends), self.lies_along(
+            touched, summed, *ends[::-1]
+        )
 
     @staticmethod
-    def lies_along(found: list[Access], summed: LoopAxis, own: LoopAxis, other: LoopAxis) -> bool:
+    def lies_along(touched: list[Access], summed: LoopAxis, own: LoopAxis, other: LoopAxis) -> bool:
         """Does the sum's axis lie closer than a side's own, in the reads with that side's axis and
         not the other's?
         """
-        reads = [a for a in found if a.is_factor and a.moves(summed) and not a.moves(other)]
+        reads = [a for a in touched if a.is_factor and a.moves(summed) and not a.moves(other)]
         deep = sum(access.stride(summed) == 1 for access in reads)
         return deep > sum(access.stride(own) == 1 for access in reads)
 

@@ -61,12 +61,12 @@ class GroupSchedules:
     groups: Groups
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
-        """One kernel placed by the schedule that `knobs` make of the default, as `Schedules` says."""
+        """One kernel placed by the schedule that `knobs` make of the default."""
         if isinstance(step, CallStep | CustomStep):
             return VectorSchedules(self.target).place(step, knobs)
-        made, _ = self.explored(step, self.facts(step), knobs)
-        placed = _placed(step, made)
-        if not isinstance(made, Blocking):  # which knows that halves of a buffer are apart
+        chosen, _ = self.explored(step, self.facts(step), knobs)
+        placed = _placed(step, chosen)
+        if not isinstance(chosen, Blocking):  # which knows that halves of a buffer are apart
             placed = replace(placed, kernel=self.by_groups(placed.kernel))
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)
@@ -100,11 +100,11 @@ class GroupSchedules:
             return blocking, choices
         group = self.group(choices, step, facts)
         if group > 1:
-            made = self.shared(step, facts, choices, group)
+            chosen = self.shared(step, facts, choices, group)
         else:
-            made = self.alone(step, facts, choices)
+            chosen = self.alone(step, facts, choices)
         choices.finish()
-        return made, choices
+        return chosen, choices
 
     def blocking(self, step: Step, choices: Choices) -> Blocking | None:
         """The blocks in which a kernel multiplies, if it does."""
@@ -166,18 +166,18 @@ class GroupSchedules:
         return choices.pick("group", max(sizes) if long else usual, [*sizes, 1])
 
 
-def _placed(step: Step, made: Made) -> Placed:
-    match made:
+def _placed(step: Step, chosen: Made) -> Placed:
+    match chosen:
         case Schedule():
-            return place(step.fused, made)
+            return place(step.fused, chosen)
         case Blocking():
-            return place_blocks(step.fused, made)
+            return place_blocks(step.fused, chosen)
         case rows.ScanChoice() | rows.SortChoice():
-            return made.place(step.fused)
+            return chosen.place(step.fused)
         case None:
             if isinstance(step, ScanStep):
                 return place_scan(step.fused, SINGLE, rows.CHUNK)
             return place_sort(step.fused, rows.CHUNK)
         case _:
             assert isinstance(step, CascadeStep)
-            return place_cascade(step.fused, step.cascade, *made)
+            return place_cascade(step.fused, step.cascade, *chosen)

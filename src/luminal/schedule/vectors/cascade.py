@@ -34,16 +34,16 @@ def cascade_blocks(fused: Fused, cascade: Cascade, target: VectorTarget, knobs: 
     legal here.
     """
     choices = Choices(label(fused), knobs)
-    found = plan(fused, cascade, target, choices)
+    chosen = plan(fused, cascade, target, choices)
     choices.finish()
-    return found
+    return chosen
 
 
 def cascade_space(fused: Fused, cascade: Cascade, target: VectorTarget) -> tuple[Knobs, ...]:
     """The placements worth timing, each once: () first, then those that make one choice otherwise,
     for either axis along which vectors can run.
     """
-    found: dict[Plan, Knobs] = {}
+    knobs_of: dict[Plan, Knobs] = {}
     first = _offered(fused, cascade, target, ())
     for along in first["along"]:
         base = () if along == first["along"][0] else (("along", along),)
@@ -52,8 +52,8 @@ def cascade_space(fused: Fused, cascade: Cascade, target: VectorTarget) -> tuple
         for change in ((), *((pair,) for pair in single if pair[0] != "along")):
             knobs = as_knobs(dict((*base, *change)))
             choices = Choices(label(fused), knobs)
-            found.setdefault(plan(fused, cascade, target, choices), knobs)
-    return tuple(found.values())
+            knobs_of.setdefault(plan(fused, cascade, target, choices), knobs)
+    return tuple(knobs_of.values())
 
 
 def _offered(

@@ -59,8 +59,10 @@ class Facts:
         along = walked(fused)
         sequential = tuple(x for x in axes if any(x.is_reduced(r, along) for r in reductions))
         summed = [r.dtype for r in reductions]
-        made = [s.dtype for s in fused.stores]
-        most, inside = (_lanes(target, dtypes) for dtypes in (made + summed, summed or made))
+        stored_dtypes = [s.dtype for s in fused.stores]
+        most, inside = (
+            _lanes(target, dtypes) for dtypes in (stored_dtypes + summed, summed or stored_dtypes)
+        )
         if not all(r.monoid.is_exact(r.dtype) for r in reductions):
             inside = most  # lanes are parts of sums: other lanes, other bits
         elif reductions and max(t.dtype.size for t in fused.terms) < NARROW:
@@ -88,13 +90,13 @@ class Facts:
         """
         along = walked(self.fused)
         loops = dict.fromkeys((*self.sequential, *self.inner))
-        found = [
+        nests = [
             frozenset(x for x in loops if x.is_reduced(r, along) or x.members[0] in r.axes)
             for r in self.reductions
         ]
         for store in self.fused.stores:
-            found.append(frozenset(x for x in self.inner if x.members[0] in store.axes))
-        return found
+            nests.append(frozenset(x for x in self.inner if x.members[0] in store.axes))
+        return nests
 
     def row_bytes(self) -> int:
         """About how many bytes of one operand a result of a contraction reads."""
@@ -120,14 +122,14 @@ class Facts:
         within = (0 < distance < self.target.line_bytes // 2 for distance in apart)
         if len(self.sequential) == 1 and all(within):
             return 0
-        found = [1]
+        steps = [1]
         for access in factors:
             if access.moves(vector):
                 far = abs(access.stride(rows) or 0)
                 near = (abs(access.stride(loop) or 0) for loop in self.sequential)
                 # Columns of a picture whose channels are last lie apart as well: rows do farthest.
-                found += sorted(far // n for n in near if n > SHORT_STEP and far % n == 0)[:1]
-        return max(found)
+                steps += sorted(far // n for n in near if n > SHORT_STEP and far % n == 0)[:1]
+        return max(steps)
 
     def is_read_once(self, access: Access) -> bool:
         """Is it a factor whose every element is loaded for a single multiplication?"""

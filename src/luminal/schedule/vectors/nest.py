@@ -51,9 +51,9 @@ def schedule(fused: Fused, target: VectorTarget, knobs: Knobs = ()) -> Schedule:
 def explored(facts: Facts, knobs: Knobs) -> tuple[Schedule, Choices]:
     """The schedule, and what could have been chosen on the way."""
     choices = Choices(facts.label, knobs)
-    found = chosen(facts, choices)
+    schedule = chosen(facts, choices)
     choices.finish()
-    return found, choices
+    return schedule, choices
 
 
 def chosen(facts: Facts, choices: Choices) -> Schedule:
@@ -150,8 +150,10 @@ class _Rules:
             at_once = self.by_rows.at_once(vector)
             if at_once:
                 tiles = {vector.symbol: self.vectors(vector, VECTORS)}
-                made = self.done([*order, vector], tiles, self.by_rows.chunk_work(order, vector))
-                return with_sums(made, self.facts, [vector], at_once)
+                schedule = self.done(
+                    [*order, vector], tiles, self.by_rows.chunk_work(order, vector)
+                )
+                return with_sums(schedule, self.facts, [vector], at_once)
             return self.done([*order, vector], tiles, CHUNK_WORK)
         across = [a for a in self.accesses if a.is_factor and a.moves(vector)]
         full = any(a.moves(rows) for a in across)
@@ -163,8 +165,8 @@ class _Rules:
                     rows.symbol: TileChoice(rows.estimate),
                 }
                 work = self.by_rows.chunk_work(order, vector, rows)
-                made = self.done([*order, vector, rows], tiles, work)
-                return with_sums(made, self.facts, [vector, rows], at_once)
+                schedule = self.done([*order, vector, rows], tiles, work)
+                return with_sums(schedule, self.facts, [vector, rows], at_once)
         held = sums * (1 + full)  # a factor as large as the tile needs registers too
         loads = max(1, sum(not a.moves(rows) for a in across))
         packed = self.strips.pay(vector, rows)
@@ -202,9 +204,9 @@ class _Rules:
         packed: bool,
     ) -> Schedule:
         """The loops of a register tile: the columns' factors packed, or either axis outside."""
-        found = self.strips.factors(columns, rows)
-        packs = found if found and self.pick("pack", int(packed), (1 - packed,)) else ()
-        keys = self.strips.in_runs(columns, rows) if packs == found else ()
+        factors = self.strips.factors(columns, rows)
+        packs = factors if factors and self.pick("pack", int(packed), (1 - packed,)) else ()
+        keys = self.strips.in_runs(columns, rows) if packs == factors else ()
         shared = self.strips.shared(columns, rows) if keys else packs
         pair = [columns, rows]
         block = self.row_block(order, columns, rows, tiles)
@@ -227,14 +229,14 @@ class _Rules:
                 pair = [rows, columns]
         if not shared:
             return self.done([*order, *pair], tiles, chunk)
-        made = self.done([*order, *pair], tiles, chunk, columns.symbol, (rows, block))
+        schedule = self.done([*order, *pair], tiles, chunk, columns.symbol, (rows, block))
         lanes = tiles[columns.symbol].vector
         transposed = self.strips.transposed(packs, columns, lanes) if lanes > 1 else None
-        made = with_packed(made, self.facts, packs, columns, transposed)
+        schedule = with_packed(schedule, self.facts, packs, columns, transposed)
         if not keys:
-            return made
+            return schedule
         in_place = tuple(factor for factor in shared if factor not in packs)
-        return replace(made, runs=RowRuns(rows.symbol, keys, in_place))
+        return replace(schedule, runs=RowRuns(rows.symbol, keys, in_place))
 
     def stays(self, columns: LoopAxis, strip: int) -> bool:
         """Do all columns stay in cache, to be walked again for every tile of rows? In the first
@@ -316,8 +318,8 @@ class _Rules:
         Its loop can then stand outside of theirs, and its lanes are folded once, not every time.
         """
         vectors = -(-vector.estimate // self.lanes.width(vector))
-        known = vector.extent.is_const and len(self.sequential) > 1
-        return vectors if known and vectors <= (1 if len(shared) > 1 else STREAMS) else 0
+        is_known = vector.extent.is_const and len(self.sequential) > 1
+        return vectors if is_known and vectors <= (1 if len(shared) > 1 else STREAMS) else 0
 
     # Eight rows at a time share the row that they are multiplied with, which is best where a cache
     # holds the weight. From memory that is eight streams, each a page of which a bit is read in
@@ -405,12 +407,12 @@ class _Rules:
                 work //= strip
                 if any(cut for _, cut in out):  # chunks of one strip, which is packed for all
                     wanted = 0
-            known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
+            is_known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
             count = max(1, wanted // work) if wanted > work else 1
             if loop is block[0]:
                 count = self.pick("row_block", block[1], (256, 64, 512, 128))
             count = -(-count // tile) * tile
-            if count >= loop.estimate and known:
+            if count >= loop.estimate and is_known:
                 out.append((loop, 0))
                 work *= loop.estimate
             else:

@@ -37,7 +37,8 @@ def with_non_temporal_stores(kernel: Kernel, target: VectorTarget) -> Kernel:
         if store.buffer in large:
             by_lines[store.buffer] = by_lines.get(store.buffer, True) and _by_lines(store, loops)
     buffers = (
-        replace(each, non_temporal=by_lines.get(each.name, False)) for each in kernel.buffers
+        replace(operand, non_temporal=by_lines.get(operand.name, False))
+        for operand in kernel.buffers
     )
     return replace(kernel, buffers=tuple(buffers))
 
@@ -61,6 +62,6 @@ def _by_lines(store: Store, loops: Sequence[Loop]) -> bool:
         return False
     *outer, inner = loops
     step = store.offset.substitute({inner.axis: inner.axis + 1}) - store.offset
-    work = sum(WEIGHTS.of(each.op) for each in inner.body if isinstance(each, Map))
+    work = sum(WEIGHTS.of(statement.op) for statement in inner.body if isinstance(statement, Map))
     is_row = inner.vector > 1 and step is ONE and all(loop.tile == 1 for loop in outer)
     return is_row and work <= LIGHT

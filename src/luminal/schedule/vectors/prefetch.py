@@ -61,12 +61,14 @@ def _tiled(
     they read several rows of which one begins where another ends.
     """
     out: list[Statement] = []
-    for each in body:
-        if isinstance(each, Loop):
-            each = replace(each, body=_tiled(each.body, (*around, each), large))
-        elif isinstance(each, Load) and each.buffer in large and around:
-            each = replace(each, prefetch=_tile_ahead(each, around, large[each.buffer]))
-        out.append(each)
+    for statement in body:
+        if isinstance(statement, Loop):
+            statement = replace(statement, body=_tiled(statement.body, (*around, statement), large))
+        elif isinstance(statement, Load) and statement.buffer in large and around:
+            statement = replace(
+                statement, prefetch=_tile_ahead(statement, around, large[statement.buffer])
+            )
+        out.append(statement)
     return tuple(out)
 
 
@@ -98,33 +100,37 @@ class _Rows:
 
     def marked(self, body: Sequence[Statement], row: Symbol) -> tuple[Statement, ...]:
         """A body in which `row` counts the rows."""
-        known: set[tuple[str, Expression]] = set()
+        places: set[tuple[str, Expression]] = set()
         out: list[Statement] = []
         for statement in body:
             if not isinstance(statement, Loop):
                 out.append(statement)
                 continue
-            if any(isinstance(each, NESTED) for each in statement.body):
+            if any(isinstance(inner, NESTED) for inner in statement.body):
                 of_rows = statement.tile == 1
                 inside = self.marked(statement.body, statement.axis) if of_rows else statement.body
                 out.append(replace(statement, body=inside))
                 continue
-            out.append(self.ahead(statement, row, known))
-            known |= {_place(each, statement) for each in statement.body if isinstance(each, Load)}
+            out.append(self.ahead(statement, row, places))
+            places |= {
+                _place(inner, statement) for inner in statement.body if isinstance(inner, Load)
+            }
         return tuple(out)
 
-    def ahead(self, loop: Loop, row: Symbol, known: set[tuple[str, Expression]]) -> Loop:
+    def ahead(self, loop: Loop, row: Symbol, places: set[tuple[str, Expression]]) -> Loop:
         """A loop along a row, of which some places are known to have been read just before."""
-        work = sum(WEIGHTS.of(each.op) for each in loop.body if isinstance(each, Map))
+        work = sum(
+            WEIGHTS.of(statement.op) for statement in loop.body if isinstance(statement, Map)
+        )
         if work < HEAVY or loop.vector == 1:
             return loop
         return replace(
             loop,
             body=tuple(
-                replace(each, prefetch=self.distance(each, row))
-                if isinstance(each, Load) and _place(each, loop) in known
-                else each
-                for each in loop.body
+                replace(statement, prefetch=self.distance(statement, row))
+                if isinstance(statement, Load) and _place(statement, loop) in places
+                else statement
+                for statement in loop.body
             ),
         )
 

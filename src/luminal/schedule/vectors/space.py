@@ -31,21 +31,21 @@ def nearby(
     """The schedules that `explore` makes, each once: () first, then those that make one choice
     otherwise, then those that change one thing more of those in `combined`.
     """
-    found: dict[Knobs, Made] = {}
+    knobs_of: dict[Knobs, Made] = {}
     frontier: Iterable[Knobs] = ((),)
     while True:
         beside: list[Iterator[Knobs]] = []
         for knobs in frontier:
-            made, choices = explore(knobs)
-            if made in found.values():
+            schedule, choices = explore(knobs)
+            if schedule in knobs_of.values():
                 continue
-            found[knobs] = made
-            if len(found) == MOST:
-                return tuple(found)
+            knobs_of[knobs] = schedule
+            if len(knobs_of) == MOST:
+                return tuple(knobs_of)
             if all(name in combined for name, _ in knobs):
                 beside.append(_neighbours(knobs, choices))
         if not beside:
-            return tuple(found)
+            return tuple(knobs_of)
         frontier = list(dict.fromkeys(_in_turns(beside)))
 
 

@@ -15,7 +15,7 @@ from luminal.shape.expression import Symbol
 
 
 def with_packed(
-    made: Schedule,
+    schedule: Schedule,
     facts: Facts,
     factors: Sequence[Term],
     columns: LoopAxis,
@@ -27,23 +27,25 @@ def with_packed(
     stages = []
     for factor in factors:
         for dot in _dots_of(facts, factor):
-            stages.append(_packed(made, facts, factor, dot, columns, transposed))
-    return replace(made, stages=tuple(stages))
+            stages.append(_packed(schedule, facts, factor, dot, columns, transposed))
+    return replace(schedule, stages=tuple(stages))
 
 
-def with_sums(made: Schedule, facts: Facts, inner: Sequence[LoopAxis], at_once: int) -> Schedule:
+def with_sums(
+    schedule: Schedule, facts: Facts, inner: Sequence[LoopAxis], at_once: int
+) -> Schedule:
     """The schedule with all sums in scratch, of the positions of the `inner` loops of the grid:
     so many steps of the reduced axis are added to them before the next ones.
     """
     order = tuple(loop.symbol for loop in reversed(inner))
     outside = facts.sequential[-1].symbol, TileChoice(at_once)
-    fill = (outside, *((loop.symbol, made.tile(loop)) for loop in inner))
+    fill = (outside, *((loop.symbol, schedule.tile(loop)) for loop in inner))
     stages = tuple(Stage(r, None, order, fill) for r in facts.reductions)
-    return replace(made, stages=stages)
+    return replace(schedule, stages=stages)
 
 
 def _packed(
-    made: Schedule,
+    schedule: Schedule,
     facts: Facts,
     factor: Term,
     dot: Dot | None,
@@ -55,10 +57,10 @@ def _packed(
     by_dot = {a for r, a in along.items() if facts.fused.dots[r] is dot}
     steps = [
         x
-        for x in made.sequential
+        for x in schedule.sequential
         if not factor.axes.isdisjoint(x.members) and (x.neighbours > 1) == (x.members[-1] in by_dot)
     ]
-    tile, tiles = made.tile(columns), {x.symbol: made.tile(x) for x in steps}
+    tile, tiles = schedule.tile(columns), {x.symbol: schedule.tile(x) for x in steps}
     across = TileChoice(tile.unroll, tile.vector)
     if transposed is not None:
         across = TileChoice(1, tile.vector)

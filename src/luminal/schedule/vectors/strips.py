@@ -43,7 +43,7 @@ class Strips:
 
     def shared(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
         """The factors that depend on the columns and not on the rows, but perhaps by keys."""
-        found: list[Term] = []
+        factors_shared: list[Term] = []
         for reduction in self.fused.reductions:
             (product,) = reduction.args
             if product.op != "Mul" or product in self.fused.reads:
@@ -52,28 +52,28 @@ class Strips:
                 reads_it = not factor.axes.isdisjoint(columns.members)
                 bound = not factor.axes.isdisjoint(reduction.attrs)
                 if reads_it and bound and self.keys(factor, columns, rows) is not None:
-                    found.append(factor)
-        return tuple(dict.fromkeys(found))
+                    factors_shared.append(factor)
+        return tuple(dict.fromkeys(factors_shared))
 
     def keys(self, factor: Term, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...] | None:
         """What a factor depends on of the rows: integers read for each row, if that is all. While
         they stay the same from row to row, a strip of the factor serves all of these.
         """
-        found: dict[Term, None] = {}
-        own = set(rows.members)
+        keys: dict[Term, None] = {}
+        row_axes = set(rows.members)
         stack = [(factor, {a for x in (*self.sequential, columns) for a in x.members})]
         while stack:
             term, outside = stack.pop()
-            if own.isdisjoint(term.axes):
+            if row_axes.isdisjoint(term.axes):
                 continue
             if term in self.fused.reads:
                 if term.dtype.is_float or not outside.isdisjoint(term.axes):
                     return None
-                found[term] = None
+                keys[term] = None
             elif term.op == "At":
                 moved = {a for a, _ in term.attrs}
                 direct = (at for _, at in term.attrs if not isinstance(at, int))
-                if moved & own or any(own & at.symbols() for at in direct):
+                if moved & row_axes or any(row_axes & at.symbols() for at in direct):
                     return None
                 operand, *chosen = term.args
                 stack.append((operand, outside | moved))
@@ -82,12 +82,12 @@ class Strips:
                 stack += [(arg, outside) for arg in term.args]
             else:
                 return None
-        return tuple(found)
+        return tuple(keys)
 
     def in_runs(self, columns: LoopAxis, rows: LoopAxis) -> tuple[Term, ...]:
         """The keys of all shared factors."""
         keys = (self.keys(factor, columns, rows) for factor in self.shared(columns, rows))
-        return tuple(dict.fromkeys(key for found in keys for key in found or ()))
+        return tuple(dict.fromkeys(key for each_factor in keys for key in each_factor or ()))
 
     # A square of words is transposed in registers, half a cycle a word, by zips within 16 bytes and
     # exchanges of whole blocks. Shuffles across a register would need constants that say how; LLVM
@@ -130,13 +130,13 @@ class Strips:
             computed = self.computed(factor) - ({"Cast"} if self.is_word(factor) else set())
             if computed - MASKS or (computed and users >= MASKED_ROWS):
                 return True
-            own = [access for access in self.accesses if access.source in terms]
-            if any(self.is_scattered(access, columns) for access in own):
+            accesses = [access for access in self.accesses if access.source in terms]
+            if any(self.is_scattered(access, columns) for access in accesses):
                 return True
             if self.target.registers >= MANY_REGISTERS:
-                away, least = any(map(self.is_far, own)), FAR_ROWS
+                away, least = any(map(self.is_far, accesses)), FAR_ROWS
             else:
-                away = any(self.is_far(each) or self.is_crowded(each) for each in own)
+                away = any(self.is_far(read) or self.is_crowded(read) for read in accesses)
                 least = FAR_ROWS // FEWER
             if away and users >= least:
                 return True

@@ -101,7 +101,7 @@ class VectorAxis:
         equals those along which results lie side by side.
         """
         stores = [access for access in self.facts.accesses if access.is_store]
-        found: list[tuple[bool, int, float, LoopAxis]] = []
+        ranked: list[tuple[bool, int, float, LoopAxis]] = []
         for loop in self.facts.grid:
             rows = self.facts.lanes.rows(loop, reads)
             if rows is None or self.facts.lanes.used(loop) < IDLE:
@@ -114,8 +114,8 @@ class VectorAxis:
             read = [[x for x in self.facts.axes if not f.axes.isdisjoint(x.members)] for f in packs]
             size = sum(map(positions, read))
             side_by_side = sum(store.contiguity(loop) for store in stores)
-            found.append((self.facts.strips.leave_computed(packs), size, -side_by_side, loop))
-        return [loop for *_, loop in sorted(found, key=lambda each: each[:3])]
+            ranked.append((self.facts.strips.leave_computed(packs), size, -side_by_side, loop))
+        return [loop for *_, loop in sorted(ranked, key=lambda entry: entry[:3])]
 
     def transposed(self, vector: LoopAxis, others: Sequence[LoopAxis]) -> LoopAxis | None:
         """The axis along which an access is contiguous that jumps along the vector axis."""
