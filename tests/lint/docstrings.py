@@ -31,7 +31,7 @@ _ENDS = (".", "!", "?", ":", "`", '"', ")", "|")
 # room without faults may not stand here.
 DOCSTRINGS_LATER = tuple(
     """algebra array_api autograd backends base cli codegen compiler egraph expand frontend hlir
-    kernel loaders memory models nn onnx optim program rolling rules runtime schedule search
+    kernel memory nn onnx optim program rolling rules runtime schedule search
     selection serve session shape torch_backend training""".split()
 )
 LENGTHS_LATER = ("cli", "training")

@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     model = Decoder(record.config(Fields(CONFIG, tmp_path)))
     rng = np.random.default_rng(0)
     weights = {
-        record.original(name): rng.standard_normal(array.shape).astype(np.float32)
+        record.original(name): np.asarray(rng.standard_normal(array.shape), np.float32)
         for name, array in model.state_dict().items()
     }
     save_safetensors(tmp_path / "model.safetensors", weights)

@@ -85,7 +85,7 @@ class Fields:
         return self._typed(key, default, bool, "true or false")
 
     def text(self, key: str, default: str) -> str:
-        """A string."""
+        """A setting that must be a string."""
         return self._typed(key, default, str, "a string")
 
     def listed(self, key: str, kind: type[T], default: list[T] | _Needed = NEEDED) -> list[T]:
@@ -120,9 +120,9 @@ class Fields:
     def token_id(self, key: str, count: int) -> int:
         """The id of one of `count` tokens, which must be given."""
         self._value(key, NEEDED)
-        found = self.id_or_none(key, count)
-        assert found is not None
-        return found
+        token = self.id_or_none(key, count)
+        assert token is not None
+        return token
 
     def _typed(self, key: str, default: T, kind: type[T], words: str) -> T:
         value = self._value(key, default)

@@ -59,12 +59,12 @@ class StoredTensor:
     data: Array
 
     def array(self) -> Array:
-        """Its numbers, read-only: a view of the file, or decoded to float32."""
+        """The tensor's numbers, read-only: a view of the file, or decoded to float32."""
         if self.kind in PLAIN:
             return self.data
-        found = BLOCKS[self.kind].decoded(self.data.reshape(-1)).reshape(self.shape)
-        found.flags.writeable = False
-        return found
+        values = BLOCKS[self.kind].decoded(self.data.reshape(-1)).reshape(self.shape)
+        values.flags.writeable = False
+        return values
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ def _wordpiece(fields: Fields) -> HuggingFaceTokenizer:
 
 
 def _berts(token: str) -> str:
-    """As in BERT's own files."""
+    """A token as BERT's own files write it."""
     if token.startswith("[") and token.endswith("]"):
         return token
     return token[1:] if token.startswith(SPACE) else f"##{token}"
@@ -136,8 +136,10 @@ def _add_special(fields: Fields, inner: tokenizers.Tokenizer, tokens: Sequence[s
     """Tokens that no pieces make: those without a text, and those that are cut out first."""
     types = fields.listed("tokenizer.ggml.token_type", int, [])
     for wanted, special in (((CONTROL, UNKNOWN), True), ((USER_DEFINED,), False)):
-        found = [token for token, kind in zip(tokens, types, strict=False) if kind in wanted]
-        added = [AddedToken(token, normalized=False, special=special) for token in found if token]
+        specials = [token for token, kind in zip(tokens, types, strict=False) if kind in wanted]
+        added = [
+            AddedToken(token, normalized=False, special=special) for token in specials if token
+        ]
         (inner.add_special_tokens if special else inner.add_tokens)(added)
 
 
@@ -145,7 +147,7 @@ def _special(fields: Fields, count: int, *names: str) -> int | None:
     """The id of the first of the names that the metadata has."""
     keys = (f"tokenizer.ggml.{name}_token_id" for name in names)
     ids = (fields.id_or_none(key, count) for key in keys)
-    return next((each for each in ids if each is not None), None)
+    return next((token for token in ids if token is not None), None)
 
 
 def _frame(
@@ -162,7 +164,7 @@ def _frame(
         begin = None
     if not fields.flag("tokenizer.ggml.add_eos_token", add_eos):
         end = None
-    ids = {tokens[each]: each for each in (begin, end) if each is not None}
+    ids = {tokens[token]: token for token in (begin, end) if token is not None}
     if ids:
         template = [*_quoted(tokens, begin), "$A", *_quoted(tokens, end)]
         inner.post_processor = processors.TemplateProcessing(
@@ -180,9 +182,9 @@ def _finished(
     """With the ids that begin and end texts; some models end an answer otherwise than a text."""
     names = ("eos", "eot", "eom")
     ids = [fields.id_or_none(f"tokenizer.ggml.{name}_token_id", len(tokens)) for name in names]
-    found = frozenset([*ends, *(each for each in ids if each is not None)])
+    ending = frozenset([*ends, *(token for token in ids if token is not None)])
     bos = _special(fields, len(tokens), "bos", "cls")
     with library_errors(fields.path):
-        tokenizer = HuggingFaceTokenizer(inner, bos, found, fields.path)
+        tokenizer = HuggingFaceTokenizer(inner, bos, ending, fields.path)
         tokenizer.encode("")  # what it adds to every text
     return tokenizer

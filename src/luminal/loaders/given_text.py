@@ -28,38 +28,38 @@ class GivenTexts:
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         self._inner = inner
-        special = [each for each in inner.get_added_tokens_decoder().values() if each.special]
-        names = {each.content.lower() for each in special if each.content}
+        special = [token for token in inner.get_added_tokens_decoder().values() if token.special]
+        names = {token.content.lower() for token in special if token.content}
         self._cuts = {name[:count] for name in names for count in range(1, len(name))}
         self._ends = {name[count:] for name in names for count in range(1, len(name))}
         self._longest = max(map(len, names), default=0)
         longest_first = sorted(names, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
-        self._normalizes = any(each.normalized for each in special)
+        self._normalizes = any(token.normalized for token in special)
         self._second: tokenizers.Tokenizer | None = None
 
     def marked(self, value: Any) -> Any:
-        """The same with marks in its texts, which may lie in dicts and lists."""
+        """A value with marks in its texts, which may lie in dicts and lists."""
         if not self._longest:
             return value
         if isinstance(value, str):
             return self._marked(value)
         if isinstance(value, Mapping):
-            pairs = {self.marked(key): self.marked(each) for key, each in value.items()}
+            pairs = {self.marked(key): self.marked(member) for key, member in value.items()}
             return value if pairs == value else pairs
         if isinstance(value, list | tuple):
-            items = [self.marked(each) for each in value]
+            items = [self.marked(member) for member in value]
             return value if all(map(_same, items, value)) else type(value)(items)
         return value
 
     def _marked(self, text: str) -> str:
-        found = self._special.sub(lambda match: match[0][:1] + MARK + match[0][1:], text)
+        marked = self._special.sub(lambda match: match[0][:1] + MARK + match[0][1:], text)
         sizes = range(1, min(self._longest, len(text) + 1))
         if any(text[:size].lower() in self._ends for size in sizes):
-            found = MARK + found
+            marked = MARK + marked
         if any(text[-size:].lower() in self._cuts for size in sizes) or self._becomes(text):
-            found += MARK
-        return found
+            marked += MARK
+        return marked
 
     def _becomes(self, text: str) -> bool:
         """Whether the normalizer makes a special token of what is none."""
@@ -86,6 +86,9 @@ def _second(inner: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     for token in settings["added_tokens"]:
         token["normalized"] = token["normalized"] and not token["special"]
     drop = {"type": "Replace", "pattern": {"String": MARK}, "content": ""}
-    own = settings["normalizer"]
-    settings["normalizer"] = {"type": "Sequence", "normalizers": [drop, *([own] if own else [])]}
+    normalizer = settings["normalizer"]
+    settings["normalizer"] = {
+        "type": "Sequence",
+        "normalizers": [drop, *([normalizer] if normalizer else [])],
+    }
     return tokenizers.Tokenizer.from_str(json.dumps(settings))

@@ -22,12 +22,12 @@ _BY_KIND = {"ByteLevel": 2}
 
 def check_growth(part: Any, what: str) -> None:
     """Raises LoadError, which names `what`, where a part of the settings does too much."""
-    steps = [each for each in _objects(part) if "type" in each]
+    steps = [step for step in _objects(part) if "type" in step]
     if len(steps) > MAX_STEPS:
         raise LoadError(f"{what} has {len(steps)} steps; at most {MAX_STEPS} are supported")
     growth = 1
-    for each in _objects(part):
-        growth *= _growth(each)
+    for step in _objects(part):
+        growth *= _growth(step)
     if growth > MAX_GROWTH:
         raise LoadError(
             f"{what} may make a text {growth} times as long; at most {MAX_GROWTH} times is "
@@ -38,12 +38,12 @@ def check_growth(part: Any, what: str) -> None:
 def _objects(part: Any) -> Iterator[dict[str, Any]]:
     waiting = [part]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, list):
-            waiting += each
-        elif isinstance(each, dict):
-            yield each
-            waiting += each.values()
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            yield value
+            waiting += value.values()
 
 
 def _growth(step: dict[str, Any]) -> int:
@@ -66,4 +66,4 @@ def _longest(table: str) -> int:
     except binascii.Error:  # the library has read it otherwise
         return len(table)
     texts = data[4 + int.from_bytes(data[:4], "little") :]
-    return max((len(each) for each in texts.split(b"\0")), default=1)
+    return max((len(replacement) for replacement in texts.split(b"\0")), default=1)

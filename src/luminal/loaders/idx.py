@@ -1,4 +1,4 @@
-"""IDX files, plain or gzipped: the format of MNIST. http://yann.lecun.com/exdb/mnist/
+"""IDX files, plain or gzipped, are the format of MNIST. http://yann.lecun.com/exdb/mnist/.
 
 Two zero bytes, a byte for the dtype, one for the rank, the extents as big-endian u32, the elements.
 """
@@ -59,13 +59,13 @@ def _read(file: IO[bytes] | gzip.GzipFile, path: Path) -> Array:
 
 def _exactly(file: IO[bytes] | gzip.GzipFile, count: int, path: Path, what: str) -> bytes:
     """The next `count` bytes."""
-    found = bytearray()
-    while len(found) < count:
-        block = file.read(min(BLOCK, count - len(found)))
+    data = bytearray()
+    while len(data) < count:
+        block = file.read(min(BLOCK, count - len(data)))
         if not block:
             raise LoadError(
-                f"{path}: truncated: {what} needs {count} bytes, the file has {len(found)}; "
+                f"{path}: truncated: {what} needs {count} bytes, the file has {len(data)}; "
                 "download it again"
             )
-        found += block
-    return bytes(found)
+        data += block
+    return bytes(data)

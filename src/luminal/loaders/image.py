@@ -152,7 +152,7 @@ IMAGENET = Preparation(
 
 def _middle(pixels: Array, height: int, width: int) -> Array:
     """That part of (h, w, 3), with zeros around where the image is smaller."""
-    found = np.zeros((height, width, pixels.shape[2]), pixels.dtype)
+    middle = np.zeros((height, width, pixels.shape[2]), pixels.dtype)
     parts = []
     for size, wanted in zip(pixels.shape[:2], (height, width), strict=True):
         if size >= wanted:
@@ -162,12 +162,14 @@ def _middle(pixels: Array, height: int, width: int) -> Array:
             first = -(-(wanted - size) // 2)
             parts.append((slice(None), slice(first, first + size)))
     (rows, to_rows), (columns, to_columns) = parts
-    found[to_rows, to_columns] = pixels[rows, columns]
-    return found
+    middle[to_rows, to_columns] = pixels[rows, columns]
+    return middle
 
 
 def preparation_of(fields: Fields) -> Preparation:
-    """Of a `preprocessor_config.json`. Raises LoadError for settings that are not supported."""
+    """The preparation that a `preprocessor_config.json` describes. Raises LoadError for settings
+    that are not supported.
+    """
     kind = fields.text("image_processor_type", fields.text("feature_extractor_type", ""))
     kind = kind.removesuffix("Fast").removesuffix("Pil")
     cropped = fields.flag("do_center_crop", "crop_size" in fields.values)
@@ -215,13 +217,13 @@ def _size(fields: Fields, key: str, square: bool) -> tuple[tuple[int, int] | Non
 
 
 def _channels(fields: Fields, key: str, least: float = -MOST) -> tuple[float, ...]:
-    found = fields.values.get(key, [0.5] * 3)
-    numbers = isinstance(found, list) and all(
-        type(each) in (int, float) and least <= each <= MOST for each in found
+    values = fields.values.get(key, [0.5] * 3)
+    numbers = isinstance(values, list) and all(
+        type(number) in (int, float) and least <= number <= MOST for number in values
     )
-    if not numbers or len(found) != 3:
+    if not numbers or len(values) != 3:
         raise LoadError(
-            f"{fields.path}: {key} is {shown(found)}; it must be a list of 3 numbers, each at "
+            f"{fields.path}: {key} is {shown(values)}; it must be a list of 3 numbers, each at "
             f"least {least:g}"
         )
-    return tuple(map(float, found))
+    return tuple(map(float, values))

@@ -24,7 +24,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_list(path: Path) -> list[Any]:
-    """The same of a list."""
+    """The list in `path`. Raises LoadError where it cannot be read or holds something else."""
     return _parsed(read_bytes(path), str(path), list, "a list")
 
 
@@ -46,13 +46,13 @@ def parse_object(data: bytes, what: str, *, unique: bool = False) -> dict[str, A
     """
 
     def checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        members = dict(pairs)
+        if len(members) < len(pairs):
             twice = next(
                 key for key, count in Counter(key for key, _ in pairs).items() if count > 1
             )
             raise LoadError(f"{what}: has {shown(twice)} twice; the file is damaged")
-        return found
+        return members
 
     return _parsed(data, what, dict, "an object", checked if unique else None)
 

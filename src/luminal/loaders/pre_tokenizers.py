@@ -29,7 +29,7 @@ def _words(digits: str) -> str:
 
 
 def _capitalised(digits: str, endings: str) -> str:
-    """The same, and a capital begins a word."""
+    """A pattern by which a capital begins a word."""
     return (
         rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}*{_SMALL}+{endings}"
         rf"|[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*{endings}"
@@ -50,9 +50,9 @@ class Cut:
     add_bos: bool = False
 
     def pre_tokenizer(self) -> pre_tokenizers.PreTokenizer:
-        """Of the tokenizers library."""
+        """The pre-tokenizer of the tokenizers library for these patterns."""
         splits: list[Any] = [
-            pre_tokenizers.Split(Regex(each), "isolated") for each in self.patterns
+            pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in self.patterns
         ]
         level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         return pre_tokenizers.Sequence([*splits, level])

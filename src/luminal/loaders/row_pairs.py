@@ -22,5 +22,5 @@ def interleaved(array: Array, heads: int) -> Interleaved:
 
 def rotated_halves(array: Array, heads: int) -> Array:
     """Rows in pairs (2i, 2i + 1) as rows in pairs (i, i + half). LoadError as `interleaved`."""
-    found: Array = interleaved(array, heads).value(array)
-    return found
+    halves: Array = interleaved(array, heads).value(array)
+    return halves

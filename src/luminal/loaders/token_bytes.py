@@ -29,8 +29,8 @@ def bytes_of(tokenizer: Tokenizer, token: int) -> bytes:
     if "\N{REPLACEMENT CHARACTER}" not in text:
         return text.encode()
     name = tokenizer.name_of(token)
-    if found := _FALLBACK.fullmatch(name):
-        return bytes.fromhex(found[1])
+    if match := _FALLBACK.fullmatch(name):
+        return bytes.fromhex(match[1])
     if all(letter in _BYTES for letter in name):
         return bytes(_BYTES[letter] for letter in name)
     return text.encode()
@@ -57,13 +57,13 @@ class TokenTexts:
         """A token's; `shown` is never empty: a special token has its name, part of a character its
         bytes.
         """
-        found = self._known.get(token)
-        if found is None:
-            found = self._known[token] = self._found(token)
-        return found
+        token_bytes = self._known.get(token)
+        if token_bytes is None:
+            token_bytes = self._known[token] = self._found(token)
+        return token_bytes
 
     def _found(self, token: int) -> Spelling:
-        text, own = text_of(self._tokenizer, token), bytes_of(self._tokenizer, token)
+        text, raw = text_of(self._tokenizer, token), bytes_of(self._tokenizer, token)
         if "\N{REPLACEMENT CHARACTER}" in text:
-            return Spelling(text, own, "bytes:" + "".join(f"\\x{byte:02x}" for byte in own))
-        return Spelling(text, own, text or self._tokenizer.name_of(token))
+            return Spelling(text, raw, "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw))
+        return Spelling(text, raw, text or self._tokenizer.name_of(token))

@@ -122,7 +122,7 @@ def library_errors(path: Path) -> Iterator[None]:
 def panics_unheard() -> Iterator[None]:
     """Keeps what the library prints of a panic off the standard error; all else comes late."""
     try:
-        own = os.dup(STDERR)
+        kept = os.dup(STDERR)
     except OSError:  # it is closed
         yield
         return
@@ -131,8 +131,8 @@ def panics_unheard() -> Iterator[None]:
             os.dup2(aside.fileno(), STDERR)
             yield
         finally:
-            os.dup2(own, STDERR)
-            os.close(own)
+            os.dup2(kept, STDERR)
+            os.close(kept)
         aside.seek(0)
         with suppress(OSError):
             os.write(STDERR, aside.read())
@@ -170,7 +170,7 @@ class HuggingFaceTokenizer:
         return text
 
     def name_of(self, token: int) -> str:
-        """See Tokenizer.name_of."""
+        """The name of a token in the file, empty for an id that it does not name."""
         return self._inner.id_to_token(token) or ""
 
     def encode(self, text: str, bare: bool = False) -> list[int]:
@@ -194,12 +194,12 @@ class HuggingFaceTokenizer:
         return ids
 
     def marked(self, value: Any) -> Any:
-        """See Tokenizer.marked."""
+        """A value with marks where its texts spell special tokens (see Tokenizer.marked)."""
         with library_errors(self._path):
             return self._given.marked(value)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """See Tokenizer.decode."""
+        """The text of these ids, without special tokens (see Tokenizer.decode)."""
         if len(ids) != 1:
             return self._decoded(ids)
         text = self._texts.get(ids[0])  # streams ask for it with each token
@@ -221,9 +221,9 @@ def read_tokenizer_json(path: Path) -> HuggingFaceTokenizer:
     with panics_unheard():
         inner = of_settings(data, path, str(path))
         bos, eos = (_special_ids(role, sources, inner) for role in ("bos", "eos"))
-        found = HuggingFaceTokenizer(inner, min(bos, default=None), eos, path)
-        found.encode("")  # what it adds to every text
-    return found
+        tokenizer = HuggingFaceTokenizer(inner, min(bos, default=None), eos, path)
+        tokenizer.encode("")  # what it adds to every text
+    return tokenizer
 
 
 def of_settings(data: bytes, path: Path, what: str) -> tokenizers.Tokenizer:
@@ -237,9 +237,9 @@ def of_settings(data: bytes, path: Path, what: str) -> tokenizers.Tokenizer:
         parse_object(data, what)  # says more of what is no JSON at all
         raise
     for part in ("normalizer", "pre_tokenizer", "decoder"):
-        made = getattr(inner, part)
-        if made is not None:
-            check_growth(json.loads(made.__getstate__()), f"{what}: its {part}")
+        part_of_library = getattr(inner, part)
+        if part_of_library is not None:
+            check_growth(json.loads(part_of_library.__getstate__()), f"{what}: its {part}")
     return inner
 
 

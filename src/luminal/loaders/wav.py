@@ -58,10 +58,10 @@ def read_wav(path: Path) -> tuple[Array, int]:
             f"{path}: format {kind} of {bits} bits is not supported; PCM of 8, 16, 24 or 32 bits "
             "and floats of 32 or 64 are"
         )
-    found = _floats(samples, kind, bits, channels)
-    if not np.isfinite(found).all():
+    sound = _floats(samples, kind, bits, channels)
+    if not np.isfinite(sound).all():
         raise LoadError(f"{path}: samples are NaN or infinite; the file is damaged")
-    return found, rate
+    return sound, rate
 
 
 def _layout(body: bytes, path: Path) -> tuple[int, int, int, int]:
@@ -89,8 +89,8 @@ def _floats(samples: bytes, kind: int, bits: int, channels: int) -> Array:
         wide[:, 1:] = np.frombuffer(samples, np.uint8).reshape(-1, 3)
         samples = wide.tobytes()
     with np.errstate(invalid="ignore", over="ignore"):  # such samples are refused
-        found = (np.frombuffer(samples, name).astype(np.float64) - silence) / full
-        mixed: Array = found.reshape(-1, channels).mean(1).astype(np.float32)
+        floats = (np.frombuffer(samples, name).astype(np.float64) - silence) / full
+        mixed: Array = floats.reshape(-1, channels).mean(1).astype(np.float32)
     return mixed
 
 
@@ -109,7 +109,7 @@ def resampled(samples: Array, rate: int, wanted: int) -> Array:
     count = -(-len(samples) * up // down)
     rows = -(-count // up)
     padded = np.pad(samples.astype(np.float32), (reach, reach + down + 1 + rows * down))
-    found = np.empty((rows, up), np.float32)
+    sound = np.empty((rows, up), np.float32)
     for phase in range(up):  # outputs phase, phase + up, ...: all at one place between samples
         whole, part = divmod(phase * down, up)
         distance = taps - part / up
@@ -118,5 +118,5 @@ def resampled(samples: Array, rate: int, wanted: int) -> Array:
         windows = np.lib.stride_tricks.sliding_window_view(padded[whole:], len(taps))[::down]
         for at in range(0, rows, _BLOCK):
             end = min(at + _BLOCK, rows)
-            found[at:end, phase] = windows[at:end] @ weights.astype(np.float32)
-    return found.reshape(-1)[:count]
+            sound[at:end, phase] = windows[at:end] @ weights.astype(np.float32)
+    return sound.reshape(-1)[:count]

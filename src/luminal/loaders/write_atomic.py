@@ -128,7 +128,7 @@ def arrays_of(
     can hold.
     """
     check_mapping(state, "save")
-    found: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     for name, value in state.items():
         if not isinstance(name, str) or not _is_unicode(name):
             raise InputError(f"save: {name!r} is no name for an array; give a str of Unicode")
@@ -138,8 +138,8 @@ def arrays_of(
                 f"{name}: {array.dtype} has no place in {what}, which takes "
                 f"{', '.join(names.values())}; cast the array or leave it out"
             )
-        found[name] = np.require(array, requirements="C")
-    return found
+        arrays[name] = np.require(array, requirements="C")
+    return arrays
 
 
 def _is_unicode(text: str) -> bool:

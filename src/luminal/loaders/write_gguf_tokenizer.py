@@ -32,7 +32,8 @@ def tokenizer_metadata(
     framed: Sequence[int],
     rows: int = 0,
 ) -> dict[str, Any]:
-    """Of the `text` of a tokenizer.json; `framed`: the ids that it makes of an empty text.
+    """The metadata for the `text` of a tokenizer.json; `framed`: the ids that it makes of an empty
+    text.
 
     `ends`: what ends a text, and otherwise an answer. `rows`: those of the model's embedding, which
     other readers take to be as many as tokens are listed: unused ones fill the list. Readers
@@ -41,41 +42,43 @@ def tokenizer_metadata(
     """
     settings = parse_object(text.encode(), str(path))
     model = settings["model"]
-    added = {each["id"]: each for each in settings.get("added_tokens") or []}
+    added = {entry["id"]: entry for entry in settings.get("added_tokens") or []}
     tokens, scores = _tokens(model, added, rows)
     types = [_type(number, token, model, added) for number, token in enumerate(tokens)]
-    found: dict[str, Any] = {WHOLE_FILE: text, "tokenizer.ggml.token_type": types}
+    metadata: dict[str, Any] = {WHOLE_FILE: text, "tokenizer.ggml.token_type": types}
     parts = list(_parts(settings))
-    kinds = {each.get("type") for each in parts}
+    kinds = {entry.get("type") for entry in parts}
     if model["type"] == "WordPiece":
-        found["tokenizer.ggml.model"] = "bert"
+        metadata["tokenizer.ggml.model"] = "bert"
         tokens = [_marked(token, kind) for token, kind in zip(tokens, types, strict=True)]
     elif model["type"] == "BPE" and "ByteLevel" in kinds:
-        found["tokenizer.ggml.model"] = "gpt2"
-        found["tokenizer.ggml.merges"] = [" ".join(pair) for pair in _merges(model)]
+        metadata["tokenizer.ggml.model"] = "gpt2"
+        metadata["tokenizer.ggml.merges"] = [" ".join(pair) for pair in _merges(model)]
         cut = _cut(settings.get("pre_tokenizer"), bool(model.get("ignore_merges")))
         if cut is not None:
-            found["tokenizer.ggml.pre"] = cut
+            metadata["tokenizer.ggml.pre"] = cut
     elif model["type"] == "BPE":
-        found["tokenizer.ggml.model"] = "llama"
+        metadata["tokenizer.ggml.model"] = "llama"
         ranks = {left + right: -float(rank) for rank, (left, right) in enumerate(_merges(model))}
-        found["tokenizer.ggml.scores"] = [ranks.get(token, -float(len(ranks))) for token in tokens]
-        found["tokenizer.ggml.add_space_prefix"] = any(
-            each["type"] == "Prepend" or each.get("prepend_scheme") in ("first", "always")
-            for each in parts
+        metadata["tokenizer.ggml.scores"] = [
+            ranks.get(token, -float(len(ranks))) for token in tokens
+        ]
+        metadata["tokenizer.ggml.add_space_prefix"] = any(
+            entry["type"] == "Prepend" or entry.get("prepend_scheme") in ("first", "always")
+            for entry in parts
         )
     else:
-        found["tokenizer.ggml.model"] = {"Unigram": "t5"}.get(model["type"], "none")
-        found["tokenizer.ggml.scores"] = scores
-    found["tokenizer.ggml.tokens"] = tokens
+        metadata["tokenizer.ggml.model"] = {"Unigram": "t5"}.get(model["type"], "none")
+        metadata["tokenizer.ggml.scores"] = scores
+    metadata["tokenizer.ggml.tokens"] = tokens
     ids = dict(zip(_ENDS, ends, strict=False)) | ({} if bos is None else {"bos": bos})
     if model.get("unk_token") in tokens:
         ids["unknown"] = tokens.index(model["unk_token"])
     for role, number in ids.items():
-        found[f"tokenizer.ggml.{role}_token_id"] = number
-    found["tokenizer.ggml.add_bos_token"] = bos is not None and [*framed[:1]] == [bos]
-    found["tokenizer.ggml.add_eos_token"] = bool(framed) and framed[-1] in ends[:1]
-    return found
+        metadata[f"tokenizer.ggml.{role}_token_id"] = number
+    metadata["tokenizer.ggml.add_bos_token"] = bos is not None and [*framed[:1]] == [bos]
+    metadata["tokenizer.ggml.add_eos_token"] = bool(framed) and framed[-1] in ends[:1]
+    return metadata
 
 
 def _tokens(
@@ -89,7 +92,7 @@ def _tokens(
         pairs = [(token, number) for number, (token, _) in enumerate(vocabulary)]
         scores = [float(score) for _, score in vocabulary]
     by_id = {number: token for token, number in pairs}
-    by_id |= {number: each["content"] for number, each in added.items()}
+    by_id |= {number: entry["content"] for number, entry in added.items()}
     count = max(max(by_id, default=-1) + 1, least)
     tokens = [by_id.get(number, f"[PAD{number}]") for number in range(count)]
     return tokens, scores + [0.0] * (count - len(scores))
@@ -106,7 +109,7 @@ def _type(number: int, token: str, model: Mapping[str, Any], added: Mapping[int,
 
 
 def _marked(token: str, kind: int) -> str:
-    """As the format writes BERT's pieces: those that begin a word are marked, not the others."""
+    """A piece as the format writes BERT's: those that begin a word are marked, not the others."""
     if kind != NORMAL or (token.startswith("[") and token.endswith("]")):
         return token
     return token[2:] if token.startswith("##") else SPACE + token

@@ -68,14 +68,14 @@ def beam_search(
     room = model.room(ids, max_tokens)
     rows = [_Step(0.0, number, ()) for number in range(width)]
     finished: list[tuple[float, tuple[int, ...]]] = []
-    read, own = 0, model.programs.begin()
+    read, states = 0, model.programs.begin()
     for length in range(1, room + 1):
         texts = [_text(model, ids, row.tokens, read) for row in rows]
-        with model.programs.turn(own):
-            found = model.programs.read(texts, _FEATURES)
+        with model.programs.turn(states):
+            results = model.programs.read(texts, _FEATURES)
         read = texts[0].read
         first = rows[:1] if length == 1 else rows  # all rows are the prompt at first
-        steps = sorted(_continued(first, found), key=lambda step: -step.logprob)[:spare]
+        steps = sorted(_continued(first, results), key=lambda step: -step.logprob)[:spare]
         done = [step for step in steps if step.tokens[-1] in ends or length == room]
         finished += [
             (step.logprob / length**length_penalty, step.tokens)
@@ -88,26 +88,26 @@ def beam_search(
             len(finished) == width and rows[0].logprob / length**length_penalty <= finished[-1][0]
         ):
             break
-        with model.programs.turn(own):
+        with model.programs.turn(states):
             model.programs.reorder([row.parent for row in rows])
     return [Beam(_written(model, ids, tokens), tokens, score) for score, tokens in finished]
 
 
-def _continued(rows: Sequence[_Step], found: Results) -> list[_Step]:
+def _continued(rows: Sequence[_Step], results: Results) -> list[_Step]:
     """Every row by each of its likeliest tokens."""
     return [
         _Step(row.logprob + float(logprob), number, (*row.tokens, int(token)))
         for number, row in enumerate(rows)
         for token, logprob in zip(
-            found["top_tokens"][number], found["top_logprobs"][number], strict=True
+            results["top_tokens"][number], results["top_logprobs"][number], strict=True
         )
     ]
 
 
 def _text(model: LanguageModel, ids: list[int], tokens: tuple[int, ...], read: int) -> Text:
-    made = Text(model.tokenizer, [*ids, *tokens], 1)
-    made.read = read
-    return made
+    text = Text(model.tokenizer, [*ids, *tokens], 1)
+    text.read = read
+    return text
 
 
 def _written(model: LanguageModel, ids: list[int], tokens: tuple[int, ...]) -> str:

@@ -53,8 +53,8 @@ def nms(
     # All pairs at once: which later boxes each one covers. Only the choice goes box by box.
     covers = (box_iou(ordered, ordered) > iou_threshold) & (places > places.unsqueeze(-1))
     if classes is not None:
-        own = classes[order]
-        covers = covers & (own == own.unsqueeze(-1))
+        classes_in_order = classes[order]
+        covers = covers & (classes_in_order == classes_in_order.unsqueeze(-1))
 
     def step(covered: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         place, covered_by_it = row
@@ -64,8 +64,8 @@ def nms(
     nothing = graph.zeros((count,), dtype=bool_)
     _, kept = scan(step, nothing, (places, covers))
     # Back to the order in which the boxes were given.
-    found: Tensor = kept[order.argsort()]
-    return found
+    kept_in_order: Tensor = kept[order.argsort()]
+    return kept_in_order
 
 
 def _check(boxes: Tensor) -> None:

@@ -37,10 +37,10 @@ class ChatTemplate:
 
     def render(self, messages: Messages, tools: Any = None) -> str:
         """The text, up to where the answer begins. Raises InputError with the template's words."""
-        template, given = self._template, _checked(messages)
+        template, checked = self._template, _checked(messages)
         try:
             text: str = template.render(
-                messages=given, tools=tools, add_generation_prompt=True, **self.tokens
+                messages=checked, tools=tools, add_generation_prompt=True, **self.tokens
             )
         except Exception as error:  # it is a program, which may raise anything
             raise _template_error(error) from None
@@ -67,26 +67,26 @@ def chat_ids(
     if template is None:
         raise InputError("chat: the model has no chat template; use generate, or give it one")
     try:
-        given = tokenizer.marked(_checked(messages)), tokenizer.marked(tools)
+        marked = tokenizer.marked(_checked(messages)), tokenizer.marked(tools)
     except RecursionError:
         raise InputError("chat: lists or objects nest too deeply") from None
-    return tokenizer.encode(template.render(*given), bare=True)
+    return tokenizer.encode(template.render(*marked), bare=True)
 
 
 def special_tokens(place: Path, tokenizer: Tokenizer) -> dict[str, str]:
     """Special tokens by the names that templates use: what a folder's files say, or the ids do."""
-    found = {}
+    tokens = {}
     if tokenizer.bos_id is not None:
-        found["bos_token"] = tokenizer.name_of(tokenizer.bos_id)
+        tokens["bos_token"] = tokenizer.name_of(tokenizer.bos_id)
     ends = tokenizer.eos_ids - {tokenizer.bos_id} or tokenizer.eos_ids  # a new text is an end too
     if ends:
-        found["eos_token"] = tokenizer.name_of(min(ends))
+        tokens["eos_token"] = tokenizer.name_of(min(ends))
     path = place / "tokenizer_config.json"
     for name, value in (read_json(path) if place.is_dir() and is_there(path) else {}).items():
         text = value.get("content") if isinstance(value, dict) else value
         if name.endswith("_token") and isinstance(text, str):
-            found[name] = text
-    return found
+            tokens[name] = text
+    return tokens
 
 
 def _checked(messages: Messages) -> list[Mapping[str, Any]]:
@@ -94,18 +94,20 @@ def _checked(messages: Messages) -> list[Mapping[str, Any]]:
         return [{"role": "user", "content": messages}]
     if not isinstance(messages, Iterable):
         raise InputError(f"messages: {shown(messages)} is no chat; give a text, or a list of dicts")
-    given = [*messages]
-    for number, message in enumerate(given):
+    listed = [*messages]
+    for number, message in enumerate(listed):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise InputError(
                 f"messages: number {number} is {message!r}; each is a dict with a role and content"
             )
-    return given
+    return listed
 
 
 def _template_error(error: Exception) -> InputError:
     """In the template's own words, or those of what went wrong in it."""
     import jinja2
 
-    own = isinstance(error, jinja2.TemplateError)
-    return InputError(f"chat template: {error if own else f'{type(error).__name__}: {error}'}")
+    is_jinjas = isinstance(error, jinja2.TemplateError)
+    return InputError(
+        f"chat template: {error if is_jinjas else f'{type(error).__name__}: {error}'}"
+    )

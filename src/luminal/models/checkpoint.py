@@ -70,13 +70,13 @@ def load_checkpoint(
     packed matrices to keep.
     """
     path = locate(path_or_id)
-    found = _read(path, tokenizer, keep_quantized, keep_order, with_tokenizer)
-    if keep_quantized and not any(each.dtype.names for each in found.tensors.values()):
+    checkpoint = _read(path, tokenizer, keep_quantized, keep_order, with_tokenizer)
+    if keep_quantized and not any(tensor.dtype.names for tensor in checkpoint.tensors.values()):
         raise InputError(
             f"{path}: has no packed matrices that could be kept (keep_quantized); `luminal "
             "quantize` writes such files"
         )
-    return found
+    return checkpoint
 
 
 def _read(
@@ -93,9 +93,9 @@ def _read(
             check_quantization(config, path / "config.json")
         tensors = folder_tensors(path, keep_quantized)
         _read_ahead(tensors)
-        own = _own_tokenizer(path) if other is None and with_tokenizer else other
+        in_folder = _own_tokenizer(path) if other is None and with_tokenizer else other
         template = folder_chat_template(path)
-        return Checkpoint(config, tensors, own, path / "config.json", template)
+        return Checkpoint(config, tensors, in_folder, path / "config.json", template)
     if path.suffix == ".gguf":
         return _read_gguf(path, other, keep_quantized, keep_order, with_tokenizer)
     if path.suffix == ".bin":
@@ -136,10 +136,12 @@ def _read_gguf(
 
 
 def _read_ahead(tensors: Mapping[str, Any]) -> None:
-    """Of what runs read whole; of an embedding beside an output they read the rows of their ids."""
+    """Asks for the pages of all weights that a run reads whole: not of an embedding beside an
+    output, of which it reads the rows of its ids.
+    """
     rows = {EMBEDDING} if OUTPUT in tensors else set()
-    whole = (each for name, each in tensors.items() if name not in rows)
-    read_ahead(each.memory if isinstance(each, Rows) else each for each in whole)
+    whole = (tensor for name, tensor in tensors.items() if name not in rows)
+    read_ahead(tensor.memory if isinstance(tensor, Rows) else tensor for tensor in whole)
 
 
 def _check_ids(tokenizer: HuggingFaceTokenizer, count: int, source: str | Path) -> None:
@@ -197,14 +199,16 @@ def locate(path_or_id: str | Path) -> Path:
 
 
 def folder_config(folder: Path) -> dict[str, Any]:
-    """Its `config.json`, but for what it says of blocks. Raises LoadError where there is none."""
+    """The folder's `config.json`, without what it says of blocks. Raises LoadError where there is
+    none.
+    """
     if not is_there(folder / "config.json"):
         raise LoadError(f"{folder}: no config.json in it{_hint(folder)}")
-    found = read_json(folder / "config.json")
-    quantization = found.get("quantization_config")
+    config = read_json(folder / "config.json")
+    quantization = config.get("quantization_config")
     if type(quantization) is dict and quantization.get("quant_method") == METHOD:
-        del found["quantization_config"]
-    return found
+        del config["quantization_config"]
+    return config
 
 
 _PACKED = {
@@ -224,12 +228,12 @@ _PACKED = {
 
 def check_quantization(config: Mapping[str, Any], path: Path) -> None:
     """Raises LoadError for a `config.json` of weights packed in a way that is not read, by name."""
-    found = config.get("quantization_config")
-    if not found:
+    quantization = config.get("quantization_config")
+    if not quantization:
         return
-    method = found.get("quant_method") if isinstance(found, Mapping) else None
-    if method is None and isinstance(found, Mapping):
-        bits = any(found.get(key) for key in ("load_in_4bit", "load_in_8bit"))
+    method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
+    if method is None and isinstance(quantization, Mapping):
+        bits = any(quantization.get(key) for key in ("load_in_4bit", "load_in_8bit"))
         method = "bitsandbytes" if bits else None
     kind = _PACKED.get(str(method), shown(method) if method else "packed")
     raise LoadError(
@@ -239,15 +243,15 @@ def check_quantization(config: Mapping[str, Any], path: Path) -> None:
 
 
 def folder_tokenizer(folder: Path, count: int) -> HuggingFaceTokenizer:
-    """Its tokenizer, for a model of `count` tokens. Raises LoadError where there is none."""
-    found = _own_tokenizer(folder)
-    if found is None:
+    """The folder's tokenizer, for a model of `count` tokens. LoadError where there is none."""
+    tokenizer = _own_tokenizer(folder)
+    if tokenizer is None:
         raise LoadError(
             f"{folder}: no tokenizer.json in it; save_pretrained of a tokenizer of transformers "
             "writes one, also from vocab.txt or spiece.model"
         )
-    _check_ids(found, count, folder)
-    return found
+    _check_ids(tokenizer, count, folder)
+    return tokenizer
 
 
 def _own_tokenizer(folder: Path) -> HuggingFaceTokenizer | None:
@@ -256,18 +260,24 @@ def _own_tokenizer(folder: Path) -> HuggingFaceTokenizer | None:
 
 
 def folder_chat_template(folder: Path) -> str | None:
-    """Its `chat_template.jinja`, or that in its `tokenizer_config.json`; of several the default."""
+    """The folder's `chat_template.jinja`, or the one in its `tokenizer_config.json`; the default of
+    several.
+    """
     if is_there(folder / "chat_template.jinja"):
         with open_file(folder / "chat_template.jinja") as file:
             return file.read(MAX_BYTES).decode("utf-8", "replace")
     path = folder / "tokenizer_config.json"
-    found = read_json(path).get("chat_template") if is_there(path) else None
-    if isinstance(found, list):
-        named = {each.get("name"): each.get("template") for each in found if type(each) is dict}
-        found = named.get("default")
-    if found is not None and not isinstance(found, str):
-        raise LoadError(f"{path}: chat_template is {shown(found)}, it must be a text")
-    return found
+    template = read_json(path).get("chat_template") if is_there(path) else None
+    if isinstance(template, list):
+        named = {
+            listed.get("name"): listed.get("template")
+            for listed in template
+            if type(listed) is dict
+        }
+        template = named.get("default")
+    if template is not None and not isinstance(template, str):
+        raise LoadError(f"{path}: chat_template is {shown(template)}, it must be a text")
+    return template
 
 
 def folder_processor(folder: Path, kind: str) -> Fields:

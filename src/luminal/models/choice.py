@@ -49,10 +49,10 @@ def declared(
     graph: Recorder, rows: Extent, features: Iterable[str], vocab_size: int
 ) -> dict[str, Tensor]:
     """The inputs of these features; the dim "adjusted" is how many tokens a row may adjust."""
-    found: dict[str, Tensor] = {}
+    inputs: dict[str, Tensor] = {}
 
     def declare(name: str, dtype: Any, *columns: Extent) -> None:
-        found[name] = graph.tensor((rows, *columns), dtype, name)
+        inputs[name] = graph.tensor((rows, *columns), dtype, name)
 
     for feature in features:
         if feature == "allowed":
@@ -62,12 +62,12 @@ def declared(
         if feature == "temperature":
             declare("key", uint32, 2)
             declare("step", int32)
-        elif feature in ADJUSTING and "listed" not in found:
+        elif feature in ADJUSTING and "listed" not in inputs:
             count = graph.dim("adjusted", 1)
             declare("listed", int32, count)
             for name in ("seen", "count", "added"):
                 declare(name, float32, count)
-    return found
+    return inputs
 
 
 def choose(logits: Tensor, features: Iterable[str], inputs: Inputs) -> Chosen:
@@ -89,9 +89,9 @@ def choose(logits: Tensor, features: Iterable[str], inputs: Inputs) -> Chosen:
     if "top_logprobs" not in features:
         return Chosen(tokens)
     logprobs = plain.log_softmax(-1)
-    own = logprobs.gather(-1, tokens.maximum(0).unsqueeze(-1)).squeeze(-1)
+    chosen = logprobs.gather(-1, tokens.maximum(0).unsqueeze(-1)).squeeze(-1)
     top = logprobs.topk(min(TOP_LOGPROBS, plain.extents[-1].value))
-    return Chosen(tokens, own, top.indices.cast(int32), top.values)
+    return Chosen(tokens, chosen, top.indices.cast(int32), top.values)
 
 
 class Chooser:
@@ -110,9 +110,9 @@ class Chooser:
             inputs = declared(graph, 1, features, self._vocab_size)
             choose(x, features, inputs).tokens.output("tokens")
             self._programs[features] = compile(graph, backend=self._backend)
-        given = arrays([draw], features, self._vocab_size)
+        arguments = arrays([draw], features, self._vocab_size)
         row = logits[None].astype(np.float32)
-        return int(self._programs[features]({"logits": row, **given})["tokens"][0])
+        return int(self._programs[features]({"logits": row, **arguments})["tokens"][0])
 
 
 # --- before the draw ------------------------------------------------------------------------------
@@ -121,30 +121,30 @@ class Chooser:
 def _adjusted(x: Tensor, inputs: Inputs) -> Tensor:
     """With penalties and biases of the listed tokens."""
     listed, count = inputs["listed"], inputs["count"]
-    found = x.gather(-1, listed.maximum(0))
+    values = x.gather(-1, listed.maximum(0))
 
     def penalty(name: str) -> Tensor:
         return inputs[name].unsqueeze(-1)
 
     if "repetition_penalty" in inputs:
         factor = penalty("repetition_penalty")
-        lowered = where(found < 0, found * factor, found / factor)
-        found = where(inputs["seen"] > 0, lowered, found)
+        lowered = where(values < 0, values * factor, values / factor)
+        values = where(inputs["seen"] > 0, lowered, values)
     if "frequency_penalty" in inputs:
-        found = found - count * penalty("frequency_penalty")
+        values = values - count * penalty("frequency_penalty")
     if "presence_penalty" in inputs:
-        found = found - where(count > 0, penalty("presence_penalty"), 0)
+        values = values - where(count > 0, penalty("presence_penalty"), 0)
     nowhere = x.extents[-1]
     places = where(listed < 0, nowhere, listed)
-    return x.scatter(-1, places, found + inputs["added"])
+    return x.scatter(-1, places, values + inputs["added"])
 
 
 def _bits(words: Tensor, x: Tensor) -> Tensor:
     """Bit k % 32 of word k // 32 for every column k of x."""
     shifts = x.graph.constant(np.arange(32, dtype=np.uint32))
     bits = (words.unsqueeze(-1) >> shifts) & 1
-    found: Tensor = bits.flatten(-2)[:, : x.extents[-1]]
-    return found.bool()
+    flags: Tensor = bits.flatten(-2)[:, : x.extents[-1]]
+    return flags.bool()
 
 
 # --- the draw -------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from luminal.nn import Embedding, Linear, Module, causal_mask, init
 
 @dataclass(frozen=True, slots=True)
 class ClipConfig:
-    """Of both parts; vectors have `width` numbers. `end`: the token that ends a text, the one of
-    the highest id where it is None.
+    """The sizes of both parts; vectors have `width` numbers. `end`: the token that ends a text, the
+    one of the highest id where it is None.
     """
 
     width: int

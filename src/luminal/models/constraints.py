@@ -30,8 +30,8 @@ class Constraint:
 
     def matcher(self, tokenizer: Tokenizer, vocab_size: int) -> GrammarMatcher:
         """For one text of a model with so many tokens. Raises ConstraintError."""
-        made = _llguidance().LLMatcher(token_table(tokenizer), self.grammar, log_level=0)
-        return GrammarMatcher(self.what, made, vocab_size)
+        matcher = _llguidance().LLMatcher(token_table(tokenizer), self.grammar, log_level=0)
+        return GrammarMatcher(self.what, matcher, vocab_size)
 
 
 def json_schema(schema: Mapping[str, Any] | bool | str) -> Constraint:
@@ -73,13 +73,13 @@ class GrammarMatcher:
 
     def copy(self) -> GrammarMatcher:
         """One for another text, as far as this one is: what is known of the grammar is shared."""
-        found = GrammarMatcher.__new__(GrammarMatcher)
-        found._what, found._matcher, found._bytes = (
+        copied = GrammarMatcher.__new__(GrammarMatcher)
+        copied._what, copied._matcher, copied._bytes = (
             self._what,
             self._matcher.deep_copy(),
             self._bytes,
         )
-        return found
+        return copied
 
     def allowed(self) -> Array:
         """A bit for every token id, uint32 (ceil(vocab_size / 32),)."""

@@ -93,14 +93,18 @@ def convert(
         metadata, tensors = gguf_model(checkpoint)
         stored = _all_stored(path, tensors, kind, told)
         rows = len(tensors["token_embd.weight"])
-        words = _tokenizer_metadata(checkpoint, path, rows, given=tokenizer is not None)
+        words = _tokenizer_metadata(
+            checkpoint, path, rows, has_other_tokenizer=tokenizer is not None
+        )
         metadata |= {"general.name": path.stem} | _general(stored, kind) | words
         save_gguf(place, stored, metadata)
     elif place.suffix == ".safetensors":
         save_safetensors(place, _arrays(path, checkpoint, kind, told), {"format": "pt"})
     else:
         weights = _arrays(path, checkpoint, kind, told)
-        _write_folder(place, checkpoint, path, kind, weights, given=tokenizer is not None)
+        _write_folder(
+            place, checkpoint, path, kind, weights, has_other_tokenizer=tokenizer is not None
+        )
 
 
 def _checked(dtype: str | None, place: Path) -> str | None:
@@ -126,7 +130,7 @@ def _convert_arrays(path: Path, place: Path, kind: str | None, told: Told | None
 def _convert_gguf(path: Path, place: Path, kind: str | None, told: Told | None) -> None:
     """One GGUF file of all that a model is in, of any architecture."""
     file = read_split_gguf(path)
-    metadata = {key: each for key, each in file.metadata.items() if not key.startswith("split.")}
+    metadata = {key: value for key, value in file.metadata.items() if not key.startswith("split.")}
     tensors = file.tensors
     if kind is not None:
         tensors = _all_stored(path, tensors, kind, told)
@@ -142,10 +146,10 @@ def _cast(name: str, array: Array, kind: str | None) -> Array:
     if kind is None or array.dtype not in _FLOATS:
         return array
     with np.errstate(over="ignore"):
-        found = array.astype(PLAIN[kind])
-    if kind == "F16" and not np.isfinite(found).all() and np.isfinite(array).all():
+        cast = array.astype(PLAIN[kind])
+    if kind == "F16" and not np.isfinite(cast).all() and np.isfinite(array).all():
         raise InputError(f"{name}: has values beyond f16's 65504; use bf16 or f32")
-    return found
+    return cast
 
 
 def _all_stored(
@@ -157,10 +161,10 @@ def _all_stored(
 ) -> dict[str, StoredTensor]:
     """The tensors of a GGUF file, one after the other. `stay`: others, of which it is told."""
     if kind is None or kind in PLAIN:
-        return {name: _stored(name, _values(each), kind) for name, each in tensors.items()}
-    rows = {name: each.shape[-1] for name, each in tensors.items() if len(each.shape) > 1}
+        return {name: _stored(name, _values(tensor), kind) for name, tensor in tensors.items()}
+    rows = {name: tensor.shape[-1] for name, tensor in tensors.items() if len(tensor.shape) > 1}
     types = types_of(kind, rows)
-    found: dict[str, StoredTensor] = {}
+    packed_ones: dict[str, StoredTensor] = {}
     stay = stay or {}
     count = len(tensors) + len(stay)
     reasons = dict.fromkeys(stay, "is no matrix of floats")
@@ -168,48 +172,48 @@ def _all_stored(
         if told is not None:
             same = StoredTensor(array.dtype.name, array.shape, array)
             told(Written(name, array, array.nbytes, same, reasons[name], count))
-    for name, each in tensors.items():
-        array, kept = _values(each), _refusal(name, each, types)
+    for name, tensor in tensors.items():
+        array, kept = _values(tensor), _refusal(name, tensor, types)
         if kept is None:
             stored = StoredTensor(types[name], array.shape, quantized(name, array, types[name]))
-        elif isinstance(each, StoredTensor) and each.kind == types.get(name):
-            stored = each
+        elif isinstance(tensor, StoredTensor) and tensor.kind == types.get(name):
+            stored = tensor
         else:
             stored = _stored(name, array, "F16")
         if kept is not None:
             reasons[name] = kept
-        found[name] = stored
+        packed_ones[name] = stored
         if told is not None:
-            before = each.data if isinstance(each, StoredTensor) else each
+            before = tensor.data if isinstance(tensor, StoredTensor) else tensor
             told(Written(name, array, before.nbytes, stored, kept, count))
-    if not any(each.kind in types.values() for each in found.values()):
+    if not any(tensor.kind in types.values() for tensor in packed_ones.values()):
         raise InputError(f"{path}: nothing in it can be {kind.lower()}: {few_of(reasons)}")
-    return found
+    return packed_ones
 
 
-def _values(given: Array | StoredTensor) -> Array:
-    return given.array() if isinstance(given, StoredTensor) else given
+def _values(tensor: Array | StoredTensor) -> Array:
+    return tensor.array() if isinstance(tensor, StoredTensor) else tensor
 
 
-def _refusal(name: str, given: Array | StoredTensor, types: Mapping[str, str]) -> str | None:
+def _refusal(name: str, tensor: Array | StoredTensor, types: Mapping[str, str]) -> str | None:
     """Why a tensor is not packed."""
-    is_packed = isinstance(given, StoredTensor) and given.kind not in PLAIN
-    dtype = given.data.dtype if isinstance(given, StoredTensor) else given.dtype
-    if len(given.shape) < 2 or not (is_packed or dtype in _FLOATS):
+    is_packed = isinstance(tensor, StoredTensor) and tensor.kind not in PLAIN
+    dtype = tensor.data.dtype if isinstance(tensor, StoredTensor) else tensor.dtype
+    if len(tensor.shape) < 2 or not (is_packed or dtype in _FLOATS):
         return "is no matrix of floats"
     if name not in types:
-        return why_not(name, given.shape[-1])
-    if isinstance(given, StoredTensor) and given.kind == types[name]:
-        return f"is {given.kind} already"
+        return why_not(name, tensor.shape[-1])
+    if isinstance(tensor, StoredTensor) and tensor.kind == types[name]:
+        return f"is {tensor.kind} already"
     return None
 
 
 def _stored(name: str, array: Array, kind: str | None) -> StoredTensor:
     """Numbers of a GGUF file."""
-    found = np.require(_cast(name, array, "F32" if array.ndim < 2 else kind), requirements="C")
-    if found.dtype not in NAMES:
+    values = np.require(_cast(name, array, "F32" if array.ndim < 2 else kind), requirements="C")
+    if values.dtype not in NAMES:
         raise InputError(f"{name}: {array.dtype} has no place in GGUF; leave it out")
-    return StoredTensor(NAMES[found.dtype], found.shape, found)
+    return StoredTensor(NAMES[values.dtype], values.shape, values)
 
 
 def _general(tensors: Mapping[str, StoredTensor], kind: str | None) -> dict[str, Any]:
@@ -234,12 +238,14 @@ def _in_kind(
     """
     if kind is None or kind in PLAIN:
         return {name: _cast(name, array, kind) for name, array in tensors.items()}
-    flat = {n: each for n, each in tensors.items() if each.ndim < 3 and each.dtype in _FLOATS}
-    found = {name: array for name, array in tensors.items() if name not in flat}
-    for name, stored in _all_stored(path, flat, kind, told, dict(found)).items():
+    flat = {
+        n: matrix for n, matrix in tensors.items() if matrix.ndim < 3 and matrix.dtype in _FLOATS
+    }
+    kept = {name: array for name, array in tensors.items() if name not in flat}
+    for name, stored in _all_stored(path, flat, kind, told, dict(kept)).items():
         key, data = named(name, stored.data) if stored.kind in BLOCKS else (name, stored.data)
-        found[key] = data
-    return found
+        kept[key] = data
+    return kept
 
 
 def _arrays(
@@ -248,8 +254,8 @@ def _arrays(
     """All weights in one dtype; a folder's in their own unless another is asked for."""
     tensors = checkpoint.tensors
     if kind is None and checkpoint.path.name != "config.json":
-        each = {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}
-        kind = _most(each)
+        stored = {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}
+        kind = _most(stored)
     return _in_kind(path, tensors, kind, told)
 
 
@@ -257,30 +263,30 @@ def _arrays(
 
 
 def _tokenizer_metadata(
-    checkpoint: Checkpoint, path: Path, rows: int, given: bool
+    checkpoint: Checkpoint, path: Path, rows: int, has_other_tokenizer: bool
 ) -> dict[str, Any]:
     """The tokenizer and the template."""
-    found: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
     tokenizer = checkpoint.tokenizer
     if tokenizer is not None:
         named = checkpoint.config.get("eos_token_id")
         first = named if isinstance(named, list) else [named]
         ends = [number for number in first if number in tokenizer.eos_ids]
         ends += sorted(tokenizer.eos_ids - {*ends})
-        text = _tokenizer_text(checkpoint, path, given)
+        text = _tokenizer_text(checkpoint, path, has_other_tokenizer)
         framed = tokenizer.encode("")
-        found = tokenizer_metadata(text, path, tokenizer.bos_id, ends, framed, rows)
+        metadata = tokenizer_metadata(text, path, tokenizer.bos_id, ends, framed, rows)
     if checkpoint.chat_template is not None:
-        found["tokenizer.chat_template"] = checkpoint.chat_template
-    return found
+        metadata["tokenizer.chat_template"] = checkpoint.chat_template
+    return metadata
 
 
-def _tokenizer_text(checkpoint: Checkpoint, path: Path, given: bool) -> str:
+def _tokenizer_text(checkpoint: Checkpoint, path: Path, has_other_tokenizer: bool) -> str:
     """The `tokenizer.json`, as it was written where there is one."""
     assert checkpoint.tokenizer is not None
-    if not given and path.is_dir():
+    if not has_other_tokenizer and path.is_dir():
         return (path / "tokenizer.json").read_text(encoding="utf-8")
-    if not given and path.suffix == ".gguf":
+    if not has_other_tokenizer and path.suffix == ".gguf":
         whole = read_gguf(path).metadata.get(WHOLE_FILE)
         if whole is not None:
             return str(whole)
@@ -293,7 +299,7 @@ def _write_folder(
     path: Path,
     kind: str | None,
     weights: Mapping[str, Array],
-    given: bool,
+    has_other_tokenizer: bool,
 ) -> None:
     """A folder; what a folder has beside its weights comes along."""
     config = dict(checkpoint.config)
@@ -308,8 +314,8 @@ def _write_folder(
                 if file.suffix in (".json", ".jinja", ".model", ".txt") and file.is_file():
                     shutil.copyfile(file, folder / file.name)
             (folder / f"{_WEIGHTS}.index.json").unlink(missing_ok=True)
-        if checkpoint.tokenizer is not None and (given or not path.is_dir()):
-            text = _tokenizer_text(checkpoint, path, given)
+        if checkpoint.tokenizer is not None and (has_other_tokenizer or not path.is_dir()):
+            text = _tokenizer_text(checkpoint, path, has_other_tokenizer)
             (folder / "tokenizer.json").write_text(text, encoding="utf-8")
             _write_json(folder / "tokenizer_config.json", _tokenizer_settings(checkpoint))
             ends = {"eos_token_id": sorted(checkpoint.tokenizer.eos_ids)}
@@ -323,14 +329,14 @@ def _write_folder(
 
 def _tokenizer_settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """What goes beside a tokenizer.json."""
-    found: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     for role in ("bos", "eos"):
         number = checkpoint.config.get(f"{role}_token_id")
         if checkpoint.tokenizer is not None and type(number) is int:
-            found[f"{role}_token"] = checkpoint.tokenizer.name_of(number)
+            settings[f"{role}_token"] = checkpoint.tokenizer.name_of(number)
     if checkpoint.chat_template is not None:
-        found["chat_template"] = checkpoint.chat_template
-    return found
+        settings["chat_template"] = checkpoint.chat_template
+    return settings
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -95,7 +95,7 @@ class BlockConfig:
 
 
 class Block(Module):
-    """See BlockConfig."""
+    """Convolutions one after the other, as a BlockConfig describes them."""
 
     def __init__(self, config: BlockConfig, dtype: Any = float32) -> None:
         self.residual, self.pooled = config.residual, config.pooled

@@ -186,28 +186,32 @@ class DecoderModel(Module):
         if self.embed_positions is not None:
             x = x + self.embed_positions(_each(positions, ids))
         x = applied(self.embed_norm, x)
-        own = self.layer_inputs(ids, x) if self.layer_inputs is not None else None
+        layer_inputs = self.layer_inputs(ids, x) if self.layer_inputs is not None else None
         if caches and self.cache_end is not None and not isinstance(positions, Tensor):
             end = graph.extent(positions) + count
             graph.require(end <= self.cache_end, "rotary of cached keys")
-        angles = {key: each.angles(graph, count, positions) for key, each in self.rotaries.items()}
+        angles = {
+            key: rotary.angles(graph, count, positions) for key, rotary in self.rotaries.items()
+        }
         if caches is None and any(kind.keys_of is not None for kind in self.kinds):
             caches = self.each_cache(lambda number: Passing())
         passed: Tensor | None = None
         for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             turned = angles[kind.rotary] if kind.rotary else None
-            inputs = [passed] if self.passing else [] if own is None else [own[number]]
+            inputs = (
+                [passed] if self.passing else [] if layer_inputs is None else [layer_inputs[number]]
+            )
             y = layer(x, turned, caches[number] if caches else None, positions, *inputs)
             x, passed = y if self.passing else (y, None)
-        found: Tensor = self.norm(x)
-        return found
+        normed: Tensor = self.norm(x)
+        return normed
 
     def each_cache(self, make: Callable[[int], Any]) -> list[Any]:
         """A cache for each layer, or that of the layer whose keys it attends."""
-        found: list[Any] = []
+        caches: list[Any] = []
         for number, kind in enumerate(self.kinds):
-            found.append(make(number) if kind.keys_of is None else found[kind.keys_of])
-        return found
+            caches.append(make(number) if kind.keys_of is None else caches[kind.keys_of])
+        return caches
 
     @property
     def cache_end(self) -> int | None:
@@ -292,5 +296,5 @@ def compute_dtype_of(model: Decoder, wanted: Any = None) -> DType | None:
             )
         return int8
     narrow = bool(matrices) and all(held.dtype is bfloat16 for held in matrices)
-    found = asked or (bfloat16 if narrow else float32)
-    return None if found is float32 else found
+    dtype = asked or (bfloat16 if narrow else float32)
+    return None if dtype is float32 else dtype

@@ -180,8 +180,8 @@ class DecoderConfig:
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if value not in allowed:
-                known = ", ".join(map(repr, allowed))
-                raise InputError(f"decoder: {name} is {value!r}; it is one of {known}")
+                choices = ", ".join(map(repr, allowed))
+                raise InputError(f"decoder: {name} is {value!r}; it is one of {choices}")
         if self.parallel and self.norm_place != "before":
             raise InputError(f"decoder: parallel with norms {self.norm_place!r}; use 'before'")
         if self.experts is None and any(layer.experts for layer in self.layers):
@@ -191,7 +191,7 @@ class DecoderConfig:
 
     @property
     def num_hidden_layers(self) -> int:
-        """How many layers."""
+        """The number of layers."""
         return len(self.layers)
 
     def make_norm(self, size: int, dtype: Any) -> Module:

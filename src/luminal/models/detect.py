@@ -59,8 +59,8 @@ def output_best_boxes(boxes: Tensor, scores: Tensor, iou: float) -> None:
     score, place = best.topk(count)
     box, label = boxes[place], label[place]
     kept = nms(box, score, iou, label)
-    for name, each in (("boxes", box), ("scores", score), ("labels", label), ("kept", kept)):
-        each.output(name)
+    for name, values in (("boxes", box), ("scores", score), ("labels", label), ("kept", kept)):
+        values.output(name)
 
 
 class Detector:
@@ -72,7 +72,7 @@ class Detector:
         self.labels, self.size = labels, size
 
     def candidates(self, pixels: Array, iou: float) -> Mapping[str, Any]:
-        """Of (3, size, size) what `output_best_boxes` gives."""
+        """The boxes in pixels (3, size, size), as `output_best_boxes` names them."""
         raise NotImplementedError(f"{type(self).__name__}: write candidates(self, pixels, iou)")
 
     def detect(self, image: Picture, confidence: float = 0.25, iou: float = 0.7) -> list[Detection]:
@@ -84,22 +84,22 @@ class Detector:
                 raise InputError(f"detect: {name} is {shown(value)}; it must be from 0 to 1")
         picture = opened(image)
         pixels, scale, corner = squared(picture, self.size)
-        found = self.candidates(pixels, iou)
+        candidates = self.candidates(pixels, iou)
         limits = np.array([*picture.size] * 2)
         detections = []
         for box, score, label, kept in zip(
-            *(found[name] for name in ("boxes", "scores", "labels", "kept")), strict=True
+            *(candidates[name] for name in ("boxes", "scores", "labels", "kept")), strict=True
         ):
             if kept and score >= confidence:
-                own = np.clip((box - np.array([*corner] * 2)) / scale, 0, limits)
-                left, top, right, bottom = own.tolist()
+                corners = np.clip((box - np.array([*corner] * 2)) / scale, 0, limits)
+                left, top, right, bottom = corners.tolist()
                 name = self.labels[label]
                 detections.append(Detection(name, float(score), (left, top, right, bottom)))
         return detections
 
 
 class YoloDetector(Detector):
-    """A loaded YOLO."""
+    """A detector whose model is a loaded YOLO."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class YoloDetector(Detector):
         return self._programs[iou]
 
     def candidates(self, pixels: Array, iou: float) -> Mapping[str, Any]:
-        """See Detector."""
+        """The boxes in pixels (3, size, size), as `output_best_boxes` names them."""
         return self.compile(iou)(image=pixels[None])
 
 
@@ -164,13 +164,13 @@ def drawn(image: Image, detections: list[Detection]) -> Image:
     picture = image.copy()
     draw = ImageDraw.Draw(picture)
     width = max(round(max(image.size) / 400), 1)
-    names = sorted({each.label for each in detections})
-    for each in detections:
-        hue = names.index(each.label) * 360 // len(names)
+    names = sorted({detection.label for detection in detections})
+    for detection in detections:
+        hue = names.index(detection.label) * 360 // len(names)
         colour = f"hsl({hue}, 90%, 45%)"
-        left, top, _, _ = each.box
-        draw.rectangle(each.box, outline=colour, width=width)
-        text = f"{each.label} {each.score:.0%}"
+        left, top, _, _ = detection.box
+        draw.rectangle(detection.box, outline=colour, width=width)
+        text = f"{detection.label} {detection.score:.0%}"
         draw.rectangle(draw.textbbox((left, top), text), fill=colour)
         draw.text((left, top), text, fill="white")
     return picture

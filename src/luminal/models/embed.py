@@ -30,15 +30,15 @@ Array = np.ndarray[Any, Any]
 BATCH = 32  # texts at once: more gains nothing on a CPU, and padding grows
 
 
-def _mean(hidden: Tensor, own: Tensor) -> Tensor:
-    return where(own, hidden, 0).sum(1) / own.cast(hidden.dtype).sum(1)
+def _mean(hidden: Tensor, is_token: Tensor) -> Tensor:
+    return where(is_token, hidden, 0).sum(1) / is_token.cast(hidden.dtype).sum(1)
 
 
-def _max(hidden: Tensor, own: Tensor) -> Tensor:
-    return where(own, hidden, -np.inf).amax(1)
+def _max(hidden: Tensor, is_token: Tensor) -> Tensor:
+    return where(is_token, hidden, -np.inf).amax(1)
 
 
-def _cls(hidden: Tensor, own: Tensor) -> Tensor:
+def _cls(hidden: Tensor, is_token: Tensor) -> Tensor:
     return hidden[:, 0]
 
 
@@ -64,7 +64,8 @@ class Pooling:
 
 
 def folder_pooling(folder: Path) -> Pooling:
-    """As `modules.json` and the files it names say; the mean where there are none.
+    """The pooling that `modules.json` and the files it names describe; the mean where there are
+    none.
 
     Raises LoadError for modules and modes that Luminal does not have.
     """
@@ -103,12 +104,12 @@ def _pooling_kind(path: Path) -> str:
     """By one `pooling_mode`, or by the only flag that is true."""
     fields = Fields(read_json(path), path)
     flags = [key for key in fields.values if key.startswith(_MODE) and fields.values[key] is True]
-    found = fields.text(_MODE, "") or ", ".join(_MODES.get(flag, flag) for flag in flags)
-    if found not in POOLINGS:
+    kind = fields.text(_MODE, "") or ", ".join(_MODES.get(flag, flag) for flag in flags)
+    if kind not in POOLINGS:
         raise LoadError(
-            f"{path}: {_MODE} {shown(found)} is not supported; {', '.join(POOLINGS)} are"
+            f"{path}: {_MODE} {shown(kind)} is not supported; {', '.join(POOLINGS)} are"
         )
-    return found
+    return kind
 
 
 class TextEncoder:
@@ -163,10 +164,10 @@ class TextEncoder:
             raise InputError(f"embed: {shown(texts)} is no text; give strings")
         rows = [texts] if isinstance(texts, str) else texts
         tokens = [tokens_of(self.tokenizer, text, self.max_tokens) for text in rows]
-        found = np.empty((len(tokens), self.model.config.layers.hidden_size), np.float32)
+        vectors = np.empty((len(tokens), self.model.config.layers.hidden_size), np.float32)
         for numbers, ids, lengths in in_batches(tokens):
-            found[numbers] = self.compile()(ids=ids, lengths=lengths)["vectors"]
-        return found[0] if isinstance(texts, str) else found
+            vectors[numbers] = self.compile()(ids=ids, lengths=lengths)["vectors"]
+        return vectors[0] if isinstance(texts, str) else vectors
 
 
 def tokens_of(tokenizer: Tokenizer, text: str, most: int) -> list[int]:

@@ -66,6 +66,6 @@ def recall(caches: Sequence[KVCache], ids: Tensor, length: Extent) -> list[KeysV
     """The first `length` positions of what the caches hold, in the graph of `ids`."""
     graph = ids.graph
     return [
-        KeysValues(*(graph.read(each)[:, :length] for each in (cache.keys, cache.values)))
+        KeysValues(*(graph.read(state)[:, :length] for state in (cache.keys, cache.values)))
         for cache in caches
     ]

@@ -82,7 +82,7 @@ class NormedRouter(Router):
         self.factor = hidden**-0.5
 
     def forward(self, x: Tensor) -> Routes:
-        """x (tokens, hidden)."""
+        """The chosen experts of each token of x (tokens, hidden), and their weights."""
         scaled = self.norm(x) * self.read(self.input_scale, x) * self.factor
         experts, weights = super().forward(scaled)
         return Routes(experts, weights * self.read(self.per_expert_scale, x).take(experts, 0))
@@ -121,7 +121,7 @@ class Gemma4Layer(DecoderLayer):
         angles: Angles | None,
         cache: Cache | None = None,
         positions: Positions = 0,
-        own: Tensor | None = None,
+        layer_input: Tensor | None = None,
     ) -> Tensor:
         """(..., s, hidden) to the same shape; `own` (..., s, width): the layer's own input."""
         attended = self.self_attn(applied(self.input_layernorm, x), angles, cache, positions)
@@ -130,14 +130,14 @@ class Gemma4Layer(DecoderLayer):
         if self.router is not None:
             fed = self.post_feedforward_layernorm_1(fed) + self._routed(x, self.router)
         x = x + applied(self.mlp_output_norm, fed)
-        if own is not None:
-            let = ACTIVATIONS[self.activation](self.per_layer_input_gate(x)) * own
+        if layer_input is not None:
+            let = ACTIVATIONS[self.activation](self.per_layer_input_gate(x)) * layer_input
             x = x + self.post_per_layer_input_norm(self.per_layer_projection(let))
         return x * self.read(self.layer_scalar, x)
 
     def _routed(self, x: Tensor, router: NormedRouter) -> Tensor:
         """What the experts give, normed."""
         tokens = x.reshape(-1, x.extents[-1])
-        found = self.experts(self.pre_feedforward_layernorm_2(tokens), router(tokens))
-        whole: Tensor = self.post_feedforward_layernorm_2(found).reshape(x.extents)
+        expert_sum = self.experts(self.pre_feedforward_layernorm_2(tokens), router(tokens))
+        whole: Tensor = self.post_feedforward_layernorm_2(expert_sum).reshape(x.extents)
         return whole

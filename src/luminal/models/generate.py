@@ -99,7 +99,7 @@ class LanguageModel:
     ) -> str | list[str]:
         """The continuation of a prompt, options as for `stream`; of several, as for `complete`."""
         if isinstance(prompt, Sequence) and not isinstance(prompt, str):
-            return [each.text for each in self.complete(prompt, max_tokens, **options)]
+            return [completion.text for completion in self.complete(prompt, max_tokens, **options)]
         return "".join(self.stream(prompt, max_tokens, **options))
 
     def stream(
@@ -225,10 +225,10 @@ class LanguageModel:
         pooled = self.programs.program(
             ("embed", (pooling,)), lambda: whole_texts.pooled(self.model, self.context, pooling)
         )
-        found = np.stack([pooled(ids=np.array(self.encode(row), np.int32))["y"] for row in rows])
+        vectors = np.stack([pooled(ids=np.array(self.encode(row), np.int32))["y"] for row in rows])
         if normalize:
-            found = found / np.maximum(np.linalg.norm(found, axis=-1, keepdims=True), 1e-12)
-        return found[0] if isinstance(texts, str) else found
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+        return vectors[0] if isinstance(texts, str) else vectors
 
     def score(self, text: str) -> Array:
         """The log-probability of each token after the first, given those before it: float32."""
@@ -238,8 +238,8 @@ class LanguageModel:
         ids = np.array(self.encode(text), np.int32)
         if len(ids) == 1:
             return np.zeros(0, np.float32)
-        found: Array = scored(ids=ids)["y"]
-        return found
+        scores: Array = scored(ids=ids)["y"]
+        return scores
 
     # --- prompts kept on disk
 
@@ -277,9 +277,9 @@ class LanguageModel:
         if constraint is not None:
             _check_kind("constraint", constraint, "matcher", "models.regex or models.json_schema")
         for name in sampling.keys() - {"seed", *SETTINGS}:
-            known = ", ".join(("stop", "constraint", "seed", *SETTINGS))
-            near = suggestion(name, ("max_tokens", "draft", "n", *known.split(", ")))
-            raise InputError(f"{name}: no such option; there are {known}{near}")
+            options = ", ".join(("stop", "constraint", "seed", *SETTINGS))
+            near = suggestion(name, ("max_tokens", "draft", "n", *options.split(", ")))
+            raise InputError(f"{name}: no such option; there are {options}{near}")
         settings, room = Sampling(**sampling), self.room(ids, max_tokens)
         vocab_size = self.model.config.vocab_size
         for token in settings.logit_bias:
@@ -311,10 +311,10 @@ class LanguageModel:
     def _steps(
         self, texts: Sequence[Text], features: Features, draft: Draft | None, resume: bool
     ) -> Iterator[list[tuple[int, str]]]:
-        """Of every step the new tokens and the characters they make certain."""
+        """Every step's new tokens, with the characters that they make certain."""
         self.stats.begin(len(texts), sum(text.draw.prompt for text in texts))
-        own = self.programs.begin()
-        with self.programs.turn(own):
+        states = self.programs.begin()
+        with self.programs.turn(states):
             if resume:
                 self.programs.resume(texts[0])
             if self._prefix is not None and len(texts) == 1:
@@ -322,7 +322,7 @@ class LanguageModel:
         for begin in range(0, len(texts), MOST_ROWS):
             group, is_first = texts[begin : begin + MOST_ROWS], True
             while any(text.reason is None for text in group):
-                with self.programs.turn(own), self._timed(is_first):
+                with self.programs.turn(states), self._timed(is_first):
                     if draft is not None and not is_first:
                         pushed = accepted(self.programs, group[0], draft, self.stats)
                     else:
@@ -345,35 +345,35 @@ class LanguageModel:
             self.stats.decode += elapsed
 
 
-def _pushed(texts: Sequence[Text], found: Results) -> list[tuple[int, str]]:
+def _pushed(texts: Sequence[Text], results: Results) -> list[tuple[int, str]]:
     """The chosen tokens, pushed to the texts that are not done."""
     pushed = []
-    for row, (text, token) in enumerate(zip(texts, found["tokens"].tolist(), strict=True)):
+    for row, (text, token) in enumerate(zip(texts, results["tokens"].tolist(), strict=True)):
         if text.reason is not None or len(text.unread):
             continue
-        if "logprobs" in found:
-            ranked = zip(found["top_tokens"][row], found["top_logprobs"][row], strict=True)
+        if "logprobs" in results:
+            ranked = zip(results["top_tokens"][row], results["top_logprobs"][row], strict=True)
             top: tuple[Ranked, ...] = tuple((int(id_), float(value)) for id_, value in ranked)
-            piece = text.push(token, float(found["logprobs"][row]), top)
+            piece = text.push(token, float(results["logprobs"][row]), top)
         else:
             piece = text.push(token)
         pushed.append((token, piece))
     return pushed
 
 
-def _check_kind(what: str, given: Any, method: str, makers: str) -> None:
-    if isinstance(given, type) or not hasattr(given, method):
-        raise InputError(f"{what}: {given!r} is none; make one with {makers}")
+def _check_kind(what: str, value: Any, method: str, makers: str) -> None:
+    if isinstance(value, type) or not hasattr(value, method):
+        raise InputError(f"{what}: {value!r} is none; make one with {makers}")
 
 
 def _checked_ids(ids: Any, model: Decoder) -> list[int]:
     if not isinstance(ids, Sequence | np.ndarray):
         raise InputError(f"prompt: {ids!r} is no text; give a str, or token ids")
     size = model.config.vocab_size
-    for each in ids:
-        if not 0 <= checked_count("prompt: token", each, 0) < size:
-            raise InputError(f"prompt: token {each} is not below {size}, the vocabulary's size")
-    return [int(each) for each in ids]
+    for token in ids:
+        if not 0 <= checked_count("prompt: token", token, 0) < size:
+            raise InputError(f"prompt: token {token} is not below {size}, the vocabulary's size")
+    return [int(token) for token in ids]
 
 
 @suggesting
@@ -403,9 +403,13 @@ def load(
     mode, backend = mode_of(mode), registry.find(chosen_device(backend)).name
     place = locate(path)
     if place.is_dir() and family_of(folder_config(place)) is not None:
-        own = {"tokenizer": tokenizer, "context": context, "compute_dtype": compute_dtype}
-        own["keep_quantized"] = keep_quantized or None
-        for name, value in own.items():
+        decoder_options = {
+            "tokenizer": tokenizer,
+            "context": context,
+            "compute_dtype": compute_dtype,
+        }
+        decoder_options["keep_quantized"] = keep_quantized or None
+        for name, value in decoder_options.items():
             if value is not None:
                 raise InputError(
                     f"{path}: no language model, which alone takes {name}=; leave it out"
@@ -413,14 +417,14 @@ def load(
         return read_family(place, mode, backend)
     checkpoint = load_checkpoint(place, tokenizer, keep_quantized, keep_order=True)
     model = decoder_of(checkpoint, compute_dtype)
-    found = checkpoint.tokenizer_for(model.config.vocab_size)
-    if found is None:
+    tokenizer_of_model = checkpoint.tokenizer_for(model.config.vocab_size)
+    if tokenizer_of_model is None:
         raise LoadError(
             f"{path}: the model has no tokenizer; name one, with --tokenizer or tokenizer=..."
         )
-    loaded = LanguageModel(model, found, mode, backend, context)
+    loaded = LanguageModel(model, tokenizer_of_model, mode, backend, context)
     if checkpoint.chat_template is not None:
-        names = special_tokens(place, found)
+        names = special_tokens(place, tokenizer_of_model)
         loaded.chat_template = ChatTemplate(checkpoint.chat_template, names)
     loaded.stats.load = time.perf_counter() - start
     return loaded

@@ -43,12 +43,12 @@ class Guess:
 def folder_preparation(folder: Path) -> Preparation:
     """By the settings in it. Raises LoadError where there are none."""
     fields = folder_processor(folder, "image_processor")
-    found = preparation_of(fields)
-    if found.shape is None:
+    preparation = preparation_of(fields)
+    if preparation.shape is None:
         raise LoadError(
             f"{fields.path}: the shape of what it makes depends on the image; give crop_size"
         )
-    return found
+    return preparation
 
 
 class ImageEncoder:
@@ -97,7 +97,7 @@ def prepared(images: Sequence[Picture], prepare: Preparation) -> Iterator[Array]
     if not isinstance(images, Sequence) or isinstance(images, str) or not images:
         raise InputError(f"images: got {shown(images)}; give a list of images")
     for at in range(0, len(images), BATCH):
-        yield np.stack([prepare(opened(each)) for each in images[at : at + BATCH]])
+        yield np.stack([prepare(opened(image)) for image in images[at : at + BATCH]])
 
 
 def opened(image: Picture) -> Image:

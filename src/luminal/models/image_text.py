@@ -54,7 +54,7 @@ class ImageTextModel:
         return f"ImageTextModel({type(self.model).__name__}; {self.backend})"
 
     def _program(self, kind: str) -> Executable:
-        """That of "images" or "texts", compiled when it is first needed."""
+        """The program for "images" or "texts", compiled when it is first needed."""
         if kind not in self._programs:
             graph = Graph(kind)
             if kind == "images":
@@ -83,16 +83,16 @@ class ImageTextModel:
         if isinstance(texts, str):
             raise InputError(f"texts: got {shown(texts)}; give a list of texts")
         tokens = [embed.tokens_of(self.tokenizer, text, longest) for text in texts]
-        found = np.empty((len(tokens), self.model.config.width), np.float32)
+        vectors = np.empty((len(tokens), self.model.config.width), np.float32)
         for rows, ids, lengths in embed.in_batches(tokens):
-            found[rows] = self._program("texts")(ids=ids, lengths=lengths)["vectors"]
-        return found
+            vectors[rows] = self._program("texts")(ids=ids, lengths=lengths)["vectors"]
+        return vectors
 
     def similarity(self, images: Sequence[Picture], texts: Sequence[str]) -> Array:
         """(images, texts): cosines times the model's scale, logits over the texts."""
         scale = np.exp(self.model.logit_scale.numpy().astype(np.float32))
-        found: Array = self.embed_images(images) @ self.embed_texts(texts).T * scale
-        return found
+        similarities: Array = self.embed_images(images) @ self.embed_texts(texts).T * scale
+        return similarities
 
     def classify(
         self, images: Sequence[Picture], labels: Sequence[str], top: int = 5

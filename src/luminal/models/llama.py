@@ -34,7 +34,7 @@ class Llama(Decoder):
 
     def __init__(self, config: LlamaConfig, dtype: Any = float32) -> None:
         rotary = Rotary(config.rope_theta, config.rope_scaling)
-        made = DecoderConfig(
+        decoder_config = DecoderConfig(
             vocab_size=config.vocab_size,
             hidden_size=config.hidden_size,
             intermediate_size=config.intermediate_size,
@@ -46,5 +46,5 @@ class Llama(Decoder):
             norm_eps=config.rms_norm_eps,
             tie_word_embeddings=config.tie_word_embeddings,
         )
-        super().__init__(made, dtype)
+        super().__init__(decoder_config, dtype)
         self.config = config

@@ -39,8 +39,8 @@ class LogMel:
             for at in range(0, len(frames), _BLOCK)
         ]
         logs = np.log10(np.maximum(np.concatenate(bands), _FLOOR))
-        found: Array = ((np.maximum(logs, logs.max() - _RANGE) + 4) / 4).T.astype(np.float32)
-        return found
+        features: Array = ((np.maximum(logs, logs.max() - _RANGE) + 4) / 4).T.astype(np.float32)
+        return features
 
     def filters(self) -> Array:
         """(n_fft // 2 + 1, mels): triangles of equal area, their corners equally far apart in mels.

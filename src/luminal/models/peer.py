@@ -90,16 +90,18 @@ class Peer:
         return all(find_spec(module) is not None for module in _NEEDED[name])
 
     def seconds(self, tokens: int, past: int, block: float) -> list[float]:
-        """Of reading so many tokens after `past` others, again and again for a block of seconds."""
+        """Times of reading so many tokens after `past` others, again and again for a block of
+        seconds.
+        """
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it ended: the answer says why
             self._process.stdin.write(json.dumps([tokens, past, block]) + "\n")
             self._process.stdin.flush()
-        found: list[float] = json.loads(self._answer())
-        return found
+        times: list[float] = json.loads(self._answer())
+        return times
 
     def _answer(self) -> str:
-        """Its next line; raises LuminalError with what it said where it has ended."""
+        """The next line of the process. LuminalError with what it said where it has ended."""
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:

@@ -105,9 +105,9 @@ class Programs:
         inputs = self._choices([text.draw], features)
         program = self.reader(features, len(ids))
         with self.filling(text):
-            found = program({"ids": ids, **inputs}, dims={"past": text.read})
+            results = program({"ids": ids, **inputs}, dims={"past": text.read})
             text.read = len(text.draw.tokens)
-        return found
+        return results
 
     def verify(self, text: Text, proposed: Sequence[int]) -> list[int]:
         """The tokens that are chosen after what is unread, and after each proposed one.
@@ -123,9 +123,9 @@ class Programs:
         ids = np.concatenate((text.unread, np.array(proposed, np.int32)))
         inputs = {"ids": ids, **self._choices(draws, features)}
         with self.filling(text):
-            found = program(inputs, dims={"past": text.read})["tokens"]
+            tokens = program(inputs, dims={"past": text.read})["tokens"]
             text.read = len(text.draw.tokens)
-        return [int(token) for token in found]
+        return [int(token) for token in tokens]
 
     def _read_batch(self, texts: Sequence[Text], features: Features) -> Results:
         """Texts that are done read once more what they read last, and change nothing."""
@@ -148,10 +148,10 @@ class Programs:
         inputs |= self._choices([text.draw for text in texts], features)
         kind = _BATCH[width == 1]
         program = self.program((kind, features), lambda: self._record_batch(kind, features))
-        found = program(inputs, dims={"reach": int(positions.max()) + 1})
+        results = program(inputs, dims={"reach": int(positions.max()) + 1})
         for text, start, new in zip(texts, starts, rows, strict=True):
             text.read = start + len(new)
-        return found
+        return results
 
     def reorder(self, parents: Sequence[int]) -> None:
         """Row k of a batch's caches becomes what row `parents[k]` is."""
@@ -163,7 +163,9 @@ class Programs:
         """Caches for so many texts, at least; programs for fewer are dropped."""
         if rows > self.rows:
             self.rows = 1 << (rows - 1).bit_length()
-            self._made = {key: each for key, each in self._made.items() if key[0] not in _BATCH}
+            self._made = {
+                key: program for key, program in self._made.items() if key[0] not in _BATCH
+            }
             self._batch_caches = self.model.make_caches(self.context, batch=self.rows)
 
     def _choices(self, draws: Sequence[Draw], features: Features) -> dict[str, np.ndarray]:
@@ -191,17 +193,17 @@ class Programs:
         self, key: tuple[str, Features], record: Callable[[], Graph], share: int = 1
     ) -> Executable:
         """The program of this name and options, recorded and compiled at its first use."""
-        found = self._made.get(key)
-        if found is None:
+        program = self._made.get(key)
+        if program is None:
             start = time.perf_counter()
             mode = mode_of(self._mode).shared_by(share)
-            if any(_interrupted(each) for each in self._made.values()):
+            if any(_interrupted(other) for other in self._made.values()):
                 mode = CompilationMode.FAST  # Ctrl-C ends all searching at once
             with garbage.held():  # all that is recorded stays
                 graph = record()
-            found = self._made[key] = compile(graph, backend=self._backend, mode=mode)
+            program = self._made[key] = compile(graph, backend=self._backend, mode=mode)
             self.seconds += time.perf_counter() - start
-        return found
+        return program
 
     def _record(self, name: str, lengths: tuple[int, int], features: Features) -> Graph:
         """ids (s,) after `past` tokens to the token after the last one."""
@@ -256,12 +258,12 @@ class Programs:
 
 def states_of(caches: Sequence[Any]) -> list[State]:
     """The States of caches of any kind, each once."""
-    found: list[State] = []
+    states: list[State] = []
     for cache in caches:
         held = (getattr(cache, field.name) for field in fields(cache))
-        for each in held:
-            found += [state for state in _listed(each) if isinstance(state, State)]
-    return list(dict.fromkeys(found))
+        for holder in held:
+            states += [state for state in _listed(holder) if isinstance(state, State)]
+    return list(dict.fromkeys(states))
 
 
 def _listed(x: Any) -> Sequence[Any]:

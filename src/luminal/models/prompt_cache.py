@@ -78,17 +78,17 @@ def read_prompt(path: str | Path, programs: Programs) -> Prompt:
 
 
 def _digest(held: Mapping[str, Array]) -> Array:
-    """Of names, types and elements."""
-    made = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    """The hash of the arrays' names, types and elements."""
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for name in sorted(held):
         array = np.ascontiguousarray(held[name])
-        made.update(f"{name} {array.dtype} {array.shape};".encode())
-        made.update(array.tobytes())
-    return np.frombuffer(made.digest(), np.uint8)
+        digest.update(f"{name} {array.dtype} {array.shape};".encode())
+        digest.update(array.tobytes())
+    return np.frombuffer(digest.digest(), np.uint8)
 
 
 def _model_digest(model: Decoder) -> Array:
-    """Of the configuration, and of bytes of every weight at even distances."""
+    """The hash of the configuration, and of bytes of every weight at even distances."""
     held: dict[str, Array] = {"config": np.frombuffer(repr(model.config).encode(), np.uint8)}
     for name, parameter in model.named_parameters():
         data = np.ascontiguousarray(parameter.numpy()).reshape(-1).view(np.uint8)

@@ -21,7 +21,7 @@ class Rwkv7Block:
     def __call__(
         self, config: DecoderConfig, layer: LayerConfig, rotary: None, dtype: Any
     ) -> Rwkv7Layer:
-        """The layer."""
+        """The layer of these ranks, for a decoder of this configuration."""
         return Rwkv7Layer(config, self.ranks, dtype)
 
 

@@ -32,7 +32,7 @@ def checked_count(name: str, value: Any, least: int, fix: str = "") -> int:
 
 
 def is_number(value: Any, kind: type) -> bool:
-    """Of a kind in `numbers`; True and False are none."""
+    """Is it a number of this kind of `numbers`? True and False are none."""
     return isinstance(value, kind) and not isinstance(value, bool)
 
 
@@ -124,8 +124,10 @@ def features_of(draws: Iterable[Draw]) -> tuple[str, ...]:
     """The features that these choices need, in the order of FEATURES."""
     needed = set[str]()
     for draw in draws:
-        own = {name for name in SETTINGS if getattr(draw.sampling, name) != getattr(_PLAIN, name)}
-        needed |= own if "temperature" in own else own.difference(_DRAWN)
+        changed = {
+            name for name in SETTINGS if getattr(draw.sampling, name) != getattr(_PLAIN, name)
+        }
+        needed |= changed if "temperature" in changed else changed.difference(_DRAWN)
         if draw.allowed is not None:
             needed.add("allowed")
     return tuple(name for name in FEATURES if name in needed)
@@ -133,23 +135,23 @@ def features_of(draws: Iterable[Draw]) -> tuple[str, ...]:
 
 def arrays(draws: Sequence[Draw], features: Iterable[str], vocab_size: int) -> dict[str, Array]:
     """A row a draw of the inputs that `luminal.models.choice.declared` declares for `features`."""
-    found: dict[str, Array] = {}
+    inputs: dict[str, Array] = {}
     for name in features:
         if name == "allowed":
             every = np.full(words_of(vocab_size), _WORD, np.uint32)
             rows = [every if draw.allowed is None else draw.allowed for draw in draws]
-            found["allowed"] = np.stack(rows)
+            inputs["allowed"] = np.stack(rows)
         elif name not in ("top_logprobs", "logit_bias"):
             settings = [_number(draw.sampling, name, vocab_size) for draw in draws]
-            found[name] = np.array(settings, np.float32)
+            inputs[name] = np.array(settings, np.float32)
         if name == "temperature":
             seeds = [draw.sampling.seed for draw in draws]
             words = [(seed >> 32 & _WORD, seed & _WORD) for seed in seeds]
-            found["key"] = np.array(words, np.uint32)
-            found["step"] = np.array([len(draw.tokens) for draw in draws], np.int32)
-        elif name in ADJUSTING and "listed" not in found:
-            found |= _adjustments(draws)
-    return found
+            inputs["key"] = np.array(words, np.uint32)
+            inputs["step"] = np.array([len(draw.tokens) for draw in draws], np.int32)
+        elif name in ADJUSTING and "listed" not in inputs:
+            inputs |= _adjustments(draws)
+    return inputs
 
 
 def _adjustments(draws: Sequence[Draw]) -> dict[str, Array]:

@@ -75,23 +75,23 @@ class SequenceToSequence:
         self._length = int(self.compile()[0](x=x)["length"])
 
     def logits(self, token: int, past: int) -> Array:
-        """Of the token after `token`, which `past` others precede: (vocab_size,)."""
+        """The logits (vocab_size,) of the token after `token`, which `past` others precede."""
         decode = self.compile()[1]
         ids, dims = np.array([token], np.int32), {"past": past, "m": self._length}
-        found: Array = decode(ids=ids, dims=dims)["logits"]
-        return found
+        logits: Array = decode(ids=ids, dims=dims)["logits"]
+        return logits
 
     def tokens(self, prefix: Sequence[int], choose: Choice, ends: frozenset[int]) -> Iterator[int]:
         """What follows `prefix`, up to a token of `ends` or the longest text.
 
         Raises GraphError if another input is encoded before the last one.
         """
-        own = self._current
+        current = self._current
         for past, token in enumerate(prefix[:-1]):
             self.logits(token, past)
         token, new = prefix[-1], list[int]()
         for past in range(len(prefix) - 1, self.model.longest_text - 1):
-            if self._current is not own:
+            if self._current is not current:
                 raise GraphError("stream: another input was encoded; finish one before the next")
             token = choose(new, self.logits(token, past))
             if token in ends:

@@ -90,6 +90,6 @@ SHAPES: Mapping[str, Mapping[str, Keys]] = {
 def shape(arch: str, size: str) -> dict[str, Any]:
     """The keys of a `config.json`. Raises InputError for one that is not here."""
     if size not in SHAPES.get(arch, {}):
-        known = "; ".join(f"{name}: {', '.join(sizes)}" for name, sizes in SHAPES.items())
-        raise InputError(f"bench: no shape {size!r} of {arch!r}; there are {known}")
+        shapes = "; ".join(f"{name}: {', '.join(sizes)}" for name, sizes in SHAPES.items())
+        raise InputError(f"bench: no shape {size!r} of {arch!r}; there are {shapes}")
     return dict(SHAPES[arch][size])

@@ -41,7 +41,7 @@ class PromptLookup:
         self.ngram = checked_count("ngram", ngram, 1)
 
     def propose(self, draw: Draw, most: int) -> list[int]:
-        """See `Draft`."""
+        """The tokens that followed where the text had its last few before; none if it had not."""
         tokens = [*draw.tokens]
         for length in range(min(self.ngram, len(tokens) - 1), 0, -1):
             end = tokens[-length:]
@@ -64,15 +64,15 @@ class ModelDraft:
         """Raises InputError for a model that it can propose nothing to."""
         if model is self.model:
             raise InputError("draft: a model proposes nothing to itself; load it once more")
-        own, others = (each.tokenizer.vocab_size for each in (self.model, model))
-        if own != others:
+        ours, others = (checked.tokenizer.vocab_size for checked in (self.model, model))
+        if ours != others:
             raise InputError(
-                f"draft: its vocabulary has {own} tokens, the model's {others}; give a model of "
+                f"draft: its vocabulary has {ours} tokens, the model's {others}; give a model of "
                 "the same vocabulary"
             )
 
     def propose(self, draw: Draw, most: int) -> list[int]:
-        """See `Draft`."""
+        """The tokens that the smaller model chooses next."""
         model = self.model
         if max(draw.tokens) >= model.model.config.vocab_size:
             return []  # a row of the other's that pads its vocabulary
@@ -118,7 +118,7 @@ def _checked(proposed: Any, most: int, size: int) -> list[int]:
     """What a draft proposes: it may be anybody's."""
     if not isinstance(proposed, Sequence | np.ndarray) or len(proposed) > most:
         raise InputError(f"draft: it proposes {shown(proposed)}; at most {most} token ids may be")
-    found = [checked_count("draft: token", each, 0) for each in proposed]
-    if max(found, default=0) >= size:
-        raise InputError(f"draft: token {max(found)} is not below {size}, the vocabulary's size")
-    return found
+    tokens = [checked_count("draft: token", token, 0) for token in proposed]
+    if max(tokens, default=0) >= size:
+        raise InputError(f"draft: token {max(tokens)} is not below {size}, the vocabulary's size")
+    return tokens

@@ -119,7 +119,7 @@ class Programs:
         return least, math.nan if doubtful else share, report.peaks
 
     def memory(self) -> dict[str, int]:
-        """Bytes held."""
+        """The bytes that the programs hold, by what they hold them for."""
         reports = [program.memory_report() for program in (self.prefill, self.decode)]
         return {
             "weights": reports[0].weight_bytes,
@@ -149,14 +149,14 @@ def measured(
             for peer in peers:
                 theirs[peer.name][work] += peer.seconds(*work, BLOCK_SECONDS)
             time.sleep(PAUSE_SECONDS)
-    found = {work: programs.roofline(work) for work in works}
+    rooflines = {work: programs.roofline(work) for work in works}
     return Speed(
         len(programs.model.config.layers),
         {work: Interval.of(taken) for work, taken in ours.items()},
-        {work: least for work, (least, *_) in found.items()},
-        {work: share for work, (_, share, _) in found.items()},
-        {name: {w: median(taken) for w, taken in each.items()} for name, each in theirs.items()},
-        next((peaks for *_, peaks in found.values()), None),
+        {work: least for work, (least, *_) in rooflines.items()},
+        {work: share for work, (_, share, _) in rooflines.items()},
+        {name: {w: median(taken) for w, taken in times.items()} for name, times in theirs.items()},
+        next((peaks for *_, peaks in rooflines.values()), None),
         programs.memory(),
     )
 
@@ -168,7 +168,7 @@ def extrapolated(fewer: Speed, more: Speed, layers: int) -> dict[Work, Interval 
     where the two are too close together to tell what a layer takes: the ends of the interval lie
     far apart, or its middle is less than the machine can do.
     """
-    found: dict[Work, Interval | None] = {}
+    intervals: dict[Work, Interval | None] = {}
     for work, many in more.seconds.items():
         few = fewer.seconds[work]
         trips = (layers - more.layers) / (more.layers - fewer.layers)
@@ -180,5 +180,5 @@ def extrapolated(fewer: Speed, more: Speed, layers: int) -> dict[Work, Interval 
         least = more.least[work] + trips * (more.least[work] - fewer.least[work])
         is_told = whole.low > 0 and whole.high <= WIDE * whole.low
         is_possible = math.isnan(least) or least <= MISSED * whole.middle
-        found[work] = whole if is_told and is_possible else None
-    return found
+        intervals[work] = whole if is_told and is_possible else None
+    return intervals

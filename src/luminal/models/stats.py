@@ -30,7 +30,7 @@ class Stats:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of decoding: the first new token of each text comes from the prefill."""
+        """The speed of decoding: the first new token of each text comes from the prefill."""
         steps = self.new_tokens - self.texts
         return steps / self.decode if steps > 0 and self.decode > 0 else 0.0
 

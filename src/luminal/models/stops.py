@@ -23,7 +23,7 @@ class Stops:
         if self.found is not None:
             return ""
         text = self._held + piece
-        places = [(text.find(each), each) for each in self._strings if each in text]
+        places = [(text.find(string), string) for string in self._strings if string in text]
         if places:
             place, self.found = min(places)
             self._held = ""
@@ -35,7 +35,7 @@ class Stops:
     def _beginning(self, text: str) -> int:
         """How many characters at the end may be the beginning of a string."""
         for count in range(min(self._longest - 1, len(text)), 0, -1):
-            if any(each.startswith(text[-count:]) for each in self._strings):
+            if any(string.startswith(text[-count:]) for string in self._strings):
                 return count
         return 0
 

@@ -18,8 +18,8 @@ from luminal.nn.masked_attention import KeysValues
 
 @dataclass(frozen=True, slots=True)
 class T5Config:
-    """Of both parts; `longest` is that of inputs and of texts. `scaled`: what is read out is
-    divided by the root of the hidden size.
+    """The sizes of both parts; `longest` is that of inputs and of texts. `scaled`: what is read out
+    is divided by the root of the hidden size.
     """
 
     vocab_size: int
@@ -66,7 +66,7 @@ class T5(EncoderDecoder):
         caches: Sequence[KVCache] | None = None,
         past: Extent = 0,
     ) -> Tensor:
-        """See EncoderDecoder."""
+        """The logits of the ids, as EncoderDecoder asks for them."""
         graph, count = ids.graph, ids.extents[-1]
         keys = graph.extent(past) + count
         visible = causal_mask(graph, count, keys, past)

@@ -46,7 +46,7 @@ _BY_ARGUMENT = {"%": "*", "{": "{"}
 
 
 def refuse(message: str) -> NoReturn:
-    """`raise_exception` of templates."""
+    """Raises what a template's `raise_exception` raises."""
     raise jinja2.TemplateError(message)
 
 
@@ -60,29 +60,31 @@ def size(x: Any) -> int:
     """How large it is in memory, by those."""
     if isinstance(x, int):
         return x.bit_length()
-    each = 1 if isinstance(x, str) else ITEM
-    return each * len(x) if hasattr(x, "__len__") else 0
+    weight = 1 if isinstance(x, str) else ITEM
+    return weight * len(x) if hasattr(x, "__len__") else 0
 
 
 def padded(function: Callable[..., Any], first: Any = "") -> Callable[..., Any]:
-    """The same; `first` and all arguments make at most their product."""
+    """The function, refused where `first` and all arguments may make a text as long as their
+    product.
+    """
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        given = (first, *args, *kwargs.values())
-        bounded(prod(max(1, x if isinstance(x, int) else size(x)) for x in given))
+        arguments = (first, *args, *kwargs.values())
+        bounded(prod(max(1, x if isinstance(x, int) else size(x)) for x in arguments))
         return function(*args, **kwargs)
 
     return checked
 
 
 def squared(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same, of what is short enough for it."""
+    """The function, refused for a text so long that its square is too much work."""
 
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        for each in (*args, *kwargs.values()):
-            bounded(size(each) ** 2 / ITEM)
+        for argument in (*args, *kwargs.values()):
+            bounded(size(argument) ** 2 / ITEM)
         return function(*args, **kwargs)
 
     return checked
@@ -95,23 +97,23 @@ class Budget(threading.local):
     end = math.inf
 
     def begin(self) -> None:
-        """From now on."""
+        """Counts steps and time anew, from now on."""
         self.steps, self.end = 0, time.thread_time() + SECONDS
 
     def step(self) -> None:
-        """Notes a step."""
+        """Notes a step, and refuses a template that takes too many."""
         self.steps += 1
         if self.steps % STEPS == 0 and time.thread_time() > self.end:
             refuse(f"it takes more than {SECONDS:g} s and {self.steps} steps; loops in loops?")
 
     def turns(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The same items, each a step."""
-        for each in items:
+        """Gives the items on, and notes a step for each."""
+        for item in items:
             self.step()
-            yield each
+            yield item
 
     def counted(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same, each call a step."""
+        """The function, with a step noted for each call."""
 
         @wraps(function)
         def counting(*args: Any, **kwargs: Any) -> Any:
@@ -135,18 +137,18 @@ class Code(jinja2.compiler.CodeGenerator):
     def visit_Template(
         self, node: jinja2.nodes.Template, frame: jinja2.compiler.Frame | None = None
     ) -> None:
-        """Writes all."""
-        for each in list(node.find_all(jinja2.nodes.For)):
-            counted = jinja2.nodes.Filter(each.iter, TURNS, [], [], None, None, lineno=each.lineno)
+        """Writes the whole template, with every loop's items counted."""
+        for loop in list(node.find_all(jinja2.nodes.For)):
+            counted = jinja2.nodes.Filter(loop.iter, TURNS, [], [], None, None, lineno=loop.lineno)
             counted.set_environment(self.environment)
-            each.iter = counted
+            loop.iter = counted
         super().visit_Template(node, frame)
 
     def visit_Concat(self, node: jinja2.nodes.Concat, frame: jinja2.compiler.Frame) -> None:
-        """Writes the call."""
+        """Writes a call of `joined` for `a ~ b`."""
         self.write("environment.joined((")
-        for each in node.nodes:
-            self.visit(each, frame)
+        for part in node.nodes:
+            self.visit(part, frame)
             self.write(", ")
         self.write("))")
 
@@ -155,7 +157,7 @@ class Template(jinja2.Template):
     """One whose whole text is bounded."""
 
     def render(self, *args: Any, **kwargs: Any) -> str:
-        """The text."""
+        """The text of the template with these values."""
         pieces, count = [], 0
         budget: Budget = self.environment.budget  # type: ignore[attr-defined]
         budget.begin()
@@ -167,7 +169,7 @@ class Template(jinja2.Template):
 
 
 class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
-    """That of all templates."""
+    """The environment of all templates: a sandbox with bounds."""
 
     intercepted_binops = frozenset(("+", "*", "**", "%"))
     code_generator_class = Code
@@ -186,9 +188,9 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         self.budget = budget = Budget()
         filters: dict[str, Any] = self.filters
         tests: dict[str, Any] = self.tests
-        self.filters = {name: budget.counted(each) for name, each in filters.items()}
+        self.filters = {name: budget.counted(function) for name, function in filters.items()}
         self.filters[TURNS] = budget.turns
-        self.tests = {name: budget.counted(each) for name, each in tests.items()}
+        self.tests = {name: budget.counted(function) for name, function in tests.items()}
         self.globals.update(raise_exception=refuse, strftime_now=_now)
         lipsum: Any = self.globals["lipsum"]
         self.globals["lipsum"] = padded(lipsum, " " * 1000)  # a paragraph
@@ -221,17 +223,17 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
         return self.call_binop(None, "%", str(form), named or args)
 
     def joined(self, parts: Iterable[Any]) -> str:
-        """`a ~ b`."""
+        """The text of `a ~ b`, where it is not too long."""
         texts = [str(part) for part in parts]
         bounded(sum(map(len, texts)))
         return "".join(texts)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`text.format`."""
-        found = super().wrap_str_format(value)
-        if found is not None:
+        """What a template calls as `text.format`, with the format checked."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is not None:
             check_format(value.__self__, "{")
-        return found
+        return wrapped
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         """A call, such as of a text's method."""
@@ -254,7 +256,7 @@ class Generation(jinja2.ext.Extension):
 
 
 def to_json(x: Any, indent: int | None = None, **options: Any) -> str:
-    """As transformers': characters stay what they are, for no browser will read them."""
+    """JSON as transformers writes it: characters stay as they are, for no browser reads them."""
     try:
         if isinstance(indent, int):
             bounded(len(json.dumps(x)) * indent)

@@ -94,7 +94,7 @@ class Text:
 
     @property
     def tokens(self) -> list[int]:
-        """The new ones."""
+        """The new tokens, without the prompt's."""
         return self._tokens[self._given :]
 
     @property

@@ -70,7 +70,7 @@ class TextToText:
         max_tokens: int = 200,
         **sampling: Any,
     ) -> Iterator[str]:
-        """The same in pieces of whole characters, as they come; `sampling` as for Sampling.
+        """The new text in pieces of whole characters, as they come; `sampling` as for Sampling.
 
         Raises InputError, at once, for a text that is too long or an option out of its range.
         """
@@ -93,12 +93,12 @@ class TextToText:
         """What follows from `ids` as ids, up to an end token."""
         settings = sampling or Sampling()
         self.writer.encode(np.array(ids, np.int32))
-        found = self.writer.tokens(
+        tokens = self.writer.tokens(
             [self.start],
             lambda new, logits: self._choose(Draw(settings, new), logits),
             self.tokenizer.eos_ids,
         )
-        return (token for _, token in zip(range(max_tokens), found, strict=False))
+        return (token for _, token in zip(range(max_tokens), tokens, strict=False))
 
     def _pieces(self, ids: list[int], max_tokens: int, sampling: Sampling) -> Iterator[str]:
         decoder = StreamDecoder(self.tokenizer)

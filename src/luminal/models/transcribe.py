@@ -65,7 +65,7 @@ class SpeechTokens:
 
     @classmethod
     def of_fields(cls, fields: Fields, count: int) -> SpeechTokens:
-        """Of a file, for a model of `count` tokens. Raises LoadError."""
+        """The special tokens that a file names, for a model of `count` tokens. Raises LoadError."""
         latest = fields.values.get("max_initial_timestamp_index")
         return cls(
             fields.token_id("decoder_start_token_id", count),
@@ -117,10 +117,10 @@ def _ids(fields: Fields, count: int) -> dict[str, int]:
 
 
 def _listed(fields: Fields, key: str, count: int) -> list[int]:
-    found = fields.listed(key, int, [])
-    if not all(0 <= token < count for token in found):
-        raise LoadError(f"{fields.path}: {key} is {shown(found)}; the model has {count} tokens")
-    return found
+    ids = fields.listed(key, int, [])
+    if not all(0 <= token < count for token in ids):
+        raise LoadError(f"{fields.path}: {key} is {shown(ids)}; the model has {count} tokens")
+    return ids
 
 
 class Transcriber:
@@ -219,11 +219,11 @@ class Transcriber:
         return sound
 
     def _check(self, language: str | None, task: str) -> None:
-        known = {name.strip("<|>") for name in self.special.languages}
-        if language is not None and language not in known:
+        languages = {name.strip("<|>") for name in self.special.languages}
+        if language is not None and language not in languages:
             raise InputError(
                 f"transcribe: language {language!r} is not known; known are "
-                f"{', '.join(sorted(known)) or 'none: it is a model of one language'}"
+                f"{', '.join(sorted(languages)) or 'none: it is a model of one language'}"
             )
         tasks = self.special.tasks or {"transcribe": 0}
         if task not in tasks:
@@ -288,7 +288,7 @@ class Transcriber:
         return prefix if timestamps else [*prefix, special.no_timestamps]
 
     def _segment(self, begin: int, first: int, last: int, tokens: Sequence[int]) -> Segment:
-        """Of positions `first` to `last` of the window from frame `begin`."""
-        own = tuple(token for token in tokens if token <= self.special.no_timestamps)
+        """The segment of positions `first` to `last` of the window that begins at frame `begin`."""
+        text_tokens = tuple(token for token in tokens if token <= self.special.no_timestamps)
         start, end = ((begin + STRIDE * place) * self.seconds for place in (first, last))
-        return Segment(start, end, self.tokenizer.decode(own), own)
+        return Segment(start, end, self.tokenizer.decode(text_tokens), text_tokens)

@@ -114,10 +114,10 @@ class Residual(Module):
 
     def forward(self, x: Tensor, *args: Any) -> Tensor:
         """(..., s, hidden) to the same shape; further arguments are the part's."""
-        made = self.part(self.norm(x) if self.before else x, *args)
+        output = self.part(self.norm(x) if self.before else x, *args)
         if self.scale is not None:
-            made = made * self.read(self.scale, made)
-        added: Tensor = x + made
+            output = output * self.read(self.scale, output)
+        added: Tensor = x + output
         return added if self.before else self.norm(added)
 
 
@@ -208,7 +208,7 @@ class Transformer(Module):
         `caches`: with them, x has no batch and is at the positions past .. past + s - 1.
         """
         graph, count = x.graph, x.extents[-2]
-        angles = {key: each.angles(graph, count, past) for key, each in self.rotaries.items()}
+        angles = {key: rotary.angles(graph, count, past) for key, rotary in self.rotaries.items()}
         seen = {kind: _within_reach(kind, visible, x) for kind in self.kinds}
         for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             memory = memories[number] if memories else None

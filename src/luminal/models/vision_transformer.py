@@ -70,7 +70,7 @@ class VisionTransformer(Module):
         return tokens
 
     def _at(self, positions: Tensor, height: int, width: int) -> Tensor:
-        """Those of a square, blended where an image has another number of patches."""
+        """The positions of a square of patches, blended where an image has more or fewer."""
         if (height, width) == (self.side, self.side):
             return positions
         square = positions.mT.unflatten(-1, (self.side, self.side)).unsqueeze(0)

@@ -19,7 +19,9 @@ STRIDE = 2  # frames to a position of the memory
 
 @dataclass(frozen=True, slots=True)
 class WhisperConfig:
-    """Of both parts; a window has `STRIDE * max_source_positions` frames of `num_mel_bins`."""
+    """The sizes of both parts; a window has `STRIDE * max_source_positions` frames of
+    `num_mel_bins`.
+    """
 
     vocab_size: int
     num_mel_bins: int
@@ -65,7 +67,7 @@ class Whisper(EncoderDecoder):
         caches: Sequence[KVCache] | None = None,
         past: Extent = 0,
     ) -> Tensor:
-        """See EncoderDecoder."""
+        """The logits of the ids, as EncoderDecoder asks for them."""
         graph, count = ids.graph, ids.extents[-1]
         x = self.embed_tokens(ids)
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values

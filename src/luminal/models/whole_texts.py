@@ -17,8 +17,8 @@ def pooled(model: Decoder, longest: int, pooling: str) -> Graph:
     graph = Graph("embed")
     ids = graph.tensor((graph.dim("s", 1, longest),), int32, "ids")
     hidden = model.model(ids).cast(float32)
-    found = hidden.mean(0) if pooling == "mean" else hidden[-1]
-    found.output("y")
+    vector = hidden.mean(0) if pooling == "mean" else hidden[-1]
+    vector.output("y")
     return graph
 
 
@@ -30,10 +30,10 @@ def ranked(model: Decoder, longest: int, rows: int, count: int) -> tuple[Graph, 
     and their log-probabilities.
     """
     whole, part = Graph("read"), Graph("ranked")
-    found = model.model(whole.tensor((whole.dim("s", 1, longest),), int32, "ids"))
-    found.output("y")
+    logits = model.model(whole.tensor((whole.dim("s", 1, longest),), int32, "ids"))
+    logits.output("y")
     r = part.dim("r", 1, rows)
-    hidden = part.tensor((r, model.config.hidden_size), found.dtype, "hidden")
+    hidden = part.tensor((r, model.config.hidden_size), logits.dtype, "hidden")
     logprobs = model.logits(hidden).cast(float32).log_softmax(-1)
     ids = part.tensor((r,), int32, "ids")
     logprobs.gather(-1, ids.unsqueeze(-1)).squeeze(-1).output("logprobs")

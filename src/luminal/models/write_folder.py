@@ -37,7 +37,9 @@ def write_folder(
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{place}: cannot be made: {error.strerror}") from error
-    weights = {path: each.numpy().astype(kind.numpy) for path, each in model.named_parameters()}
+    weights = {
+        path: parameter.numpy().astype(kind.numpy) for path, parameter in model.named_parameters()
+    }
     save_safetensors(place / "model.safetensors", weights, {"format": "pt"})
     for name, text in (
         ("config.json", json.dumps(config, indent=2)),

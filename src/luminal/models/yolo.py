@@ -44,7 +44,7 @@ class YoloConfig:
         return math.ceil(min(count, self.most) * self.width / 8) * 8
 
     def blocks(self, count: int) -> int:
-        """At least one."""
+        """The number of blocks, scaled and at least one."""
         return max(round(count * self.depth), 1)
 
 
@@ -70,7 +70,7 @@ class _Plan:
         return self.layers[-1].outputs if self.layers else 3
 
     def conv(self, count: int) -> None:
-        """Half the size."""
+        """Adds a convolution that halves height and width."""
         outputs = self.config.channels(count)
         self.layers.append(Layer(conv(self._inputs(), outputs, 3, 2), outputs))
 
@@ -96,13 +96,13 @@ class _Plan:
         self.layers.append(Layer(PyramidPooling(self._inputs(), outputs), outputs))
 
     def attention(self, blocks: int) -> None:
-        """YOLO11's."""
+        """Adds attention over parts of the features, as YOLO11 has it."""
         outputs = self._inputs()
         module = PartialAttention(outputs, self.config.blocks(blocks))
         self.layers.append(Layer(module, outputs))
 
     def twice(self) -> None:
-        """Twice the size."""
+        """Adds a layer that doubles height and width."""
         self.layers.append(Layer(Upsample(scale_factor=2), self._inputs()))
 
     def beside(self, other: int) -> None:
@@ -173,25 +173,26 @@ class Detect(Module):
                     yield conv(width, name, 3)
 
         self.cv2 = ModuleList(
-            Sequential(conv(each, box, 3), conv(box, box, 3), Conv2d(box, 4 * BINS, 1))
-            for each in channels
+            Sequential(conv(channel_count, box, 3), conv(box, box, 3), Conv2d(box, 4 * BINS, 1))
+            for channel_count in channels
         )
         self.cv3 = ModuleList(
-            Sequential(*towards(each), Conv2d(name, classes, 1)) for each in channels
+            Sequential(*towards(channel_count), Conv2d(name, classes, 1))
+            for channel_count in channels
         )
 
     def forward(self, *levels: Tensor) -> tuple[Tensor, Tensor]:
         """Corners of boxes in pixels (batch, places, 4), scores of classes (batch, places, n)."""
-        found = [
+        by_level = [
             _decoded(boxes(x), scores(x), stride)
             for x, boxes, scores, stride in zip(levels, self.cv2, self.cv3, STRIDES, strict=True)
         ]
-        boxes, scores = zip(*found, strict=True)
+        boxes, scores = zip(*by_level, strict=True)
         return concat(boxes, 1), concat(scores, 1)
 
 
 def _decoded(boxes: Tensor, scores: Tensor, stride: int) -> tuple[Tensor, Tensor]:
-    """Of one level, (batch, 4 * BINS, h, w) and (batch, classes, h, w)."""
+    """The boxes and scores of one level, (batch, 4 * BINS, h, w) and (batch, classes, h, w)."""
     height, width = (n.value for n in boxes.extents[2:])
     rows, columns = np.divmod(np.arange(height * width), width)
     centres = boxes.graph.constant(np.stack((columns, rows), -1).astype(np.float32) + 0.5)
@@ -214,8 +215,8 @@ class Yolo(Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """(batch, 3, h, w), sizes multiples of 32, values 0 to 1; see Detect."""
-        made: list[Tensor] = [images]
+        outputs: list[Tensor] = [images]
         for module, inputs in zip(self.model, self.inputs, strict=True):
-            given = (made[-1] if number == -1 else made[number + 1] for number in inputs)
-            made.append(module(*given))
-        return made[-1]  # type: ignore[return-value]
+            sources = (outputs[-1] if number == -1 else outputs[number + 1] for number in inputs)
+            outputs.append(module(*sources))
+        return outputs[-1]  # type: ignore[return-value]

@@ -125,7 +125,7 @@ class PlaceAttention(Module):
         q, k, v = heads.split(sizes, 2)
         weights = (q.mT * self.key_dim**-0.5 @ k).softmax(-1)
         attended, values = (
-            each.flatten(1, 2).unflatten(-1, (height, width)) for each in (v @ weights.mT, v)
+            pixels.flatten(1, 2).unflatten(-1, (height, width)) for pixels in (v @ weights.mT, v)
         )
         y: Tensor = self.proj(attended + self.pe(values))
         return y

@@ -30,13 +30,13 @@ class BlockType:
 
     def decoded(self, records: Array) -> Array:
         """All values of (n,) records, as (n * size,) float32."""
-        found = np.empty((len(records), self.size), np.float32)
+        values = np.empty((len(records), self.size), np.float32)
         step = VALUES_AT_ONCE // self.size
         with np.errstate(all="ignore"):  # a scale may be infinite, or no number
             for first in range(0, len(records), step):
                 piece = records[first : first + step]
-                found[first : first + step] = self.decode(piece).reshape(len(piece), self.size)
-        return found.reshape(-1)
+                values[first : first + step] = self.decode(piece).reshape(len(piece), self.size)
+        return values.reshape(-1)
 
 
 def record(*fields: tuple[str, str] | tuple[str, str, int]) -> np.dtype[Any]:
@@ -45,7 +45,7 @@ def record(*fields: tuple[str, str] | tuple[str, str, int]) -> np.dtype[Any]:
 
 
 def numbers(array: Array, *shape: int) -> Array:
-    """As float32, (n, ...) of `shape` after the first dim."""
+    """The bytes as float32, (n, ...) of `shape` after the first dim."""
     return array.astype(np.float32).reshape(len(array), *shape)
 
 

@@ -25,9 +25,9 @@ SMALL = np.finfo(np.float16).tiny
 
 def rounded_down(numbers: Array) -> Array:
     """Half-precision numbers that are not greater, as float32."""
-    found = numbers.astype(np.float16)
-    lower = np.nextafter(found, np.float16(-np.inf))
-    return np.where(found.astype(np.float32) > numbers, lower, found).astype(np.float32)
+    halves = numbers.astype(np.float16)
+    lower = np.nextafter(halves, np.float16(-np.inf))
+    return np.where(halves.astype(np.float32) > numbers, lower, halves).astype(np.float32)
 
 
 # Half precision has few digits below its normal numbers. Rounded to nearest a scale may become 0
@@ -47,7 +47,7 @@ def inverse(scale: Array) -> Array:
 
 
 def greatest(values: Array) -> Array:
-    """Of each group (..., n) the value of the greatest size, as (..., 1)."""
+    """The value of the greatest size in each group (..., n), as (..., 1)."""
     return np.take_along_axis(values, np.abs(values).argmax(-1)[..., None], -1)
 
 
@@ -69,11 +69,11 @@ def fitted(values: Array, levels: Levels, ends: Sequence[float]) -> Array:
     values = values * inverse(unit)
     best, scale = np.zeros_like(unit), np.zeros_like(unit)
     for end in ends:
-        found, explained = _refitted(values, levels(values * np.float32(end)))
+        candidate, explained = _refitted(values, levels(values * np.float32(end)))
         is_better = explained > best
-        best, scale = np.where(is_better, explained, best), np.where(is_better, found, scale)
-    found, explained = _refitted(values, levels(values * inverse(scale)))
-    return np.where(explained > best, found, scale) * unit
+        best, scale = np.where(is_better, explained, best), np.where(is_better, candidate, scale)
+    candidate, explained = _refitted(values, levels(values * inverse(scale)))
+    return np.where(explained > best, candidate, scale) * unit
 
 
 def _refitted(values: Array, codes: Array) -> tuple[Array, Array]:

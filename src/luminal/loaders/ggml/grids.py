@@ -34,9 +34,9 @@ def points(name: str) -> Array:
     levels, dims, bits = _GRIDS[name]
     packed = np.frombuffer(zlib.decompress(base64.b85decode(bits)), np.uint8)
     digits = np.flatnonzero(np.unpackbits(packed))[:, None] // len(levels) ** np.arange(dims)
-    found: Array = np.array(levels, np.float32)[digits % len(levels)]
-    found.flags.writeable = False
-    return found
+    rows: Array = np.array(levels, np.float32)[digits % len(levels)]
+    rows.flags.writeable = False
+    return rows
 
 
 _GRIDS: Mapping[str, _Grid] = {

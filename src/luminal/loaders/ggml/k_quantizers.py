@@ -75,18 +75,20 @@ def _best_least(groups: Array, turned: Array) -> Array:
 
 
 def _numbered(numbers: Array, bits: int) -> tuple[Array, Array, Array]:
-    """Of numbers (blocks, groups, 1) the groups' integers, the block's scale, and what is read."""
+    """The integers of the groups of numbers (blocks, groups, 1), the block's scale, and what is
+    read.
+    """
     most = np.float32((1 << bits) - 1)
     stored, scale = _halved(numbers[..., 0].max(1, keepdims=True) / most)
-    found = np.rint(numbers[..., 0] * inverse(scale)).clip(0, most)
-    return found.astype(np.uint8), stored[:, 0], (scale * found)[..., None]
+    codes = np.rint(numbers[..., 0] * inverse(scale)).clip(0, most)
+    return codes.astype(np.uint8), stored[:, 0], (scale * codes)[..., None]
 
 
 def _record(kind: str, **fields: Array) -> Array:
-    found = np.zeros(len(fields["scale"]), TYPES[kind].record)
+    record = np.zeros(len(fields["scale"]), TYPES[kind].record)
     for name, array in fields.items():
-        found[name] = array
-    return found
+        record[name] = array
+    return record
 
 
 def _q2(values: Array) -> Array:
@@ -112,19 +114,19 @@ def _q6(values: Array) -> Array:
 
 def _q4_or_q5(kind: str, bits: int, values: Array) -> Array:
     codes, scales, leasts, scale, least = _from_least(bits, 8, 6, values)
-    upper = [each[:, 4:] >> 4 << 6 for each in (scales, leasts)]
+    upper = [numbers[:, 4:] >> 4 << 6 for numbers in (scales, leasts)]
     parts = (
         scales[:, :4] | upper[0],
         leasts[:, :4] | upper[1],
         scales[:, 4:] & 15 | (leasts[:, 4:] & 15) << 4,
     )
-    found = _record(
+    record = _record(
         kind, scale=scale, least=least, scales=np.concatenate(parts, 1),
         low=packed_fields(codes, 4, 32),
     )  # fmt: skip
     if bits == 5:
-        found["high"] = packed_fields(codes >> 4, 1, 32)
-    return found
+        record["high"] = packed_fields(codes >> 4, 1, 32)
+    return record
 
 
 def _uneven_codes(turned: Array) -> Array:
@@ -138,17 +140,17 @@ def _iq4(values: Array) -> Array:
     ends = (e * f for e in (simple.UNEVEN[0], simple.UNEVEN[-1]) for f in np.linspace(0.9, 1.1, 7))
     unit = inverse(greatest(values))
     scales = fitted(values, lambda turned: simple.UNEVEN[_uneven_codes(turned)], [*ends])
-    found = np.zeros(len(values), simple.TYPES["IQ4_NL"].record)
-    found["scale"], best = scales[:, 0], np.full_like(scales, np.inf)
+    records = np.zeros(len(values), simple.TYPES["IQ4_NL"].record)
+    records["scale"], best = scales[:, 0], np.full_like(scales, np.inf)
     for stored in (scales.astype(np.float16), lasting(scales).astype(np.float16)):
         scale = stored.astype(np.float32)
         codes = _uneven_codes(values * inverse(scale)).astype(np.uint8)
         error = np.square((values - scale * simple.UNEVEN[codes]) * unit).sum(-1, keepdims=True)
         is_better = error < best
         best = np.where(is_better, error, best)
-        found["scale"] = np.where(is_better, stored, found["scale"][:, None])[:, 0]
-        found["codes"] = np.where(is_better, packed_fields(codes, 4, 16), found["codes"])
-    return found
+        records["scale"] = np.where(is_better, stored, records["scale"][:, None])[:, 0]
+        records["codes"] = np.where(is_better, packed_fields(codes, 4, 16), records["codes"])
+    return records
 
 
 QUANTIZERS: Mapping[str, Callable[[Array], Array]] = {

@@ -47,7 +47,7 @@ def types_of(choice: str, rows: Mapping[str, int]) -> dict[str, str]:
     count = 1 + max(numbers.values(), default=0)
     outputs = [name for name in rows if _OUTPUT.fullmatch(name)]
     outputs = outputs or [name for name in rows if _EMBEDDING.fullmatch(name)]
-    found = {}
+    types = {}
     for name, length in rows.items():
         if _ROUTER.search(name):
             continue
@@ -57,8 +57,8 @@ def types_of(choice: str, rows: Mapping[str, int]) -> dict[str, str]:
         kind = finer if costs else usual
         kind = _SHORT.get(kind, kind) if length % BLOCKS[kind].size else kind
         if length % BLOCKS[kind].size == 0:
-            found[name] = kind
-    return found
+            types[name] = kind
+    return types
 
 
 def _matters(layer: int, count: int) -> bool:
@@ -74,7 +74,7 @@ def why_not(name: str, length: int, size: int = 32) -> str:
 
 
 def few_of(reasons: Mapping[str, str], few: int = 3) -> str:
-    """Of names and why they are not packed, in a line."""
+    """A line of the first names and why they are not packed."""
     shown = [f"{name}: {why}" for name, why in [*reasons.items()][:few]]
     further = [f"and {len(reasons) - few} more"] if len(reasons) > few else []
     return "; ".join([*shown, *further])

@@ -33,11 +33,11 @@ def with_blocks(arrays: Mapping[str, Array], keep: bool, source: object) -> dict
     """The arrays of a file, those of blocks under their matrices' names: as records of a type, if
     they are matrices and `keep`, else as float32. Raises LoadError for what are no blocks.
     """
-    found: dict[str, Array] = {}
+    decoded: dict[str, Array] = {}
     for name, array in arrays.items():
         match = _NAME.fullmatch(name)
         if match is None:
-            found[name] = array
+            decoded[name] = array
             continue
         record = BLOCKS[match[2].upper()].record
         if array.dtype != np.uint8 or array.ndim < 2 or array.shape[-1] != record.itemsize:
@@ -48,5 +48,5 @@ def with_blocks(arrays: Mapping[str, Array], keep: bool, source: object) -> dict
         if match[1] in arrays:
             raise LoadError(f"{source}: has both {shown(name)} and {shown(match[1])}")
         blocks = array.view(record)[..., 0]
-        found[match[1]] = blocks if keep and blocks.ndim == 2 else unpacked(blocks)
-    return found
+        decoded[match[1]] = blocks if keep and blocks.ndim == 2 else unpacked(blocks)
+    return decoded

@@ -38,13 +38,13 @@ class _Blocks:
         return self._part(self.data, first, shape)
 
     def bytes(self, first: int, *shape: int) -> Tensor:
-        """The same without signs. What is read as such is a value of its own, which the prologue
-        can lay out where bits are chosen of it later.
+        """Bytes of each block without signs. What is read as such is a value of its own, which the
+        prologue can lay out where bits are chosen of it later.
         """
         return self.signed(first, *shape).bitcast(dtypes.uint8)
 
     def word(self, first: int, *shape: int) -> Tensor:
-        """The same of words, from byte `first` on."""
+        """Words of each block, from byte `first` on."""
         return self._part(self.words, first // 2, shape)
 
     def scale(self, first: int, dims: int) -> Tensor:
@@ -80,7 +80,7 @@ def _halves(b: _Blocks, first: int) -> Tensor:
 
 
 def _fifths(b: _Blocks, first: int) -> Tensor:
-    """The same with a fifth bit of each in words before them."""
+    """Two codes in a byte, with a fifth bit of each in words before them."""
     lanes = b.count(1, 1, 16).cast(dtypes.uint16)
     high = ((b.word(first, 2, 1) >> lanes) & 1).cast(dtypes.uint8)
     return _halves(b, first + 4) | (high << 4)
@@ -150,7 +150,7 @@ def _q4_k(b: _Blocks) -> Codes:
 
 
 def _q5_k(b: _Blocks) -> Codes:
-    """The same; the fifth bits of a place in the eight groups are a byte."""
+    """The codes of Q5_K; the fifth bits of a place in the eight groups are a byte."""
     low = (b.bytes(48, 2, 2, 1, 32) >> b.count(4, 2, 1)) & 15
     high = b.bytes(16, 1, 1, 1, 32) >> b.count(4, 2, 1, 1, 1)
     high = (high >> b.count(2, 2, 1, 1) >> b.count(1, 2, 1)) & 1
@@ -185,13 +185,13 @@ RECORDED: Mapping[str, Callable[[_Blocks], Codes]] = {
 """Types whose blocks can stay packed; the others are decoded when they are loaded."""
 
 
-def packed(given: Array | Rows, name: str | None = None) -> Packed:
+def packed(matrix: Array | Rows, name: str | None = None) -> Packed:
     """A Parameter (..., in_features) over (..., blocks) records of a type, which it keeps as they
     lie.
 
     Raises InputError for a type that is not in RECORDED.
     """
-    blocks, order = (given.memory, given.order) if isinstance(given, Rows) else (given, None)
+    blocks, order = (matrix.memory, matrix.order) if isinstance(matrix, Rows) else (matrix, None)
     kind = kind_of(blocks)
     if kind not in RECORDED:
         raise InputError(f"{name}: {kind} cannot stay packed; of {', '.join(RECORDED)} one can")
@@ -206,8 +206,8 @@ def _codes(kind: str, parts: Mapping[str, Tensor]) -> Codes:
 
 
 def _unpacked(kind: str, data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
-    each = BLOCKS[kind]
-    return each.decoded(data["blocks"].reshape(-1).view(each.record)).reshape(shape)
+    block = BLOCKS[kind]
+    return block.decoded(data["blocks"].reshape(-1).view(block.record)).reshape(shape)
 
 
 def _parts(data: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -21,13 +21,13 @@ from luminal.loaders.mapped import Array
 
 def _q8_0(values: Array) -> Array:
     """Codes from -127 to 127, halves away from 0."""
-    found = np.zeros(len(values), simple.TYPES["Q8_0"].record)
+    records = np.zeros(len(values), simple.TYPES["Q8_0"].record)
     scale = lasting(np.abs(values).max(1, keepdims=True) / np.float32(127))
     turned = values * inverse(scale)
     size = np.floor(np.abs(turned))
     codes = np.copysign(size + (np.abs(turned) - size >= 0.5), turned)
-    found["scale"], found["codes"] = scale[:, 0], codes.astype(np.int8)
-    return found
+    records["scale"], records["codes"] = scale[:, 0], codes.astype(np.int8)
+    return records
 
 
 def _centered(kind: str, bits: int, values: Array) -> Array:
@@ -59,13 +59,13 @@ def _rounded(codes: Array, bits: int) -> Array:
 
 def _record(kind: str, codes: Array, **numbers: Array) -> Array:
     """Blocks of codes of 4 bits, two in a byte, or of 5, the upper ones apart."""
-    found = np.zeros(len(codes), simple.TYPES[kind].record)
+    records = np.zeros(len(codes), simple.TYPES[kind].record)
     for name, number in numbers.items():
-        found[name] = number[:, 0]
-    found["low"] = codes[:, :16] & np.uint8(15) | codes[:, 16:] << np.uint8(4)
-    if "high" in (found.dtype.names or ()):
-        found["high"] = np.packbits(codes >> np.uint8(4), 1, "little")
-    return found
+        records[name] = number[:, 0]
+    records["low"] = codes[:, :16] & np.uint8(15) | codes[:, 16:] << np.uint8(4)
+    if "high" in (records.dtype.names or ()):
+        records["high"] = np.packbits(codes >> np.uint8(4), 1, "little")
+    return records
 
 
 def beyond(name: str, values: Array, kind: str, scales: str) -> InputError:
@@ -107,7 +107,7 @@ def quantized(name: str, array: Array, kind: str) -> Array:
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # NumPy lets other threads run
         [*pool.map(make, range(0, len(values), step))]
-    numbers = [each for each in ("scale", "least") if each in (blocks.dtype.names or ())]
-    if not all(np.isfinite(blocks[each]).all() for each in numbers):
+    numbers = [field for field in ("scale", "least") if field in (blocks.dtype.names or ())]
+    if not all(np.isfinite(blocks[field]).all() for field in numbers):
         raise beyond(name, array, kind, "blocks have half-precision ones, at most 65504")
     return blocks.reshape(*array.shape[:-1], array.shape[-1] // size)

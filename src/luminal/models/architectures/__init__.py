@@ -31,7 +31,7 @@ def records(name: str = "") -> Iterator[Architecture]:
     not wait for the others.
     """
     wanted = name.lower().replace("-", "")
-    files = [each.name for each in iter_modules(__path__)]
+    files = [module.name for module in iter_modules(__path__)]
     likely = {file for file in files if wanted.startswith(file.replace("_", ""))}
     for file in sorted(files, key=lambda file: (file not in likely, -len(file) * (file in likely))):
         values = vars(import_module(f"{__name__}.{file}")).values()
@@ -55,15 +55,15 @@ def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:
 
 
 def _relatives(name: str) -> str:
-    """Those of one family: names that begin with the same word, "Qwen" or "Mistral"."""
-    known = (
+    """The supported names of one family, which begin with the same word: "Qwen" or "Mistral"."""
+    supported = (
         *sorted(record.name for record in records()),
         *lazy.found("luminal.models.families:FAMILIES"),
     )
     family = _family(name)
-    words = {_family(each).lower() for each in known}
+    words = {_family(other).lower() for other in supported}
     near = get_close_matches(family.lower(), words, 1, 0.75)
-    same = [each for each in known if near and _family(each).lower() == near[0]]
+    same = [other for other in supported if near and _family(other).lower() == near[0]]
     if same:
         return f"; of its family there are {', '.join(same)}"
     return f"; none is of the family {family}" if family else ""
@@ -71,8 +71,8 @@ def _relatives(name: str) -> str:
 
 def _family(name: str) -> str:
     """The first word of a name, without what counts versions: "Qwen" of Qwen3MoeForCausalLM."""
-    found = re.match(r"[A-Z]*[a-z]*", name)
-    return "" if found is None else found[0]
+    word = re.match(r"[A-Z]*[a-z]*", name)
+    return "" if word is None else word[0]
 
 
 def read_decoder(path: Path, compute_dtype: Any = None) -> Decoder:

@@ -139,7 +139,7 @@ class Architecture:
 
         A `lm_head.weight` among them is not that of the embedding, whatever `config` says.
         """
-        found: dict[str, Any] = {}
+        weights: dict[str, Any] = {}
         experts: dict[str, dict[tuple[str, int], Array]] = {}
         for theirs, array in self.unpacked(tensors).items():
             if DERIVED.fullmatch(theirs) or not theirs.startswith(self.parts or ""):
@@ -159,18 +159,18 @@ class Architecture:
                     "array of floats"
                 )
             if isinstance(array, Rows):
-                found[name] = array
+                weights[name] = array
                 continue
             array = self.adapted(name, array)
             if expert:
                 experts.setdefault(expert[1], {})[expert[3], int(expert[2])] = array
             else:
-                found.update((self.divided or self._parts)(name, array, config))
+                weights.update((self.divided or self._parts)(name, array, config))
         for path, arrays in experts.items():
-            found.update(_stacked(path, arrays))
-        if config.tie_word_embeddings and OUTPUT in found:
-            tie(found, EMBEDDING, OUTPUT)
-        return found
+            weights.update(_stacked(path, arrays))
+        if config.tie_word_embeddings and OUTPUT in weights:
+            tie(weights, EMBEDDING, OUTPUT)
+        return weights
 
     def _parts(self, name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[str, Array]]:
         """A fused projection as its parts."""
@@ -216,7 +216,7 @@ def _cut(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:
 
 
 def _grouped(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:
-    """The same where every head of keys follows its queries, and its values follow it."""
+    """Rows in the ratio of `counts`, which lie by heads of keys: queries, keys, values of each."""
     heads, kv_heads, _ = counts
     group = heads // kv_heads
     if array.shape[0] % (heads + 2 * kv_heads):
@@ -229,18 +229,18 @@ def _grouped(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:
 def _stacked(path: str, arrays: Mapping[tuple[str, int], Array]) -> Iterator[tuple[str, Array]]:
     """Matrices of the experts one by one as the two arrays of `luminal.nn.moe.Experts`."""
     count = len(arrays) // 3
-    each: dict[str, list[Array]] = {"gate": [], "up": [], "down": []}
-    for kind, found in each.items():
+    matrices: dict[str, list[Array]] = {"gate": [], "up": [], "down": []}
+    for kind, ordered in matrices.items():
         for number in range(max(count, 1)):
             if (kind, number) not in arrays:
                 raise LoadError(f"weights: '{path}.{number}.{kind}_proj.weight' is missing")
-            found.append(arrays[kind, number])
-        shapes = sorted({array.shape for array in found})
+            ordered.append(arrays[kind, number])
+        shapes = sorted({array.shape for array in ordered})
         if len(shapes) > 1:
             raise LoadError(
                 f"weights: '{path}.*.{kind}_proj.weight' have the shapes {shapes[0]} and "
                 f"{shapes[1]}; those of all experts must be the same"
             )
-    gate_up = zip(each["gate"], each["up"], strict=True)
+    gate_up = zip(matrices["gate"], matrices["up"], strict=True)
     yield f"{path}.gate_up_proj", np.stack([np.concatenate(pair) for pair in gate_up])
-    yield f"{path}.down_proj", np.stack(each["down"])
+    yield f"{path}.down_proj", np.stack(matrices["down"])

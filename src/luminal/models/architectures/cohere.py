@@ -23,7 +23,7 @@ _SETTINGS = {
 
 
 def _layers_of_r7b(fields: Fields) -> Layers:
-    """Of four layers three slide, and the fourth knows no positions."""
+    """Three layers of four slide, and the fourth knows no positions."""
     pattern = fields.integer("sliding_window_pattern", 4)
     windows = windows_of(fields, lambda layer: (layer + 1) % pattern != 0)
     layers = layers_of(fields, windows, rotary_of(fields, interleaved=True))

@@ -128,7 +128,7 @@ def _read_latent(reader: Any) -> dict[str, Any]:
 
 
 def _written_latent(config: DecoderConfig) -> dict[str, Any]:
-    """The same as a file with whole keys and values describes it."""
+    """The metadata of a file that has whole keys and values, without `_mla`."""
     mixer, rotary = config.layers[0].mixer, config.layers[0].rotary
     assert isinstance(mixer, LatentConfig)
     assert rotary is not None

@@ -38,7 +38,7 @@ def _query_scale(fields: Fields) -> float:
 
 
 def _layers_of_gemma3(fields: Fields) -> Layers:
-    """Of six layers five slide, and turn by angles of their own."""
+    """Five layers of six slide, and turn by angles of their own."""
     pattern = fields.integer("sliding_window_pattern", 6)
     near = Fields({"rope_theta": fields.number("rope_local_base_freq", 1e4)}, fields.path)
     return layers_of_two_rotaries(fields, lambda layer: (layer + 1) % pattern != 0, near, 1e6)

@@ -49,7 +49,7 @@ _ROPE = {
 
 
 def _layers(fields: Fields) -> Layers:
-    """Of six layers five slide; the others have heads of their own; the last ones keep no keys."""
+    """Five layers of six slide; the others have heads of their own; the last ones keep no keys."""
     if fields.values.get("use_bidirectional_attention") == "all":
         raise LoadError(f"{fields.path}: use_bidirectional_attention='all' is not supported")
     count = layer_count(fields)
@@ -57,7 +57,9 @@ def _layers(fields: Fields) -> Layers:
     windows[-1] = None
     readers = fields.integer("num_kv_shared_layers", 0, least=0)
     keeping = count - readers
-    if readers and not {bool(each) for each in windows} == {bool(w) for w in windows[:keeping]}:
+    if readers and not {bool(bounded) for bounded in windows} == {
+        bool(w) for w in windows[:keeping]
+    }:
         raise LoadError(
             f"{fields.path}: num_kv_shared_layers is {readers}; no layer keeps their keys"
         )
@@ -67,12 +69,12 @@ def _layers(fields: Fields) -> Layers:
     near = rotary_of(fields, rope.section("sliding_attention"))
     far = rotary_of(fields, rope.section("full_attention"), share=1.0, width=wide)
     wider = 2 if fields.flag("use_double_wide_mlp", False) else 1
-    found = []
+    layers = []
     for number, window in enumerate(windows):
         same = [n for n in range(keeping) if (windows[n] is None) == (window is None)]
         reads = number >= keeping
         sizes = (wide, kv_heads) if window is None else (head_dim(fields), _kv_heads(fields))
-        found.append(
+        layers.append(
             LayerConfig(
                 rotary=far if window is None else near,
                 mixer=Gemma4Attention(*sizes, window, both and window is None, reads),
@@ -81,7 +83,7 @@ def _layers(fields: Fields) -> Layers:
                 block=Gemma4Layer,
             )
         )
-    return tuple(found)
+    return tuple(layers)
 
 
 def _kv_heads(fields: Fields) -> int:
@@ -92,10 +94,10 @@ def _global_heads(fields: Fields, windows: list[int | None], both: bool) -> tupl
     """The width of a head, and heads of keys, of layers without a window."""
     heads = _kv_heads(fields)
     if fields.values.get("per_layer_config") is not None:  # it has what differs
-        own = fields.section("per_layer_config").section(str(windows.index(None)))
+        config = fields.section("per_layer_config").section(str(windows.index(None)))
         return (
-            own.integer("head_dim", head_dim(fields), most=MAX_HEADS),
-            own.integer("num_key_value_heads", heads),
+            config.integer("head_dim", head_dim(fields), most=MAX_HEADS),
+            config.integer("num_key_value_heads", heads),
         )
     wide = fields.integer("global_head_dim", 512, most=MAX_HEADS)
     return wide, fields.integer("num_global_key_value_heads", heads) if both else heads

@@ -66,7 +66,7 @@ def _unpacked(tensors: Tensors) -> dict[str, Array]:
     "_blocks" (expert, out, in / 32, 16) holds two numbers a byte, the first in the low bits;
     "_scales" (expert, out, in / 32) their power of two. They become (expert, in, out).
     """
-    found: dict[str, Array] = {}
+    unpacked: dict[str, Array] = {}
     for name, array in tensors.items():
         if name.endswith("_blocks"):
             plain = name.removesuffix("_blocks")
@@ -82,10 +82,10 @@ def _unpacked(tensors: Tensors) -> dict[str, Array]:
             both = np.empty((*array.shape, 2), ml_dtypes.bfloat16)
             both[..., 0], both[..., 1] = _VALUES[array & _LOW_BITS], _VALUES[array >> 4]
             both *= _SCALES[scales][..., None, None]
-            found[plain] = both.reshape(*array.shape[:2], -1).transpose(0, 2, 1)
+            unpacked[plain] = both.reshape(*array.shape[:2], -1).transpose(0, 2, 1)
         elif not name.endswith("_scales"):
-            found[name] = array
-    return found
+            unpacked[name] = array
+    return unpacked
 
 
 def _rows_in_turn(gates: Array, others: Array) -> Array:

@@ -33,8 +33,8 @@ def layers_of(
 ) -> Layers:
     """Layers with one rotary embedding and these windows, none by default."""
     rotary = rotary or rotary_of(fields)
-    each = windows or (None,) * layer_count(fields)
-    return tuple(LayerConfig(window, rotary) for window in each)
+    lengths = windows or (None,) * layer_count(fields)
+    return tuple(LayerConfig(window, rotary) for window in lengths)
 
 
 def kinds_of(fields: Fields, number: int, *known: str) -> list[str] | None:
@@ -55,16 +55,16 @@ def windows_of(fields: Fields, slides: Callable[[int], bool]) -> Windows:
     number = layer_count(fields)
     kinds = kinds_of(fields, number, "full_attention", "sliding_attention")
     if kinds is None:
-        found = [slides(layer) for layer in range(number)]
+        sliding = [slides(layer) for layer in range(number)]
     else:
-        found = [kind == "sliding_attention" for kind in kinds]
-    return [fields.integer("sliding_window") if each else None for each in found]
+        sliding = [kind == "sliding_attention" for kind in kinds]
+    return [fields.integer("sliding_window") if slide else None for slide in sliding]
 
 
 def same_windows(fields: Fields) -> Windows:
     """The `sliding_window` of every layer, if there is one; such models have no `layer_types`."""
-    given = fields.values.get("sliding_window") is not None
-    window = fields.integer("sliding_window") if given else None
+    windowed = fields.values.get("sliding_window") is not None
+    window = fields.integer("sliding_window") if windowed else None
     return [window] * layer_count(fields)
 
 
@@ -91,8 +91,8 @@ def layers_of_two_rotaries(
     far = {**rope.section("full_attention").values, **older.values}
     local = rotary_of(fields, Fields(near, fields.path), theta)
     whole = rotary_of(fields, Fields(far, fields.path), theta)
-    found = windows_of(fields, slides)
-    return tuple(LayerConfig(window, whole if window is None else local) for window in found)
+    windows = windows_of(fields, slides)
+    return tuple(LayerConfig(window, whole if window is None else local) for window in windows)
 
 
 def rotary_of(
@@ -151,19 +151,19 @@ def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
     original = original_positions(fields, rope, positions)
     if kind == "dynamic":  # Hugging Face's grows from the longest text the model takes
         original = positions
-    found: dict[str, Any] = {"rope_type": kind, _ORIGINAL: original}
+    scaling: dict[str, Any] = {"rope_type": kind, _ORIGINAL: original}
     if kind == "proportional":
-        found["factor"] = rope.number("factor", 1.0)
+        scaling["factor"] = rope.number("factor", 1.0)
     for key in _SCALINGS[kind]:
-        found[key] = rope.number(key, least=1e-3)
+        scaling[key] = rope.number(key, least=1e-3)
     for key in _OPTIONS:
         if rope.values.get(key) is not None:
-            found[key] = rope.number(key)
-    found["truncate"] = rope.flag("truncate", True)
+            scaling[key] = rope.number(key)
+    scaling["truncate"] = rope.flag("truncate", True)
     if kind == "longrope":
-        found["factor"] = rope.number("factor", positions / original)
+        scaling["factor"] = rope.number("factor", positions / original)
         for key in ("short_factor", "long_factor"):
-            found[key] = rope.listed(key, float)
-            if not all(1e-3 <= factor <= MOST for factor in found[key]):
+            scaling[key] = rope.listed(key, float)
+            if not all(1e-3 <= factor <= MOST for factor in scaling[key]):
                 raise LoadError(f"{rope.path}: {key} has a number that is not from 0.001 to {MOST}")
-    return found
+    return scaling

@@ -30,7 +30,7 @@ def _layers(fields: Fields) -> Layers:
     if len(turned) != count:
         raise LoadError(f"{fields.path}: no_rope_layers has {len(turned)} of {count} layers")
     kinds = kinds_of(fields, count, "full_attention", "chunked_attention") or [
-        "chunked_attention" if each else "full_attention" for each in turned
+        "chunked_attention" if rotates else "full_attention" for rotates in turned
     ]
     step = fields.integer("interleave_moe_layer_step", 1)
     experts = fields.listed("moe_layers", int, list(range(step - 1, count, step)))

@@ -26,7 +26,7 @@ from luminal.nn.state_space import Mamba, Mamba2
 
 @dataclass(frozen=True, slots=True)
 class MambaConfig:
-    """Arguments of `Mamba`."""
+    """The sizes of a `Mamba`, which is a layer's mixer."""
 
     inner: int
     states: int
@@ -45,7 +45,7 @@ class MambaConfig:
 
 @dataclass(frozen=True, slots=True)
 class Mamba2Config:
-    """Arguments of `Mamba2`."""
+    """The sizes of a `Mamba2`, which is a layer's mixer."""
 
     heads: int
     head_dim: int

@@ -14,7 +14,7 @@ from luminal.models.gguf.form import ANY_LAYER, GGUF
 
 
 def _layers_of_olmo3(fields: Fields) -> Layers:
-    """Of four layers three slide; a scaling of positions is the others'."""
+    """Three layers of four slide; only the others scale their positions."""
     if not fields.section("rope_parameters"):
         refuse(fields, rope_theta=5e5)  # versions of transformers give another to other layers
     near = Fields({}, fields.path)

@@ -36,7 +36,7 @@ class SparseMixer(Router):
     jitter = 0.01
 
     def forward(self, x: Tensor) -> Routes:
-        """x (tokens, hidden)."""
+        """The chosen experts of each token of x (tokens, hidden), and their weights."""
         scores = x @ self.read(self.weight, x).mT
         experts, weights, left = [], [], scores
         for _ in range(self.top_k):
@@ -58,7 +58,7 @@ class MixedExperts(ExpertsConfig):
     jitter: float = 0.01
 
     def make_router(self, hidden: int, dtype: Any) -> SparseMixer:
-        """See `ExpertsConfig`."""
+        """The router that chooses a token's experts one after the other."""
         router = SparseMixer(hidden, self.count, self.top_k, dtype=dtype)
         router.jitter = self.jitter
         return router

@@ -53,7 +53,7 @@ def shared_experts(top_k: int, normalize: bool) -> Mapping[str, Any]:
 
 
 def _sparse_layers(fields: Fields) -> Layers:
-    """Of the first `max_window_layers` every other one slides."""
+    """Every other one of the first `max_window_layers` slides."""
     used = fields.flag("use_sliding_window", False)
     last = fields.integer("max_window_layers", 28, least=0)
     windows = windows_of(fields, lambda layer: used and layer < last and (layer + 1) % 2 != 0)

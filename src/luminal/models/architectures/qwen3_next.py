@@ -53,7 +53,7 @@ def _read(fields: Fields) -> Fields:
 
 
 def _layers(fields: Fields) -> Layers:
-    """Of four layers three are linear. Some models of Qwen3.5 have no experts."""
+    """Three layers of four are linear. Some models of Qwen3.5 have no experts."""
     count = layer_count(fields)
     interval = fields.integer("full_attention_interval", 4)
     kinds = kinds_of(fields, count, "full_attention", "linear_attention") or [
@@ -107,11 +107,13 @@ def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[s
             f"{heads * sum(sizes)}"
         )
     cut = np.split(array.reshape(heads, sum(sizes), *array.shape[1:]), np.cumsum(sizes)[:-1], 1)
-    found = {key: rows.reshape(-1, *array.shape[1:]) for key, rows in zip(parts, cut, strict=True)}
-    if "q" in found:
-        found["in_proj_qkv"] = np.concatenate([found.pop(key) for key in "qkv"])
+    divided = {
+        key: rows.reshape(-1, *array.shape[1:]) for key, rows in zip(parts, cut, strict=True)
+    }
+    if "q" in divided:
+        divided["in_proj_qkv"] = np.concatenate([divided.pop(key) for key in "qkv"])
     last = part.rpartition(".")[2]
-    for key, rows in found.items():
+    for key, rows in divided.items():
         yield f"{path}.self_attn.{key}.{last}", rows
 
 

@@ -120,8 +120,10 @@ def refuse(fields: Fields, **supported: Any) -> None:
 
 def values_of(settings: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
     """The value of each field: what a Setting or a function reads, or a constant as it is."""
-    read = {name: getattr(each, "read", each) for name, each in settings.items()}
-    return {name: each(fields) if callable(each) else each for name, each in read.items()}
+    read = {name: getattr(setting, "read", setting) for name, setting in settings.items()}
+    return {
+        name: setting(fields) if callable(setting) else setting for name, setting in read.items()
+    }
 
 
 def experts_of(settings: Mapping[str, Any], fields: Fields) -> ExpertsConfig:

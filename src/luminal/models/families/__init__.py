@@ -43,11 +43,11 @@ FAMILIES: Mapping[str, str] = {
 
 
 def family_of(raw: Mapping[str, Any]) -> Family | None:
-    """That of a `config.json`; None for one that is not here."""
+    """The family of a `config.json`, or None for one that is not here."""
     match raw.get("architectures"):
         case [str(name)] if name in FAMILIES:
-            found: Family = lazy.found(f"{__name__}.{FAMILIES[name]}")
-            return found
+            family: Family = lazy.found(f"{__name__}.{FAMILIES[name]}")
+            return family
     return None
 
 

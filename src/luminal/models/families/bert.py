@@ -102,10 +102,10 @@ def _padding(fields: Fields) -> int:
 
 
 def _roberta_weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
-    found = renamed(tensors, _BERT_NAMES)
-    if _POSITIONS in found:
-        found[_POSITIONS] = found[_POSITIONS][_padding(fields) :]
-    return found
+    weights = renamed(tensors, _BERT_NAMES)
+    if _POSITIONS in weights:
+        weights[_POSITIONS] = weights[_POSITIONS][_padding(fields) :]
+    return weights
 
 
 BERT = Family(_bert, lambda tensors, fields: renamed(tensors, _BERT_NAMES), TextEncoder.of_folder)

@@ -38,10 +38,10 @@ class Named(NamedTuple):
 
 def _sizes(fields: Fields, key: str) -> list[int]:
     """A list of sizes, one for each stage."""
-    found = fields.listed(key, int)
-    if not found or not all(0 < each <= MAX_LAYERS for each in found):
-        raise LoadError(f"{fields.path}: {key} is {found}; all must be from 1 to {MAX_LAYERS}")
-    return found
+    sizes = fields.listed(key, int)
+    if not sizes or not all(0 < size <= MAX_LAYERS for size in sizes):
+        raise LoadError(f"{fields.path}: {key} is {sizes}; all must be from 1 to {MAX_LAYERS}")
+    return sizes
 
 
 def _stages(fields: Fields) -> list[tuple[int, int]]:
@@ -78,7 +78,7 @@ def _resnet(fields: Fields) -> Iterator[Named]:
                     (inner, inner, 3, second),
                     (inner, outputs, 1, 1),
                 )
-            *convs, last = (ConvConfig(*each) for each in sizes)
+            *convs, last = (ConvConfig(*numbers) for numbers in sizes)
             convs.append(replace(last, activation=None))
             path = f"resnet.encoder.stages.{stage}.layers.{layer}."
             yield Named(
@@ -123,39 +123,39 @@ class _MobileNet:
 
     def divisible(self, channels: float) -> int:
         """Rounded to a multiple of `step` that is at least nine tenths of it."""
-        found = max(self.least, int(channels + self.step / 2) // self.step * self.step)
-        return found + self.step if found < 0.9 * channels else found
+        rounded = max(self.least, int(channels + self.step / 2) // self.step * self.step)
+        return rounded + self.step if rounded < 0.9 * channels else rounded
 
     def width(self, channels: int) -> int:
-        """Of the second version."""
+        """The channels of a layer of the second version, which rounds the product."""
         return self.divisible(round(channels * self.multiplier))
 
 
 def _mobilenet_v1(fields: Fields) -> Iterator[Named]:
-    made = _MobileNet(fields)
+    network = _MobileNet(fields)
     depth = 32
-    width = max(int(depth * made.multiplier), made.least)
-    stem = made.conv(fields.integer("num_channels", 3), width, 3, 2)
+    width = max(int(depth * network.multiplier), network.least)
+    stem = network.conv(fields.integer("num_channels", 3), width, 3, 2)
     yield Named(BlockConfig((stem,)), ["mobilenet_v1.conv_stem."])
     for number in range(13):
         halves = number in _HALVING_V1
         depth *= 2 if halves or number == 0 else 1
-        outputs = max(int(depth * made.multiplier), made.least)
-        each = made.conv(width, width, 3, 2 if halves else 1, width)
+        outputs = max(int(depth * network.multiplier), network.least)
+        depthwise = network.conv(width, width, 3, 2 if halves else 1, width)
         names = [f"mobilenet_v1.layer.{2 * number + part}." for part in range(2)]
-        yield Named(BlockConfig((each, made.conv(width, outputs, 1))), names)
+        yield Named(BlockConfig((depthwise, network.conv(width, outputs, 1))), names)
         width = outputs
 
 
 def _mobilenet_v2(fields: Fields) -> Iterator[Named]:
-    made = _MobileNet(fields)
+    network = _MobileNet(fields)
     ratio = fields.number("expand_ratio", 6)
-    first, widths = made.width(32), [made.width(channels) for channels in _CHANNELS_V2]
-    stem = {"first_conv": made.conv(fields.integer("num_channels", 3), first, 3, 2)}
+    first, widths = network.width(32), [network.width(channels) for channels in _CHANNELS_V2]
+    stem = {"first_conv": network.conv(fields.integer("num_channels", 3), first, 3, 2)}
     if not fields.flag("first_layer_is_expansion", True):
-        stem["expand_1x1"] = made.conv(first, first, 1)
-    stem["conv_3x3"] = made.conv(first, first, 3, 1, first)
-    stem["reduce_1x1"] = made.conv(first, widths[0], 1, activation=None)
+        stem["expand_1x1"] = network.conv(first, first, 1)
+    stem["conv_3x3"] = network.conv(first, first, 3, 1, first)
+    stem["reduce_1x1"] = network.conv(first, widths[0], 1, activation=None)
     yield Named(
         BlockConfig(tuple(stem.values())), [f"mobilenet_v2.conv_stem.{name}." for name in stem]
     )
@@ -168,25 +168,25 @@ def _mobilenet_v2(fields: Fields) -> Iterator[Named]:
             stride, dilation, further = 1, further, further * halves
         else:
             stride, reached = halves, reached * halves
-        inner = made.divisible(round(width * ratio))
+        inner = network.divisible(round(width * ratio))
         convs = {
-            "expand_1x1": made.conv(width, inner, 1),
-            "conv_3x3": made.conv(inner, inner, 3, stride, inner, dilation),
-            "reduce_1x1": made.conv(inner, outputs, 1, activation=None),
+            "expand_1x1": network.conv(width, inner, 1),
+            "conv_3x3": network.conv(inner, inner, 3, stride, inner, dilation),
+            "reduce_1x1": network.conv(inner, outputs, 1, activation=None),
         }
         residual = stride == 1 and width == outputs
         names = [f"mobilenet_v2.layer.{number}.{name}." for name in convs]
         yield Named(BlockConfig(tuple(convs.values()), residual), names)
-    fixed = fields.flag("finegrained_output", True) and made.multiplier < 1
-    last = made.conv(widths[-1], 1280 if fixed else made.width(1280), 1)
+    fixed = fields.flag("finegrained_output", True) and network.multiplier < 1
+    last = network.conv(widths[-1], 1280 if fixed else network.width(1280), 1)
     yield Named(BlockConfig((last,)), ["mobilenet_v2.conv_1x1."])
 
 
 def _family(named: Callable[[Fields], Iterator[Named]]) -> Family:
-    """Of networks that are blocks of convolutions."""
+    """A family of networks that are blocks of convolutions."""
 
     def model(fields: Fields) -> Classifier:
-        trunk = ConvNet([each.block for each in named(fields)])
+        trunk = ConvNet([part.block for part in named(fields)])
         return Classifier(trunk, trunk.width, len(labels_of(fields)))
 
     def weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:

@@ -43,9 +43,9 @@ def _kinds(fields: Fields) -> tuple[LayerKind, ...]:
         (_FULL, "global_rope_theta", 160_000.0),
         (_SLIDING, "local_rope_theta", 10_000.0),
     ):
-        own = rope.section(name)
-        refuse(own, rope_type="default")
-        thetas[name] = own.number("rope_theta", fields.number(old, default, 1), 1)
+        section = rope.section(name)
+        refuse(section, rope_type="default")
+        thetas[name] = section.number("rope_theta", fields.number(old, default, 1), 1)
     count = layer_count(fields)
     step = fields.integer("global_attn_every_n_layers", 3)
     default_types = [_SLIDING if number % step else _FULL for number in range(count)]
@@ -56,7 +56,7 @@ def _kinds(fields: Fields) -> tuple[LayerKind, ...]:
             f"for each of {count} layers"
         )
     reach = fields.integer("local_attention", 128, least=2) // 2
-    return tuple(LayerKind(reach if each == _SLIDING else None, thetas[each]) for each in types)
+    return tuple(LayerKind(reach if kind == _SLIDING else None, thetas[kind]) for kind in types)
 
 
 def _model(fields: Fields) -> Encoder:
@@ -84,17 +84,17 @@ def _model(fields: Fields) -> Encoder:
 
 def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
     """With what is stored as one array taken apart."""
-    found = {}
+    weights = {}
     for name, array in renamed(tensors, _NAMES).items():
         if "*" not in name:
-            found[name] = array
+            weights[name] = array
             continue
         parts = ("q", "k", "v") if ".attention." in name else ("gate", "up")
         if array.shape[0] % len(parts):
             raise LoadError(f"weights: {name!r} has {array.shape[0]} rows for {len(parts)} parts")
         for part, rows in zip(parts, np.split(array, len(parts)), strict=True):
-            found[name.replace("*", part)] = rows
-    return found
+            weights[name.replace("*", part)] = rows
+    return weights
 
 
 MODERNBERT = Family(_model, _weights, TextEncoder.of_folder)

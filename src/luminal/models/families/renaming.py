@@ -15,15 +15,15 @@ Names = Sequence[tuple[str, str | None]]
 
 def renamed(tensors: Mapping[str, Array], names: Names) -> dict[str, Array]:
     """The arrays under their new names. Raises LoadError for one that holds no floats."""
-    found = {}
+    weights = {}
     for theirs, array in tensors.items():
         name = new_name(theirs, names)
         if name is None:
             continue
         if array.dtype not in WEIGHT_DTYPES:
             raise LoadError(f"weights: {theirs!r} is {array.dtype}; it must be an array of floats")
-        found[name] = array
-    return found
+        weights[name] = array
+    return weights
 
 
 def new_name(name: str, names: Names) -> str | None:

@@ -79,10 +79,10 @@ def _model(fields: Fields) -> T5:
 
 
 def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
-    found = renamed(tensors, _NAMES)
-    if _EMBEDDING in found:
-        found.setdefault(_OUTPUT, found[_EMBEDDING])
-    return found
+    weights = renamed(tensors, _NAMES)
+    if _EMBEDDING in weights:
+        weights.setdefault(_OUTPUT, weights[_EMBEDDING])
+    return weights
 
 
 T5_FAMILY = Family(_model, _weights, TextToText.of_folder)

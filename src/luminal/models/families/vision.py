@@ -88,16 +88,16 @@ def _config(fields: Fields, layers: TransformerConfig) -> VisionConfig:
 
 def _weights(prefix: str, tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
     """`prefix`: of all names but the head's."""
-    found = {}
+    weights = {}
     for name, array in renamed(tensors, _NAMES).items():
         if name in _FLAT:
             array = array.reshape(-1, array.shape[-1])[0 if name == "first" else slice(None)]
         if ".mlp.weights_in." in name:
             for part, rows in zip(("gate", "up"), np.split(array, 2), strict=True):
-                found[prefix + name.replace(".mlp.weights_in.", f".mlp.part.{part}_proj.")] = rows
+                weights[prefix + name.replace(".mlp.weights_in.", f".mlp.part.{part}_proj.")] = rows
         else:
-            found[name if name.startswith("head.") else prefix + name] = array
-    return found
+            weights[name if name.startswith("head.") else prefix + name] = array
+    return weights
 
 
 def _classifier(fields: Fields, config: VisionConfig) -> Classifier:

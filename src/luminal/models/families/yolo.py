@@ -60,15 +60,15 @@ def _model(version: int, fields: Fields) -> Yolo:
 
 
 def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
-    """Also of files whose norms are part of the convolutions: these get norms that only add."""
-    found = renamed(tensors, _NAMES)
-    for name in [name for name in found if name.endswith(".conv.bias")]:
-        path, bias = name.removesuffix("conv.bias") + "norm.", found.pop(name)
-        found[path + "bias"] = bias
-        found[path + "running_mean"] = np.zeros_like(bias)
-        found[path + "running_var"] = np.full_like(bias, 1 - NORM_EPS)
-        found[path + "weight"] = np.ones_like(bias)
-    return found
+    """Weights by our names. Convolutions that contain their norms get norms that only add."""
+    weights = renamed(tensors, _NAMES)
+    for name in [name for name in weights if name.endswith(".conv.bias")]:
+        path, bias = name.removesuffix("conv.bias") + "norm.", weights.pop(name)
+        weights[path + "bias"] = bias
+        weights[path + "running_mean"] = np.zeros_like(bias)
+        weights[path + "running_var"] = np.full_like(bias, 1 - NORM_EPS)
+        weights[path + "weight"] = np.ones_like(bias)
+    return weights
 
 
 YOLOV8, YOLO11 = (

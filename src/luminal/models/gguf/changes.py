@@ -44,7 +44,7 @@ def _by_head_of_keys(array: Array, heads: Heads) -> Array:
 
 
 def _one_after_another(array: Array, heads: Heads) -> Array:
-    """The inverse."""
+    """The inverse of `_by_head_of_keys`."""
     queries, keys = heads
     rows = _rows_of_a_head(array, heads)
     split = array.reshape(keys, queries // keys + 2, rows, *array.shape[1:])

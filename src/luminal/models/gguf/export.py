@@ -33,7 +33,7 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     name = form_of(to).name
     heads = Heads(config.num_attention_heads, config.num_key_value_heads)
     plain = source.unpacked(checkpoint.tensors)
-    sources = {name: each for name, each in plain.items() if not DERIVED.fullmatch(name)}
+    sources = {name: array for name, array in plain.items() if not DERIVED.fullmatch(name)}
     tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
     if config.tie_word_embeddings and "output.weight" in tensors:
         tie(tensors, "token_embd.weight", "output.weight")
@@ -61,7 +61,7 @@ def _written_as(config: DecoderConfig, checkpoint: Checkpoint) -> Architecture:
     for record in written:
         if record.name == name and form_of(record).only_for(config):
             return record
-    known = ", ".join(sorted({record.name for record in written}))
+    classes = ", ".join(sorted({record.name for record in written}))
     raise InputError(
-        f"{checkpoint.path}: {shown(name)} has no place in GGUF files; these have {known}"
+        f"{checkpoint.path}: {shown(name)} has no place in GGUF files; these have {classes}"
     )

@@ -49,8 +49,10 @@ def architecture_of_file(file: GGUFFile, path: Path) -> Architecture:
     for record, form in sorted(written, key=lambda pair: pair[1].only_with is None):
         if form.name == name and _is_of(file, form):
             return record
-    known = ", ".join(sorted({form.name for _, form in written}))
-    raise LoadError(f"{path}: architecture {shown(name)} is not supported; supported are {known}")
+    supported = ", ".join(sorted({form.name for _, form in written}))
+    raise LoadError(
+        f"{path}: architecture {shown(name)} is not supported; supported are {supported}"
+    )
 
 
 def _is_of(file: GGUFFile, form: GGUF) -> bool:
@@ -67,25 +69,25 @@ def keys_of(architecture: Architecture) -> dict[str, str]:
     """Keys of the metadata, without the architecture's name, and those of `config.json`."""
     settings, experts = architecture.all_settings, architecture.experts or {}
     epsilon = RMS_EPSILON if "rms" in settings.get("norm", "rms") else LAYER_EPSILON
-    found: dict[str, str] = {}
+    keys_here: dict[str, str] = {}
     for keys, fields in (({**KEYS, epsilon: "norm_eps"}, settings), (EXPERT_KEYS, experts)):
         for key, name in keys.items():
             setting = fields.get(name)
-            if isinstance(setting, Setting) and setting.key not in found.values():
-                found[key] = setting.key
+            if isinstance(setting, Setting) and setting.key not in keys_here.values():
+                keys_here[key] = setting.key
     further = form_of(architecture).keys
-    found |= {"attention.sliding_window": "sliding_window"}
-    return {key: name for key, name in {**found, **further}.items() if name is not None}
+    keys_here |= {"attention.sliding_window": "sliding_window"}
+    return {key: name for key, name in {**keys_here, **further}.items() if name is not None}
 
 
 def flags_of(architecture: Architecture) -> dict[str, tuple[str, ...]]:
     """Keys of `config.json` that are true where layer 0 has one of some tensors."""
-    found: dict[str, tuple[str, ...]] = {}
+    flags: dict[str, tuple[str, ...]] = {}
     for name, tensors in FLAGS.items():
         setting = architecture.all_settings.get(name)
         if isinstance(setting, Setting):  # one key may be that of all biases
-            found.setdefault(setting.key, tensors)
-    return found | {key: (tensor,) for key, tensor in form_of(architecture).flags.items()}
+            flags.setdefault(setting.key, tensors)
+    return flags | {key: (tensor,) for key, tensor in form_of(architecture).flags.items()}
 
 
 def heads_of(file: GGUFFile, architecture: Architecture, path: Path) -> Heads:
@@ -163,7 +165,7 @@ class Reader:
         return f"blk.{layer}.{name}" in self.tensors
 
     def key(self, name: str) -> str:
-        """The whole key."""
+        """The key with the architecture's name before it."""
         return f"{self.form.name}.{name}"
 
     def integer(self, name: str, *default: int) -> int:
@@ -195,28 +197,30 @@ class Reader:
         dims = self.integer("rope.dimension_count", width)
         theta = self.number("rope.freq_base") or _THETA
         fixed = self.form.rope
-        found = {"rope_type": "default", "rope_theta": theta, **self.scaling(), **fixed}
+        parameters = {"rope_type": "default", "rope_theta": theta, **self.scaling(), **fixed}
         if dims != width:
-            found["partial_rotary_factor"] = dims / width
+            parameters["partial_rotary_factor"] = dims / width
         if self.form.local_theta is None:
-            return found
+            return parameters
         local = self.number("rope.freq_base_swa") or self.form.local_theta or theta
         near = {"rope_type": "default", "rope_theta": local}
-        return {"full_attention": found, "sliding_attention": near}
+        return {"full_attention": parameters, "sliding_attention": near}
 
     def scaling(self) -> dict[str, Any]:
         """The scaling of long texts; factors of each frequency are tensors."""
         original = self.value("rope.scaling.original_context_length")
-        short, long = (self.factors(f"rope_factors_{each}.weight") for each in ("short", "long"))
+        short, long = (
+            self.factors(f"rope_factors_{length}.weight") for length in ("short", "long")
+        )
         if short is None or long is None:
             short = long = self.factors("rope_freqs.weight")
-        found: dict[str, Any]
+        scaling: dict[str, Any]
         if short is not None:
-            found = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
+            scaling = {"rope_type": "longrope", "short_factor": short, "long_factor": long}
             attention = self.number("rope.scaling.attn_factor")
             if short == long and attention is None:
                 attention = 1.0
-            found["attention_factor"] = attention
+            scaling["attention_factor"] = attention
         else:
             kind = self.fields.text(self.key("rope.scaling.type"), "none")
             if kind == "none":
@@ -224,23 +228,23 @@ class Reader:
             numbers = {
                 name: self.number(f"rope.scaling.{key}") for key, name in _SCALING_NUMBERS.items()
             }
-            found = {"rope_type": kind, **numbers}
+            scaling = {"rope_type": kind, **numbers}
             sharper = self.number("rope.scaling.yarn_log_multiplier")
             if sharper is not None:  # a tenth of it
-                found["mscale"] = found["mscale_all_dim"] = round(10 * sharper, 6)
-        found["original_max_position_embeddings"] = original
-        return {name: value for name, value in found.items() if value is not None}
+                scaling["mscale"] = scaling["mscale_all_dim"] = round(10 * sharper, 6)
+        scaling["original_max_position_embeddings"] = original
+        return {name: value for name, value in scaling.items() if value is not None}
 
     def factors(self, name: str) -> list[float] | None:
         tensor = self.tensors.get(name)
         if tensor is None:
             return None
-        return [decimal(each) for each in tensor.array().astype(np.float32).ravel().tolist()]
+        return [decimal(factor) for factor in tensor.array().astype(np.float32).ravel().tolist()]
 
     # --- what only some have
 
     def windows(self) -> dict[str, Any]:
-        """Which layers slide."""
+        """The settings that say which layers have a window."""
         if not self.value("attention.sliding_window"):
             return {"sliding_window": None}
         form, key = self.form, self.key("attention.sliding_window_pattern")
@@ -252,21 +256,21 @@ class Reader:
                 f"{self.fields.path}: {key} is {shown(self.fields.values[key])}; in a "
                 f"{self.architecture.name} {form.windowed} may have a window"
             )
-        kinds = ["sliding_attention" if each else "full_attention" for each in slide]
+        kinds = ["sliding_attention" if slides else "full_attention" for slides in slide]
         return {"layer_types": kinds, "use_sliding_window": True}
 
     def slides(self, key: str) -> list[bool]:
-        """The same as flags, from a list of them or the period of the pattern."""
+        """A flag for each layer, from a list of them or the period of the pattern."""
         count = self.integer("block_count")
-        given = self.fields.values.get(key)
-        if not isinstance(given, list):
+        pattern = self.fields.values.get(key)
+        if not isinstance(pattern, list):
             return sliding(count, self.fields.integer(key, self.form.windows, least=0))
-        if len(given) != count or not {*map(repr, given)} <= _FLAG_TEXTS:
+        if len(pattern) != count or not {*map(repr, pattern)} <= _FLAG_TEXTS:
             raise LoadError(
-                f"{self.fields.path}: {key} is {shown(given)}; it must be a flag for each of "
+                f"{self.fields.path}: {key} is {shown(pattern)}; it must be a flag for each of "
                 f"{count} layers"
             )
-        return [bool(each) for each in given]
+        return [bool(flag) for flag in pattern]
 
     def further_layers(self) -> dict[str, int]:
         """The number of layers without those behind the last one, which guess further tokens."""

@@ -42,7 +42,7 @@ def hugging_face_tensors(
     names = {theirs: architecture.original(ours) for ours, theirs in _templates(form)}
     changes = _changes(architecture)
     joins = {part: ours for ours, join in form.joined.items() for part in join.parts}
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     parts: dict[tuple[str, str], dict[str, Array]] = {}
     for name, tensor in tensors.items():
         if _NO_WEIGHT.fullmatch(name):
@@ -53,29 +53,29 @@ def hugging_face_tensors(
             parts.setdefault((joins[last], numbers[0]), {})[last] = tensor.array()
             continue
         template, end = _known(whole, names)
-        known = changes.get((template or "").removeprefix(_LAYER))
+        change = changes.get((template or "").removeprefix(_LAYER))
         keeps = keep_quantized and tensor.kind in RECORDED and len(tensor.shape) == 2
-        array = tensor.data if keeps and (known is None or known.by_rows) else tensor.array()
+        array = tensor.data if keeps and (change is None or change.by_rows) else tensor.array()
         if template is None:
-            found[name] = array
+            arrays[name] = array
             continue
         ours = names[template] + end
-        if known is not None and known.order is not None and keep_order and _can_stay(array):
-            found[_filled(ours, numbers)] = Rows(array, known.order(array, heads))
+        if change is not None and change.order is not None and keep_order and _can_stay(array):
+            arrays[_filled(ours, numbers)] = Rows(array, change.order(array, heads))
             continue
-        if known is not None:
-            array = _read(name, known.read, array, heads)
+        if change is not None:
+            array = _read(name, change.read, array, heads)
         if ours.count("*") > len(numbers):
             for number, part in enumerate(np.atleast_1d(array)):
-                found[_filled(ours, [*numbers, str(number)])] = part
+                arrays[_filled(ours, [*numbers, str(number)])] = part
         else:
-            found[_filled(ours, numbers)] = array
-    for (ours, layer), given in parts.items():
+            arrays[_filled(ours, numbers)] = array
+    for (ours, layer), halves in parts.items():
         join = form.joined[ours]
-        if len(given) == len(join.parts):  # else it is missing, which the model says
+        if len(halves) == len(join.parts):  # else it is missing, which the model says
             name = _filled(architecture.original(_OUR_LAYER + ours), [layer])
-            found[name] = _read(name, join.read, *(given[part] for part in join.parts))
-    return found
+            arrays[name] = _read(name, join.read, *(halves[part] for part in join.parts))
+    return arrays
 
 
 def _can_stay(array: Array) -> bool:
@@ -89,14 +89,14 @@ def _read(name: str, read: Callable[..., Array], *given: Any) -> Array:
     for.
     """
     try:
-        made = read(*given)
-        made.flags.writeable = False
-        let_go(each for each in given if not np.may_share_memory(made, each))
-        return made
+        value = read(*given)
+        value.flags.writeable = False
+        let_go(source for source in given if not np.may_share_memory(value, source))
+        return value
     except LoadError:
         raise
     except ValueError as error:  # NumPy's of a reshape, a transposition, a concatenation
-        shapes = ", ".join(str(each.shape) for each in given if isinstance(each, np.ndarray))
+        shapes = ", ".join(str(source.shape) for source in given if isinstance(source, np.ndarray))
         raise LoadError(f"weights: {name!r}: cannot be read from {shapes}") from error
 
 
@@ -106,14 +106,14 @@ def gguf_tensors(
     """Hugging Face's as GGUF names and stores them. Raises InputError for a name without one."""
     form = form_of(architecture)
     names, changes = dict(_templates(form)), _changes(architecture)
-    found: dict[str, Array] = {}
+    stored: dict[str, Array] = {}
     experts: dict[str, dict[int, Array]] = {}
     for name, array in tensors.items():
         whole, numbers = _template(architecture.renamed(name))
         join = form.joined.get(whole.removeprefix(_OUR_LAYER))
         if join is not None and join.written is not None:
-            for part, each in zip(join.parts, join.written(array), strict=True):
-                found[_filled(_LAYER + part, numbers)] = each
+            for part, half in zip(join.parts, join.written(array), strict=True):
+                stored[_filled(_LAYER + part, numbers)] = half
             continue
         template, end = _known(whole, names)
         if template is None:
@@ -126,10 +126,10 @@ def gguf_tensors(
             *numbers, expert = numbers
             experts.setdefault(_filled(theirs + end, numbers), {})[int(expert)] = array
         else:
-            found[_filled(theirs + end, numbers)] = array
+            stored[_filled(theirs + end, numbers)] = array
     for name, arrays in experts.items():
-        found[name] = np.stack([arrays[number] for number in sorted(arrays)])
-    return found
+        stored[name] = np.stack([arrays[number] for number in sorted(arrays)])
+    return stored
 
 
 def form_of(architecture: Architecture) -> GGUF:
