@@ -27,7 +27,7 @@ from luminal.loaders.gguf_tokenizer import UNUSED, WHOLE_FILE, gguf_tokenizer
 from luminal.loaders.mapped import is_mapped
 from luminal.loaders.write_gguf import save_gguf
 from luminal.loaders.write_safetensors import save_safetensors
-from luminal.memory.row_order import Rows
+from luminal.memory.row_order import StoredRows
 from luminal.models import checkpoint, conversion
 from luminal.models.architectures import decoder_of, read_decoder
 from luminal.models.chat_template import special_tokens
@@ -156,7 +156,9 @@ def test_an_embedding_beside_an_output_is_not_read_ahead(
     ahead: list[Any] = []
     monkeypatch.setattr(checkpoint, "read_ahead", ahead.extend)
     tensors = load_checkpoint(place, keep_order=True).tensors
-    memory = {n: each.memory if isinstance(each, Rows) else each for n, each in tensors.items()}
+    memory = {
+        n: each.memory if isinstance(each, StoredRows) else each for n, each in tensors.items()
+    }
     left = [n for n, each in memory.items() if not any(each is one for one in ahead)]
     assert left == ([] if tied else ["model.embed_tokens.weight"])
 

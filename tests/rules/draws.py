@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from luminal.algebra.frames import never_empty
+from luminal.algebra.frames import is_never_empty
 from luminal.algebra.terms import Phase, Term
 from luminal.base import dtypes
 from luminal.base.dtypes import DType, holds
@@ -181,7 +181,7 @@ def holds_here(guard: notation.Guard, binding: Binding) -> bool:
         return {"==": left == right, "!=": left != right, "<=": left <= right}[guard.op]
     name, args = guard.name, guard.args
     if name == "nonempty":
-        return all(map(never_empty, axes_here(notation.axes(args[0]), binding)))
+        return all(map(is_never_empty, axes_here(notation.axes(args[0]), binding)))
     if name == "floating":
         return binding.dtypes[args[0]].is_float
     x = binding.terms[args[-1]]

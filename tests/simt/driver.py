@@ -12,7 +12,15 @@ import numpy as np
 from luminal.backends.c_backend import CCode
 from luminal.codegen.c_family.dialect import KERNEL, Dialect
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.runtime.driver import Array, Block, DeviceMemory, Driver, Mark, Place, launch_shape
+from luminal.runtime.driver import (
+    Array,
+    DeviceBlock,
+    DeviceMemory,
+    DevicePointer,
+    Driver,
+    Mark,
+    launch_shape,
+)
 from tests.simt.compiling import compile
 from tests.simt.launching import ORDERS, At, launch
 
@@ -44,21 +52,21 @@ class CheckedDriver(Driver):
     def memory(self) -> DeviceMemory:
         return DeviceMemory(None, None)
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> DeviceBlock:
         memory = np.full(size + ALIGNMENT, 0xCB, np.uint8)
         start = -memory.ctypes.data % ALIGNMENT
         return memory[start : start + size]
 
-    def free(self, block: Block) -> None:
+    def free(self, block: DeviceBlock) -> None:
         block[:] = 0xDD
 
-    def write(self, target: Place, source: Array) -> None:
+    def write(self, target: DevicePointer, source: Array) -> None:
         _part(target, source.nbytes)[:] = source.reshape(-1).view(np.uint8)
 
-    def read(self, source: Place, target: Array) -> None:
+    def read(self, source: DevicePointer, target: Array) -> None:
         target.reshape(-1).view(np.uint8)[:] = _part(source, target.nbytes)
 
-    def copy(self, source: Place, target: Place, size: int) -> None:
+    def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         _part(target, size)[:] = _part(source, size)
 
     def compile(self, kernel: Any, text: str) -> CCode:
@@ -70,9 +78,9 @@ class CheckedDriver(Driver):
         code: Any,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
         kernel = code.spelled.expanded
         names = tuple(param.symbol.name for param in kernel.params)
@@ -80,7 +88,7 @@ class CheckedDriver(Driver):
             buffer.size.compiled(names)(*params) * buffer.dtype.size for buffer in kernel.buffers
         ]
         stride = code.scratch_bytes(params)
-        places = [*operands, scratch or Place(EMPTY)]
+        places = [*operands, scratch or DevicePointer(EMPTY)]
         memory = _spans(places, [*sizes, stride * workers if scratch else 0])
         integers = np.array(code.integers(params, chunks), np.int64)
         values = [integers] if self.dialect.integers_in_memory else list(integers)
@@ -97,13 +105,13 @@ class CheckedDriver(Driver):
         return float(last - first)
 
 
-def _part(place: Place, size: int) -> Array:
+def _part(place: DevicePointer, size: int) -> Array:
     assert place.offset + size <= len(place.block), "beyond the block"
     part: Array = place.block[place.offset : place.offset + size]
     return part
 
 
-def _spans(places: Sequence[Place], sizes: Sequence[int]) -> list[At]:
+def _spans(places: Sequence[DevicePointer], sizes: Sequence[int]) -> list[At]:
     """Each operand's bytes, from a multiple of 8 on; operands that overlap lie in one array."""
     found = {number: At(EMPTY, 0) for number, size in enumerate(sizes) if size == 0}
     together: list[int] = []
@@ -121,5 +129,5 @@ def _spans(places: Sequence[Place], sizes: Sequence[int]) -> list[At]:
     return [found[number] for number in range(len(places))]
 
 
-def _start(place: Place) -> int:
+def _start(place: DevicePointer) -> int:
     return int(place.block.ctypes.data) + place.offset

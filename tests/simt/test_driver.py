@@ -7,7 +7,7 @@ import pytest
 
 from luminal.base import dtypes
 from luminal.kernel.tile_ir import Role
-from luminal.runtime.driver import Place
+from luminal.runtime.driver import DevicePointer
 from tests.backends.c_family.dialects import checked_driver
 from tests.backends.c_family.kernels import Writer, index, tile_kernel
 from tests.simt import compiling
@@ -16,7 +16,7 @@ from tests.simt.launching import DeviceFault
 pytestmark = pytest.mark.skipif(compiling.compiler() is None, reason="no C++ compiler is installed")
 
 
-def enqueue_sum(x: Place, y: Place, *, ahead: int = 0) -> None:
+def enqueue_sum(x: DevicePointer, y: DevicePointer, *, ahead: int = 0) -> None:
     """y[i] += x[i + ahead] for four i32."""
     w, device = Writer(), checked_driver("cuda")
     given = w.load("x", dtypes.int32, w.apply("add", w.chunk, index(ahead)))
@@ -28,17 +28,17 @@ def enqueue_sum(x: Place, y: Place, *, ahead: int = 0) -> None:
 def test_operands_that_overlap_lie_in_one_place() -> None:
     block = checked_driver("cuda").allocate(64)
     block.view(np.int32)[:] = np.arange(16)
-    enqueue_sum(Place(block, 20), Place(block, 20))
+    enqueue_sum(DevicePointer(block, 20), DevicePointer(block, 20))
     assert block.view(np.int32).tolist() == [0, 1, 2, 3, 4, 10, 12, 14, 16, *range(9, 16)]
 
 
 def test_a_race_between_operands_is_caught() -> None:
     block = checked_driver("cuda").allocate(64)
     with pytest.raises(DeviceFault, match="with no barrier between them"):
-        enqueue_sum(Place(block, 8), Place(block, 12))
+        enqueue_sum(DevicePointer(block, 8), DevicePointer(block, 12))
 
 
 def test_an_operand_ends_before_its_block() -> None:
     first, second = (checked_driver("cuda").allocate(64) for _ in range(2))
     with pytest.raises(DeviceFault, match="reads 4 bytes out of bounds"):
-        enqueue_sum(Place(first, 8), Place(second, 8), ahead=1)
+        enqueue_sum(DevicePointer(first, 8), DevicePointer(second, 8), ahead=1)

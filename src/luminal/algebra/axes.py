@@ -59,7 +59,7 @@ def fresh(extent: Expression, member: int) -> Dimension:
 
 
 def join(dimension: Sequence[Atom], member: int) -> Dimension:
-    """The same dimension, now also of value `member`."""
+    """The dimension's atoms, of which `member` is now a value too."""
     atoms = resolve(dimension)
     for atom in atoms:
         atom.members.add(member)
@@ -85,6 +85,9 @@ def _unite(a: Atom, b: Atom) -> bool:
 
 def unify(a: Iterable[Atom], b: Iterable[Atom]) -> bool:
     """Makes two dimensions of equal extent the same atoms, where legal; True if they are now."""
+    # Union-find over digits: an atom is a set of dimensions that share one loop. Reshapes, merged
+    # heads and windows vanish here because their index maps are mixed-radix numbers, digit by
+    # digit.
     # From the innermost end: there both positions are the digit of stride 1. Where one atom's
     # extent divides the other's, the longer one is two digits, and its inner one is the shorter
     # atom.

@@ -31,12 +31,14 @@ def _absorbed(operands: Sequence[Operand]) -> list[Operand]:
     left: list[Operand] = []
     # Those with most axes first: whatever fits into another one then finds it there.
     for x, axes in sorted(operands, key=lambda operand: -len(operand[1])):
-        host = next((k for k, (_, own) in enumerate(left) if set(axes) <= set(own)), None)
+        host = next(
+            (k for k, (_, host_axes) in enumerate(left) if set(axes) <= set(host_axes)), None
+        )
         if host is None:
             left.append((x, axes))
         else:
-            larger, own = left[host]
-            left[host] = (larger * _over(x, axes, own), own)
+            larger, host_axes = left[host]
+            left[host] = (larger * _over(x, axes, host_axes), host_axes)
     return left
 
 

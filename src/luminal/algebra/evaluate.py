@@ -79,7 +79,7 @@ def evaluate(
 
 def inputs_of(lowered: Lowered, arrays: Mapping[str, Array]) -> dict[Value, Array]:
     """The arrays of Inputs by HLIR Value; InputError for one that is missing."""
-    found: dict[Value, Array] = {}
+    values: dict[Value, Array] = {}
     seen: set[Term] = set()
     stack = [root.term for root in lowered.roots]
     while stack:
@@ -91,8 +91,8 @@ def inputs_of(lowered: Lowered, arrays: Mapping[str, Array]) -> dict[Value, Arra
         if term.is_leaf and isinstance(attrs := term.attrs.value.node.attrs, InputAttrs):
             if attrs.name not in arrays:
                 raise InputError(f"input {attrs.name!r} is not given; pass an array")
-            found[term.attrs.value] = arrays[attrs.name]
-    return found
+            values[term.attrs.value] = arrays[attrs.name]
+    return values
 
 
 class _Task(NamedTuple):
@@ -154,6 +154,8 @@ class Evaluator:
 
     def _needs(self, task: _Task) -> list[_Task]:
         """What must be known first. An At knows where it reads once its index terms are known."""
+        # Demand-driven: a task is a term at some positions, and needs its operands at the positions
+        # that follow. A few elements of an attention over thousands of keys so cost a few rows.
         term, ranges = task
         if isinstance(term, At):
             indices = [_task(arg, dict(ranges)) for arg in term.args[1:]]
@@ -216,8 +218,8 @@ class Evaluator:
 
     def _spread(self, array: Array, term: Term, order: Sequence[Symbol]) -> Array:
         """A term's value with dimensions `order`, of size 1 where the term has no such axis."""
-        own = axis_order(term.axes)
-        array = array.transpose([own.index(axis) for axis in order if axis in term.axes])
+        term_axes = axis_order(term.axes)
+        array = array.transpose([term_axes.index(axis) for axis in order if axis in term.axes])
         sizes = iter(array.shape)
         return array.reshape([next(sizes) if axis in term.axes else 1 for axis in order])
 
@@ -289,6 +291,8 @@ class Evaluator:
         return reduction.args
 
     def _reduce(self, task: _Task) -> Array:
+        # In float64 a sum of products is contracted without its product, which would have all axes
+        # of both factors at once.
         term, inside = task.term, self._inside(task)
         operands = self._operands(term)
         values = [self.known[_task(x, inside)] for x in operands]
@@ -313,13 +317,13 @@ class Evaluator:
         for axis, position in term.attrs:
             if isinstance(position, int):
                 index = term.args[1 + position]
-                found = self.known[_task(index, ranges)]
-                found = self._spread(found, index, axis_order(term.axes)).astype(np.int64)
+                indices = self.known[_task(index, ranges)]
+                indices = self._spread(indices, index, axis_order(term.axes)).astype(np.int64)
             else:
-                found = self._index(position, at)
-            found = np.clip(found, 0, max(0, self._extent(axis) - 1))  # outside: unspecified
-            wanted, place = np.unique(found, return_inverse=True)
-            places[axis] = place.reshape(found.shape)
+                indices = self._index(position, at)
+            indices = np.clip(indices, 0, max(0, self._extent(axis) - 1))  # outside: unspecified
+            wanted, place = np.unique(indices, return_inverse=True)
+            places[axis] = place.reshape(indices.shape)
             # A whole axis has no range: so all that read all of a value share one.
             if len(wanted) < self._extent(axis):
                 inner[axis] = wanted.tobytes()
@@ -373,8 +377,8 @@ class Evaluator:
         streams = [x if n else x[0] for n, x in zip(attrs.streams, leaves, strict=True)]
         ys: list[list[Array]] = [[] for _ in attrs.assigned]
         for trip in range(trips):
-            given = (*carried, *(stream[trip] for stream in streams), *rest)
-            bound = dict(zip(body.arguments, given, strict=True))
+            arguments = (*carried, *(stream[trip] for stream in streams), *rest)
+            bound = dict(zip(body.arguments, arguments, strict=True))
             results = evaluate(body, bound, self.dims, wide=self.wide, limit=self.limit)
             carried = results[: attrs.carried]
             for y, result in zip(ys, results[attrs.carried :], strict=True):

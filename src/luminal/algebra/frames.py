@@ -70,7 +70,7 @@ def upper(axes: Iterable[Symbol]) -> int:
     return points
 
 
-def never_empty(axis: Symbol) -> bool:
+def is_never_empty(axis: Symbol) -> bool:
     """Is the extent at least 1, whatever the dims are?"""
     lo = None if axis.extent is None else axis.extent.interval.lo
     return lo is not None and lo >= 1

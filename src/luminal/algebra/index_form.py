@@ -33,11 +33,13 @@ def index_form(op: str, args: Sequence[Term], dtype: DType) -> Expression | None
     folded = op in ("Add", "Mul") and dtype is int64 and all(isinstance(x, Literal) for x in args)
     if not folded and not any(isinstance(arg, Index) for arg in args):
         return None
+    # As an Expression, a position can be simplified, bounded and folded into an address; as a term
+    # it would be a tensor of integers that a kernel loads.
     values = [exact(arg) for arg in args]
-    known = [v for v in values if v is not None]
-    if len(known) < len(values):
+    exact_values = [v for v in values if v is not None]
+    if len(exact_values) < len(values):
         return None
-    formed = combined(op, args[0].dtype, known, dtype)
+    formed = combined(op, args[0].dtype, exact_values, dtype)
     # Expressions are unbounded, integers of a dtype wrap:
     # one stands for the other only where no value is beyond.
     return formed if formed is not None and fits(formed, dtype) else None

@@ -128,11 +128,11 @@ class _Lowering:
 
     def named(self, frame: list[Dimension]) -> Frame:
         """The frame in axes; no axis is split any more when this is asked."""
-        known = self.names.get(id(frame))
-        if known is None:
-            known = tuple(tuple(map(self.symbol, axes.resolve(d))) for d in frame)
-            self.names[id(frame)] = known
-        return known
+        axes_of_frame = self.names.get(id(frame))
+        if axes_of_frame is None:
+            axes_of_frame = tuple(tuple(map(self.symbol, axes.resolve(d))) for d in frame)
+            self.names[id(frame)] = axes_of_frame
+        return axes_of_frame
 
     def positions(self, shape: Shape, frame: Frame) -> dict[Symbol, Expression]:
         """Each index symbol of `shape` in terms of the frame's axes."""
@@ -182,21 +182,24 @@ class _Lowering:
     # that only rename axes leaves no trace, and fusion need not look through anything.
     def term(self, edge: Edge) -> Term:
         """The operand of an edge under its user's axes."""
+        # The only place where a stride, a broadcast or a reshape could enter the algebra. An
+        # operand that is read at its user's own axes needs nothing; any other reading is one At,
+        # simultaneous in all axes, and zeros of padding are a choice around it.
         frame = self.named(edge.frame)
         node = edge.value.node
         if node.op.name == "Iota":
             return self.iota(edge, frame)
         x = self.built[edge.value]
-        own = self.named(self.first.frames[edge.value])
+        built_frame = self.named(self.first.frames[edge.value])
         if edge.map is None:
-            if own == frame:
+            if built_frame == frame:
                 return x
             at = {}
-            for mine, theirs in zip(own, frame, strict=True):
+            for mine, theirs in zip(built_frame, frame, strict=True):
                 at.update(spread(linear(theirs), mine))
             return self.terms.at(x, at)
         where = self.positions(edge.shape, frame)
-        x = self.terms.at(x, self.substitution(own, edge.map, where))
+        x = self.terms.at(x, self.substitution(built_frame, edge.map, where))
         return self.choose(self.terms.boolean(edge.domain.substitute(where)), x)
 
     def iota(self, edge: Edge, frame: Frame) -> Term:
@@ -251,7 +254,9 @@ class _Lowering:
         return self.terms.pointwise(op, args, dtype)
 
     def cast(self, x: Term, dtype: dtypes.DType) -> Term:
-        """Of a number another number; there and back the same, where nothing is lost."""
+        """The term in another dtype: a literal is converted here, and a cast there and back
+        vanishes where nothing is lost.
+        """
         if isinstance(x, Literal):
             value = np.asarray(x.attrs.value(x.dtype))
             return self.terms.literal(convert(value, dtype).tobytes(), dtype)
@@ -301,8 +306,8 @@ class _Lowering:
                 checks += self.in_range(tensors[entry], extent)
         at = self.substitution(self.named(source.frame), entries, where)
         # Where no check is left a load needs no guard either.
-        known = all(isinstance(check, Literal) and any(check.attrs.data) for check in checks)
-        x = self.terms.at(x, at, [i for i in at.values() if known and isinstance(i, Term)])
+        is_inside = all(isinstance(check, Literal) and any(check.attrs.data) for check in checks)
+        x = self.terms.at(x, at, [i for i in at.values() if is_inside and isinstance(i, Term)])
         checks.append(self.terms.boolean(all_of(conditions)))
         for check in checks:
             x = self.choose(check, x)

@@ -34,7 +34,7 @@ class Edge:
 # Uniting is a union-find over atoms: an atom may be split in two later (a reshape), so nothing is
 # named before all edges have been seen. That is why lowering has two passes.
 class Frames:
-    """By value its frame, and by node its edges, of all nodes that were added."""
+    """The frame of each value and the edges of each node, for all nodes that were added."""
 
     def __init__(self) -> None:
         self.frames: dict[Value, list[Dimension]] = {}
@@ -68,21 +68,23 @@ class Frames:
             return edge
         if node.op.name == "Iota":
             return Edge(value, frame or self._fresh(value.shape), value.shape)
-        own = self.frames[value]
+        own_frame = self.frames[value]
         if frame is not None:
-            for mine, theirs in zip(own, frame, strict=True):
+            for mine, theirs in zip(own_frame, frame, strict=True):
                 # What cannot become one stays two, and the edge gets an At (`lower.py`).
                 axes.unify(mine, theirs)
-        return Edge(value, own if frame is None else frame, value.shape)
+        return Edge(value, own_frame if frame is None else frame, value.shape)
 
     def _relate(self, source: Value, edge: Edge) -> None:
         """Unites each source dimension with the output digits that its index consists of."""
         assert edge.map is not None
-        for own, extent, entry in zip(self.frames[source], source.shape, edge.map, strict=True):
+        for source_dimension, extent, entry in zip(
+            self.frames[source], source.shape, edge.map, strict=True
+        ):
             if isinstance(entry, Expression):
                 matched = _digits_of(entry, extent, edge.shape, edge.frame)
                 if matched is not None:
-                    axes.unify(own, matched)
+                    axes.unify(source_dimension, matched)
 
     def _leaf(self, node: Node) -> None:
         if node.op.name != "Iota":
@@ -116,11 +118,13 @@ class Frames:
         source = self.see(node.args[0])
         indices = [self.see(arg, frame) for arg in node.args[1:]]
         read = Edge(node.args[0], frame, shape, map_)
-        for own, extent, entry in zip(source.frame, node.args[0].shape, map_, strict=True):
+        for source_dimension, extent, entry in zip(
+            source.frame, node.args[0].shape, map_, strict=True
+        ):
             if isinstance(entry, Expression):
                 matched = _digits_of(entry, extent, shape, frame)
                 if matched is not None:
-                    axes.unify(own, matched)
+                    axes.unify(source_dimension, matched)
         self.edges[node] = [source, read, *indices]
         self.frames[node.value] = frame
 
@@ -157,10 +161,10 @@ def _digits_of(
         return []
     pending = []
     for monomial, factor in entry.terms:
-        found = _digit(monomial, factor, shape)
-        if found is None:
+        digit_read = _digit(monomial, factor, shape)
+        if digit_read is None:
             return None
-        pending.append(found)
+        pending.append(digit_read)
     if entry.constant or not pending:
         return None
     # From the innermost digit out: each counts as much as all inside of it have positions.

@@ -28,11 +28,13 @@ class Ranges:
         self.known: dict[Term, Expression] = {}
 
     def note(self, term: Term) -> None:
-        """To be told of each term that computes integers, operands first."""
+        """Remembers the range of a term that computes integers; operands come before their
+        users.
+        """
         if term.dtype.is_int:
-            found = self._range(term)
-            if found is not None:
-                self.known.setdefault(term, found)
+            range_ = self._range(term)
+            if range_ is not None:
+                self.known.setdefault(term, range_)
 
     def decided(self, op: str, args: Sequence[Term]) -> bool | None:
         """What a comparison gives everywhere, if that is known."""
@@ -48,8 +50,8 @@ class Ranges:
             return axis(f"sorted{len(self.known)}", extent_of(row))
         if term.op == "Scatter" and term.attrs.hlir.mode == "set":
             return self._union(*term.args[:2])
-        found = self._combined(term.op, term.args, term.dtype) if term.is_pointwise else None
-        return found if found is not None and fits(found, term.dtype) else None
+        range_ = self._combined(term.op, term.args, term.dtype) if term.is_pointwise else None
+        return range_ if range_ is not None and fits(range_, term.dtype) else None
 
     def _of(self, term: Term) -> Expression | None:
         """The range of a term, read anywhere, or 0 where it is not read."""
@@ -64,30 +66,32 @@ class Ranges:
         return self.known.get(term)
 
     def _holds_zero(self, term: Term) -> bool:
-        found = self._of(term)
-        return found is not None and found.interval.lo == 0
+        range_ = self._of(term)
+        return range_ is not None and range_.interval.lo == 0
 
     def _combined(self, op: str, args: Sequence[Term], dtype: DType) -> Expression | None:
-        """Of one range and of what is the same everywhere."""
+        """The range of `op` where one operand has a range and all others are the same
+        everywhere.
+        """
         ranges = [self._of(arg) for arg in args]
         # Two terms of one range differ: x - y is not 0, as the difference of their ranges would be.
-        if sum(found is not None for found in ranges) != 1:
+        if sum(range_ is not None for range_ in ranges) != 1:
             return None
         values: list[Expression] = []
-        for arg, found in zip(args, ranges, strict=True):
-            value = exact(arg) if found is None else found
-            if value is None or (found is None and arg.axes):
+        for arg, range_ in zip(args, ranges, strict=True):
+            value = exact(arg) if range_ is None else range_
+            if value is None or (range_ is None and arg.axes):
                 return None
             values.append(value)
         return combined(op, args[0].dtype, values, dtype)
 
     def _union(self, dest: Term, source: Term) -> Expression | None:
-        found, other = self._of(dest), self._of(source)
+        kept, other = self._of(dest), self._of(source)
         other = exact(source) if other is None else other
-        if other is None or not isinstance(found, Symbol) or found.extent is None:
+        if other is None or not isinstance(kept, Symbol) or kept.extent is None:
             return None
-        inside = prove(other >= 0) and prove(other < found.extent)
-        return found if inside else None
+        inside = prove(other >= 0) and prove(other < kept.extent)
+        return kept if inside else None
 
 
 def _is_zero(term: Term) -> bool:

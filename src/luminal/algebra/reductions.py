@@ -25,10 +25,11 @@ def around(inner: Collection[Symbol], outer: Axes) -> Axes | None:
 
 
 def may_leave(factor: frozenset[Symbol], bound: Iterable[Symbol]) -> bool:
-    """May a factor with these axes leave a sum over `bound`, or a divisor its quotients?
+    """Can a factor with these axes be taken out of a sum over `bound`, or a divisor out of its
+    quotients?
 
     It is the same at all points that are summed. An empty sum is 0 whatever its factors are, so
-    none of the axes may be empty (`never_empty`) where the factor could be NaN or infinite.
+    none of the axes may be empty (`is_never_empty`) where the factor could be NaN or infinite.
     """
     return factor.isdisjoint(bound)
 
@@ -66,13 +67,13 @@ class Cut:
 
 
 def cut(along: Symbol, size: int, number: int | None = None) -> Cut:
-    """In chunks of `size` positions. The axes are named by the size, so that a cut made again gives
-    the same ones, or by a `number` of its own.
+    """The Cut of an axis into chunks of `size` positions. The axes are named by the size, so that a
+    cut made again gives the same ones, or by a `number` of its own.
     """
     assert along.extent is not None
-    own = size if number is None else number
-    chunk = axis(f"{along.name}.chunk{own}", ceil_div(along.extent, size))
-    return Cut(along, chunk, axis(f"{along.name}.in{own}", size))
+    label = size if number is None else number
+    chunk = axis(f"{along.name}.chunk{label}", ceil_div(along.extent, size))
+    return Cut(along, chunk, axis(f"{along.name}.in{label}", size))
 
 
 # A sum over all positions of which one condition leaves a single one is that one position: a
@@ -83,10 +84,11 @@ def without_points(terms: Terms, bound: Axes, x: Term, monoid: Monoid) -> tuple[
 
     Transposed views are full of these: the gradient of one element that was read is such a sum.
     """
+    # A mask with one position left is no sum but a read: the loop over it would add zeros.
     mask = masked(x, monoid)
     if mask is None:
         return bound, x
-    condition, walked, found = mask[0].attrs, [*bound], mask[1]
+    condition, walked, reduced = mask[0].attrs, [*bound], mask[1]
     for a in bound:
         position = _only_position(condition, a, walked)
         if position is not None:
@@ -95,18 +97,18 @@ def without_points(terms: Terms, bound: Axes, x: Term, monoid: Monoid) -> tuple[
             there = {a: position}
             inside = (const(-1) < position, position < a.extent)
             condition = all_of((condition.substitute(there), *inside))
-            found = terms.at(found, there)
+            reduced = terms.at(reduced, there)
     if len(walked) == len(bound):
         return bound, x
-    found = only_inside(terms, condition, found, monoid)
+    reduced = only_inside(terms, condition, reduced, monoid)
     if not walked and monoid is SUM and x.dtype.is_float:  # -0 among others sums up to 0
-        found = terms.pointwise("Add", (found, x.args[2]), x.dtype)
-    return tuple(walked), found
+        reduced = terms.pointwise("Add", (reduced, x.args[2]), x.dtype)
+    return tuple(walked), reduced
 
 
 def _only_position(condition: Expression, a: Symbol, walked: Iterable[Symbol]) -> Expression | None:
-    """Where alone on `a` the condition may hold, if a bound from below is one from above: the same
-    on all axes that are walked.
+    """The position on `a` where alone the condition may hold, if a bound from below is one from
+    above: the same on all axes that are walked.
     """
     bounds: dict[int, list[Expression]] = {1: [], -1: []}
     for part in condition.args if condition.op == "and" else (condition,):

@@ -36,7 +36,7 @@ class BlockedScan(NamedTuple):
 # Floats round differently in another grouping; integers and extremes do not. So `exact` keeps the
 # chain for floats only.
 def may_regroup(scan: Term) -> bool:
-    """May values be combined in another order than that of the row?"""
+    """Can the values of the scan be combined in another order than that of the row?"""
     attrs: OpaqueAttrs = scan.attrs
     is_free = isinstance(attrs.hlir, BlockedScan)
     return is_free or SCANS[attrs.hlir.kind].is_exact(scan.dtype)
@@ -51,15 +51,15 @@ def block_size(scan: Term) -> int:
 def evaluate(
     attrs: BlockedScan, dims: Mapping[str, int], args: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """The meaning of a blocked Scan."""
+    """The result of a blocked Scan, by NumPy, which is its meaning."""
     x, plain = np.moveaxis(args[0], attrs.axis, 0), ScanAttrs(attrs.kind, 0)
     if not attrs.size:
-        (found,) = semantics.scan(plain, dims, (x,))
-        return (np.moveaxis(found, 0, attrs.axis),)
+        (result,) = semantics.scan(plain, dims, (x,))
+        return (np.moveaxis(result, 0, attrs.axis),)
     before = np.moveaxis(args[1], attrs.axis, 0)
-    found = np.empty_like(x)
+    result = np.empty_like(x)
     for block, start in enumerate(range(0, len(x), attrs.size)):
         part = np.concatenate((before[block : block + 1], x[start : start + attrs.size]))
         (scanned,) = semantics.scan(plain, dims, (part,))
-        found[start : start + attrs.size] = scanned[1:]
-    return (np.moveaxis(found, 0, attrs.axis),)
+        result[start : start + attrs.size] = scanned[1:]
+    return (np.moveaxis(result, 0, attrs.axis),)

@@ -20,7 +20,9 @@ from luminal.shape.view import index
 
 
 def positions(scatter: Term) -> tuple[Expression | Term, ...]:
-    """Per dimension of the destination an Expression in the source's axes, or an integer term."""
+    """The position of each dimension of the destination: an Expression in the source's axes, or an
+    integer term.
+    """
     attrs = scatter.attrs
     frame = attrs.frames[1]
     where = {index(k, n): linear(frame[k]) for k, n in enumerate(shape_of(frame))}
@@ -50,35 +52,35 @@ def ordered_axes(scatter: Term) -> Axes:
     entries = [entry for entry in positions(scatter) if isinstance(entry, Expression)]
     free = set[Symbol]()
     while True:
-        found = [read_back(entry, free, axes) for entry in entries]
-        more = free.union(*found)
+        told = [read_back(entry, free, axes) for entry in entries]
+        more = free.union(*told)
         if more == free:
             return tuple(axis for axis in axes if axis not in free)
         free = more
 
 
-def read_back(entry: Expression, known: Collection[Symbol], axes: Sequence[Symbol]) -> set[Symbol]:
-    """The axes that a coordinate tells, where those in `known` are told already.
+def read_back(entry: Expression, told: Collection[Symbol], axes: Sequence[Symbol]) -> set[Symbol]:
+    """The axes that a coordinate tells, where those in `told` are told already.
 
     Affine in these, each stride must exceed all that the smaller ones reach together.
     """
     # A number in mixed radix: where each digit counts for more than all smaller ones together,
     # equal numbers have equal digits.
-    own = [axis for axis in reversed(axes) if axis in entry.symbols() and axis not in known]
+    untold = [axis for axis in reversed(axes) if axis in entry.symbols() and axis not in told]
     strides: dict[Symbol, Expression] = {}
     rest = entry
-    for axis in own:
+    for axis in untold:
         stride = entry.coefficient(axis)
         if stride is None or any(symbol.extent is not None for symbol in stride.symbols()):
             return set()
         rest = rest - axis * stride
         strides[axis] = stride if prove(stride >= 1) else -stride
-    if not rest.symbols().isdisjoint(own):
+    if not rest.symbols().isdisjoint(untold):
         return set()
     reach = const(0)
-    for axis in sorted(own, key=lambda axis: strides[axis].interval.lo or 0):
+    for axis in sorted(untold, key=lambda axis: strides[axis].interval.lo or 0):
         if prove(strides[axis] > reach) is not True:
             return set()
         assert axis.extent is not None
         reach = reach + strides[axis] * (axis.extent - 1)
-    return set(own)
+    return set(untold)

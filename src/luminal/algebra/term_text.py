@@ -43,7 +43,7 @@ INDENT = "  "
 
 
 def to_text(lowered: Lowered) -> str:
-    """The lowered graph."""
+    """The lowered graph as text, one line a term."""
     lines = Printer(lowered.roots, lowered.arguments).lines(INDENT)
     return "\n".join(["algebra {", *lines, "}"]) + "\n"
 
@@ -157,25 +157,27 @@ class Printer:
     # --- heads
 
     def axes(self) -> tuple[Symbol, ...]:
-        """Every axis that is mentioned."""
-        found = {a for root in self.roots for d in root.frame for a in d}
+        """Every axis that the terms and roots mention."""
+        mentioned = {a for root in self.roots for d in root.frame for a in d}
         for term in self.order:
-            found |= term.axes
+            mentioned |= term.axes
             if term.is_reduction:
-                found.update(term.attrs)
+                mentioned.update(term.attrs)
             elif term.is_opaque:
-                found.update(a for frame in term.attrs.frames for d in frame for a in d)
-        return axis_order(found)
+                mentioned.update(a for frame in term.attrs.frames for d in frame for a in d)
+        return axis_order(mentioned)
 
     def dims(self) -> tuple[Symbol, ...]:
-        """Every dim that is mentioned."""
+        """Every dim that the terms and axes mention."""
         used = [axis.extent for axis in self.axes() if axis.extent is not None]
         for term in self.order:
             if isinstance(term, Index):
                 used.append(term.attrs)
             elif isinstance(term, At):
                 used += [p for _, p in term.attrs if isinstance(p, Expression)]
-        return axis_order({s for each in used for s in each.symbols() if s.extent is None})
+        return axis_order(
+            {s for expression in used for s in expression.symbols() if s.extent is None}
+        )
 
 
 def _attributes(hlir: object) -> str:
@@ -188,7 +190,7 @@ def _attributes(hlir: object) -> str:
         case AxisAttrs(axis=axis):
             return f"axis={axis}"
         case ScatterAttrs(map=entries, mode=mode):
-            texts = (f"@{each}" if isinstance(each, int) else str(each) for each in entries)
+            texts = (f"@{entry}" if isinstance(entry, int) else str(entry) for entry in entries)
             return f"{mode} [{', '.join(texts)}]"
         case LoopAttrs(trips=trips, carried=carried):
             return f"trips=({trips}) carried={carried}"
@@ -202,12 +204,14 @@ def _attributes(hlir: object) -> str:
 
 def _state_names(roots: Iterable[Root], terms: Iterable[Term]) -> dict[Assignable, str]:
     """Different names for the States; of several with one name, the later ones get a number."""
-    found = {root.sink.state for root in roots if isinstance(root.sink, Assign)}
+    # States are told apart by identity, texts by names: two of one name would read back as one
+    # State.
+    states = {root.sink.state for root in roots if isinstance(root.sink, Assign)}
     for term in terms:
         if term.is_leaf and term.attrs.value.node.op.name == "State":
-            found.add(term.attrs.value.node.attrs.state)
+            states.add(term.attrs.value.node.attrs.state)
     names: dict[Assignable, str] = {}
-    for state in sorted(found, key=lambda state: state.id):
+    for state in sorted(states, key=lambda state: state.id):
         name, count = state.name, 0
         while name in names.values():
             count += 1

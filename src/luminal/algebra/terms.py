@@ -111,7 +111,9 @@ class Term:
 
     @property
     def is_run(self) -> bool:
-        """Is it computed anew in every run, or at most once per setting of the weights?"""
+        """Is the value computed anew in every run, rather than at most once per setting of the
+        weights?
+        """
         return self.phase is Phase.RUN
 
     def __repr__(self) -> str:
@@ -130,7 +132,7 @@ class Literal(Term):
 
     @property
     def value(self) -> Any:
-        """As a NumPy scalar."""
+        """The literal as a NumPy scalar."""
         return self.attrs.value(self.dtype)
 
     @property
@@ -183,8 +185,8 @@ def axis_order(axes: Iterable[Symbol]) -> Axes:
     return tuple(sorted(axes, key=lambda axis: axis.sort_key))
 
 
-def _static(axes: Iterable[Symbol]) -> bool:
-    """All extents are literals, so that the values can be computed before any run."""
+def _is_static(axes: Iterable[Symbol]) -> bool:
+    """Are all extents literals, so that the values can be computed before any run?"""
     return all(axis.extent is not None and axis.extent.is_const for axis in axes)
 
 
@@ -236,8 +238,8 @@ class Terms:
             value = np.array(expr.value, np.int64).astype(dtype.numpy)
             return self.literal(value.tobytes(), dtype)
         axes = frozenset(s for s in expr.symbols() if s.extent is not None)
-        known = len(axes) == len(expr.symbols()) and _static(axes)
-        phase = Phase.LITERAL if known else Phase.RUN
+        is_static = len(axes) == len(expr.symbols()) and _is_static(axes)
+        phase = Phase.LITERAL if is_static else Phase.RUN
         return self._make(Index, "Index", (), expr, axes, dtype, phase)
 
     def pointwise(self, op: str, args: Sequence[Term], dtype: DType) -> Term:
@@ -245,7 +247,9 @@ class Terms:
         return self._make(Pointwise, op, tuple(args), None, axes, dtype)
 
     def with_args(self, term: Term, args: tuple[Term, ...]) -> Term:
-        """The same operation on other spellings of its operands."""
+        """The term of the same operation on other spellings of its operands."""
+        # The phase may be later than the operands ask (a Scatter into a State, say); that must
+        # survive another spelling, or a value of the run would move into the prologue.
         if args == term.args:
             return term
         phase = max((arg.phase for arg in args), default=Phase.LITERAL)
@@ -263,7 +267,7 @@ class Terms:
         if merge and x.op == op and bound.isdisjoint(x.attrs):
             bound |= frozenset(x.attrs)
             x = x.args[0]
-        phase = x.phase if _static(bound) else Phase.RUN
+        phase = x.phase if _is_static(bound) else Phase.RUN
         return self._make(Reduction, op, (x,), axis_order(bound), x.axes - bound, x.dtype, phase)
 
     def at(
@@ -297,7 +301,7 @@ class Terms:
         phase = max(x.phase, *(t.phase for t in terms)) if terms else x.phase
         used = {s for _, i in kept if isinstance(i, Expression) for s in i.symbols()}
         # With a dim in it, it is known in the run only, whatever it reads.
-        if any(s.extent is None for s in used) or not _static(axes):
+        if any(s.extent is None for s in used) or not _is_static(axes):
             phase = Phase.RUN
         return self._make(At, "At", (x, *terms), tuple(attrs), frozenset(axes), x.dtype, phase)
 
@@ -360,18 +364,20 @@ def dependents(
     is_end: Callable[[Term], bool] = lambda term: False,
 ) -> set[Term]:
     """The starts, and the terms of an order (operands first) that depend on them but for ends."""
-    found = set(starts)
+    reached = set(starts)
     for term in order:
-        if not found.isdisjoint(term.args) and not is_end(term):
-            found.add(term)
-    return found
+        if not reached.isdisjoint(term.args) and not is_end(term):
+            reached.add(term)
+    return reached
 
 
 def factors(term: Term) -> list[Term]:
     """A product, flattened, from left to right; a product met again is a factor as a whole, since
     squares of squares have more factors than there is room for.
     """
-    found: list[Term] = []
+    flat: list[Term] = []
+    # See lessons: A running product took five minutes to compile. What is read through several
+    # operands is several values, so paths must be counted, not nodes.
     opened: set[Term] = set()
     stack = [term]
     while stack:
@@ -380,5 +386,5 @@ def factors(term: Term) -> list[Term]:
             opened.add(top)
             stack.extend(reversed(top.args))
         else:
-            found.append(top)
-    return found
+            flat.append(top)
+    return flat

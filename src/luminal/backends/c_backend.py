@@ -59,15 +59,15 @@ class CCode:
 
     @property
     def lanes(self) -> int:
-        """Of a worker."""
+        """The number of lanes of a worker."""
         return self.spelled.lanes
 
     def scratch_bytes(self, params: Sequence[int]) -> int:
-        """Of a worker."""
+        """The bytes of global working memory that a worker needs for these parameters."""
         return self.spelled.scratch_bytes(params)
 
     def integers(self, params: Sequence[int], chunks: int) -> tuple[int, ...]:
-        """Those that the kernel takes after its memory, in this order, each as an i64."""
+        """The integers that the kernel takes after its memory, in this order, each as an i64."""
         return (*params, self.scratch_bytes(params), chunks)
 
 
@@ -92,12 +92,12 @@ class CBackend(ABC):
 
     @property
     def name(self) -> str:
-        """As users name the device."""
+        """The name by which users call the device."""
         return f"{self.base}:{self.number}" if self.number else self.base
 
     @property
     def memory(self) -> Device:
-        """The device's. Raises CompileError where there is none."""
+        """The memory of the device. Raises CompileError where there is none."""
         return _device(type(self), self.number)
 
     @property
@@ -107,7 +107,7 @@ class CBackend(ABC):
 
     @property
     def costs(self) -> Costs:
-        """Those of its kind of device."""
+        """What work costs on this kind of device."""
         return self.costs_of(self.target)
 
     @property
@@ -117,7 +117,9 @@ class CBackend(ABC):
 
     @property
     def schedules(self) -> GroupSchedules:
-        """By groups, or as for a CPU of scalars."""
+        """The schedules of groups of lanes where the device has them, else those of a CPU of
+        scalars.
+        """
         return GroupSchedules(self.target, self.groups)
 
     @property
@@ -130,13 +132,13 @@ class CBackend(ABC):
         return spell_tiles(kernel, self.dialect).text
 
     def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
-        """None."""
+        """No library: kernels of these devices are all our own."""
         return ()
 
     def seconds(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
     ) -> float:
-        """By operations and bytes alone."""
+        """The seconds of a launch by its operations and bytes alone."""
         return self.costs.seconds(flops, size)
 
     def expect(self, operations: int) -> None:
@@ -148,7 +150,7 @@ class CBackend(ABC):
         return
 
     def compile(self, kernel: Kernel, text: str) -> object:
-        """Into the object cache."""
+        """Compiles the kernel into the object cache."""
         return self.memory.compile(kernel, text)
 
     def runner(self, program: Program) -> DeviceRunner:

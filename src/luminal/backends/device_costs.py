@@ -36,7 +36,11 @@ arguments set through Python.
 # A GPU rather computes a value again than reads it: arithmetic is nearly free there beside memory.
 # A CPU's costs would store what is computed twice.
 def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
-    """Of a GPU: arithmetic is nearly free beside memory, and there are many units to be fed."""
+    """The costs of a GPU: arithmetic is nearly free beside memory, and there are many units to be
+    fed.
+    """
+    # Arithmetic is nearly free beside memory on a GPU, so a load weighs more than on a CPU and
+    # values are rather computed again than read.
     special = dict.fromkeys(("Exp", "Log", "Exp2", "Log2", "Sqrt", "Recip"), 4)  # own pipes, slower
     long = dict.fromkeys(("Div", "Sin", "Cos"), 8) | dict.fromkeys(("FloorDiv", "Mod"), 16)
     return _costs(
@@ -61,7 +65,7 @@ def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
 
 
 def cores(target: VectorTarget, speed: Speed = CORES) -> Costs:
-    """Of a CPU whose compiler makes vectors of a group's lanes."""
+    """The costs of a CPU whose compiler makes vectors of a group's lanes."""
     special = dict.fromkeys(("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"), 10)
     long = dict.fromkeys(("Div", "Sqrt", "Recip"), 4) | dict.fromkeys(("FloorDiv", "Mod"), 8)
     return _costs(

@@ -25,13 +25,13 @@ class Row:
 
     def current(self, number: int = 0) -> Backend | Interpreter:
         """The backend for a device; its value changes with the flags it goes by."""
-        found: Backend | Interpreter = import_module(self.module).current(number)
-        return found
+        backend: Backend | Interpreter = import_module(self.module).current(number)
+        return backend
 
     def count(self) -> int:
-        """How many devices there are."""
-        found: int = import_module(self.module).count()
-        return found
+        """The number of the backend's devices."""
+        number: int = import_module(self.module).count()
+        return number
 
     def unavailable(self) -> str | None:
         """Why it cannot be used here, if so."""
@@ -83,13 +83,13 @@ def find(name: str) -> Backend | Interpreter:
     Raises CompileError for an unknown name and for what cannot be used here.
     """
     if name == "auto":
-        rows = (BACKENDS[each] for each in AUTOMATIC)
+        rows = (BACKENDS[automatic] for automatic in AUTOMATIC)
         return next(row for row in rows if row.unavailable() is None).current()
     base, _, text = str(name).partition(":")
     row = BACKENDS.get(base)
     if row is None or not (text.isdecimal() or base == name):
-        known = ", ".join(map(repr, BACKENDS))
-        raise CompileError(f"backend {name!r}: takes {known} or 'auto'; a number is as in 'cpu:0'")
+        names = ", ".join(map(repr, BACKENDS))
+        raise CompileError(f"backend {name!r}: takes {names} or 'auto'; a number is as in 'cpu:0'")
     reason = row.unavailable()
     if reason is not None:
         raise CompileError(f"backend {name!r} is not usable: {reason}")
@@ -100,7 +100,9 @@ def find(name: str) -> Backend | Interpreter:
 
 
 def compiling(name: str) -> Backend:
-    """As `find`, for what needs Programs. Raises CompileError for a backend that makes none."""
+    """The backend of a name as `find` gives it, for what needs Programs. Raises CompileError for a
+    backend that makes none.
+    """
     backend = find(name)
     if isinstance(backend, Interpreter):
         raise CompileError(f"backend {backend.name!r} runs the graph itself; it makes no programs")

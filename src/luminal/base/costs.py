@@ -21,7 +21,7 @@ class Weights:
     dear: Mapping[str, int]
 
     def of(self, op: str) -> int:
-        """Of an operation by its name."""
+        """The weight of an operation by its name."""
         return self.dear.get(op, 1)
 
 
@@ -45,7 +45,9 @@ class Shares:
     tried: tuple[int, ...]  # chunks that a search tries
 
     def leave_idle(self, points: int, work: int) -> bool:
-        """Would a reduction of `work` elements to so few points leave units idle that matters?"""
+        """Would a reduction of `work` elements to so few points leave units idle, and does that
+        matter?
+        """
         return points < self.points and work > self.work
 
 
@@ -126,7 +128,7 @@ class Costs:
         return self.cache if size < self.cache_bytes else self.memory
 
     def seconds(self, flops: float, size: float) -> float:
-        """Of so many operations while `size` bytes are moved, by all units."""
+        """The seconds of so many operations while `size` bytes are moved, by all units."""
         return max(flops / self.contraction_flops, size / self.moving(size)) / self.units
 
     @property

@@ -68,15 +68,18 @@ class Dot:
         return WORDS[self.k * self.a.size]
 
     def meaning(self, acc: Array, a: Array, b: Array) -> Array:
-        """The sum, for factors with their neighbours along the last axis.
+        """The sum of products added to `acc`, for factors with their neighbours along the last
+        axis.
 
         Of floats the order and the roundings are the hardware's, which may take subnormals as zero:
         what is computed here is near it.
         """
+        # The order in which a machine adds products differs from one to the next, so this is near
+        # them all; where each step rounds once, it is an fma.
         wide = self.accumulator.numpy
         with np.errstate(all="ignore"):
             for n in reversed(range(self.k)):
-                x, y = (np.asarray(each[..., n], wide) for each in (a, b))
+                x, y = (np.asarray(factor[..., n], wide) for factor in (a, b))
                 acc = fused(x, y, acc) if self.rounding is Rounding.EACH else acc + x * y
         return np.asarray(acc, wide)
 
@@ -111,8 +114,8 @@ def of_library(name: str, arity: int, kind: Any = ctypes.c_double) -> Callable[.
     """A function of the C library, element by element."""
     function = getattr(ctypes.CDLL(ctypes.util.find_library("m")), name)
     function.restype, function.argtypes = kind, [kind] * arity
-    made: Callable[..., Array] = np.frompyfunc(function, arity, 1)
-    return made
+    elementwise: Callable[..., Array] = np.frompyfunc(function, arity, 1)
+    return elementwise
 
 
 _FMA = {4: of_library("fmaf", 3, ctypes.c_float), 8: of_library("fma", 3)}

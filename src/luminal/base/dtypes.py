@@ -142,15 +142,17 @@ def dtype_of(obj: Any) -> DType:
         raise DTypeError("dtype: None is not an element type of Luminal; name one, as float32")
     try:
         source = obj if isinstance(obj, type) else getattr(obj, "dtype", obj)
-        found = _BY_NUMPY.get(np.dtype(source).newbyteorder("="))
+        dtype = _BY_NUMPY.get(np.dtype(source).newbyteorder("="))
     except TypeError:
         library, _, name = str(source).partition(".")  # as torch.bfloat16
-        found = _BY_NAME.get(name) if library == type(source).__module__ else None
-    if found is None:
-        known = ", ".join(d.name for d in ALL)
+        dtype = _BY_NAME.get(name) if library == type(source).__module__ else None
+    if dtype is None:
+        accepted = ", ".join(d.name for d in ALL)
         named = getattr(obj, "dtype", obj)  # of an array: its elements may be many
-        raise DTypeError(f"dtype: {named!r} is not an element type of Luminal; use one of {known}")
-    return found
+        raise DTypeError(
+            f"dtype: {named!r} is not an element type of Luminal; use one of {accepted}"
+        )
+    return dtype
 
 
 def default_dtype(scalar: bool | int | float) -> DType:
@@ -199,7 +201,7 @@ def accumulator(dtype: DType) -> DType:
 
 
 def holds(wide: DType, narrow: DType) -> bool:
-    """Does every value of `narrow` have one of `wide`, with the way back?"""
+    """Has every value of `narrow` an equal one of `wide`, which converts back to it?"""
     if wide is narrow or narrow.kind == "bool":
         return wide is not bool_
     if wide.kind == "bool" or (narrow.is_float and not wide.is_float):

@@ -22,16 +22,16 @@ _locks: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 def lock() -> threading.Lock:
     """A Lock that is free in a child."""
-    made = threading.Lock()
-    _locks[id(made)] = made
-    return made
+    new_lock = threading.Lock()
+    _locks[id(new_lock)] = new_lock
+    return new_lock
 
 
 def rlock() -> threading.RLock:
     """An RLock that in a child is free, or the forking thread's if it was that before."""
-    made = threading.RLock()
-    _locks[id(made)] = made
-    return made
+    new_lock = threading.RLock()
+    _locks[id(new_lock)] = new_lock
+    return new_lock
 
 
 class cached_property(Generic[T]):
@@ -65,20 +65,20 @@ def kept(function: Callable[[S], T]) -> Callable[[S], T]:
 
     @wraps(function)
     def read(instance: S) -> T:
-        known: dict[str, Any] = instance.__dict__
-        if name not in known:
-            known[name] = function(instance)
-        value: T = known[name]
+        attributes: dict[str, Any] = instance.__dict__
+        if name not in attributes:
+            attributes[name] = function(instance)
+        value: T = attributes[name]
         return value
 
     return read
 
 
 def _free_in_child() -> None:
-    for each in list(_locks.values()):
-        is_owned = getattr(each, "_is_owned", None)  # an RLock's
+    for held in list(_locks.values()):
+        is_owned = getattr(held, "_is_owned", None)  # an RLock's
         if is_owned is None or not is_owned():
-            each._at_fork_reinit()  # as the standard library does with its own locks
+            held._at_fork_reinit()  # as the standard library does with its own locks
 
 
 os.register_at_fork(after_in_child=_free_in_child)

@@ -15,7 +15,7 @@ VERSION = "0.1.0"  # pyproject.toml reads it here
 
 
 def hint(extra: str) -> str:
-    """For the end of an error: how an extra of pyproject.toml is added to this installation.
+    """The end of an error text: how an extra of pyproject.toml is added to this installation.
 
     A checkout is installed again in place; a wheel, a folder or a repository again from where it
     came from; what came from an index, by its name.

@@ -13,5 +13,5 @@ from typing import Any
 def found(place: str) -> Any:
     """A module, "luminal.nn", or what is in one, "luminal.nn:Linear"."""
     module, _, name = place.partition(":")
-    made = import_module(module)
-    return getattr(made, name) if name else made
+    owner = import_module(module)
+    return getattr(owner, name) if name else owner

@@ -32,20 +32,22 @@ NUMPYS = (("axis", "dim"), ("dims", "dim"), ("keepdims", "keepdim"))
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
+def suggestion(name: str, names_known: Iterable[str]) -> str:
     """ "; did you mean 'x'?", where one of the known names is like `name` or means the same."""
-    names = [*known]
-    found = [each for each in ELSEWHERE.get(name, ()) if each in names]
-    found = found or get_close_matches(name, names, 1, 0.6)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    names = [*names_known]
+    likely = [other for other in ELSEWHERE.get(name, ()) if other in names]
+    likely = likely or get_close_matches(name, names, 1, 0.6)
+    return f"; did you mean {likely[0]!r}?" if likely else ""
 
 
 def explained(
-    error: TypeError, function: Callable[..., Any], given: Mapping[str, Any]
+    error: TypeError, function: Callable[..., Any], keywords: Mapping[str, Any]
 ) -> TypeError:
-    """The error of a call, with what was meant where one of `given` is no keyword of it."""
+    """The error of a call, with what was meant where one of `keywords` is no keyword of it."""
+    # Python's own message says which keyword is unknown; that it may be NumPy's or PyTorch's word
+    # for one of ours is what a user needs to hear.
     match = _UNEXPECTED.search(str(error))
-    if match is None or match[1] not in given:
+    if match is None or match[1] not in keywords:
         return error
     parameters = inspect.signature(function).parameters
     if match[1] in parameters:
@@ -75,15 +77,15 @@ def suggesting(function: Callable[P, R]) -> Callable[P, R]:
 
 def methods_with_suggestions(kind: type) -> None:
     """Has the methods of a class whose names are public do as `suggesting` says."""
-    for name, each in [*vars(kind).items()]:
-        if inspect.isfunction(each) and not name.startswith("_"):
-            method = suggesting(each)
+    for name, member in [*vars(kind).items()]:
+        if inspect.isfunction(member) and not name.startswith("_"):
+            method = suggesting(member)
             method.__module__, method.__qualname__ = kind.__module__, f"{kind.__qualname__}.{name}"
             setattr(kind, name, method)  # which pickle finds by these names
 
 
 def with_suggestions(classes: Iterable[type]) -> None:
     """Has the constructors of classes do as `suggesting` says."""
-    for each in classes:
-        if "__init__" in vars(each):
-            setattr(each, "__init__", suggesting(vars(each)["__init__"]))  # noqa: B010
+    for kind in classes:
+        if "__init__" in vars(kind):
+            setattr(kind, "__init__", suggesting(vars(kind)["__init__"]))  # noqa: B010

@@ -37,7 +37,7 @@ class Numerics(enum.StrEnum):
     RELAXED = "relaxed"
 
     def allows(self, kind: Class) -> bool:
-        """May rewrites of this class be used?"""
+        """Does the user's choice allow rewrites of this class?"""
         return kind <= _WIDEST[self]
 
 

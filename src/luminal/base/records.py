@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls=None, /, *, frozen=False, slots=False, eq=True, kw_only=False):
-        """As `dataclasses.dataclass`."""
+        """The class as a data class, as `dataclasses.dataclass` makes it."""
 
         def made(cls):
             return _made(cls, frozen, slots, eq, kw_only)
@@ -34,22 +34,22 @@ _set: Callable[[Any, str, Any], None] = object.__setattr__
 
 
 def _made(cls: Any, frozen: bool, slots: bool, eq: bool, kw_only: bool) -> Any:
-    own = frozenset(vars(cls))
+    own_names = frozenset(vars(cls))
     cls.__doc__ = cls.__doc__ or cls.__name__  # the library would write a signature
-    inherits = any(each.__dict__.get(_PARAMS, _NONE).frozen for each in cls.__mro__[1:])
+    inherits = any(base.__dict__.get(_PARAMS, _NONE).frozen for base in cls.__mro__[1:])
     cls = _plain(
         cls, init=False, repr=False, eq=False, frozen=inherits, slots=slots, kw_only=kw_only
     )
     params = cls.__dataclass_params__
     params.init, params.repr, params.eq, params.frozen = True, True, eq, frozen
-    found = fields(cls)
-    methods = _written(cls, found, frozen, eq) | {"__repr__": _repr(found)}
+    all_fields = fields(cls)
+    methods = _written(cls, all_fields, frozen, eq) | {"__repr__": _repr(all_fields)}
     if frozen:
-        methods |= _frozen(cls, found, slots)
+        methods |= _frozen(cls, all_fields, slots)
     if eq and cls.__dict__.get("__hash__") is None:  # as where only __eq__ is its own
-        cls.__hash__, own = None, own - {"__hash__"}
+        cls.__hash__, own_names = None, own_names - {"__hash__"}
     for name, method in methods.items():
-        if name not in own:
+        if name not in own_names:
             method.__module__, method.__qualname__ = cls.__module__, f"{cls.__qualname__}.{name}"
             setattr(cls, name, method)
     return cls
@@ -57,31 +57,37 @@ def _made(cls: Any, frozen: bool, slots: bool, eq: bool, kw_only: bool) -> Any:
 
 # The library compiles seven texts for a class, 0.4 ms, and a start makes more than a hundred
 # classes.
-def _written(cls: Any, found: tuple[Field[Any], ...], frozen: bool, eq: bool) -> dict[str, Any]:
+def _written(
+    cls: Any, all_fields: tuple[Field[Any], ...], frozen: bool, eq: bool
+) -> dict[str, Any]:
     """`__init__`, and where objects are compared `__eq__` and `__hash__`."""
-    known: dict[str, Any] = {"set_": _set, "missing_": MISSING}
+    # One text for the three methods that every object runs often; `exec` is what costs time in the
+    # standard library, seven times a class.
+    names_in_text: dict[str, Any] = {"set_": _set, "missing_": MISSING}
     takes: list[str] = []
     named: list[str] = []
     lines: list[str] = []
-    for each in found:
-        name, default = each.name, ""
+    for field in all_fields:
+        name, default = field.name, ""
         value = name
-        if each.default_factory is not MISSING:
-            known[f"make_{name}"] = each.default_factory
-            default, made = "missing_", f"make_{name}()"
-            value = f"{made} if {name} is missing_ else {name}" if each.init else made
-        elif each.default is not MISSING:
-            known[f"of_{name}"] = each.default
+        if field.default_factory is not MISSING:
+            names_in_text[f"make_{name}"] = field.default_factory
+            default, factory_call = "missing_", f"make_{name}()"
+            value = (
+                f"{factory_call} if {name} is missing_ else {name}" if field.init else factory_call
+            )
+        elif field.default is not MISSING:
+            names_in_text[f"of_{name}"] = field.default
             default = f"of_{name}"
-            value = name if each.init else default
-        if each.init:
-            (named if each.kw_only else takes).append(f"{name}={default}" if default else name)
-        if each.init or default:
+            value = name if field.init else default
+        if field.init:
+            (named if field.kw_only else takes).append(f"{name}={default}" if default else name)
+        if field.init or default:
             slot = getattr(cls, name, None)
             if not frozen:
                 lines.append(f"self_.{name} = {value}")
             elif isinstance(slot, MemberDescriptorType):  # far quicker than by its name
-                known[f"set_{name}"] = slot.__set__
+                names_in_text[f"set_{name}"] = slot.__set__
                 lines.append(f"set_{name}(self_, {value})")
             else:
                 lines.append(f"set_(self_, {name!r}, {value})")
@@ -90,31 +96,33 @@ def _written(cls: Any, found: tuple[Field[Any], ...], frozen: bool, eq: bool) ->
     listed = ", ".join(["self_", *takes, *(["*", *named] if named else [])])
     text = "\n ".join([f"def __init__({listed}):", *(lines or ["pass"])])
     if eq:
-        compared = [each for each in found if each.compare]
+        compared = [field for field in all_fields if field.compare]
         text += f"""
 def __eq__(self_, other_):
  if other_.__class__ is self_.__class__:
   return {_listed("self_", compared)} == {_listed("other_", compared)}
  return NotImplemented"""
     if eq and frozen:
-        hashed = [each for each in found if (each.compare if each.hash is None else each.hash)]
+        hashed = [
+            field for field in all_fields if (field.compare if field.hash is None else field.hash)
+        ]
         text += f"\ndef __hash__(self_):\n return hash({_listed('self_', hashed)})"
     made_methods: dict[str, Any] = {}
     # Of a Ctrl-C that arrives while a text is executed, Python remembers that nobody caught it, and
     # ends by that signal in the end, whoever caught it; not so of code.
-    exec(compile(text, "<records>", "exec"), known, made_methods)
-    types = {each.name: each.type for each in found if each.init}
+    exec(compile(text, "<records>", "exec"), names_in_text, made_methods)
+    types = {field.name: field.type for field in all_fields if field.init}
     made_methods["__init__"].__annotations__ = types | {"return": None}
     return made_methods
 
 
-def _listed(of: str, found: list[Field[Any]]) -> str:
+def _listed(of: str, some_fields: list[Field[Any]]) -> str:
     """The text of a tuple of these fields."""
-    return f"({''.join(f'{of}.{each.name}, ' for each in found)})"
+    return f"({''.join(f'{of}.{field.name}, ' for field in some_fields)})"
 
 
-def _repr(found: tuple[Field[Any], ...]) -> Any:
-    names = [each.name for each in found if each.repr]
+def _repr(all_fields: tuple[Field[Any], ...]) -> Any:
+    names = [field.name for field in all_fields if field.repr]
 
     @recursive_repr()
     def __repr__(self: Any) -> str:
@@ -124,8 +132,8 @@ def _repr(found: tuple[Field[Any], ...]) -> Any:
     return __repr__
 
 
-def _frozen(cls: Any, found: tuple[Field[Any], ...], slots: bool) -> dict[str, Any]:
-    names = frozenset(each.name for each in found)
+def _frozen(cls: Any, all_fields: tuple[Field[Any], ...], slots: bool) -> dict[str, Any]:
+    names = frozenset(field.name for field in all_fields)
 
     def __setattr__(self: Any, name: str, value: Any) -> None:
         if type(self) is cls or name in names:
@@ -137,7 +145,7 @@ def _frozen(cls: Any, found: tuple[Field[Any], ...], slots: bool) -> dict[str, A
             raise FrozenInstanceError(f"cannot delete field {name!r}")
         super(cls, self).__delattr__(name)
 
-    kept = _pickled(cls, [each.name for each in found]) if slots else {}
+    kept = _pickled(cls, [field.name for field in all_fields]) if slots else {}
     return {"__setattr__": __setattr__, "__delattr__": __delattr__, **kept}
 
 

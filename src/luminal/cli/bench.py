@@ -27,15 +27,15 @@ def command(
         str | None, typer.Option(help="A decoder: a folder, a .gguf, or a Hugging Face id.")
     ] = None,
     arch: Annotated[str | None, typer.Option(help="A decoder of random weights: llama ...")] = None,
-    shape: Annotated[str, typer.Option(help="Its sizes: 8b ...")] = "8b",
+    shape: Annotated[str, typer.Option(help="The sizes of --arch: 8b ...")] = "8b",
     layers: Annotated[
-        int, typer.Option(min=2, help="Of it; its whole is extrapolated from these and half.")
+        int, typer.Option(min=2, help="Layers of --arch to time; all are extrapolated from these.")
     ] = 2,
-    dtype: Annotated[str, typer.Option(help="Of its weights.")] = "bfloat16",
+    dtype: Annotated[str, typer.Option(help="The dtype of the weights of --arch.")] = "bfloat16",
     prompt: Annotated[
         list[int] | None, typer.Option(min=2, metavar="128", help="Tokens; may be repeated.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Of a decoder: print JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON (decoders only).")] = False,
     input: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE.npy", help="An input, in order; may be repeated."),

@@ -123,7 +123,7 @@ def _facts(
     speed: Speed,
     whole: tuple[int, dict[Work, Interval | None]] | None,
 ) -> dict[str, Any]:
-    """All that was measured, as JSON has it."""
+    """All that was measured of a decoder, as JSON has it."""
     rows = []
     for work, (_, seconds, _) in speed.seconds.items():
         share = speed.rooflines[work]
@@ -156,14 +156,16 @@ def _facts(
     }
 
 
-def _whole(work: Work, found: Interval | None) -> dict[str, Any]:
-    """What is known of all layers: seconds and tokens a second, each with its low and high end."""
-    if found is None:
+def _whole(work: Work, interval: Interval | None) -> dict[str, Any]:
+    """What is known of the whole model, all layers: seconds and tokens a second, each with its low
+    and high end.
+    """
+    if interval is None:
         return {"seconds": None, "tokens_per_second": None}
-    rates = [work.tokens / seconds for seconds in (found.middle, found.high, found.low)]
+    rates = [work.tokens / seconds for seconds in (interval.middle, interval.high, interval.low)]
     return {
-        "seconds": found.middle,
-        "seconds_between": [found.low, found.high],
+        "seconds": interval.middle,
+        "seconds_between": [interval.low, interval.high],
         "tokens_per_second": rates[0],
         "tokens_per_second_between": rates[1:],
     }

@@ -17,9 +17,9 @@ def info() -> None:
     typer.echo(f"directory  {facts.directory or 'none usable: kept in memory'}")
     typer.echo(f"entries    {facts.entries}")
     typer.echo(f"bytes      {facts.bytes} of at most {facts.limit_bytes} (LUMINAL_CACHE_BYTES)")
-    found = database.default()
-    prices, programs = found.counts()
-    typer.echo(f"searches   {programs} programs, {prices} prices of kernels in {found.path}")
+    searches = database.default()
+    prices, programs = searches.counts()
+    typer.echo(f"searches   {programs} programs, {prices} prices of kernels in {searches.path}")
 
 
 @app.command("clear")

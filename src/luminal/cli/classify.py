@@ -32,10 +32,10 @@ def command(
 ) -> None:
     """Print the likeliest labels of each image, with their probabilities."""
     if model.endswith(".onnx"):
-        found = list(_by_onnx(images, Path(model), top, mode, backend))
+        guesses_by_image = list(_by_onnx(images, Path(model), top, mode, backend))
     else:
-        found = _by_model(images, model, label or [], top, mode, backend)
-    for image, guesses in zip(images, found, strict=True):
+        guesses_by_image = _by_model(images, model, label or [], top, mode, backend)
+    for image, guesses in zip(images, guesses_by_image, strict=True):
         if len(images) > 1:
             typer.echo(f"{image}:")
         for guess in guesses:

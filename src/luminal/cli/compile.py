@@ -85,8 +85,10 @@ def command(
         _report(executable, graph, intervals, profile, report)
     if not dump:
         return
-    found = session.stages(graph, backend, mode, intervals) if mode != "fast" else None
-    stages = dumps.Dump(session.narrowed(graph, intervals), registry.find(backend), found)
+    stages_of_search = session.stages(graph, backend, mode, intervals) if mode != "fast" else None
+    stages = dumps.Dump(
+        session.narrowed(graph, intervals), registry.find(backend), stages_of_search
+    )
     for stage in dump:
         typer.echo(stages.text(stage.value))
 
@@ -99,30 +101,30 @@ def _report(
     path: Path | None,
 ) -> None:
     """Prints the report, profiled on random arrays if asked for, and writes it to `path`."""
-    made = executable.report()
+    report = executable.report()
     if timed:
         from luminal.search import operands
 
         wanted = {name: hi for name, (_, hi) in intervals.items()}
         arrays = operands.draw(executable.graph, wanted, graph.values, seed=0)
-        given: dict[Any, Any] = {**arrays.inputs, **arrays.parameters}
-        made = executable.profile(given, dims=arrays.dims)
-    typer.echo(str(made))
+        leaves: dict[Any, Any] = {**arrays.inputs, **arrays.parameters}
+        report = executable.profile(leaves, dims=arrays.dims)
+    typer.echo(str(report))
     if path is None:
         return
     with writing("compile: --report", path):
         if path.suffix == ".json":
-            path.write_text(made.to_json() + "\n", encoding="utf-8")
+            path.write_text(report.to_json() + "\n", encoding="utf-8")
         else:
-            made.html(path)
+            report.html(path)
 
 
 def _interval(text: str) -> tuple[str, tuple[int, int]]:
-    """`s=1..64`, or `s=64` for one value."""
-    found = re.fullmatch(r"(.+)=(\d+)(?:\.\.(\d+))?", text)
-    if found is None:
+    """The name and interval of a text such as `s=1..64`, or `s=64` for one value."""
+    matched = re.fullmatch(r"(.+)=(\d+)(?:\.\.(\d+))?", text)
+    if matched is None:
         raise InputError(f"compile: --dims {text!r} must have the form NAME=LO..HI or NAME=VALUE")
-    return found[1], (int(found[2]), int(found[3] or found[2]))
+    return matched[1], (int(matched[2]), int(matched[3] or matched[2]))
 
 
 def _call(target: str) -> Any:

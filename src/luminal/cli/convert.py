@@ -20,7 +20,7 @@ def command(
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Of weights: f32, f16, bf16; packed ones: q8_0 to q2_k, or q4_k_m.",
+            help="The dtype of weights: f32, f16, bf16; or packed: q8_0 to q2_k, q4_k_m.",
             show_default="as they are",
         ),
     ] = None,

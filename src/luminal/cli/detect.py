@@ -38,8 +38,8 @@ def command(
     picture = read_image(image)
     if output is not None:
         image_format(output)  # what is wrong with it is said before the work is done
-    found = loaded.detect(picture, confidence, iou)
-    for each in found:
-        typer.echo(str(each))
+    things = loaded.detect(picture, confidence, iou)
+    for thing in things:
+        typer.echo(str(thing))
     if output is not None:
-        write_image(output, drawn(picture, found))
+        write_image(output, drawn(picture, things))

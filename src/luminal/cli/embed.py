@@ -36,10 +36,10 @@ def command(
     encoder = models.load(model, mode=mode, backend=backend)
     if not isinstance(encoder, TextEncoder | models.LanguageModel):
         raise InputError(f"embed: {model} is a {type(encoder).__name__}; give a model of texts")
-    given = texts or _lines()
-    vectors = encoder.embed(given)
+    lines = texts or _lines()
+    vectors = encoder.embed(lines)
     if output is None:
-        for text, vector in zip(given, vectors, strict=True):
+        for text, vector in zip(lines, vectors, strict=True):
             typer.echo(json.dumps({"text": text, "vector": vector.tolist()}))
         return
     with writing("--output", output):

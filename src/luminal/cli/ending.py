@@ -31,17 +31,23 @@ def ended_in_order() -> Iterator[None]:
         yield
         return
 
+    # As an exception, a signal runs every `finally` on its way out: temporary files go and the
+    # terminal is as it was. BaseException, so that no handler of errors takes it for one.
     def unwind(number: int, frame: FrameType | None) -> None:
         let_go()
         raise Ended(number)
 
     def let_go() -> None:
-        for each in taken:
-            signal.signal(each, signal.SIG_DFL)
+        for signal_number in taken:
+            signal.signal(signal_number, signal.SIG_DFL)
 
-    taken = [each for each in SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
-    for each in taken:
-        signal.signal(each, unwind)
+    taken = [
+        signal_number
+        for signal_number in SIGNALS
+        if signal.getsignal(signal_number) is signal.SIG_DFL
+    ]
+    for signal_number in taken:
+        signal.signal(signal_number, unwind)
     try:
         yield
     except Ended as ended:

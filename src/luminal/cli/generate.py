@@ -101,18 +101,18 @@ def _more(
     """The options of `stream` that need more than a number, as far as they are given."""
     from luminal import models
 
-    found: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if regex is not None and json_schema is not None:
         raise InputError("generate: --regex and --json-schema; give one of both")
     if stop:
-        found["stop"] = stop
+        options["stop"] = stop
     if regex is not None:
-        found["constraint"] = models.regex(regex)
+        options["constraint"] = models.regex(regex)
     if json_schema is not None:
-        found["constraint"] = models.json_schema(json_schema.read())
+        options["constraint"] = models.json_schema(json_schema.read())
     if draft == "lookup":
-        found["draft"] = models.PromptLookup()
+        options["draft"] = models.PromptLookup()
     elif draft is not None:
         smaller = models.load(draft, mode=loaded.mode, backend=loaded.backend)
-        found["draft"] = models.ModelDraft(smaller)
-    return found
+        options["draft"] = models.ModelDraft(smaller)
+    return options

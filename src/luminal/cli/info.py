@@ -35,7 +35,10 @@ def command(
         from luminal.loaders.gguf import read_gguf
 
         tensors = read_gguf(file).tensors
-        rows = [(name, each.kind, each.shape, each.data.nbytes) for name, each in tensors.items()]
+        rows = [
+            (name, tensor.kind, tensor.shape, tensor.data.nbytes)
+            for name, tensor in tensors.items()
+        ]
         _show_tensors(rows, every)
     else:
         raise InputError(f"info: {file}: takes a .onnx, .gguf or .safetensors file")
@@ -46,19 +49,21 @@ def _show_model(file: Path) -> None:
     model = onnx_inputs.load_model(file)
     from luminal.onnx.describe import describe
 
-    found = describe(model)
-    opsets = ", ".join(f"{domain} {version}" for domain, version in found.opsets.items())
+    description = describe(model)
+    opsets = ", ".join(f"{domain} {version}" for domain, version in description.opsets.items())
     out.print(
-        f"{file.name}: {sum(found.operators.values())} nodes, {found.weights} weights of "
-        f"{_bytes(found.bytes)}, operator sets {opsets}"
+        f"{file.name}: {sum(description.operators.values())} nodes, {description.weights} weights "
+        f"of {_bytes(description.bytes)}, operator sets {opsets}"
     )
     shown = table("", "name", "type")
-    for kind, named in (("input", found.inputs), ("output", found.outputs)):
+    for kind, named in (("input", description.inputs), ("output", description.outputs)):
         for name, text in named.items():
             shown.add_row(kind, name, text)
     out.print(shown)
     counts = table("operator", "nodes")
-    for name, count in sorted(found.operators.items(), key=lambda each: (-each[1], each[0])):
+    for name, count in sorted(
+        description.operators.items(), key=lambda entry: (-entry[1], entry[0])
+    ):
         counts.add_row(name, str(count))
     out.print(counts)
 

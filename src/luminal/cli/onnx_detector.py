@@ -46,14 +46,14 @@ class OnnxDetector(Detector):
         self._programs: dict[float, Executable] = {}
 
     def candidates(self, pixels: Array, iou: float) -> Mapping[str, Any]:
-        """See Detector."""
-        (found, *_) = self._model(pixels[None]).values()
-        layout = layout_of(found.shape, len(self.labels), self.size)
-        check_rows(layout.rows(found[0]), layout.has_objectness, self.size)
+        """The boxes, scores and classes of an image, as `Detector.candidates` gives them."""
+        (output, *_) = self._model(pixels[None]).values()
+        layout = layout_of(output.shape, len(self.labels), self.size)
+        check_rows(layout.rows(output[0]), layout.has_objectness, self.size)
         self.labels = self.labels or [str(number) for number in range(layout.classes)]
         if iou not in self._programs:
-            self._programs[iou] = self._choice(found.shape[1:], layout, iou)
-        return self._programs[iou](found=found[0])
+            self._programs[iou] = self._choice(output.shape[1:], layout, iou)
+        return self._programs[iou](found=output[0])
 
     def _choice(self, shape: tuple[int, ...], layout: Layout, iou: float) -> Executable:
         graph = Graph("boxes")
@@ -73,36 +73,39 @@ class Layout(NamedTuple):
     has_objectness: bool
     classes: int
 
-    def rows(self, found: Any) -> Any:
+    def rows(self, output: Any) -> Any:
         """An array or a Tensor, as a row for each place."""
-        return found if self.has_rows else found.T
+        return output if self.has_rows else output.T
 
 
 def layout_of(shape: Sequence[int], classes: int, size: int) -> Layout:
-    """Of an output for images of this size; 0 classes: the model does not say how many there are.
+    """The layout of an output for images of this size; 0 classes: the model does not say how many
+    there are.
 
     Raises InputError for a shape that is none of the layouts, or may be of two.
     """
-    found = []
+    # Exports do not say what their numbers are; for an image of known size the numbers of cells are
+    # known, so that a shape fits one layout at most.
+    layouts = []
     if len(shape) == 3 and shape[0] == 1:
         _, high, wide = shape
         cells = {sum((size // step) ** 2 for step in steps) for steps in _STEPS}
         anchored = {3 * count for count in cells}
         if classes:
             options = [(False, False, high - 4), (True, False, wide - 4), (True, True, wide - 5)]
-            found = [Layout(*each) for each in options if each[2] == classes]
+            layouts = [Layout(*option) for option in options if option[2] == classes]
         elif wide in cells and high > 4:
-            found = [Layout(False, False, high - 4)]
+            layouts = [Layout(False, False, high - 4)]
         elif high in anchored and wide > 5:
-            found = [Layout(True, True, wide - 5)]
-    if len(found) != 1:
-        known = f" for the {classes} classes of its metadata" if classes else ""
+            layouts = [Layout(True, True, wide - 5)]
+    if len(layouts) != 1:
+        of_classes = f" for the {classes} classes of its metadata" if classes else ""
         raise InputError(
             f"detect: the model gives {tuple(shape)}; it must be (1, 4 + classes, places), as "
             "YOLOv8 and later give, or (1, places, 5 + classes), as YOLOv5 and YOLOv7"
-            + (known or "; how many classes there are is told by `names` in its metadata")
+            + (of_classes or "; how many classes there are is told by `names` in its metadata")
         )
-    return found[0]
+    return layouts[0]
 
 
 def check_rows(rows: Array, has_objectness: bool, size: int) -> None:
@@ -123,10 +126,10 @@ def check_rows(rows: Array, has_objectness: bool, size: int) -> None:
 
 
 def _names(model: Model) -> list[str]:
-    """Of the metadata, which hold a dict of Python; none where there are none."""
-    texts = [each.value for each in model.proto.metadata_props if each.key == "names"]
+    """The labels in the metadata, which hold a dict of Python; none where there are none."""
+    texts = [entry.value for entry in model.proto.metadata_props if entry.key == "names"]
     try:
-        found = ast.literal_eval(texts[0])
-        return [str(found[number]) for number in range(len(found))]
+        names = ast.literal_eval(texts[0])
+        return [str(names[number]) for number in range(len(names))]
     except (IndexError, KeyError, TypeError, ValueError, SyntaxError):
         return []

@@ -27,14 +27,14 @@ def load_model(path: Path) -> Model:
 
 
 def sizes(texts: Sequence[str]) -> dict[str, int]:
-    """`N=1`: the sizes of dims by name."""
-    found = {}
+    """The sizes of dims by name, from texts such as `N=1`."""
+    sizes_by_name = {}
     for text in texts:
         match = re.fullmatch(r"(.+)=(\d+)", text)
         if match is None:
             raise InputError(f"--dims {text!r} must have the form NAME=SIZE")
-        found[match[1]] = int(match[2])
-    return found
+        sizes_by_name[match[1]] = int(match[2])
+    return sizes_by_name
 
 
 def arrays_of(
@@ -44,30 +44,30 @@ def arrays_of(
     names = model.input_names
     if len(files) > len(names):
         raise InputError(f"{len(files)} files for the inputs {names}")
-    found = {name: _read(path) for name, path in zip(names, files, strict=False)}
+    arrays = {name: _read(path) for name, path in zip(names, files, strict=False)}
     if dims:
-        _check_dims(model, found, dims)
-    if len(found) == len(names):
-        return found
+        _check_dims(model, arrays, dims)
+    if len(arrays) == len(names):
+        return arrays
     if not random:
         raise InputError(
             f"no values for {names[len(files) :]}: give --input FILE.npy for each, or --random"
         )
     draw = np.random.default_rng(0)
     for name in names[len(files) :]:
-        found[name] = _drawn(draw, name, *model.declared(name), dims)
-    return found
+        arrays[name] = _drawn(draw, name, *model.declared(name), dims)
+    return arrays
 
 
-def _check_dims(model: Model, given: Mapping[str, Array], dims: Mapping[str, int]) -> None:
+def _check_dims(model: Model, arrays: Mapping[str, Array], dims: Mapping[str, int]) -> None:
     """Raises InputError for a size of a dim that no input has, or that a given array has not."""
     shapes = {name: model.declared(name)[1] or [] for name in model.input_names}
-    known = sorted({n for shape in shapes.values() for n in shape if isinstance(n, str)})
+    open_dims = sorted({n for shape in shapes.values() for n in shape if isinstance(n, str)})
     for dim, size in dims.items():
-        if dim not in known:
-            has = f"the open dims are {', '.join(known)}" if known else "no dim is open"
+        if dim not in open_dims:
+            has = f"the open dims are {', '.join(open_dims)}" if open_dims else "no dim is open"
             raise InputError(f"--dims {dim}={size}: there is no such dim; {has}")
-        for name, array in given.items():
+        for name, array in arrays.items():
             for n, extent in zip(shapes[name], array.shape, strict=False):
                 if n == dim and extent != size:
                     raise InputError(f"--dims {dim}={size}: {name} has {extent}; leave it out")

@@ -37,30 +37,32 @@ def command(
 
     kind = kind.lower()
     if kind not in CHOICES:
-        known = ", ".join(CHOICES)
-        raise InputError(f"quantize: --type {kind!r} is not known; it is one of {known}")
+        names = ", ".join(CHOICES)
+        raise InputError(f"quantize: --type {kind!r} is not known; it is one of {names}")
+    # Measured while writing: each matrix is read back from its packed bytes, so the report is of
+    # the file and not of an estimate.
     rows: list[PackedWeight] = []
     kept: dict[str, str] = {}
     wide: list[str] = []  # matrices that could not be packed
     with progress() as bar:
         task = bar.add_task(f"{kind} of {source}", total=None)
 
-        def told(made: Written) -> None:
-            bar.update(task, total=made.count, advance=1)
-            stored = made.stored
-            if made.kept is not None:
-                kept[made.name] = f"{made.kept}; is {stored.kind}"
-                if made.values.ndim > 1 and "already" not in made.kept:
-                    wide.append(made.name)
+        def told(written: Written) -> None:
+            bar.update(task, total=written.count, advance=1)
+            stored = written.stored
+            if written.kept is not None:
+                kept[written.name] = f"{written.kept}; is {stored.kind}"
+                if written.values.ndim > 1 and "already" not in written.kept:
+                    wide.append(written.name)
                 return
-            nbytes = made.nbytes, stored.data.nbytes
+            nbytes = written.nbytes, stored.data.nbytes
             rows.append(
-                PackedWeight.of(made.name, stored.kind, made.values, stored.array(), nbytes)
+                PackedWeight.of(written.name, stored.kind, written.values, stored.array(), nbytes)
             )
 
         convert(source, target, kind, tokenizer, told)
-    found = QuantizationReport(kind, tuple(rows), kept)
-    console().print(str(found) if report else found.total, soft_wrap=True)
+    packed_report = QuantizationReport(kind, tuple(rows), kept)
+    console().print(str(packed_report) if report else packed_report.total, soft_wrap=True)
     if wide:
         many = "1 matrix" if len(wide) == 1 else f"{len(wide)} matrices"
         reasons = few_of({name: kept[name] for name in wide})

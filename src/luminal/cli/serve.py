@@ -62,8 +62,8 @@ def command(
     compute_dtype: ComputeDtype = None,
 ) -> None:
     """Serve a model until SIGTERM or Ctrl-C."""
-    known = [] if keys is None else _read_keys(keys)
-    origins = [_checked_origin(each) for each in cors_origin or ()]
+    accepted_keys = [] if keys is None else _read_keys(keys)
+    origins = [_checked_origin(origin) for origin in cors_origin or ()]
     try:
         from luminal.serve.app import make_app
         from luminal.serve.server import bound, log_as_json, run
@@ -85,7 +85,7 @@ def command(
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nothing is written from here on
     limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
-    run(make_app(served, limits, known, origins), sockets, drain, limits.body)
+    run(make_app(served, limits, accepted_keys, origins), sockets, drain, limits.body)
 
 
 def _checked_origin(text: str) -> str:
@@ -104,7 +104,7 @@ def _read_keys(path: Path) -> list[str]:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise InputError(f"--keys {path}: cannot be read: {error}") from None
-    found = [line.strip() for line in lines if line.strip()]
-    if not found:
+    listed = [line.strip() for line in lines if line.strip()]
+    if not listed:
         raise InputError(f"--keys {path}: it has no key; write one a line")
-    return found
+    return listed

@@ -15,7 +15,8 @@ def command(
     sound: Annotated[Path, typer.Argument(metavar="FILE.wav", help="The sound, at any rate.")],
     model: Annotated[str, typer.Option(help="A Whisper: a folder, or a Hugging Face id.")],
     language: Annotated[
-        str | None, typer.Option(help="Its code, as en.", show_default="the likeliest one")
+        str | None,
+        typer.Option(help="The code of the language, as en.", show_default="the likeliest one"),
     ] = None,
     translate: Annotated[bool, typer.Option("--translate", help="Write in English.")] = False,
     timestamps: Annotated[bool, typer.Option(help="Show the time of each line.")] = True,

@@ -45,20 +45,20 @@ class IRType:
     _all: ClassVar[dict[tuple[str, int], "IRType"]] = {}
 
     def __new__(cls, scalar: str, lanes: int = 1) -> "IRType":
-        found = cls._all.get((scalar, lanes))
-        if found is None:
-            found = cls._all.setdefault((scalar, lanes), cls._made(scalar, lanes))
-        return found
+        known_type = cls._all.get((scalar, lanes))
+        if known_type is None:
+            known_type = cls._all.setdefault((scalar, lanes), cls._made(scalar, lanes))
+        return known_type
 
     @classmethod
     def _made(cls, scalar: str, lanes: int) -> "IRType":
-        made, element = object.__new__(cls), _MANGLED.get(scalar, scalar)
-        made.scalar, made.lanes, made.is_float = scalar, lanes, scalar in FLOAT_BITS
-        made.text = scalar if lanes == 1 else f"<{lanes} x {scalar}>"
-        made.mangled = element if lanes == 1 else f"v{lanes}{element}"
+        type_, element = object.__new__(cls), _MANGLED.get(scalar, scalar)
+        type_.scalar, type_.lanes, type_.is_float = scalar, lanes, scalar in FLOAT_BITS
+        type_.text = scalar if lanes == 1 else f"<{lanes} x {scalar}>"
+        type_.mangled = element if lanes == 1 else f"v{lanes}{element}"
         of_integers = int(scalar[1:]) if scalar[1:].isdecimal() else 64 if scalar == "ptr" else 0
-        made.bits = FLOAT_BITS.get(scalar, of_integers)
-        return made
+        type_.bits = FLOAT_BITS.get(scalar, of_integers)
+        return type_
 
     def __str__(self) -> str:
         return self.text
@@ -188,7 +188,7 @@ class ModuleBuilder:
         return "\n".join([*parts, _UNLIKELY, _STREAMED]) + "\n"
 
 
-class _Block:
+class _BasicBlock:
     """One basic block: its phis (incoming lists still open) and its instruction lines."""
 
     def __init__(self, label: str) -> None:
@@ -226,9 +226,9 @@ class FunctionBuilder:
         written = (" ".join([str(p[1]), *p[2:], f"%{p[0]}"]) for p in params)
         prefix = f"define {linkage} " if linkage else "define "
         self._head = f"{prefix}{return_type} @{name}({', '.join(written)}) {attributes} {{"
-        self._start = _Block("")
-        self._blocks: list[_Block] = []
-        self._by_label: dict[str, _Block] = {}
+        self._start = _BasicBlock("")
+        self._blocks: list[_BasicBlock] = []
+        self._by_label: dict[str, _BasicBlock] = {}
         self._count = 0
         self._labels: set[str] = set()
         self.block(self.label("entry"))
@@ -299,7 +299,7 @@ class FunctionBuilder:
     # ---- arithmetic ----------------------------------------------------------------------
 
     def unary(self, op: str, a: IRValue) -> IRValue:
-        """`fneg`, `freeze`."""
+        """Writes a unary instruction, such as `fneg` or `freeze`."""
         return self.assign(a.type, f"{op} {a.typed}")
 
     def binary(self, op: str, a: IRValue, b: IRValue) -> IRValue:
@@ -312,7 +312,7 @@ class FunctionBuilder:
         return self.assign(a.type.with_scalar("i1"), f"icmp {predicate} {a.typed}, {b.name}")
 
     def select(self, cond: IRValue, a: IRValue, b: IRValue) -> IRValue:
-        """Per lane, or one scalar condition for whole vectors."""
+        """Writes a select by lane, or with one scalar condition for whole vectors."""
         self._same_type("select", a, b)
         return self.assign(a.type, f"select {cond.typed}, {a.typed}, {b.typed}")
 
@@ -503,7 +503,7 @@ class FunctionBuilder:
         """Open the block `label` (made by `label`); what follows goes there."""
         if self._blocks and not self._blocks[-1].closed:
             self.br(label)
-        self._by_label[label] = _Block(label)
+        self._by_label[label] = _BasicBlock(label)
         self._blocks.append(self._by_label[label])
 
     def br(self, label: str) -> None:

@@ -17,13 +17,15 @@ def bf16_pairs(b: FunctionBuilder, acc: IRValue, a: IRValue, x: IRValue) -> IRVa
 # AVX2's own instruction for u8 by i8 adds pairs of products in 16 bits, which saturates. So bytes
 # at even and at odd places are widened and multiplied apart: four instructions, exact.
 def bytes_by_signed(b: FunctionBuilder, acc: IRValue, a: IRValue, x: IRValue) -> IRValue:
-    """`acc + a * x` for words of four u8 and of four i8, in i32: by one instruction, or by those
-    for pairs of i16, of the bytes at even and at odd places.
+    """The value of `acc + a * x` for words of four u8 and of four i8, in i32: by one instruction,
+    or by those for pairs of i16, of the bytes at even and at odd places.
     """
+    # vpmaddubsw would saturate pairs of products to i16; split in even and odd bytes, vpmaddwd adds
+    # the same pairs exactly in i32.
     if "avx512vnni" in b.features:
         return _dot(b, "avx512.vpdpbusd", IRType("i8", 4), acc, a, x)
     halves = IRType("i16", 2 * acc.type.lanes)
-    a, x = (b.cast("bitcast", each, halves) for each in (a, x))
+    a, x = (b.cast("bitcast", factor, halves) for factor in (a, x))
     eight, low = (b.const(halves, n) for n in (8, 255))
     pairs = (
         (b.binary("and", a, low), b.binary("ashr", b.binary("shl", x, eight), eight)),
@@ -49,7 +51,7 @@ def _dot(
     lanes = acc.type.lanes
     width = next(n for n in WIDTHS if n >= lanes)
     wide = [_widened(b, value, width) for value in (acc, a, x)]
-    words = [b.cast("bitcast", each, word.with_lanes(word.lanes * width)) for each in wide[1:]]
+    words = [b.cast("bitcast", factor, word.with_lanes(word.lanes * width)) for factor in wide[1:]]
     type_ = acc.type.with_lanes(width)
     out = b.intrinsic(f"llvm.x86.{name}.{32 * width}", type_, [wide[0], *words], ())
     return _narrowed(b, out, lanes)

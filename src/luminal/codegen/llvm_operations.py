@@ -57,7 +57,7 @@ def _instruction(*names: str) -> Emit:
 
 
 def _comparison(of_floats: str, *of_integers: str) -> Emit:
-    spelled = _by_kind(f"fcmp {of_floats}", *[f"icmp {each}" for each in of_integers])
+    spelled = _by_kind(f"fcmp {of_floats}", *[f"icmp {predicate}" for predicate in of_integers])
 
     def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
         x, y = args
@@ -142,23 +142,24 @@ def _narrow_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Typ
 
 @lru_cache
 def instructions(features: tuple[str, ...]) -> Instructions:
-    """The operations that only some machines have, of one with these features."""
-    found = {(name, Type(float64, n)) for name in ("sin", "cos") for n in WIDTHS}
+    """The operations that only some machines have, for one with these features."""
+    # What expanded IR may say of a machine: `expand` writes a plain loop or sequence for all else.
+    available = {(name, Type(float64, n)) for name in ("sin", "cos") for n in WIDTHS}
     if "avx2" in features:
-        found |= {("max", Type(int32, n)) for n in WIDTHS[1:]}
+        available |= {("max", Type(int32, n)) for n in WIDTHS[1:]}
     if "avx512f" in features:
-        found |= {("scale", Type(float32, 16)), ("scale", Type(float64, 8))}
-        found |= {("scatter", Type(dtype, n)) for dtype in SCATTERED for n in WIDTHS[1:]}
-        found |= {("max", Type(int64, n)) for n in WIDTHS[1:]}
+        available |= {("scale", Type(float32, 16)), ("scale", Type(float64, 8))}
+        available |= {("scatter", Type(dtype, n)) for dtype in SCATTERED for n in WIDTHS[1:]}
+        available |= {("max", Type(int64, n)) for n in WIDTHS[1:]}
     if "avx512bf16" in features:
-        found |= {(BF16_PAIRS.name, Type(float32, n)) for n in (1, *llvm_dots.WIDTHS)}
+        available |= {(BF16_PAIRS.name, Type(float32, n)) for n in (1, *llvm_dots.WIDTHS)}
     if "avx2" in features:
         widths = llvm_dots.WIDTHS if "avx512bw" in features else llvm_dots.WIDTHS[:-1]
-        found |= {(UINT8_BY_INT8.name, Type(int32, n)) for n in (1, *widths)}
+        available |= {(UINT8_BY_INT8.name, Type(int32, n)) for n in (1, *widths)}
     if "f16c" in features:
-        found |= {("widen_half", Type(float32, n)) for n in WIDTHS}
-        found |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
-    return frozenset(found)
+        available |= {("widen_half", Type(float32, n)) for n in WIDTHS}
+        available |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
+    return frozenset(available)
 
 
 OPERATIONS: Mapping[str, Emit] = {

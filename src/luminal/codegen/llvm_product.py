@@ -23,7 +23,7 @@ SYMBOLS = tuple(GEMM.values())
 def gemm(dtype: DType, turned: tuple[bool, bool]) -> CustomKernel:
     """The kernel for operands of a dtype; which of the two have their last dimensions turned."""
     is_f32 = dtype is float32
-    name = "".join(["sgemm_" if is_f32 else "dgemm_", *("nt"[each] for each in turned)])
+    name = "".join(["sgemm_" if is_f32 else "dgemm_", *("nt"[is_turned] for is_turned in turned)])
     text = _IR.replace("$GEMM", GEMM[is_f32]).replace("$T", "float" if is_f32 else "double")
     for key, value in _layout(turned).items():
         text = text.replace(key, value)
@@ -34,7 +34,7 @@ def gemm(dtype: DType, turned: tuple[bool, bool]) -> CustomKernel:
 
 def symbols(kernel: CustomKernel) -> tuple[str, ...]:
     """The library's functions that a kernel calls."""
-    return tuple(each for each in SYMBOLS if f"@{each}(" in (kernel.ir or ""))
+    return tuple(symbol for symbol in SYMBOLS if f"@{symbol}(" in (kernel.ir or ""))
 
 
 def _meaning(
@@ -46,7 +46,7 @@ def _meaning(
 
 def _layout(turned: tuple[bool, bool]) -> dict[str, str]:
     """What differs by the operands' layouts: CBLAS's flags, the row lengths, where k stands."""
-    flags = ["112" if each else "111" for each in turned]
+    flags = ["112" if is_turned else "111" for is_turned in turned]
     return {
         "$FLAG_A": flags[0],
         "$FLAG_B": flags[1],

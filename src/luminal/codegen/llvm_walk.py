@@ -83,7 +83,9 @@ class _Body:
 
 
 class _Values(dict[int, IRValue]):
-    """Of statements by their numbers; what is not there yet is written where it is asked for."""
+    """The values of statements by their numbers; what is not there yet is written where it is asked
+    for.
+    """
 
     def __init__(self, write: Callable[[int], IRValue]) -> None:
         self.write = write
@@ -121,8 +123,10 @@ class _Walk:
             self.elements[buffer.name] = ir_type(Type(memory_dtype(buffer.dtype)))
         self.non_temporal = {buffer.name for buffer in kernel.buffers if buffer.non_temporal}
         self.statements(kernel.setup)
-        for each in kernel.scratch:
-            self.pointers[each.buffer.name] = b.gep(scratch, self.value(each.offset), I8)
+        for scratch_buffer in kernel.scratch:
+            self.pointers[scratch_buffer.buffer.name] = b.gep(
+                scratch, self.value(scratch_buffer.offset), I8
+            )
 
         if kernel.begin is not None:
             self.bind(kernel.begin, begin)
@@ -142,10 +146,10 @@ class _Walk:
     def value(self, operand: Operand) -> IRValue:
         if not isinstance(operand, Constant):
             return self.values[operand.id]
-        found = self.constants.get(operand)
-        if found is None:
-            found = self.constants[operand] = self.constant(operand)
-        return found
+        written = self.constants.get(operand)
+        if written is None:
+            written = self.constants[operand] = self.constant(operand)
+        return written
 
     def constant(self, operand: Constant) -> IRValue:
         type_, bits = ir_type(operand.type), operand.bits
@@ -158,7 +162,7 @@ class _Walk:
         )  # masks are made of them
 
     def statements(self, body: Sequence[Statement]) -> None:
-        stores = (each.buffer for each in body if type(each) is Store)
+        stores = (other.buffer for other in body if type(other) is Store)
         if self.non_temporal.isdisjoint(stores):
             for statement in body:
                 self.RULES[type(statement)](self, statement)
@@ -168,7 +172,7 @@ class _Walk:
                 for statement in statements:
                     self.RULES[type(statement)](self, statement)
             else:
-                self.stream([each for each in statements if isinstance(each, Store)])
+                self.stream([other for other in statements if isinstance(other, Store)])
 
     @contextmanager
     def body(self, before: str) -> Iterator[None]:
@@ -191,11 +195,11 @@ class _Walk:
 
     def kept(self, key: Hashable, depth: int, write: Callable[[], IRValue]) -> IRValue:
         """What is written once, in the body at this depth."""
-        found = next((body.kept[key] for body in self.bodies if key in body.kept), None)
-        if found is None:
+        written = next((body.kept[key] for body in self.bodies if key in body.kept), None)
+        if written is None:
             with self.at(depth):
-                found = self.bodies[depth].kept[key] = write()
-        return found
+                written = self.bodies[depth].kept[key] = write()
+        return written
 
     def apply(self, statement: Apply) -> None:
         out, of = statement.out, statement.args[-1].type.dtype
@@ -208,19 +212,23 @@ class _Walk:
             assert isinstance(lanes, Constant)
             self.bind(out, self.b.shuffle(self.value(x), self.value(y), lanes.bits))
             return
-        known = self.values
-        args = [known[arg.id] if type(arg) is Value else self.value(arg) for arg in statement.args]
+        values = self.values
+        args = [values[arg.id] if type(arg) is Value else self.value(arg) for arg in statement.args]
         if statement.op == "splat" and out.type.dtype.kind == "bool":
             self.spread[out.id] = statement.args[0]
         emit = OPERATIONS[statement.op]
         self.bind(out, emit(self.b, of, args, out.type))
 
     def sum(self, number: int) -> IRValue:
-        """A place, where it was made; most are addresses, of which the parts are asked for."""
+        """The sum of two integers, written where the statement stands; most are addresses, of which
+        only the parts are asked for.
+        """
+        # An address is written where its last part is known, the outermost loop that can have it:
+        # hoisting is done here, since no optimiser runs afterwards.
         parts = self.sums[number]
         with self.at(self.depths[number]):
-            found = self.values[number] = self.b.binary("add", *map(self.value, parts))
-        return found
+            total = self.values[number] = self.b.binary("add", *map(self.value, parts))
+        return total
 
     # --- memory -----------------------------------------------------------------------------------
 
@@ -234,7 +242,7 @@ class _Walk:
         return self.b.gep(base, self.b.const(I64, statement.distance), element)
 
     def pointer_or_zeros(self, load: Load, element: IRType, where: Operand) -> IRValue:
-        """To zeros where the scalar does not hold."""
+        """The pointer of a load, or one to zeros where the scalar does not hold."""
         type_ = load.out.type
         size, distance = type_.dtype.size, load.distance * type_.dtype.size
         is_near = abs(distance) <= FAR
@@ -248,8 +256,8 @@ class _Walk:
     def base(
         self, buffer: str, address: Operand, element: IRType, where: Operand | None = None
     ) -> IRValue:
-        """Of a sum: a pointer to its outer part, which LLVM moves out of the loop, and the rest.
-        A processor adds that for nothing, be it an index that came from memory.
+        """For a sum, a pointer to its outer part, which LLVM moves out of the loop, with the rest
+        added. A processor adds that for nothing, be it an index that came from memory.
 
         A mask that is known outside of a loop chooses the pointer there, and the rest is 0 where it
         does not hold. So the edges of a convolution leave no masks to the loop, whose loads can be
@@ -271,8 +279,8 @@ class _Walk:
         key, depth = (buffer, address, element, where), len(self.bodies) - 1
         if where is None:
             return self.kept(key, depth, summed)
-        known, depth = self.depth(where), self.depth(address)
-        return self.kept(key, max(known, depth), summed if known < depth else chosen)
+        mask_depth, depth = self.depth(where), self.depth(address)
+        return self.kept(key, max(mask_depth, depth), summed if mask_depth < depth else chosen)
 
     def parts(self, address: Operand) -> tuple[Operand, ...]:
         """The outer part of a sum and the rest."""
@@ -319,8 +327,8 @@ class _Walk:
     def lanes_of(self, mask: Operand | None, lanes: int) -> IRValue:
         if mask is None:
             return self.b.const(IRType("i1", lanes), True)
-        found = self.value(mask)
-        return self.b.splat(found, lanes) if found.type.lanes == 1 else found
+        written = self.value(mask)
+        return self.b.splat(written, lanes) if written.type.lanes == 1 else written
 
     def store(self, statement: Store) -> None:
         b, value = self.b, self.value(statement.value)

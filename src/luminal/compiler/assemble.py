@@ -37,7 +37,7 @@ Begin = Callable[[Kernel, str], None]
 
 
 class Origin(NamedTuple):
-    """Where a kernel of a Program is from: the name that it has under the default schedule (as in
+    """The origin of a Program's kernel: the name that it has under the default schedule (as in
     Tuned; a library's goes by the name its loops would have), the steps that it was placed for, and
     its text.
     """
@@ -62,7 +62,7 @@ class PlacedStep:
 
     @classmethod
     def of(cls, step: KernelStep, backend: Backend, knobs: Knobs) -> PlacedStep:
-        """Places one kernel."""
+        """The kernel of a step, placed by the backend's schedules under these knobs."""
         fused, placed = step.fused, backend.schedules.place(step, knobs)
         operands = tuple(map(fused.form.operands.index, placed.operands))
         launch = KernelLaunch(
@@ -81,26 +81,28 @@ def assemble(
     parts: Partition,
     backend: Backend,
     tuned: Tuned,
-    known: Placements,
+    placements: Placements,
     begin: Begin | None = None,
 ) -> tuple[Program, tuple[Origin, ...]]:
     """The Program, and the origin of each of its kernels.
 
-    `known`: kernels placed before; new ones are added.
+    `placements`: kernels placed before; new ones are added.
     """
-    made = _Assembly(backend, tuned, known, begin)
+    assembly = _Assembly(backend, tuned, placements, begin)
     program = Program(
         dims=graph.dims,
         requirements=graph.requirements,
         buffers=tuple(parts.buffers),
         table=tuple(parts.table),
-        prologue=tuple(map(made.launch, parts.prologue)),
-        launches=tuple(map(made.launch, parts.steps)),
-        kernels=tuple(made.kernels),
+        # Equal layers make equal kernels: each text is placed, compiled and loaded once, however
+        # many launches it has.
+        prologue=tuple(map(assembly.launch, parts.prologue)),
+        launches=tuple(map(assembly.launch, parts.steps)),
+        kernels=tuple(assembly.kernels),
         outputs=tuple(parts.outputs),
         swaps=tuple(parts.swaps),
     )
-    return program, made.origins
+    return program, assembly.origins
 
 
 @dataclass(slots=True)
@@ -121,16 +123,19 @@ class _Assembly:
             return LoopLaunch(step.trips, tuple(map(self.launch, step.body)))
         if isinstance(step, CustomStep):
             return self._custom(step)
-        made = self._placed(step, ())
-        loops = self._placed(NestStep(step.fused), ()) if isinstance(step, CallStep) else made
+        # A kernel is named by its text under the default schedule, so that what a search found out
+        # about it holds wherever the same kernel occurs, in this program or another, whatever it is
+        # tuned to now.
+        placed = self._placed(step, ())
+        loops = self._placed(NestStep(step.fused), ()) if isinstance(step, CallStep) else placed
         name = text_key(loops.text)
         if name in self.tuned:
-            made = self._tuned(step, self.tuned[name], made)
-        if self.begin is not None and made.text not in self.numbers:
-            self.begin(made.kernel, made.text)
-        operands = tuple(step.fused.form.operands[k] for k in made.operands)
-        kernel = self._number(made.kernel, made.text, name, made.text, step)
-        return replace(made.launch, kernel=kernel, operands=operands)
+            placed = self._tuned(step, self.tuned[name], placed)
+        if self.begin is not None and placed.text not in self.numbers:
+            self.begin(placed.kernel, placed.text)
+        operands = tuple(step.fused.form.operands[k] for k in placed.operands)
+        kernel = self._number(placed.kernel, placed.text, name, placed.text, step)
+        return replace(placed.launch, kernel=kernel, operands=operands)
 
     def _custom(self, step: CustomStep) -> Launch:
         kernel = step.attrs.kernel
@@ -172,9 +177,9 @@ class _Assembly:
 
     @property
     def origins(self) -> tuple[Origin, ...]:
-        """One for each kernel."""
-        found = zip(self.names, self.steps, strict=True)
-        return tuple(Origin(name, tuple(steps), text) for (name, text), steps in found)
+        """The Origin of each kernel."""
+        pairs = zip(self.names, self.steps, strict=True)
+        return tuple(Origin(name, tuple(steps), text) for (name, text), steps in pairs)
 
 
 def text_key(text: str) -> str:

@@ -57,18 +57,20 @@ class Step:
         return step
 
     def plans(self) -> Iterator[Plan]:
-        """From few flops to many."""
-        found: dict[tuple[Node, ...], tuple[float, Plan]] = {}
+        """The plans, from few flops computed again to many."""
+        by_nodes: dict[tuple[Node, ...], tuple[float, Plan]] = {}
         for share in SHARES:
             for count in COUNTS:
                 plan = self._plan(count, share)
-                found.setdefault((*plan,), (sum(map(_flops, plan)), plan))
-        yield from (plan for _, plan in sorted(found.values(), key=lambda pair: pair[0]) if plan)
+                by_nodes.setdefault((*plan,), (sum(map(_flops, plan)), plan))
+        yield from (plan for _, plan in sorted(by_nodes.values(), key=lambda pair: pair[0]) if plan)
 
     # Few plans: parts of about a 24th, 12th, 9th, 6th or 4th, all of them computed again or those
     # with most bytes a flop. A plan that cuts layers otherwise than they repeat can need more
     # memory than the plain step, since its layers roll no more.
     def _plan(self, count: int, share: float) -> Plan:
+        # Chen et al. cut a chain of layers; here a part is any stretch of the recorded order whose
+        # end passes few bytes on, so nothing in the graph has to be named a layer.
         read = {arg.node for node in (*self.late, *self.factors) for arg in node.args}
         saved = [_bytes(n) if n in read and _is_held(n) else 0 for n in self.forward]
         ends = _ends(saved, self._passed(), sum(saved) / count)
@@ -82,13 +84,15 @@ class Step:
                 plan |= {n: (k,) for n in self.forward[parts[k]] if _may_be_copied(n)}
             left -= flops[k]
         for node in self.factors:
-            known = [plan[arg.node] for arg in node.args if arg.node in plan]
-            if known and _may_be_copied(node):
-                plan[node] = max(known)
+            parts_of_args = [plan[arg.node] for arg in node.args if arg.node in plan]
+            if parts_of_args and _may_be_copied(node):
+                plan[node] = max(parts_of_args)
         return plan
 
     def _passed(self) -> list[int]:
-        """By forward node, the bytes of it and those before that forward nodes behind it read."""
+        """The bytes, at each forward node, of it and those before that forward nodes behind it
+        read.
+        """
         place = {node: k for k, node in enumerate(self.forward)}
         last: dict[Node, int] = {}
         for k, node in enumerate(self.forward):
@@ -125,13 +129,13 @@ class Step:
 
 
 def _ends(saved: Sequence[int], passed: Sequence[int], budget: float) -> list[int]:
-    """Where each part but the last ends: it saves about `budget` bytes, and few pass on."""
+    """The end of each part but the last, which saves about `budget` bytes and passes few on."""
     ends: list[int] = []
     start = 0
     for k in range(len(saved)):
         sums = [*accumulate(saved[start : k + 1])]
         if sums[-1] > budget:
-            places = [j for j, each in enumerate(sums, start) if 2 * each >= budget]
+            places = [j for j, total in enumerate(sums, start) if 2 * total >= budget]
             start = 1 + min(places, key=lambda j: (passed[j], -j))
             ends.append(start)
     return ends
@@ -146,7 +150,9 @@ def _bytes(node: Node) -> int:
 
 
 def _is_held(node: Node) -> bool:
-    """May it lie in memory? A view does not, nor what is larger than all that it is made of."""
+    """Can the node's value lie in memory? A view does not, nor what is larger than all that it is
+    made of.
+    """
     if node.op.is_pointwise:
         return _bytes(node) <= sum(_bytes(base) for base in map(_base, node.args))
     return node.op.group != "view"
@@ -158,7 +164,7 @@ def _may_be_copied(node: Node) -> bool:
 
 
 def _flops(node: Node) -> float:
-    """Of one operation; products belong to the sum over them."""
+    """The flops of one operation; products belong to the sum over them."""
     if node.op.group == "reduce":
         return 2.0 * size_of(node.args[0].shape)
     return float(size_of(node.types[0].shape)) if _is_held(node) else 0.0

@@ -80,10 +80,10 @@ def _rolled(graph: Graph, backend: Backend) -> Graph:
     if config.get("LUMINAL_VERIFY"):
         hlir_verify.verify(graph)
     with tracing.span("roll"):
-        made = roll(pruned(graph), backend.costs)
-    if config.get("LUMINAL_VERIFY") and made is not graph:
-        hlir_verify.verify(made)
-    return made
+        rolled = roll(pruned(graph), backend.costs)
+    if config.get("LUMINAL_VERIFY") and rolled is not graph:
+        hlir_verify.verify(rolled)
+    return rolled
 
 
 def _lowered(graph: Graph) -> Lowered:
@@ -123,6 +123,6 @@ def finish(
 
 
 def reschedule(stages: Stages, backend: Backend, tuned: Tuned) -> Stages:
-    """The same Selection with other schedules."""
+    """The stages of the same Selection with other schedules."""
     program, origins = assemble(stages.graph, stages.partition, backend, tuned, stages.placed)
     return replace(stages, program=program, origins=origins)

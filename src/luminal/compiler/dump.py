@@ -61,10 +61,10 @@ class Dump:
         return compile.lower_by_stages(self.graph, self.backend)
 
     def text(self, stage: str) -> str:
-        """One stage; raises CompileError where the backend has no such stage."""
+        """The text of one stage; raises CompileError where the backend has no such stage."""
         if stage not in self._texts:
-            known = ", ".join(self._texts)
-            raise CompileError(f"backend {self.backend.name!r} has no stage {stage!r}: {known}")
+            stages = ", ".join(self._texts)
+            raise CompileError(f"backend {self.backend.name!r} has no stage {stage!r}: {stages}")
         return self._texts[stage]().rstrip("\n")
 
     def _kernels(self, write: Callable[[Kernel], str]) -> str:

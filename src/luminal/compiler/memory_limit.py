@@ -23,11 +23,13 @@ UNITS = {"": 1, "B": 1} | {
 
 
 def bytes_of(limit: int | str) -> int:
-    """`2_000_000`, "2MB" and "1.5 GiB" in bytes. Raises CompileError for anything else."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\w*)", str(limit).strip())
-    if isinstance(limit, bool) or found is None or found[2] not in UNITS:
+    """The bytes of a limit such as `2_000_000`, "2MB" or "1.5 GiB". Raises CompileError for
+    anything else.
+    """
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\w*)", str(limit).strip())
+    if isinstance(limit, bool) or matched is None or matched[2] not in UNITS:
         raise CompileError(f"memory_limit {limit!r}: give bytes, or a text as '200MB' or '1.5GiB'")
-    return int(float(found[1]) * UNITS[found[2]])
+    return int(float(matched[1]) * UNITS[matched[2]])
 
 
 def fitting(
@@ -42,16 +44,18 @@ def fitting(
     `pulled` and `cotangents` are what was recorded for derivatives (see `compiler.checkpoints`).
     Raises CompileError that names the least bytes found.
     """
+    # Plans come from few flops to many, and each is compiled to a memory plan: an estimate of bytes
+    # would not know what else is alive at the peak.
     needed = arena(graph)
     if needed <= limit:
         return graph
     step = Step.of(graph, pulled, cotangents)
     for plan in step.plans():
         candidate = step.recomputed(plan)
-        found = arena(candidate)
-        if found <= limit:
+        least = arena(candidate)
+        if least <= limit:
             return candidate
-        needed = min(needed, found)
+        needed = min(needed, least)
     raise CompileError(
         f"memory_limit: the arena needs {needed:,} bytes, with values computed again for gradients "
         f"where that saves most; {limit:,} are allowed: allow more, make batches smaller, or mark "
@@ -60,7 +64,7 @@ def fitting(
 
 
 def arena_bytes(graph: Graph, backend: Backend, numerics: Numerics) -> int:
-    """Of the program of `fast`, with dims as large as they may be."""
+    """The bytes of the arena of `fast`'s program, with dims as large as they may be."""
     program = lower_to_program(graph, backend, numerics)
     plan = memory_plan.plan(program, program.launches)
     sizes = []

@@ -77,8 +77,8 @@ class Classes:
     report: Report
 
     def genes(self) -> tuple[EClass, ...]:
-        """The classes with a choice."""
-        return tuple(each for each in self.classes if len(each.spellings) > 1)
+        """The classes with a choice of spellings."""
+        return tuple(eclass for eclass in self.classes if len(eclass.spellings) > 1)
 
     def spell(self, choices: Mapping[str, str]) -> Lowered:
         """The program with the spellings chosen, by fingerprints of class and spelling.

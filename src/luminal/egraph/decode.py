@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-from luminal.algebra.frames import never_empty, upper
+from luminal.algebra.frames import is_never_empty, upper
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import OPAQUE, Phase, Term, term_order
 from luminal.base.costs import Weights
@@ -71,7 +71,7 @@ class Decoder:
         for term in term_order(root.term for root in self.default.roots):
             number, node = self.known[term], self.node_of(term)
             ready = all(arg in self.first for arg in node.args)
-            if number not in self.first and ready and self.selectable(number, node):
+            if number not in self.first and ready and self.is_selectable(number, node):
                 self.choose(number, node)
 
     # Where a genome chooses nothing, a class keeps the spelling that `fast` gave it: a genome
@@ -92,7 +92,7 @@ class Decoder:
 
         for number, nodes in self.table.nodes.items():
             for node in nodes if number not in self.first else ():
-                if not self.usable(number, node):
+                if not self.is_usable(number, node):
                     continue
                 unknown = {arg for arg in node.args if arg not in self.first}
                 missing[number, node] = len(unknown)
@@ -116,18 +116,18 @@ class Decoder:
         self.order.append(number)
         self.prints[number] = self.fingerprint(number, node)
 
-    def usable(self, number: int, node: Node) -> bool:
-        """May the node be a spelling?"""
+    def is_usable(self, number: int, node: Node) -> bool:
+        """Can the node be a spelling of the class?"""
         return (
             number not in node.args
             and node not in self.table.subsumed
             and not (node.op in REDUCTIONS and not node.attrs)
-            and self.selectable(number, node)
+            and self.is_selectable(number, node)
         )
 
-    def selectable(self, number: int, node: Node) -> bool:
-        """Axes that the class lacks are fixed at 0: they need a position 0."""
-        return all(map(never_empty, self.axes_of(node) - self.table.axes[number]))
+    def is_selectable(self, number: int, node: Node) -> bool:
+        """Have all axes that the class lacks a position 0? They are fixed there."""
+        return all(map(is_never_empty, self.axes_of(node) - self.table.axes[number]))
 
     def axes_of(self, node: Node) -> frozenset[Symbol]:
         """The axes of a node as its term will have them."""
@@ -138,15 +138,15 @@ class Decoder:
             return positions(node.attrs)
         if node.op in OPAQUE:
             return frozenset(a for d in node.attrs.result for a in d)
-        found = frozenset[Symbol]().union(*(axes[arg] for arg in node.args))
+        of_operands = frozenset[Symbol]().union(*(axes[arg] for arg in node.args))
         if node.op in REDUCTIONS:
-            return found - frozenset(node.attrs)
+            return of_operands - frozenset(node.attrs)
         if node.op == "At":
             gone = frozenset(a for a, _ in node.attrs)
             moved = [i for a, i in node.attrs if isinstance(i, Expression)]
             indices = frozenset[Symbol]().union(*(axes[arg] for arg in node.args[1:]))
             return (axes[node.args[0]] - gone).union(indices, *map(positions, moved))
-        return found
+        return of_operands
 
     # --- costs
 
@@ -190,14 +190,16 @@ class Decoder:
         """The first spelling and the cheapest others; one of those that differ in the order of
         operands.
         """
+        # A class of thousands of spellings would drown the search; the cheapest few are where a
+        # better one is found, and two that differ by a swap of operands are one kernel.
         first = self.first[number]
         seen = {_unordered(first)}
-        found = []
+        priced = []
         for node in self.table.nodes[number]:
-            if all(arg in self.first for arg in node.args) and self.usable(number, node):
-                found.append((self.node_cost(number, node), self.fingerprint(number, node), node))
+            if all(arg in self.first for arg in node.args) and self.is_usable(number, node):
+                priced.append((self.node_cost(number, node), self.fingerprint(number, node), node))
         kept = [first]
-        for _, _, node in sorted(found, key=lambda each: each[:2]):
+        for _, _, node in sorted(priced, key=lambda entry: entry[:2]):
             key = _unordered(node)
             if key not in seen and len(kept) < BEST:
                 seen.add(key)
@@ -233,6 +235,6 @@ class Decoder:
 
 
 def _unordered(node: Node) -> tuple[Any, ...]:
-    """The same for nodes that differ only in the order of operands that commute."""
+    """A key that is the same for nodes that differ only in the order of operands that commute."""
     args = tuple(sorted(node.args)) if node.op in COMMUTATIVE else node.args
     return node.op, node.attrs, args, node.dtype

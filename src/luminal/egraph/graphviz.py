@@ -10,26 +10,26 @@ from luminal.egraph.intern import leaf_text
 from luminal.hlir.monoid import REDUCTIONS
 
 
-def to_dot(found: Classes) -> str:
+def to_dot(classes: Classes) -> str:
     """The classes as DOT. Solid edges belong to default spellings, dashed ones to the others."""
     lines = ["digraph egraph {", "  node [shape=record, fontname=monospace];"]
-    for each in found.classes:
-        rows = "|".join(f"<s{k}> {_label(s)}" for k, s in enumerate(each.spellings))
-        head = _escaped(f"{each.dtype}[{', '.join(sorted(a.name for a in each.axes))}]")
-        lines.append(f'  c{each.number} [label="{{{head}|{rows}}}"];')
-    for each in found.classes:
-        lines += [f"  {edge};" for edge in _edges(each)]
-    lines += [f"  root{k} -> c{number};" for k, number in enumerate(found.roots)]
+    for eclass in classes.classes:
+        rows = "|".join(f"<s{k}> {_label(s)}" for k, s in enumerate(eclass.spellings))
+        head = _escaped(f"{eclass.dtype}[{', '.join(sorted(a.name for a in eclass.axes))}]")
+        lines.append(f'  c{eclass.number} [label="{{{head}|{rows}}}"];')
+    for eclass in classes.classes:
+        lines += [f"  {edge};" for edge in _edges(eclass)]
+    lines += [f"  root{k} -> c{number};" for k, number in enumerate(classes.roots)]
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def write(found: Classes, folder: Path) -> Path:
+def write(classes: Classes, folder: Path) -> Path:
     """Writes the picture into a folder, under a name of its own. Raises InputError if it cannot."""
-    roots = "-".join(found.classes[number].fingerprint[:8] for number in found.roots[:4])
+    roots = "-".join(classes.classes[number].fingerprint[:8] for number in classes.roots[:4])
     path = folder / f"egraph-{roots}.dot"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(to_dot(found))
+        path.write_text(to_dot(classes))
     except OSError as error:
         raise InputError(
             f"LUMINAL_GRAPHVIZ={folder}: cannot be written: {error.strerror}; name another folder"
@@ -37,10 +37,10 @@ def write(found: Classes, folder: Path) -> Path:
     return path
 
 
-def _edges(each: EClass) -> list[str]:
+def _edges(eclass: EClass) -> list[str]:
     return [
-        f"c{each.number}:s{k} -> c{arg}" + (" [style=dashed]" if k else "")
-        for k, spelling in enumerate(each.spellings)
+        f"c{eclass.number}:s{k} -> c{arg}" + (" [style=dashed]" if k else "")
+        for k, spelling in enumerate(eclass.spellings)
         for arg in spelling.args
     ]
 

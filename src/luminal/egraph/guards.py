@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from luminal.algebra.frames import never_empty, upper
+from luminal.algebra.frames import is_never_empty, upper
 from luminal.algebra.terms import AtAttrs, Phase
 from luminal.base.costs import Shares
 from luminal.egraph.intern import positions
@@ -29,7 +29,7 @@ class Guards:
         self.guards = [notation.guard(text) for text in rule.guards]
 
     def hold(self, **bound: int | frozenset[Symbol] | AtAttrs) -> bool:
-        """Do all hold, with each of their variables given?"""
+        """Do all guards of the rule hold, with each of their variables given?"""
         return all(self._holds(guard, bound) for guard in self.guards)
 
     def _holds(self, guard: notation.Guard, bound: Bound) -> bool:
@@ -39,9 +39,11 @@ class Guards:
         return self._property(guard, bound)
 
     def _property(self, guard: Property, bound: Bound) -> bool:
+        # One row per guard, as in `rule_text`: a rule asks the same questions in Python as in
+        # egglog, and tests take each guard out to see that the rule needs it.
         name, args = guard.name, guard.args
         if name == "nonempty":
-            return all(map(never_empty, self._axes(notation.axes(args[0]), bound)))
+            return all(map(is_never_empty, self._axes(notation.axes(args[0]), bound)))
         if name in ("moves", "shifts"):
             indices = [index for _, index in _map(bound, args[0])]
             return all(map(_is_shift, indices)) if name == "shifts" else not _is_rename(indices)
@@ -77,32 +79,32 @@ class Guards:
 
 
 def _class(bound: Bound, name: str) -> int:
-    found = bound[name]
-    assert isinstance(found, int), name
-    return found
+    value = bound[name]
+    assert isinstance(value, int), name
+    return value
 
 
 def _set(bound: Bound, name: str) -> frozenset[Symbol]:
-    found = bound[name]
-    assert isinstance(found, frozenset), name
-    return found
+    value = bound[name]
+    assert isinstance(value, frozenset), name
+    return value
 
 
 def _map(bound: Bound, name: str) -> AtAttrs:
-    found = bound[name]
-    assert isinstance(found, tuple), name
-    return found
+    value = bound[name]
+    assert isinstance(value, tuple), name
+    return value
 
 
 def _is_rename(indices: Sequence[Expression | int]) -> bool:
-    """Is each index another axis, free to read under its name?"""
+    """Is each index another axis, free to be read under its name?"""
     return all(isinstance(index, Symbol) and index.extent is not None for index in indices)
 
 
 def _is_shift(index: Expression | int) -> bool:
-    """`axis + c` or `c - axis`."""
+    """Is the index `axis + c` or `c - axis`?"""
     if isinstance(index, int):
         return False
-    found = [*positions(index)]
-    stride = index.coefficient(found[0]) if len(found) == 1 else None
+    axes = [*positions(index)]
+    stride = index.coefficient(axes[0]) if len(axes) == 1 else None
     return stride is not None and stride.is_const and abs(stride.value) == 1

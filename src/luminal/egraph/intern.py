@@ -26,11 +26,11 @@ class Interned:
     def number(self, kind: str, key: Any) -> tuple[int, bool]:
         """The number of an object, and whether it is new."""
         table = self.tables[kind]
-        found = self._numbers.setdefault((kind, key), len(table))
-        if found == len(table):
+        index = self._numbers.setdefault((kind, key), len(table))
+        if index == len(table):
             table.append(key)
-            return found, True
-        return found, False
+            return index, True
+        return index, False
 
     def axis(self, axis: Symbol) -> int:
         return self.number("axis", axis)[0]
@@ -53,7 +53,7 @@ def positions(expr: Expression) -> frozenset[Symbol]:
 
 
 def is_fixed(axis: Symbol) -> bool:
-    """Is the extent a literal?"""
+    """Is the extent of the axis a literal?"""
     return axis.extent is not None and axis.extent.is_const
 
 

@@ -25,8 +25,8 @@ from luminal.rules import RULES, Rule
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where saturation stops; that is reported, never an error. Seconds (of work, not of waiting)
-    are a safety net only: they would make the result depend on the machine.
+    """The bounds at which saturation stops; that is reported, never an error. Seconds (of work, not
+    of waiting) are a safety net only: they would make the result depend on the machine.
     """
 
     nodes: int = 20_000
@@ -64,26 +64,26 @@ def saturate(
         egraph.add_terms(order)
         for one, other in _equalities(lowered, default, same or {}):
             egraph.same(egraph.terms[one], egraph.terms[other])
-        rounds, limit, made = _rounds(egraph, rules, limits, costs.shares)
+        rounds, limit, by_handlers = _rounds(egraph, rules, limits, costs.shares)
         table = egraph.read(makers=True)
-        known = {term: table.refs[number] for term, number in egraph.terms.items()}
-        classes, numbers = Decoder(table, known, lowered, default, costs.weights).classes()
-        rows = _rows(egraph, rules, table, made)
-    nodes = sum(len(each) for each in table.nodes.values())
+        class_of = {term: table.refs[number] for term, number in egraph.terms.items()}
+        classes, numbers = Decoder(table, class_of, lowered, default, costs.weights).classes()
+        rows = _rows(egraph, rules, table, by_handlers)
+    nodes = sum(len(spellings) for spellings in table.nodes.values())
     seconds = time.perf_counter() - start
     report = Report(rows, rounds, nodes, len(table.nodes), limit, seconds)
-    found = Classes(
+    classes_found = Classes(
         classes,
-        tuple(numbers[known[root.term]] for root in default.roots),
+        tuple(numbers[class_of[root.term]] for root in default.roots),
         lowered,
         default,
-        {term: numbers[number] for term, number in known.items() if number in numbers},
+        {term: numbers[number] for term, number in class_of.items() if number in numbers},
         report,
     )
     pictures = config.get("LUMINAL_GRAPHVIZ")
     if pictures is not None:
-        graphviz.write(found, pictures)
-    return found
+        graphviz.write(classes_found, pictures)
+    return classes_found
 
 
 def _equalities(
@@ -146,22 +146,22 @@ def _handle(
     loaded: dict[int, int] = {}
     for node, number in table.refs.items():
         loaded.setdefault(number, node)
-    found: list[tuple[int, New | int, str]] = []
+    discovered: list[tuple[int, New | int, str]] = []
     for rule in rules:
         start = time.perf_counter()
         guards = Guards(rule, table, shares)
         for number, new in HANDLERS[rule.handler](table, _looked_at(table, rule), guards):
             there = table.find(new)
             if there != number:
-                found.append((number, new, rule.name))
+                discovered.append((number, new, rule.name))
                 matches[rule.name] += 1
         egraph.seconds[rule.name] += time.perf_counter() - start
-    for number, new, name in found:
+    for number, new, name in discovered:
         for part in _classes_in(new):
             _loaded(egraph, table, part, loaded)
         _loaded(egraph, table, number, loaded)
         egraph.same(loaded[number], egraph.new(new, loaded, name))
-    return bool(found)
+    return bool(discovered)
 
 
 def _looked_at(table: Table, rule: Rule) -> list[tuple[int, Node]]:
@@ -203,18 +203,20 @@ def _loaded(egraph: Session, table: Table, number: int, loaded: dict[int, int]) 
 
 def _derivations(table: Table, loaded: Mapping[int, int]) -> dict[int, Node]:
     """A node of every class that is not loaded, such that none stands on itself."""
+    # Only nodes that stand on loaded ones can be written into egglog again, so ways are found level
+    # by level; a class whose every node refers to itself gets none.
     ways: dict[int, Node] = {}
     waiting = {n: nodes for n, nodes in table.nodes.items() if n not in loaded}
     while waiting:
-        found = {}
+        reachable = {}
         for number, nodes in waiting.items():
             for node in nodes:
                 if all(arg in loaded or arg in ways for arg in node.args):
-                    found[number] = node
+                    reachable[number] = node
                     break
-        ways.update(found)
-        waiting = {n: nodes for n, nodes in waiting.items() if n not in found}
-        if not found:
+        ways.update(reachable)
+        waiting = {n: nodes for n, nodes in waiting.items() if n not in reachable}
+        if not reachable:
             break
     return ways
 
@@ -223,11 +225,11 @@ def _rows(
     egraph: Session, rules: Iterable[Rule], table: Table, handled: Counter[str]
 ) -> tuple[RuleRow, ...]:
     """A row for each rule that matched anything."""
-    made = Counter(table.made.get(node, "") for node in table.home)
+    new_nodes = Counter(table.made.get(node, "") for node in table.home)
     rows = []
     for rule in rules:
         matches = egraph.matches[rule.name] + handled[rule.name]
         seconds = egraph.seconds[rule.name]
         if matches:
-            rows.append(RuleRow(rule.name, rule.kind, matches, made[rule.name], seconds))
+            rows.append(RuleRow(rule.name, rule.kind, matches, new_nodes[rule.name], seconds))
     return tuple(rows)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from luminal.algebra.frames import never_empty
+from luminal.algebra.frames import is_never_empty
 from luminal.algebra.terms import Phase, Term
 from luminal.base import config, forks
 from luminal.base.dtypes import DType
@@ -188,7 +188,7 @@ class Session:
                 continue
             self.axes_known.add(axis)
             only = self.interned.axes((axis,))
-            if never_empty(axis):
+            if is_never_empty(axis):
                 self.lines.append(f"(set (never-empty) {only})")
             if is_fixed(axis):
                 self.lines.append(f"(set (fixed) {only})")

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from luminal.egraph.classes import Classes, EClass, Spelling
 
 
-def spell(found: Classes, chosen: dict[int, Spelling]) -> Lowered:
+def spell(classes: Classes, chosen: dict[int, Spelling]) -> Lowered:
     """The program where classes are spelled as `chosen`, else by default."""
-    terms = found.default.terms
-    built = _build(found, chosen, terms)
-    shapes = dict(found.lowered.shapes) | dict(found.default.shapes)
+    terms = classes.default.terms
+    built = _build(classes, chosen, terms)
+    shapes = dict(classes.lowered.shapes) | dict(classes.default.shapes)
     # However a value is spelled, it lies as it was first met.
     frames: dict[int, Frame] = {}
-    for term, number in found.known.items():
+    for term, number in classes.known.items():
         if term in shapes:
             frames.setdefault(number, shapes[term])
     for number, term in built.items():
@@ -29,30 +29,32 @@ def spell(found: Classes, chosen: dict[int, Spelling]) -> Lowered:
             shapes.setdefault(term, frames[number])
     roots = tuple(
         Root(root.sink, built[number], root.frame)
-        for root, number in zip(found.default.roots, found.roots, strict=True)
+        for root, number in zip(classes.default.roots, classes.roots, strict=True)
     )
-    numbers = {found.known.get(term) for term in found.default.kept}
+    numbers = {classes.known.get(term) for term in classes.default.kept}
     kept = frozenset(term for number, term in built.items() if number in numbers)
-    return Lowered(terms, roots, shapes, found.default.arguments, kept)
+    return Lowered(terms, roots, shapes, classes.default.arguments, kept)
 
 
-def _build(found: Classes, chosen: dict[int, Spelling], terms: Terms) -> dict[int, Term]:
+def _build(classes: Classes, chosen: dict[int, Spelling], terms: Terms) -> dict[int, Term]:
     """A term for each class below the roots. Iterative.
 
     Where a class is met again on the way down to it, the nearest choice on that way is taken back.
     """
+    # Choices are made class by class, so together they may stand on each other in a circle. Default
+    # spellings never do, and taking choices back one by one always ends there.
     built: dict[int, Term] = {}
-    for root in found.roots:
+    for root in classes.roots:
         path = [root]
         on_path = {root}
         while path:
             number = path[-1]
-            spelling = chosen.get(number) or found.classes[number].spellings[0]
+            spelling = chosen.get(number) or classes.classes[number].spellings[0]
             waiting = [arg for arg in spelling.args if arg not in built]
             if not waiting or number in built:
                 if number not in built:
                     args = [built[arg] for arg in spelling.args]
-                    built[number] = _term(terms, found.classes[number], spelling, args)
+                    built[number] = _term(terms, classes.classes[number], spelling, args)
                 on_path.discard(path.pop())
             elif waiting[0] not in on_path:
                 path.append(waiting[0])

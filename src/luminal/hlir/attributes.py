@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Slot(int):
-    """In an index map: the number of an index tensor among the operands. It equals no Expression,
+    """The number of an index tensor among the operands, in an index map. It equals no Expression,
     so that maps with the literal index 0 and with tensor 0 in one place are different keys.
 
     `inside`: what the tensor holds is known to be positions that exist.
@@ -86,7 +86,7 @@ class CastAttrs(NamedTuple):
 
 
 class MarkAttrs(NamedTuple):
-    """Of a Detach that a derivative of its own belongs to: what tells it from others."""
+    """What tells one Detach from others: the derivative of its own that it belongs to."""
 
     key: Any
 
@@ -105,7 +105,7 @@ class ScanAttrs(NamedTuple):
 
 
 class GatherAttrs(NamedTuple):
-    """`out[i...] = src[map(i...)]`.
+    """Elements of a source read at computed positions: `out[i...] = src[map(i...)]`.
 
     Each entry of `map`, one per source dimension, is an Expression in the output's indices, or a
     Slot k: the integer tensor `args[1 + k]`, of the output's shape.

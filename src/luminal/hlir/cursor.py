@@ -31,9 +31,9 @@ class Line:
     def accept(self, mark: str) -> bool:
         """Steps over `mark` if it comes next."""
         self.skip()
-        found = self.text.startswith(mark, self.at)
-        self.at += len(mark) if found else 0
-        return found
+        is_next = self.text.startswith(mark, self.at)
+        self.at += len(mark) if is_next else 0
+        return is_next
 
     def expect(self, mark: str) -> None:
         if not self.accept(mark):
@@ -41,11 +41,11 @@ class Line:
 
     def match(self, pattern: re.Pattern[str]) -> str:
         self.skip()
-        found = pattern.match(self.text, self.at)
-        if found is None:
+        matched = pattern.match(self.text, self.at)
+        if matched is None:
             raise self.error(f"expected {pattern.pattern} at column {self.at + 1}")
-        self.at = found.end()
-        return found.group()
+        self.at = matched.end()
+        return matched.group()
 
     def name(self) -> str:
         """A word or a JSON string."""

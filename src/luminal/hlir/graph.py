@@ -72,10 +72,10 @@ class Graph:
     @property
     def trained(self) -> frozenset[Parameter]:
         """The Parameters that the program assigns: to it their Weights are States."""
-        found = {sink.state for sink in self.sinks if isinstance(sink, Assign)}
+        assigned = {sink.state for sink in self.sinks if isinstance(sink, Assign)}
         for node in self.by_op().get("Loop", ()):
-            found.update(state for states in node.attrs.assigned for state in states or ())
-        return frozenset(state for state in found if isinstance(state, Parameter))
+            assigned.update(state for states in node.attrs.assigned for state in states or ())
+        return frozenset(state for state in assigned if isinstance(state, Parameter))
 
     @property
     def roots(self) -> tuple[Value, ...]:
@@ -98,14 +98,14 @@ class Graph:
 
 def by_op(nodes: Iterable[Node]) -> ByOp:
     """The nodes of each op, by its name, in order."""
-    found: dict[str, list[Node]] = {}
+    by_name: dict[str, list[Node]] = {}
     for node in nodes:
         name = node.op.name
-        if name in found:
-            found[name].append(node)
+        if name in by_name:
+            by_name[name].append(node)
         else:
-            found[name] = [node]
-    return found
+            by_name[name] = [node]
+    return by_name
 
 
 def topological(roots: Iterable[Value]) -> list[Node]:
@@ -143,8 +143,8 @@ class Builder:
 
     def since(self, count: int) -> list[Node]:
         """The nodes that were made when there were `count` already, in order."""
-        made = islice(reversed(self._interned.values()), len(self) - count)
-        return [*made][::-1]
+        newest_first = islice(reversed(self._interned.values()), len(self) - count)
+        return [*newest_first][::-1]
 
     @property
     def newest(self) -> Node | None:

@@ -86,15 +86,15 @@ def _uses(block: ByOp, outer: Arguments, depth: int) -> Iterator[IndexInput]:
 
 def _use(index: Value, extent: Expression, outer: Arguments, depth: int) -> Iterator[IndexInput]:
     wrapped = _wrapped(index)
-    found = None if wrapped is None else _input_below(wrapped, outer, depth)
-    if found is not None:
-        yield IndexInput(found[0], extent, found[1])
+    source = None if wrapped is None else _input_below(wrapped, outer, depth)
+    if source is not None:
+        yield IndexInput(source[0], extent, source[1])
 
 
 def index_use(index: Value, extent: Expression) -> IndexInput | None:
     """The use of an Input that `index` would be, if an extent is indexed by it."""
-    found = _input_below(index, {}, 0)
-    return None if found is None else IndexInput(found[0], extent, found[1])
+    source = _input_below(index, {}, 0)
+    return None if source is None else IndexInput(source[0], extent, source[1])
 
 
 def _wrapped(value: Value) -> Value | None:
@@ -115,6 +115,8 @@ def _wrapped(value: Value) -> Value | None:
 
 def _input_below(value: Value, outer: Arguments, depth: int) -> tuple[str, tuple[Node, ...]] | None:
     """The Input that `value` is a cast or view of, and the steps to evaluate on its array."""
+    # Only what leads straight to an Input is checked: an index that is computed has no array to
+    # look at before the run, and reads 0 where it is outside.
     steps: list[Node] = []
     while True:
         node = value.node
@@ -126,8 +128,8 @@ def _input_below(value: Value, outer: Arguments, depth: int) -> tuple[str, tuple
         elif isinstance(node.attrs, InputAttrs):
             return node.attrs.name, tuple(reversed(steps))
         elif node.op.name == "Cast" and node.args[0].dtype.is_int:
-            given, cast = node.args[0].dtype, node.types[0].dtype
-            if given.kind != cast.kind or given.size > cast.size:
+            source_dtype, cast = node.args[0].dtype, node.types[0].dtype
+            if source_dtype.kind != cast.kind or source_dtype.size > cast.size:
                 steps.append(node)
             value = node.args[0]
         elif isinstance(node.attrs, ViewAttrs):
@@ -141,7 +143,7 @@ def _input_below(value: Value, outer: Arguments, depth: int) -> tuple[str, tuple
 
 
 def _reads_all(node: Node) -> bool:
-    """Whether a View reads every element of its source and nothing else."""
+    """Does a View read every element of its source and nothing else?"""
     view = node.attrs.view
     source = node.args[0].shape
     axes = [entry for entry in view.map if isinstance(entry, Symbol)]

@@ -27,11 +27,13 @@ class Monoid:
     is_idempotent: bool = False  # a value twice is that value
 
     def identity(self, dtype: DType) -> Any:
-        """As a NumPy scalar: combined with it every value stays as it is (a sum of -0 is +0)."""
+        """The identity as a NumPy scalar: combined with it every value stays as it is (a sum of -0
+        is +0).
+        """
         return dtype.numpy.type(self.empty(dtype))
 
     def identity_bytes(self, dtype: DType) -> bytes:
-        """As a literal holds it."""
+        """The bytes of the identity, as a literal holds it."""
         return bytes(self.identity(dtype).tobytes())
 
     def is_exact(self, dtype: DType) -> bool:

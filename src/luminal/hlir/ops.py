@@ -73,7 +73,7 @@ class Node:
 
     @property
     def value(self) -> Value:
-        """The first result."""
+        """The first result of the node."""
         return Value(self, 0)
 
     def __repr__(self) -> str:

@@ -59,10 +59,10 @@ class _Scope:
         self.arguments: list[Node] = []
 
     def value(self, line: Line, text: str) -> Value:
-        found = re.fullmatch(r"%(\d+)(?:\.(\d+))?", text)
-        if found is None or int(found[1]) not in self.nodes:
+        matched = re.fullmatch(r"%(\d+)(?:\.(\d+))?", text)
+        if matched is None or int(matched[1]) not in self.nodes:
             raise line.error(f"{text!r} is no value")
-        node, result = self.nodes[int(found[1])], int(found[2] or 0)
+        node, result = self.nodes[int(matched[1])], int(matched[2] or 0)
         if result >= len(node.types):
             raise line.error(f"{text!r}: the node has {len(node.types)} results")
         return Value(node, result)

@@ -18,9 +18,9 @@ _Bodies = dict[tuple[Body, tuple[int, ...]], Body]
 
 
 def pruned(graph: Graph) -> Graph:
-    """The same object if there is nothing to drop."""
-    found = graph.by_op()
-    if "Loop" not in found and all(node.attrs is None for node in found.get("Detach", ())):
+    """The graph without what only derivatives need; the same object if there is nothing to drop."""
+    by_op = graph.by_op()
+    if "Loop" not in by_op and all(node.attrs is None for node in by_op.get("Detach", ())):
         return graph
     values = _values(graph.roots, graph.nodes(), {})
     if not values:
@@ -31,6 +31,8 @@ def pruned(graph: Graph) -> Graph:
 
 def _values(roots: Sequence[Value], nodes: Iterable[Node], bodies: _Bodies) -> dict[Value, Value]:
     """What stands for the values of Loops with fewer results, and for all that depends on them."""
+    # Nodes that change nothing are kept as they are, so that what depends on no Loop stays interned
+    # and the program's key is that of the graph without derivatives.
     nodes = [*nodes]
     read = {*roots, *(arg for node in nodes for arg in node.args)}
     values: dict[Value, Value] = {}
@@ -62,7 +64,9 @@ def _values(roots: Sequence[Value], nodes: Iterable[Node], bodies: _Bodies) -> d
 
 
 def _unchanged(nodes: Iterable[Node]) -> list[Node]:
-    """Those that depend on no Loop and no mark: copies of others may come to be equal to them."""
+    """The nodes that depend on no Loop and no mark: copies of others may come to be equal to
+    them.
+    """
     changed: set[Node] = set()
     kept = []
     for node in nodes:
@@ -76,14 +80,14 @@ def _unchanged(nodes: Iterable[Node]) -> list[Node]:
 
 def _body(body: Body, carried: int, ys: Sequence[int], bodies: _Bodies) -> Body:
     """The body with some of its results beyond the carried ones, itself pruned; still shared."""
-    known = bodies.get((body, tuple(ys)))
-    if known is not None:
-        return known
+    pruned_before = bodies.get((body, tuple(ys)))
+    if pruned_before is not None:
+        return pruned_before
     results = [*body.results[:carried], *(body.results[carried + k] for k in ys)]
     nodes = topological(results)
     if any(isinstance(node.attrs, LoopAttrs | MarkAttrs) for node in nodes):
         values = _values(results, nodes, bodies)
         results = [values.get(value, value) for value in results]
     same = tuple(results) == body.results
-    made = bodies[body, tuple(ys)] = body if same else Body(body.arguments, tuple(results))
-    return made
+    new_body = bodies[body, tuple(ys)] = body if same else Body(body.arguments, tuple(results))
+    return new_body

@@ -38,6 +38,7 @@ class Recomputation:
 
     def value(self, node: Node, wanted: Value) -> Value:
         """What stands for a value where an operation of the parts of `node` reads it."""
+        # A stack in place of recursion: a model's forward pass is deeper than Python's stack.
         tasks = [(self.parts.get(node, ()), wanted)]
         while tasks:
             parts, value = tasks[-1]
@@ -48,9 +49,9 @@ class Recomputation:
                 tasks.pop()
                 if self.found(parts, value) is None:
                     self._record(parts, value)
-        found = self.found(self.parts.get(node, ()), wanted)
-        assert found is not None
-        return found
+        copy = self.found(self.parts.get(node, ()), wanted)
+        assert copy is not None
+        return copy
 
     def found(self, parts: Parts, value: Value) -> Value | None:
         """The copy for the innermost of these parts, if it is recorded."""
@@ -64,7 +65,7 @@ class Recomputation:
         """Told of each copy, after those of its operands."""
 
     def _is_inside(self, parts: Parts, value: Value) -> bool:
-        """Is it an operation of the innermost part?"""
+        """Is the value an operation of the innermost part?"""
         return bool(value.node.args) and parts[0] in self.parts.get(value.node, ())
 
     def _needs(self, parts: Parts, value: Value) -> list[tuple[Parts, Value]]:
@@ -72,7 +73,7 @@ class Recomputation:
             return []
         if not self._is_inside(parts, value):
             return [(parts[1:], value)]
-        return [(parts, each) for each in self.operands(value)]
+        return [(parts, operand) for operand in self.operands(value)]
 
     def _record(self, parts: Parts, value: Value) -> None:
         part, node = parts[0], value.node
@@ -98,14 +99,14 @@ class InputReaders:
         self._known: dict[Node, bool] = {}
 
     def __contains__(self, node: Node) -> bool:
-        known, stack = self._known, [node]
+        answers, stack = self._known, [node]
         while stack:
             top = stack[-1]
-            waiting = [arg.node for arg in top.args if arg.node not in known]
+            waiting = [arg.node for arg in top.args if arg.node not in answers]
             if waiting:
                 stack += waiting
             else:
                 stack.pop()
                 is_input = top.op.name == "Input"
-                known[top] = is_input or any(known[arg.node] for arg in top.args)
-        return known[node]
+                answers[top] = is_input or any(answers[arg.node] for arg in top.args)
+        return answers[node]

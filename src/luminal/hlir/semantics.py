@@ -51,7 +51,9 @@ def _pointwise(function: Callable[..., Any]) -> Meaning:
 
 
 def _transcendental(function: Callable[..., Any]) -> Meaning:
-    """As `_pointwise`, through float64: NumPy's own float32 versions are off by up to 4 ulp."""
+    """The meaning of a function that is evaluated in float64 and rounded: NumPy's own float32
+    versions are off by up to 4 ulp.
+    """
     return _pointwise(lambda x: np.asarray(function(x.astype(np.float64))).astype(x.dtype))
 
 
@@ -74,7 +76,7 @@ def cast(attrs: CastAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
 
 
 def bitcast(attrs: CastAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
-    """Same bytes, another dtype; a byte other than 0 becomes True."""
+    """The operand's bytes as another dtype; a byte other than 0 becomes True."""
     if attrs.dtype is dtypes.bool_:
         return (np.asarray(args[0].view(np.uint8) != 0),)
     return (args[0].view(attrs.dtype.numpy),)
@@ -193,7 +195,9 @@ def sum_(attrs: AxisAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
 
 
 def prod_(attrs: AxisAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
-    """Of terms: HLIR has Scans of products, and reads where they end."""
+    """The product along an axis. It is an operation of terms: HLIR has Scans of products, and reads
+    where they end.
+    """
     (x,) = args
     with np.errstate(all="ignore"):
         return (np.asarray(np.prod(x, axis=attrs.axis, dtype=_accumulator(x))).astype(x.dtype),)
@@ -267,14 +271,15 @@ def _locate(
     within: tuple[int, ...],
     dims: Dims,
 ) -> tuple[Array, Array]:
-    """For each point of `shape`: its row-major position in an array of shape `within`, and whether
-    the position is inside (it is 0 if not)."""
+    """The row-major position of each point of `shape` in an array of shape `within`, and whether
+    the position is inside (it is 0 if not).
+    """
     env = _index_values(shape, dims)
     flat: Any = np.int64(0)
     valid: Any = np.bool_(True)
     for entry, extent in zip(entries, within, strict=True):
-        found = indices[entry] if isinstance(entry, int) else entry.evaluate(env)
-        index = np.asarray(found).astype(np.int64)
+        position = indices[entry] if isinstance(entry, int) else entry.evaluate(env)
+        index = np.asarray(position).astype(np.int64)
         valid = valid & (index >= 0) & (index < extent)
         with np.errstate(all="ignore"):
             flat = flat * extent + index
@@ -321,6 +326,9 @@ def view(attrs: ViewAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
 
 def _strided(source: Array, view: View, shape: tuple[int, ...], dims: Dims) -> Array | None:
     """The view without a copy, where its map is affine, inside the source and unconditional."""
+    # The reference would otherwise gather element by element: a convolution's windows as one
+    # strided view are no copy at all. Only what is affine and inside the source can be
+    # one.
     if view.domain is not TRUE or source.size == 0 or 0 in shape:
         return None
     origin = {**dims, **{f"i{k}": 0 for k in range(len(shape))}}

@@ -57,6 +57,8 @@ def used_dims(graph: Graph) -> frozenset[Symbol]:
 
     Shapes come from attributes alone: all other ops, and States, have no extents of their own.
     """
+    # Most nodes of a model share views and shapes, so Expressions are collected once by identity:
+    # this runs at every compile, also of one whose program is found on disk.
     met: set[Expression] = set(graph.requirements)
 
     def collect(expression: Expression) -> Expression:
@@ -70,8 +72,8 @@ def used_dims(graph: Graph) -> frozenset[Symbol]:
         for name in _HOLDING:
             for node in block.get(name, ()):
                 rewrite_attrs(node.attrs, collect)
-    found = frozenset[Symbol]().union(*(expression.symbols() for expression in met))
-    return frozenset(symbol for symbol in found if symbol.extent is None)
+    symbols = frozenset[Symbol]().union(*(expression.symbols() for expression in met))
+    return frozenset(symbol for symbol in symbols if symbol.extent is None)
 
 
 def substitute_dims(graph: Graph, dims: Mapping[Symbol, Expression]) -> Graph:
@@ -94,40 +96,40 @@ def substitute_dims(graph: Graph, dims: Mapping[Symbol, Expression]) -> Graph:
 
 
 def rewrite_attrs(attrs: Any, rewrite: Rewrite) -> Any:
-    """`attrs` with every Expression rewritten; of a Loop the trips, not the body."""
+    """The attributes with every Expression rewritten; in a Loop's, the trips but not the body."""
 
-    def each(entries: Sequence[Expression | int]) -> tuple[Any, ...]:
+    def rewritten(entries: Sequence[Expression | int]) -> tuple[Any, ...]:
         return tuple(entry if isinstance(entry, int) else rewrite(entry) for entry in entries)
 
     match attrs:
         case InputAttrs(shape=shape):
-            return attrs._replace(shape=each(shape))
+            return attrs._replace(shape=rewritten(shape))
         case IotaAttrs(expr=expr, shape=shape):
-            return attrs._replace(expr=rewrite(expr), shape=each(shape))
+            return attrs._replace(expr=rewrite(expr), shape=rewritten(shape))
         case GatherAttrs(shape=shape, map=entries):
-            return GatherAttrs(each(shape), each(entries))
+            return GatherAttrs(rewritten(shape), rewritten(entries))
         case ScatterAttrs(map=entries):
-            return attrs._replace(map=each(entries))
+            return attrs._replace(map=rewritten(entries))
         case ViewAttrs(view=view):
-            return ViewAttrs(View(each(view.shape), each(view.map), rewrite(view.domain)))
+            return ViewAttrs(View(rewritten(view.shape), rewritten(view.map), rewrite(view.domain)))
         case LoopAttrs(trips=trips):
             return attrs._replace(trips=rewrite(trips))
         case CustomAttrs(kernel=kernel, types=types, chunks=chunks, flops=flops):
-            made = tuple((each(shape), dtype) for shape, dtype in types)
-            return CustomAttrs(kernel, made, rewrite(chunks), rewrite(flops))
+            new_types = tuple((rewritten(shape), dtype) for shape, dtype in types)
+            return CustomAttrs(kernel, new_types, rewrite(chunks), rewrite(flops))
     return attrs
 
 
 def _rewriter(dims: Mapping[Symbol, Expression]) -> Rewrite:
-    """Replaces dims in Expressions, and axes whose extents change."""
-    known: dict[Symbol, Expression] = dict(dims)
+    """A function that replaces dims in Expressions, and axes whose extents change."""
+    replacements: dict[Symbol, Expression] = dict(dims)
 
     def replacement(symbol: Symbol) -> Expression:
-        if symbol not in known:
+        if symbol not in replacements:
             extent = None if symbol.extent is None else rewrite(symbol.extent)
             same = extent is symbol.extent
-            known[symbol] = symbol if same or extent is None else axis(symbol.name, extent)
-        return known[symbol]
+            replacements[symbol] = symbol if same or extent is None else axis(symbol.name, extent)
+        return replacements[symbol]
 
     def rewrite(expression: Expression) -> Expression:
         return expression.substitute({s: replacement(s) for s in expression.symbols()})
@@ -142,27 +144,27 @@ class _Rebuild:
         self._rewrite = rewrite
         self._bodies: dict[Body, Body] = {}
 
-    def values(self, roots: Sequence[Value], known: dict[Node, Node]) -> list[Value]:
+    def values(self, roots: Sequence[Value], rebuilt: dict[Node, Node]) -> list[Value]:
         builder = Builder()
         for node in topological(roots):
-            if node not in known:
-                args = [Value(known[arg.node], arg.index) for arg in node.args]
-                known[node] = builder.make(node.op.name, args, self._attrs(node.attrs))
-        return [Value(known[root.node], root.index) for root in roots]
+            if node not in rebuilt:
+                args = [Value(rebuilt[arg.node], arg.index) for arg in node.args]
+                rebuilt[node] = builder.make(node.op.name, args, self._attrs(node.attrs))
+        return [Value(rebuilt[root.node], root.index) for root in roots]
 
     def _attrs(self, attrs: Any) -> Any:
-        made = rewrite_attrs(attrs, self._rewrite)
-        if isinstance(made, LoopAttrs):
-            return made._replace(body=self._body(made.body))
-        return made
+        new_attrs = rewrite_attrs(attrs, self._rewrite)
+        if isinstance(new_attrs, LoopAttrs):
+            return new_attrs._replace(body=self._body(new_attrs.body))
+        return new_attrs
 
     def _body(self, body: Body) -> Body:
         if body not in self._bodies:
             builder = Builder()
-            known = {
+            arguments = {
                 node: builder.make(node.op.name, (), self._attrs(node.attrs))
                 for node in body.arguments
             }
-            results = self.values(body.results, dict(known))
-            self._bodies[body] = Body(tuple(known.values()), tuple(results))
+            results = self.values(body.results, dict(arguments))
+            self._bodies[body] = Body(tuple(arguments.values()), tuple(results))
         return self._bodies[body]

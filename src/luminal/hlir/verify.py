@@ -86,6 +86,7 @@ class _Verifier:
         for arg in node.args:
             if not 0 <= arg.index < len(arg.node.types):
                 raise VerifyError(f"{arg.node!r} has no result {arg.index}")
+        # Inferred anew, not believed: a pass that builds nodes by hand may have given any types.
         types = infer(node.op, node.args, node.attrs)
         if types != node.types:
             raise VerifyError(f"the op gives {', '.join(map(str, types))}")

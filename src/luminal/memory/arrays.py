@@ -28,7 +28,9 @@ def aligned_empty(shape: Sequence[int], dtype: DType) -> Array:
 
 
 def aligned_zeros(shape: Sequence[int], dtype: DType) -> Array:
-    """The same of zeros, whose pages are not there until they are touched."""
+    """A row-major array of zeros that starts where a line of memory does, whose pages are not there
+    until they are touched.
+    """
     return _aligned(np.zeros, shape, dtype)
 
 
@@ -40,7 +42,7 @@ def _aligned(make: Callable[..., Array], shape: Sequence[int], dtype: DType) -> 
 
 
 def address(array: Array) -> int:
-    """Where a row-major array starts."""
+    """The address at which a row-major array starts."""
     try:  # four times as fast as `array.ctypes`, for writable arrays only
         return ctypes.addressof(ctypes.c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):

@@ -48,7 +48,9 @@ def is_array(data: Any) -> bool:
         return True
     if isinstance(data, NO_ARRAYS):
         return False
-    if any(hasattr(data, each) for each in ("__dlpack__", "__array__", "__array_interface__")):
+    if any(
+        hasattr(data, protocol) for protocol in ("__dlpack__", "__array__", "__array_interface__")
+    ):
         return True
     try:
         memoryview(data)
@@ -84,13 +86,13 @@ def _own_array(name: str, data: Any) -> Array | None:
 
 
 def _leaf_types(data: Iterable[Any]) -> set[type]:
-    """The types of what is in nested lists."""
-    found = set(map(type, data))
-    if any(issubclass(each, list | tuple) for each in found):
-        for each in data:
-            if isinstance(each, list | tuple):
-                found |= _leaf_types(each)
-    return found
+    """The types of all items of nested lists, the lists' own among them."""
+    types = set(map(type, data))
+    if any(issubclass(item, list | tuple) for item in types):
+        for item in data:
+            if isinstance(item, list | tuple):
+                types |= _leaf_types(item)
+    return types
 
 
 def _is_array_type(kind: type) -> bool:
@@ -102,7 +104,7 @@ def _is_array_type(kind: type) -> bool:
 def _stacked(name: str, data: Iterable[Any]) -> Array:
     """Arrays in lists, along new first dims."""
     try:
-        return np.stack([array_of(each, None, name) for each in data])
+        return np.stack([array_of(item, None, name) for item in data])
     except ValueError:
         raise _ragged(name) from None
 
@@ -124,9 +126,12 @@ def _check_kind(name: str, array: Array) -> None:
 # integers, whole ones neither: that is a mistake more often than a wish.
 def _converted(name: str, array: Array, dtype: DType, data: Any) -> Array:
     """`array`, which `data` holds, as `dtype`; raises DTypeError if that changes an element."""
+    # A conversion is allowed where it can be taken back element by element: that is asked of the
+    # values, not of the types, so that int64 indices pass as int32. float64 to float32 is the
+    # exception, since NumPy makes float64 unasked.
     wrong = f"{name}: expected {dtype.name}, got {array.dtype.name}; pass {_cast(data, dtype)}"
-    known = array.dtype.kind in "biuf" or array.dtype == bfloat16.numpy
-    if not known or (_is_float(array) and not dtype.is_float):
+    is_number = array.dtype.kind in "biuf" or array.dtype == bfloat16.numpy
+    if not is_number or (_is_float(array) and not dtype.is_float):
         raise DTypeError(wrong)
     with np.errstate(all="ignore"):
         converted = array.astype(dtype.numpy)
@@ -165,7 +170,7 @@ def _of_numbers(name: str, data: Any, dtype: DType | None) -> Array:
         shown = _shown(data)
         if array.dtype.kind == "c":
             raise DTypeError(f"{name}: {shown} is complex; pass its real and imaginary part")
-        if all(isinstance(each, int) for each in array.flat):
+        if all(isinstance(number, int) for number in array.flat):
             raise DTypeError(f"{name}: {shown} does not fit int64 or uint64; pass a float")
         raise DTypeError(f"{name}: {shown} is not made of numbers; pass numbers or an array")
     if array.size == 0 and isinstance(data, list | tuple):

@@ -22,8 +22,8 @@ from luminal.memory.arrays import Array
 # of weights are copied anyway, and read the rows wherever they lie.
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """Of each of `heads`, half of the rows lie each before its partner in the other half. Takes
-    and gives an Array, or a Tensor.
+    """The order in which, for each of `heads`, rows of one half lie each before its partner in the
+    other half. Takes and gives an Array, or a Tensor.
     """
 
     heads: int
@@ -33,7 +33,7 @@ class Interleaved:
         return self._swapped(rows, self._half(rows), 2)
 
     def rows(self, value: Any) -> Any:
-        """The inverse."""
+        """The value as its rows lie in memory: the inverse of `value`."""
         return self._swapped(value, 2, self._half(value))
 
     def _half(self, rows: Any) -> int:
@@ -45,7 +45,7 @@ class Interleaved:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class StoredRows:
     """An array as it lies in memory, and how. As an array (`np.asarray`) it is the value, a copy;
     `Module.load_state_dict` lets a Parameter keep the memory.
     """
@@ -55,7 +55,7 @@ class Rows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The value's."""
+        """The shape of the value."""
         return tuple(self.memory.shape)
 
     @property
@@ -65,7 +65,7 @@ class Rows:
 
     @property
     def dtype(self) -> Any:
-        """The elements'."""
+        """The dtype of the value's elements."""
         return self.memory.dtype
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

@@ -51,14 +51,14 @@ def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
 
 def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Array:
     """`array` as an ndarray of this very shape and dtype."""
-    found = array_of(array, dtype, what)
-    if found.shape != shape:
-        raise ShapeError(f"{what}: expected shape {shape}, got {found.shape}")
-    return found
+    checked = array_of(array, dtype, what)
+    if checked.shape != shape:
+        raise ShapeError(f"{what}: expected shape {shape}, got {checked.shape}")
+    return checked
 
 
 class _Held(ABC):
-    """What is asked of an array that lives outside of graphs.
+    """An array that lives outside of graphs, and what is asked of it.
 
     While a module's forward or a function under jit is recorded it has what a Tensor has: methods,
     properties and operators (`_operator` below) are those of its value in that graph.
@@ -90,17 +90,19 @@ class _Held(ABC):
         return self.shape if dim is None else self.shape[dim]
 
     def detach(self) -> Any:
-        """In a graph its value without gradients; outside of one, where there are none, itself."""
+        """The value without gradients where a graph is recorded; elsewhere, where there are none,
+        the array itself.
+        """
         value = self.value_here()
         return self if value is None else value.detach()
 
     def cpu(self) -> Self:
-        """Itself."""
+        """The array itself: its value needs no move to be read here."""
         return self
 
     @property
     def data(self) -> Any:
-        """As `detach`; what is assigned to it is set."""
+        """The value as `detach` gives it; what is assigned to it is set."""
         return self.detach()
 
     @data.setter
@@ -109,7 +111,7 @@ class _Held(ABC):
 
     @abstractmethod
     def set(self, value: Any) -> None:
-        """Replaces the value."""
+        """Replaces the value of the array."""
 
     @abstractmethod
     def move(self, device: Any) -> None:
@@ -153,8 +155,8 @@ class _Held(ABC):
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:
-        """With numbers, arrays and Tensors by element; Parameters and States are each only itself,
-        and so can be keys.
+        """The comparison by element with numbers, arrays and Tensors; Parameters and States are
+        each only itself, and so can be keys.
         """
         return self._compared("__eq__", other)
 
@@ -217,11 +219,13 @@ class State(_Held):
         return self.shape, self.dtype
 
     def _first(self, init: Any) -> Array:
-        found = array_of(init, self.dtype, f"{self.name}: init")
-        return found if found.ndim == 0 else _checked(self.name, found, *self._type).copy()
+        first = array_of(init, self.dtype, f"{self.name}: init")
+        return first if first.ndim == 0 else _checked(self.name, first, *self._type).copy()
 
     def on(self, space: MemorySpace[B]) -> B:
-        """Its buffer there, where the value is moved first if it lies elsewhere."""
+        """The State's buffer in a device's memory, where the value is moved first if it lies
+        elsewhere.
+        """
         buffer: Any = self.buffer
         if buffer.space is not space:
             self.buffer = buffer = _moved(self, buffer, space)
@@ -251,10 +255,10 @@ class State(_Held):
     def rounded(self, dtype: DType) -> State:
         """A State of its own with the value, and the initial one, rounded to `dtype`."""
         with np.errstate(over="ignore"):
-            made = State(self.shape, dtype, self._init.astype(dtype.numpy), self.name)
-            made.set(self.numpy().astype(dtype.numpy))
-        made.persistent = self.persistent
-        return made
+            copy = State(self.shape, dtype, self._init.astype(dtype.numpy), self.name)
+            copy.set(self.numpy().astype(dtype.numpy))
+        copy.persistent = self.persistent
+        return copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copied or pickled it makes a State of its own with the same value, on the host."""
@@ -334,7 +338,7 @@ class Parameter(_Held):
 
     @property
     def has_value(self) -> bool:
-        """Was it set? One that draws its first value when it is read has one."""
+        """Was the Parameter set? One that draws its first value when it is read has one."""
         return self.stored is not None
 
     def set(self, value: Any) -> None:
@@ -349,8 +353,8 @@ class Parameter(_Held):
         self.order = order
         self._keep(memory, memory)
 
-    def _keep(self, array: Array, given: Any) -> None:
-        borrowed = isinstance(given, np.ndarray) and not array.flags.writeable
+    def _keep(self, array: Array, user_value: Any) -> None:
+        borrowed = isinstance(user_value, np.ndarray) and not array.flags.writeable
         if not borrowed or not array.flags.c_contiguous:
             kept = aligned_empty(self.shape, self.dtype)
             kept[...] = array
@@ -368,7 +372,7 @@ class Parameter(_Held):
 
     @property
     def buffer(self) -> Buffer:
-        """Where its value lies; raises ShapeError if there is none."""
+        """The buffer in which the value lies; raises ShapeError if there is none."""
         if self.stored is None:
             raise ShapeError(f"{self.name}: no value yet; call set(array) first")
         return self.stored
@@ -378,7 +382,9 @@ class Parameter(_Held):
         self.stored = buffer
 
     def on(self, space: MemorySpace[B]) -> B:
-        """Its buffer there, nobody else's memory from the first call on, as of a State."""
+        """The Parameter's buffer in a device's memory, shared with nobody else from the first call
+        on, as a State's is.
+        """
         stored: Any = self.buffer
         if not self._is_own or stored.space is not space:
             self.stored = stored = _moved(self, stored, space)
@@ -395,7 +401,9 @@ class Parameter(_Held):
 
     @property
     def memory(self) -> Array:
-        """On the host as it lies, for runs that read it: the array itself if that is there."""
+        """The value on the host as it lies, for runs that read it: the array itself if that is
+        there.
+        """
         return self.buffer.array
 
     def changed(self) -> None:
@@ -409,7 +417,7 @@ class Parameter(_Held):
         return self.in_order(self._memory())
 
     def _memory(self) -> Array:
-        """As it lies, a copy where programs assign it."""
+        """The value as it lies, a copy where programs assign it."""
         if not self._is_own:
             return self.memory
         with self.lock or nullcontext():
@@ -417,19 +425,22 @@ class Parameter(_Held):
 
     def rounded(self, dtype: DType) -> Parameter:
         """A Parameter of its own with the value, if there is one, rounded to `dtype`."""
-        made = Parameter(self.shape, dtype, self.name, requires_grad=self.requires_grad)
+        copy = Parameter(self.shape, dtype, self.name, requires_grad=self.requires_grad)
         if self.stored is not None:
             with np.errstate(over="ignore"):
-                made.set(self.numpy().astype(dtype.numpy))
-        return made
+                copy.set(self.numpy().astype(dtype.numpy))
+        return copy
 
     def __getstate__(self) -> dict[str, Any]:
-        """Of a copy, here or in another process: the value lies on the host."""
+        """What a copy starts from, here or in another process: the value lies on the host."""
         with self.lock or nullcontext():
             held = {**vars(self), "lock": None, "spare": None, "_is_own": False}
             if self._is_own:
-                own, value = self.stored, HostBuffer(self._memory())
-                held = {name: value if each is own else each for name, each in held.items()}
+                stored, value = self.stored, HostBuffer(self._memory())
+                held = {
+                    name: value if attribute is stored else attribute
+                    for name, attribute in held.items()
+                }
         return held
 
     def __setstate__(self, held: dict[str, Any]) -> None:
@@ -466,21 +477,21 @@ Assignable: TypeAlias = State | Parameter
 def _state_of(
     shape: tuple[int, ...], dtype: DType, init: Array, name: str, value: Array, persistent: bool
 ) -> State:
-    made = State(shape, dtype, init, name)
-    made.set(value)
-    made.persistent = persistent
-    return made
+    state = State(shape, dtype, init, name)
+    state.set(value)
+    state.persistent = persistent
+    return state
 
 
 def _moved(held: Assignable, buffer: Buffer, space: MemorySpace[B]) -> B:
     """A Buffer in `space` with the value of another."""
-    made = space.empty(held.shape, held.dtype)
-    made.write(buffer.array)
-    return made
+    buffer_there = space.empty(held.shape, held.dtype)
+    buffer_there.write(buffer.array)
+    return buffer_there
 
 
 def spare_on(held: Assignable, space: MemorySpace[B]) -> B:
-    """Its second buffer, made at first use; the value is on that device."""
+    """The State's second buffer, made at first use; the value is on that device."""
     spare: Any = held.spare
     if spare is None or spare.space is not space:
         held.spare = spare = space.empty(held.shape, held.dtype)
@@ -493,7 +504,9 @@ def exchange(held: Assignable, space: MemorySpace[Any]) -> None:
 
 
 def how_to_read(held: Assignable) -> str:
-    """Where a Parameter or State is like a Tensor, and what to write elsewhere."""
+    """The words of an error that say where a Parameter or State is like a Tensor, and what to write
+    elsewhere.
+    """
     return (
         "it is an array outside of graphs, and a Tensor only in a module's forward and under "
         "lm.jit; elsewhere read it into a graph with cx.read(...)"

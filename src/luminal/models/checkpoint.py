@@ -17,7 +17,7 @@ from luminal.loaders.read_ahead import read_ahead
 from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
-from luminal.memory.row_order import Rows
+from luminal.memory.row_order import StoredRows
 
 EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
@@ -141,7 +141,7 @@ def _read_ahead(tensors: Mapping[str, Any]) -> None:
     """
     rows = {EMBEDDING} if OUTPUT in tensors else set()
     whole = (tensor for name, tensor in tensors.items() if name not in rows)
-    read_ahead(tensor.memory if isinstance(tensor, Rows) else tensor for tensor in whole)
+    read_ahead(tensor.memory if isinstance(tensor, StoredRows) else tensor for tensor in whole)
 
 
 def _check_ids(tokenizer: HuggingFaceTokenizer, count: int, source: str | Path) -> None:

@@ -18,7 +18,7 @@ from luminal.frontend.matrices.packed import Packed
 from luminal.frontend.random.keyed import checked_seed
 from luminal.frontend.tensor import Tensor
 from luminal.memory.data import array_of
-from luminal.memory.row_order import Rows
+from luminal.memory.row_order import StoredRows
 from luminal.memory.state import Parameter, State
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
@@ -326,7 +326,7 @@ class Module:
         whole = _with_packed(wanted, state)
         self._check_names(wanted, whole, strict)
         data: dict[Packed, dict[str, Array]] = {}
-        arrays: dict[Holder, Array | Rows] = {}
+        arrays: dict[Holder, Array | StoredRows] = {}
         packed: dict[Holder, Holder] = {}
         for path, held in wanted.items():
             if isinstance(whole.get(path), Packed):
@@ -344,7 +344,7 @@ class Module:
             taking.load(given)
         for held, array in arrays.items():
             held.dtype = dtype_of(array)
-            if isinstance(array, Rows) and isinstance(held, Parameter):
+            if isinstance(array, StoredRows) and isinstance(held, Parameter):
                 held.lies(array.memory, array.order)
             else:
                 held.set(array)
@@ -468,14 +468,14 @@ def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict
     return found
 
 
-def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | Rows:
+def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | StoredRows:
     """`value` as an array of the holder's dtype, or as it is if that is adopted."""
     if isinstance(held, Packed):
         raise LoadError(
             f"{path}: is packed as {held.kind}, the state_dict has floats; load them before "
             "lm.quantize, or into a module that is not packed"
         )
-    if adopt_dtype and isinstance(value, Rows):
+    if adopt_dtype and isinstance(value, StoredRows):
         return value
     try:
         array = array_of(value, None if adopt_dtype else held.dtype, path)

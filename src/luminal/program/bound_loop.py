@@ -14,7 +14,7 @@ from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.memory.state import Assignable
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Operand
-from luminal.program.scope import Scope, varies
+from luminal.program.scope import Scope, is_varying
 from luminal.program.steps import LoopStep, NestStep, Unit, leaves_of, state_of
 from luminal.shape.expression import Expression, const
 
@@ -76,20 +76,27 @@ class BoundLoop:
     # The trips of a carried value: where it starts, two buffers in turns, the result's own home at
     # the end. So nothing is copied into a Loop or out of it; with one buffer each trip would copy.
     def _carry(self, k: int, init: Term, frame: Frame) -> tuple[Operand, Operand]:
-        """Where an iteration reads a carried value, and where it writes the next one.
+        """The place from which an iteration reads a carried value, and the one to which it writes
+        the next.
 
         The first is where the value starts, the last the result's home, between them two buffers
         take turns. Trips that vary know two buffers only; the start is copied into one.
         """
+        # A carried value is never copied from trip to trip: launches look its buffers up in a list,
+        # one further in each iteration, so the first entry may be the start itself and the last one
+        # the result's home. That list needs to know how many trips there are; otherwise two buffers
+        # alternate.
         memory, trips, depth = self.memory, self.loop.trips, self.depth
         table, places, final = memory.partition.table, self.outer.places, self.results.get(k)
 
         def turns(count: int) -> list[int]:
             # Two: a body may still read the old value when it has begun to write the new one.
-            made = [memory.buffer(BufferKind.ARENA, init.dtype, shape_of(frame)) for _ in range(2)]
-            return [made[t % 2] for t in range(count)]
+            buffers_in_turn = [
+                memory.buffer(BufferKind.ARENA, init.dtype, shape_of(frame)) for _ in range(2)
+            ]
+            return [buffers_in_turn[t % 2] for t in range(count)]
 
-        if varies(trips):
+        if is_varying(trips):
             entry = memory.entry(*turns(2))
             first = Place(Operand(entry), init.dtype, frame)
             self.before.append(self.outer.unit((), (Store(init, first, frame),)))
@@ -153,26 +160,30 @@ class BoundLoop:
 
     def _copied_list(self, edges: Sequence[Edge], layout: Layout) -> Operand | None:
         """Copies in another layout of a list of weights that lie alike: one kernel in a Loop."""
+        # Twenty-two layers have twenty-two weights that want the same copy: as one kernel in a Loop
+        # they compile once. That needs sources that lie alike, since one kernel reads all of them.
         outer, count = self.outer, len(edges)
         leaves = [term for term, _ in edges]
         places = [outer.places.get(leaf) for leaf in leaves]
-        found = zip(places, edges, strict=True)
-        kinds = {(place.layout, place.frame == frame) for place, (_, frame) in found if place}
+        placed_edges = zip(places, edges, strict=True)
+        kinds = {
+            (place.layout, place.frame == frame) for place, (_, frame) in placed_edges if place
+        }
         is_given = all(leaf.is_leaf and leaf.phase is not Phase.RUN for leaf in leaves)
         if not is_given or outer.depth or len(kinds) != 1 or not all(places):
             return None
-        ((given, in_frame),) = kinds
-        if given == layout or not in_frame:
+        ((read_layout, in_frame),) = kinds
+        if read_layout == layout or not in_frame:
             return None
         memory, (first, frame) = self.memory, edges[0]
         shape, table = shape_of(frame), memory.partition.table
-        made = [
+        copies = [
             memory.buffer(BufferKind.DERIVED, first.dtype, shape, layout=layout) for _ in leaves
         ]
-        lists = [[table[place.operand.entry] for place in places if place], made]
-        source, target = (Operand(memory.entry(*each), 1, const(0), count) for each in lists)
+        lists = [[table[place.operand.entry] for place in places if place], copies]
+        source, target = (Operand(memory.entry(*buffers), 1, const(0), count) for buffers in lists)
         store = Store(first, Place(target, first.dtype, frame, layout), frame)
-        read = Place(source, first.dtype, frame, given)
+        read = Place(source, first.dtype, frame, read_layout)
         copy = NestStep(Fused((store,), {first: read}, frozenset(), outer.facts))
         step = LoopStep(const(count), (copy,))
         read_leaves = leaves_of(leaves)
@@ -182,7 +193,9 @@ class BoundLoop:
     # --- results
 
     def _targets(self, k: int, root: Root, inner: Scope) -> list[Operand]:
-        """Where the body's y goes: the slices of a tensor, the States that it is bound to."""
+        """The places where the body's y goes: the slices of a tensor, the States that it is bound
+        to.
+        """
         memory, dtype, shape = self.memory, root.term.dtype, shape_of(root.frame)
         targets = []
         states, used = self.loop.assigned[k - self.loop.carried], self.results.get(k)
@@ -194,8 +207,10 @@ class BoundLoop:
             else:
                 memory.partition.swaps += states
                 kind = BufferKind.NEXT
-            own = [memory.buffer(kind, dtype, shape, state) for state in states]
-            targets.append(Operand(memory.entry(*own), self.depth, const(0), len(own)))
+            state_buffers = [memory.buffer(kind, dtype, shape, state) for state in states]
+            targets.append(
+                Operand(memory.entry(*state_buffers), self.depth, const(0), len(state_buffers))
+            )
         if used is not None or states is None:
             if used is not None and used.attrs.result == self.outer.home(used).frame:
                 entry = self.outer.home(used).operand.entry

@@ -43,7 +43,7 @@ class Buffer:
 
     @property
     def size(self) -> Expression:
-        """Elements."""
+        """The number of elements that the buffer holds in its layout."""
         return self.layout.size(self.shape)
 
     @property

@@ -67,7 +67,8 @@ class _Picture:
                     self.updated.add(number)
 
     def edge(self, number: int, reader: str) -> None:
-        """To a reader of a buffer from everybody who has written it, else from its owner.
+        """Draws edges to the reader of a buffer from everybody who has written it, else from its
+        owner.
 
         Nobody yet: the entry of a carried value that an iteration writes for the next one.
         """

@@ -69,14 +69,14 @@ def is_rewrite(
     # What is stored elsewhere is another kernel's: that one is made to run before (`Readers`).
     inside = term_order(ends, lambda t: t.is_leaf or (is_stored(t) and t not in ends))
     late = {old}
-    for each in inside:
-        if not late.isdisjoint(each.args) and (not is_stored(each) or each in ends):
+    for inner in inside:
+        if not late.isdisjoint(inner.args) and (not is_stored(inner) or inner in ends):
             # A reduction or an At would read other positions, which another worker may have written
             # by then; with an axis more the old element would be read again after it was
             # overwritten.
-            if not each.is_pointwise or each.axes != axes:
+            if not inner.is_pointwise or inner.axes != axes:
                 return False
-            late.add(each)
+            late.add(inner)
     return term in late
 
 
@@ -85,6 +85,8 @@ def calls_python(selection: Selection) -> bool:
 
     No State is overwritten then: it keeps its value until the whole run has succeeded.
     """
+    # A kernel of ours cannot fail half-way; a Python function can, and a State that is overwritten
+    # where it lies would then be neither the old value nor the new one.
     return any(t.op == "Custom" and t.attrs.hlir.kernel.ir is None for t in selection.choices) or (
         any(map(calls_python, selection.bodies.values()))
     )

@@ -44,6 +44,8 @@ class KernelGraph:
 
         `reach`: the number of kernels to look at; where more lie between, they stay apart.
         """
+        # A merge is judged by the graph as the merges before it have left it, never by the one at
+        # the start: merges that are legal alone may be illegal together.
         members = {self._find(self._number[term]) for term in terms}
         if len(members) < 2:
             return True
@@ -91,6 +93,8 @@ class KernelGraph:
 
     def _reaches(self, starts: Collection[int], wanted: Set[int], reach: float) -> bool:
         """Does one of `starts` wait for one of `wanted`? Also true where that is beyond reach."""
+        # Levels only fall along a path, so nothing below the lowest wanted level is worth a visit:
+        # this keeps a merge from walking the whole graph.
         lowest = min(self._level[n] for n in wanted)
         seen = {n for n in starts if self._level[n] > lowest}
         stack = [*seen]
@@ -128,15 +132,15 @@ class KernelGraph:
 def kernel_reads(
     order: Sequence[Term], is_stored: Callable[[Term], bool]
 ) -> dict[Term, frozenset[Term]]:
-    """By stored term, in order: the leaves and stored terms that its kernel reads."""
-    found: dict[Term, frozenset[Term]] = {}
+    """The leaves and stored terms that the kernel of each stored term reads, in order."""
+    kernel_inputs: dict[Term, frozenset[Term]] = {}
     ends: dict[Term, frozenset[Term]] = {}  # what a kernel reads for the sake of a term
     for term in order:
         reads = frozenset[Term]().union(*(ends[arg] for arg in dict.fromkeys(term.args)))
         if is_stored(term):
-            found[term] = reads
+            kernel_inputs[term] = reads
         ends[term] = frozenset((term,)) if term.is_leaf or is_stored(term) else reads
-    return found
+    return kernel_inputs
 
 
 def kernels(reads: Mapping[Term, Iterable[Term]], merges: Iterable[Iterable[Term]]) -> KernelGraph:

@@ -114,10 +114,12 @@ def walk(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch]:
 
 
 def barriers(program: Program, launches: tuple[Launch, ...]) -> tuple[bool, ...]:
-    """For each launch of a list, whether a barrier must stand before it.
+    """A flag for each launch of a list: must a barrier stand before it?
 
     It must if since the last barrier a launch wrote what this one touches, or read what it writes.
     """
+    # A barrier costs all threads a meeting, so one stands only where the launches since the last
+    # one and this one touch a common buffer and at least one of them writes it.
     flags = []
     read: set[int] = set()
     written: set[int] = set()

@@ -54,8 +54,8 @@ def _kernel_launch(program: Program, launch: KernelLaunch) -> str:
     )
     pairs = zip(kernel.params, launch.params, strict=True)
     params = ", ".join(f"{symbol.name}={value}" for symbol, value in pairs)
-    given = operands + (f"; {params}" if params else "")
-    return f"k{launch.kernel}[{launch.chunks}]({given})  # {launch.label}"
+    arguments = operands + (f"; {params}" if params else "")
+    return f"k{launch.kernel}[{launch.chunks}]({arguments})  # {launch.label}"
 
 
 def _operand(program: Program, operand: Operand) -> str:

@@ -48,8 +48,8 @@ class Memory:
         return self.entries[buffers]
 
     def place(self, buffer: int, frame: Frame) -> Place:
-        made = self.partition.buffers[buffer]
-        return Place(Operand(self.entry(buffer)), made.dtype, frame, made.layout)
+        new_buffer = self.partition.buffers[buffer]
+        return Place(Operand(self.entry(buffer)), new_buffer.dtype, frame, new_buffer.layout)
 
 
 def owner_of(leaf: Term) -> tuple[BufferKind, Owner]:

@@ -32,7 +32,7 @@ class Lifetime:
     last: int
 
     def overlaps(self, other: Lifetime) -> bool:
-        """Whether both may hold data at one time."""
+        """Can both buffers hold data at one time?"""
         # A Loop ends its epoch, so no two of them share one: equal numbers are the same Loop.
         for mine, theirs in zip(self.loops, other.loops, strict=False):
             if mine != theirs:
@@ -84,19 +84,22 @@ def plan(program: Program, launches: tuple[Launch, ...]) -> MemoryPlan:
     for buffer, use in _uses(program, launches, ()):
         if kinds[buffer] is BufferKind.ARENA:
             uses.setdefault(buffer, []).append(use)
-    lifetimes = tuple(_lifetime(found) for found in uses.values())
+    lifetimes = tuple(_lifetime(buffer_uses) for buffer_uses in uses.values())
     return MemoryPlan(tuple(uses), lifetimes, conflicts(lifetimes))
 
 
 def conflicts(lifetimes: Sequence[Lifetime]) -> NDArray[np.bool_]:
     """`Lifetime.overlaps` of all pairs: an interval per depth, unbounded inside of its body."""
-    depth = 1 + max((len(each.loops) for each in lifetimes), default=0)
+    # All pairs at once, since a long program has thousands of buffers and millions of pairs: each
+    # depth of nesting is one comparison of intervals, and two buffers conflict where all depths
+    # meet.
+    depth = 1 + max((len(lifetime.loops) for lifetime in lifetimes), default=0)
     first = np.full((depth, len(lifetimes)), np.iinfo(np.int64).min)
     last = np.full((depth, len(lifetimes)), np.iinfo(np.int64).max)
-    for k, each in enumerate(lifetimes):
-        levels = len(each.loops)
-        first[:levels, k] = last[:levels, k] = each.loops
-        first[levels, k], last[levels, k] = each.first, each.last
+    for k, lifetime in enumerate(lifetimes):
+        levels = len(lifetime.loops)
+        first[:levels, k] = last[:levels, k] = lifetime.loops
+        first[levels, k], last[levels, k] = lifetime.first, lifetime.last
     overlap = np.ones((len(lifetimes), len(lifetimes)), np.bool_)
     for low, high in zip(first, last, strict=True):
         overlap &= (low[:, None] <= high) & (low <= high[:, None])
@@ -125,7 +128,11 @@ def aligned(size: int) -> int:
 
 
 def _best_gap(starts: Sequence[int], ends: Sequence[int], size: int) -> int:
-    """Where `size` bytes fit between the taken ranges, which are sorted by their starts."""
+    """The offset at which `size` bytes fit between the taken ranges, which are sorted by their
+    starts.
+    """
+    # The smallest gap that fits leaves the large ones to large buffers. Packing is NP-hard;
+    # largest first with best fit is the usual answer.
     gaps, reached = [], 0
     for start, end in zip(starts, ends, strict=True):
         if start - reached >= size:

@@ -175,8 +175,8 @@ def _after(scope: Scope, term: Term) -> list[Unit]:
     place = scope.row_major(operand, frame, before)
     scope.places[term] = replace(place, frame=term.attrs.result)
     is_end = scope.selection.is_stored
-    found = below(term.args, lambda t: t.is_leaf or is_end(t))
-    reads = frozenset(t for t in found if t.is_leaf or is_end(t))
+    ends_below = below(term.args, lambda t: t.is_leaf or is_end(t))
+    reads = frozenset(t for t in ends_below if t.is_leaf or is_end(t))
     return _behind(before, Unit((term,), reads, (), leaves=leaves_of(reads)))
 
 

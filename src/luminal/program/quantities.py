@@ -26,10 +26,12 @@ class Quantities:
 
     def evaluate(self, dims: Mapping[str, int]) -> tuple[int, ...]:
         """Every value, by number."""
+        # One generated function of all quantities: a call binds dims anew, and walking every
+        # Expression node by node would cost a small model more than its kernels.
         if self._function is None:
-            found = {symbol.name for each in self._numbers for symbol in each.symbols()}
-            self._used = tuple(name for name in self._dims if name in found)
+            used_dims = {symbol.name for quantity in self._numbers for symbol in quantity.symbols()}
+            self._used = tuple(name for name in self._dims if name in used_dims)
             names = {name: f"d{k}" for k, name in enumerate(self._used)}
-            texts = "".join(f"{to_python(each, names)}, " for each in self._numbers)
+            texts = "".join(f"{to_python(quantity, names)}, " for quantity in self._numbers)
             self._function = function_of(names.values(), f"({texts})")
         return self._function(*(dims[name] for name in self._used))

@@ -88,7 +88,7 @@ class Scope:
             if term.op == "Loop" and term.attrs.index < loop.carried:
                 # The last trip writes an entry of a list with one for each trip (`BoundLoop`): the
                 # sink's buffer can be that entry where the trips are counted and it is one buffer.
-                elsewhere = varies(loop.trips) or not is_fixed(place.operand)
+                elsewhere = is_varying(loop.trips) or not is_fixed(place.operand)
             elsewhere = elsewhere or root.frame != term.attrs.result
         if any(t in self.rewritten for t in self.merged.get(term, ())):
             elsewhere = elsewhere or not is_as_wide(term, root.frame)
@@ -112,6 +112,10 @@ class Scope:
         term, is_stored = root.term, self.selection.is_stored
         if self.may_fail or term in self.places:
             return None
+        # A State written where it lies saves a copy of it in every run, a key-value cache's above
+        # all. It is legal only if the kernel reads no element after it was written, and if every
+        # other reader can run before; the second is asked last, because the answer fixes an order
+        # for good.
         together = self.merged.get(term, [term])
         if not all(is_as_wide(t, self.places[t].frame) for t in together if t in self.places):
             return None
@@ -120,10 +124,12 @@ class Scope:
             fits = is_update(root, leaf, is_stored) and may(leaf)
         else:
             read = below((term,), lambda t: t.is_leaf or (is_stored(t) and t is not term))
-            found = [t for t in read if t.is_leaf and t.attrs.value.dtype is term.dtype and may(t)]
-            if len(found) != 1:
+            read_leaves = [
+                t for t in read if t.is_leaf and t.attrs.value.dtype is term.dtype and may(t)
+            ]
+            if len(read_leaves) != 1:
                 return None
-            (leaf,) = found
+            (leaf,) = read_leaves
             fits = is_rewrite(root, leaf, together, is_stored)
         # Last: a yes is an order that stays.
         if not fits or not self.readers.run_before(term, (leaf,)):
@@ -132,7 +138,7 @@ class Scope:
         return leaf
 
     def home(self, term: Term) -> Place:
-        """Where a stored term lives."""
+        """The Place where a stored term lives."""
         if term not in self.places:
             frame = term.attrs.result if term.is_opaque else self.selection.frames[term]
             layout = self.selection.choices[term].layouts[0]
@@ -173,14 +179,16 @@ class Scope:
         return place
 
     def stored_place(self, term: Term) -> Place | None:
-        """Where a value is stored that does not move with a Loop; None for any other."""
+        """The Place where a value is stored that does not move with a Loop; None for any other."""
         if not (term.is_leaf or self.selection.is_stored(term)):
             return None
         place = self.home(term)
         return place if is_fixed(place.operand) else None
 
     def row_major(self, term: Term, frame: Frame, before: list[Unit]) -> Place:
-        """As `exact`, but what moves with the Loop around is taken where it lies."""
+        """A place that holds `term` in row-major order in this frame; what moves with the Loop
+        around is taken where it lies, all else as `exact` gives it.
+        """
         place = self.places.get(term)
         if place is not None and place.frame == frame and place.layout == ROW_MAJOR:
             return place
@@ -188,17 +196,17 @@ class Scope:
 
     def copies_of(self, term: Term) -> list[Unit]:
         """Kernels of the prologue that store a weight in its other layouts."""
-        found = []
+        copies = []
         for number, layout in enumerate(self.selection.choices[term].layouts[1:], 1):
             frame = self.places[term].frame
             shape = shape_of(frame)
             buffer = self.memory.buffer(BufferKind.DERIVED, term.dtype, shape, layout=layout)
             place = self.others[term, number] = self.memory.place(buffer, frame)
-            found.append(self.unit((), (Store(term, place, frame),)))
-        return found
+            copies.append(self.unit((), (Store(term, place, frame),)))
+        return copies
 
     def read_at(self, term: Term, number: int) -> Place:
-        """Where a value lies in its layout of that number."""
+        """The Place of a value in its layout of that number."""
         return self.others[term, number] if number else self.places[term]
 
     def siblings(self, term: Term) -> dict[int, Term]:
@@ -208,7 +216,9 @@ class Scope:
     # --- kernels
 
     def unit(self, makes: tuple[Term, ...], stores: tuple[Store, ...]) -> Unit:
-        """One kernel."""
+        """The unit of one kernel, which makes these terms and fills these stores."""
+        # Prologue and run are two programs: a kernel that wrote buffers of both would run in one of
+        # them and leave the other stale. See lessons: The value that both programs computed.
         fused = self.fused(stores)
         reads = frozenset(fused.reads)
         partition = self.memory.partition
@@ -249,7 +259,7 @@ class Scope:
         return Fused(stores, reads, local, self.facts, {t: dots[t] for t in computed if t in dots})
 
     def is_at(self, term: Term, place: Place) -> bool:
-        """Is that the home of the term?"""
+        """Is `place` the home of the term?"""
         return term in self.places and self.places[term].operand == place.operand
 
 
@@ -261,10 +271,10 @@ def is_as_wide(term: Term, frame: Frame) -> bool:
 
 
 def is_fixed(operand: Operand) -> bool:
-    """Is this one buffer, whatever the iteration?"""
+    """Does the operand point to one buffer, whatever the iteration?"""
     return operand.depth == 0 and operand.modulus == 1
 
 
-def varies(trips: Expression) -> bool:
+def is_varying(trips: Expression) -> bool:
     """Is the number of trips known at run time only, or none at all?"""
     return not trips.is_const or trips.value == 0

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import field
 
-from luminal.algebra.frames import never_empty
+from luminal.algebra.frames import is_never_empty
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Frame, Phase, Reduction, Term, dependents, term_order
 from luminal.base.dots import Dot
@@ -25,7 +25,7 @@ from luminal.kernel.layout import ROW_MAJOR, Layout
 
 
 class Residence(enum.Enum):
-    """Where a value lives between its computation and its uses."""
+    """The place where a value lives between its computation and its uses."""
 
     INLINE = "inline"  # nowhere: recomputed in each consumer
     LOCAL = "local"  # kept for the current tile inside one kernel
@@ -108,7 +108,7 @@ class Selection:
         return one, [*seen]
 
     def places(self, roots: Collection[Term]) -> dict[Term, Place]:
-        """Where what the kernel of these stored terms reads will lie, each as its own operand."""
+        """The places of what the kernel of these stored terms reads, each as its own operand."""
         numbers, _ = self.inside(roots, lambda t: not self.computes(roots, t))
         return {
             term: Place(term, term.dtype, self.home(term), self.choices[term].layouts[number])
@@ -133,7 +133,7 @@ def may_hold(root: Root) -> bool:
     """
     # See lessons: The output that was nobody's home.
     spread = {a for dimension in root.frame for a in dimension} - root.term.axes
-    return all(map(never_empty, spread))
+    return all(map(is_never_empty, spread))
 
 
 def verify(selection: Selection) -> None:
@@ -224,13 +224,13 @@ def _no_cascade(selection: Selection, cascade: Cascade, kernel: tuple[Term, ...]
 
     above = dependents(terms, starts(cascade.first, is_read))
     # Derived again rather than believed: a Selection may come from a text, a search, or a mistake.
-    found = derive(cascade.first, reductions, above, is_read)
-    if isinstance(found, Refusal):
-        return found.reason
-    if {*found.members} != {*cascade.members}:
-        return f"its members are {[member.term for member in found.members]}"
-    if {*found.inner} != {*cascade.inner}:
-        return f"the contractions of a step are {[*found.inner]}"
+    derived = derive(cascade.first, reductions, above, is_read)
+    if isinstance(derived, Refusal):
+        return derived.reason
+    if {*derived.members} != {*cascade.members}:
+        return f"its members are {[member.term for member in derived.members]}"
+    if {*derived.inner} != {*cascade.inner}:
+        return f"the contractions of a step are {[*derived.inner]}"
     return None
 
 

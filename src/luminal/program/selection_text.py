@@ -71,7 +71,7 @@ class _Printer(Printer):
             *super().lines(indent),
             *(f"{indent}merge {' '.join(f'%{n}' for n in merge)}" for merge in merges),
             *(f"{indent}read %{user}.{k} = {layout}" for user, k, layout in reads),
-            *(f"{indent}cascade {self.cascade(each)}" for each in self.selection.cascades),
+            *(f"{indent}cascade {self.cascade(cascade)}" for cascade in self.selection.cascades),
             *(f"{indent}dot %{n} {dot}" for n, dot in sorted(dots)),
             *(f"{indent}call %{n} {library}" for n, library in sorted(calls)),
         ]
@@ -135,11 +135,11 @@ class _Reader:
         self.cascades: list[Cascade] = []
         self.dots: dict[Term, Dot] = {}
         self.calls: dict[Term, str] = {}
-        known = Printer(lowered.roots, lowered.arguments)
-        self.sinks = [(known.sink(root), root.sink) for root in lowered.roots]
+        printer = Printer(lowered.roots, lowered.arguments)
+        self.sinks = [(printer.sink(root), root.sink) for root in lowered.roots]
         self.named = {  # what the text only names: leaves and opaque operations
-            _NUMBER.sub("%", known.content(term)): term
-            for term in known.order
+            _NUMBER.sub("%", printer.content(term)): term
+            for term in printer.order
             if term.is_leaf or term.is_opaque
         }
 
@@ -212,7 +212,9 @@ class _Reader:
     def cascade(self, line: Line) -> Cascade:
         text, _, over = line.rest().partition(" over ")
         sweeps = enumerate(text.split(" then "))
-        members = tuple(self.member(each, n) for n, sweep in sweeps for each in sweep.split(", "))
+        members = tuple(
+            self.member(member, n) for n, sweep in sweeps for member in sweep.split(", ")
+        )
         inner = tuple(map(self.reduction, over.split(", "))) if over else ()
         return Cascade(members, inner)
 
@@ -221,10 +223,10 @@ class _Reader:
         number, _, rate = text.partition(" ")
         if not rate:
             return Member(self.reduction(number), sweep)
-        found = _RATE.fullmatch(rate)
-        if found is None:
+        matched = _RATE.fullmatch(rate)
+        if matched is None:
             raise ValueError(f"{rate!r} is no rate of a sum, as Exp(-1.0 * %4) is")
-        moved = Rate(self.reduction(found[3]), found[1], float(found[2]))
+        moved = Rate(self.reduction(matched[3]), matched[1], float(matched[2]))
         return Member(self.reduction(number), sweep, moved)
 
     # --- terms
@@ -247,6 +249,9 @@ class _Reader:
 
     def make(self, content: str, line: Line) -> Term:
         """The term of a content as `Printer.content` gives it."""
+        # What a text cannot say (arrays behind leaves, bodies of Loops) is found by its spelling in
+        # the graph it was printed from; everything else is built anew, so that a spelling which
+        # `lower` never made, one from the e-graph, can be read too.
         terms = self.lowered.terms
         named = self.named.get(_NUMBER.sub("%", content))
         if named is not None and named.is_leaf:
@@ -273,7 +278,7 @@ class _Reader:
             return terms.at(x, dict(map(self.position, words.items("{}"))))
         if op not in OPS or not OPS[op].is_pointwise:
             raise line.error(f"the graph has no {text!r}")
-        return terms.pointwise(op, [self.term(each) for each in words.rest().split(", ")], dtype)
+        return terms.pointwise(op, [self.term(word) for word in words.rest().split(", ")], dtype)
 
     def scan(self, words: Line, dtype: DType) -> Term:
         """One in blocks, which no graph knows: `#5 add axis=0 blocks=64 (%1 [a0]) -> [a1]`."""
@@ -317,7 +322,7 @@ class _Reader:
         return self.symbols[name.strip("`")]
 
     def frame(self, line: Line) -> Frame:
-        """`[a0, a1*a2, 1]`."""
+        """The frame of a text such as `[a0, a1*a2, 1]`."""
         return tuple(
             () if item == "1" else tuple(map(self.axis, item.split("*"))) for item in line.items()
         )

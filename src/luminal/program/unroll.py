@@ -26,14 +26,14 @@ def unroll(program: Program) -> Program:
     buffers, table = [*program.buffers], [*program.table]
     launches: list[Launch] = []
     for launch in program.launches:
-        own = _own(program, launch)
+        private = _own(program, launch)
         for t, written in enumerate(_trips(launch, 1)):
             entries: dict[int, int] = {}
-            for entry in own if t else ():
+            for entry in private if t else ():
                 entries[entry] = len(table)
                 table.append(len(buffers))
                 buffers.append(replace(buffers[program.table[entry]], id=len(buffers)))
-            launches += (_resolved(each, 0, 0, entries) for each in written)
+            launches += (_resolved(written_launch, 0, 0, entries) for written_launch in written)
     return replace(
         program,
         buffers=tuple(buffers),
@@ -45,13 +45,15 @@ def unroll(program: Program) -> Program:
 
 def written_out(launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
     """A launch list with its Loops written out, as far as they can be, all trips in one memory."""
-    return tuple(each for launch in launches for trip in _trips(launch, 1) for each in trip)
+    return tuple(inner for launch in launches for trip in _trips(launch, 1) for inner in trip)
 
 
 def _trips(launch: Launch, depth: int) -> list[tuple[Launch, ...]]:
     """The launches of each trip of a Loop; of anything else one trip that is itself."""
     if isinstance(launch, KernelLaunch):
         return [(launch,)]
+    # Inner Loops first: once their trips are written out, their operands have the depth of this
+    # one.
     body = tuple(e for inner in launch.body for trip in _trips(inner, depth + 1) for e in trip)
     operands = [o for inner in walk(body) for o in inner.operands if o.depth == depth]
     if not launch.trips.is_const or any(o.stride != 0 or not o.offset.is_const for o in operands):
@@ -63,9 +65,9 @@ def _trips(launch: Launch, depth: int) -> list[tuple[Launch, ...]]:
 def _resolved(launch: Launch, depth: int, t: int, entries: Entries) -> Launch:
     """A launch as the Loop of this depth has it in trip t; Loops further in come out by one."""
     if isinstance(launch, LoopLaunch):
-        body = tuple(_resolved(each, depth, t, entries) for each in launch.body)
+        body = tuple(_resolved(part, depth, t, entries) for part in launch.body)
         return LoopLaunch(launch.trips, body)
-    operands = tuple(_operand(each, depth, t, entries) for each in launch.operands)
+    operands = tuple(_operand(part, depth, t, entries) for part in launch.operands)
     return replace(launch, operands=operands)
 
 

@@ -70,12 +70,14 @@ def _verify_launches(
         if not 0 <= launch.kernel < len(program.kernels):
             raise VerifyError(f"{launch.label}: no kernel {launch.kernel}")
         kernel = program.kernels[launch.kernel]
-        for what, given, wanted in (
+        for what, present, wanted in (
             ("operands", len(launch.operands), len(kernel.buffers)),
             ("params", len(launch.params), len(kernel.params)),
         ):
-            if given != wanted:
-                raise VerifyError(f"{launch.label}: {given} {what}, k{launch.kernel} has {wanted}")
+            if present != wanted:
+                raise VerifyError(
+                    f"{launch.label}: {present} {what}, k{launch.kernel} has {wanted}"
+                )
         for expression in (launch.chunks, launch.flops, launch.bytes, *launch.params):
             _verify_dims(launch.label, expression, dims)
         for operand in launch.operands:
@@ -198,14 +200,15 @@ def _verify_undisturbed(
 
 def _epochs(program: Program, launches: tuple[Launch, ...]) -> list[dict[int, Role]]:
     """What each barrier epoch touches, Loops unrolled twice."""
+    # Twice is enough: what an iteration hands on, it hands on to the next one.
     epochs: list[dict[int, Role]] = [{}]
     for step in _steps(program, launches):
         if step is None:
             epochs.append({})
             continue
         for buffer, role in program.accesses(step):
-            known = epochs[-1].get(buffer, role)
-            epochs[-1][buffer] = role if known is role else Role.INOUT
+            role_before = epochs[-1].get(buffer, role)
+            epochs[-1][buffer] = role if role_before is role else Role.INOUT
     return epochs
 
 

@@ -16,7 +16,7 @@ from luminal.memory.state import Parameter
 
 
 @dataclass(slots=True)
-class Block:
+class NodeTable:
     """`nodes`, operands first. Nodes of equal kind do the same, those of equal content to operands
     of the same types. Leaves given from outside, and float literals, are told apart by type only.
     """
@@ -39,7 +39,7 @@ class Block:
         costs: Costs,
         nodes: Sequence[Node] | None = None,
         trained: Set[Parameter] = frozenset(),
-    ) -> Block:
+    ) -> NodeTable:
         """The nodes below `roots`, if need be looked for."""
         nodes = topological(roots) if nodes is None else nodes
         number = dict(zip(nodes, range(len(nodes)), strict=True))
@@ -89,12 +89,12 @@ class _Numbers:
         self._by_content: dict[Any, int] = {}
 
     def of(self, content: Any) -> int:
-        """Equal for equal contents."""
-        found = self._by_identity.get(id(content))
-        if found is None:
-            found = self._by_content.setdefault(content, len(self._by_content))
-            self._by_identity[id(content)] = found
-        return found
+        """The number of a content, the same for equal contents."""
+        number = self._by_identity.get(id(content))
+        if number is None:
+            number = self._by_content.setdefault(content, len(self._by_content))
+            self._by_identity[id(content)] = number
+        return number
 
 
 def is_recorded_anew(node: Node) -> bool:
@@ -103,7 +103,7 @@ def is_recorded_anew(node: Node) -> bool:
 
 
 def is_slice(node: Node) -> bool:
-    """Is it a view of one iteration's slice of what a Loop of layers handed out?"""
+    """Is the node a view of one iteration's slice of what a Loop of layers handed out?"""
     if node.op.name != "View" or not node.attrs.view.map or not node.attrs.view.map[0].is_const:
         return False
     whole = node.args[0]
@@ -126,7 +126,7 @@ def _content(attrs: Any) -> Any:
         return (attrs.trips, _body(attrs.body), *attrs[2:])
     if isinstance(attrs, CustomAttrs):
         kernel = attrs.kernel
-        held = [_hashable(getattr(kernel, each.name)) for each in fields(kernel)]
+        held = [_hashable(getattr(kernel, field.name)) for field in fields(kernel)]
         return (*held, *attrs[1:])
     return attrs
 

@@ -14,9 +14,9 @@ from luminal.hlir.attributes import Body, LoopAttrs, Shape
 from luminal.hlir.graph import Assign, Builder, Output, Sink, copied
 from luminal.hlir.ops import TensorType, Value
 from luminal.memory.state import Assignable
-from luminal.rolling.block import Block, is_slice
+from luminal.rolling.block import NodeTable, is_slice
 from luminal.rolling.cost import Inlining
-from luminal.rolling.kept import Place, handed_out
+from luminal.rolling.kept import BodyResult, handed_out
 from luminal.rolling.match import Again, Carried, Fixed, Inner, Layers, Ref, Stream
 from luminal.shape.expression import Expression, const
 from luminal.shape.view import View, identity, index, made
@@ -34,7 +34,7 @@ class _Demand:
 
 
 def replaced(
-    block: Block,
+    block: NodeTable,
     sinks: Sequence[Sink],
     layers: Layers,
     shrink: Callable[[Body], Body],
@@ -90,8 +90,10 @@ def _values(ref: Ref) -> Sequence[Value]:
     return ()
 
 
-def _dependants(block: Block, inside: Mapping[int, Location]) -> list[bool]:
-    """Of each node, whether it is of the layers or depends on them."""
+def _dependants(block: NodeTable, inside: Mapping[int, Location]) -> list[bool]:
+    """A flag for each node: is it of the layers, or does it depend on them?"""
+    # Only these nodes are recorded anew; all others stay the objects that they are, which keeps the
+    # cost of rolling proportional to what it changes.
     late = [False] * len(block.nodes)
     for n in inside:
         late[n] = True
@@ -103,7 +105,7 @@ def _dependants(block: Block, inside: Mapping[int, Location]) -> list[bool]:
 
 
 def _demand(
-    block: Block, sinks: Sequence[Sink], inside: Mapping[int, Location], late: Sequence[bool]
+    block: NodeTable, sinks: Sequence[Sink], inside: Mapping[int, Location], late: Sequence[bool]
 ) -> _Demand:
     demand = _Demand()
     for n in itertools.compress(range(len(late)), late):
@@ -121,13 +123,13 @@ def _demand(
 
 
 def _computed_again(
-    block: Block, layers: Layers, inside: Mapping[int, Location], demand: _Demand
+    block: NodeTable, layers: Layers, inside: Mapping[int, Location], demand: _Demand
 ) -> list[Value]:
     """What is demanded and not handed out, with all that is needed on the way to it, operands
     first; in its place what that is computed from is demanded.
     """
     last = len(layers.iterations) - 1
-    places: dict[Place, set[int]] = {}
+    places: dict[BodyResult, set[int]] = {}
     for value in demand.values:
         t, m = inside[block.number[value.node]]
         places.setdefault((m, value.index), set()).add(t)
@@ -161,7 +163,7 @@ def _computed_again(
 class _Loop:
     """The Loop in the making: its body, and what stands for the layers' values outside."""
 
-    block: Block
+    block: NodeTable
     layers: Layers
     inside: Mapping[int, Location]
     demand: _Demand
@@ -178,19 +180,23 @@ class _Loop:
     results: tuple[Value, ...] = ()
 
     def build(self) -> None:
+        # A value that the next iteration needs is carried; one that something outside needs of
+        # every iteration is a y, a tensor with the trips as its leading axis. What an iteration
+        # begins with is handed out in place of what the one before it ends with: one tensor serves
+        # both readers.
         layers, trips = self.layers, len(self.layers.iterations)
         places = self._places()
         assigned = self._assigned(places)
         finals, ys = self._split(places, assigned)
         carried = [self._argument(carry.first.type) for carry in layers.carries]
-        made = self._body(carried)
+        results_inside = self._body(carried)
 
         def result(ref: Inner | Carried) -> Value:
-            return carried[ref.k] if isinstance(ref, Carried) else made[ref.m][ref.index]
+            return carried[ref.k] if isinstance(ref, Carried) else results_inside[ref.m][ref.index]
 
         begun = {p: k for p in ys if p not in assigned and (k := self._carried_as(p)) is not None}
         results = [result(carry.next) for carry in layers.carries]
-        results += [carried[begun[p]] if p in begun else made[p[0]][p[1]] for p in ys]
+        results += [carried[begun[p]] if p in begun else results_inside[p[0]][p[1]] for p in ys]
         if not self.demand.values:  # something to ask it for
             results.append(self.inner.constant(np.zeros((), np.uint8), uint8))
         arguments = [*carried, *self.streams.values(), *self.invariants.values()]
@@ -218,7 +224,7 @@ class _Loop:
                 if value in self.demand.values and value not in self.values:
                     self.values[value] = self._slice(self.results[k], slice_)
 
-    def _carried_as(self, place: Place) -> int | None:
+    def _carried_as(self, place: BodyResult) -> int | None:
         """The carried value that a place becomes in the next iteration. What each iteration began
         with is handed out in its stead: of all iterations that is one tensor, the first included.
         """
@@ -230,39 +236,43 @@ class _Loop:
                 return k
         return None
 
-    def _at(self, t: int, place: Place) -> Value:
+    def _at(self, t: int, place: BodyResult) -> Value:
         m, r = place
         return Value(self.block.nodes[self.layers.iterations[t][m]], r)
 
-    def _places(self) -> dict[Place, set[int]]:
+    def _places(self) -> dict[BodyResult, set[int]]:
         """The iterations of which each value is demanded, by a State or otherwise."""
-        found: dict[Place, set[int]] = {}
+        by_place: dict[BodyResult, set[int]] = {}
         for value in (*self.demand.values, *self.demand.states):
             t, m = self.inside[self.block.number[value.node]]
-            found.setdefault((m, value.index), set()).add(t)
-        return found
+            by_place.setdefault((m, value.index), set()).add(t)
+        return by_place
 
-    def _assigned(self, places: Mapping[Place, set[int]]) -> dict[Place, tuple[Assignable, ...]]:
+    def _assigned(
+        self, places: Mapping[BodyResult, set[int]]
+    ) -> dict[BodyResult, tuple[Assignable, ...]]:
         """Values that a State takes in every iteration; other States take slices of a y."""
-        found: dict[Place, tuple[Assignable, ...]] = {}
+        by_place: dict[BodyResult, tuple[Assignable, ...]] = {}
         for place in places:
             values = [self._at(t, place) for t in range(len(self.layers.iterations))]
             # Of several States that take one value the first
             # go with each other, the others take slices.
             if all(value in self.demand.states for value in values):
-                found[place] = tuple([self.demand.states[value].pop(0) for value in values])
-                self.assigned.update(found[place])
+                by_place[place] = tuple([self.demand.states[value].pop(0) for value in values])
+                self.assigned.update(by_place[place])
         for value, states in self.demand.states.items():
             if states:
                 self.demand.values[value] = None
-        return found
+        return by_place
 
     def _split(
-        self, places: Mapping[Place, set[int]], assigned: Mapping[Place, tuple[Assignable, ...]]
-    ) -> tuple[dict[Place, int], list[Place]]:
+        self,
+        places: Mapping[BodyResult, set[int]],
+        assigned: Mapping[BodyResult, tuple[Assignable, ...]],
+    ) -> tuple[dict[BodyResult, int], list[BodyResult]]:
         """Values read of the last iteration only, each a carried value, and the ys."""
         last = len(self.layers.iterations) - 1
-        finals: dict[Place, int] = {}
+        finals: dict[BodyResult, int] = {}
         ys = []
         for place in places:
             read = {t for t in places[place] if self._at(t, place) in self.demand.values}
@@ -275,7 +285,7 @@ class _Loop:
                 ys.append(place)
         return finals, ys
 
-    def _final(self, place: Place) -> int | None:
+    def _final(self, place: BodyResult) -> int | None:
         """The carried value that ends as a value of the last iteration."""
         following = Inner(*place)
         for k, carry in enumerate(self.layers.carries):
@@ -297,18 +307,18 @@ class _Loop:
 
     def _body(self, carried: Sequence[Value]) -> list[tuple[Value, ...]]:
         """The results of each node of the body."""
-        made: list[tuple[Value, ...]] = []
+        results: list[tuple[Value, ...]] = []
         for n, refs in zip(self.layers.iterations[0], self.layers.refs, strict=True):
-            args = [self._operand(ref, carried, made) for ref in refs]
-            made.append(copied(self.inner, self.block.nodes[n], args))
-        return made
+            args = [self._operand(ref, carried, results) for ref in refs]
+            results.append(copied(self.inner, self.block.nodes[n], args))
+        return results
 
     def _operand(
-        self, ref: Ref, carried: Sequence[Value], made: Sequence[tuple[Value, ...]]
+        self, ref: Ref, carried: Sequence[Value], results: Sequence[tuple[Value, ...]]
     ) -> Value:
         match ref:
             case Inner(m=m, index=r):
-                return made[m][r]
+                return results[m][r]
             case Carried(k=k):
                 return carried[k]
             case Stream(values=values):
@@ -420,18 +430,18 @@ def _slice_view(shape: Shape, place: Expression) -> View:
 
 
 def _rebuilt(
-    block: Block,
+    block: NodeTable,
     inside: Mapping[int, Location],
     late: Sequence[bool],
     values: dict[Value, Value],
     builder: Builder,
 ) -> dict[Value, Value]:
     """What stands for each value that depends on `values`; all other nodes stay as they are."""
-    found = dict(values)
+    new_values = dict(values)
     for n in itertools.compress(range(len(late)), late):
         if n in inside:
             continue
         node = block.nodes[n]
-        results = copied(builder, node, [found.get(arg, arg) for arg in node.args])
-        found |= {Value(node, k): result for k, result in enumerate(results)}
-    return found
+        results = copied(builder, node, [new_values.get(arg, arg) for arg in node.args])
+        new_values |= {Value(node, k): result for k, result in enumerate(results)}
+    return new_values

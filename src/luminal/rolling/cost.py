@@ -7,7 +7,7 @@ from math import prod
 from luminal.base.costs import Weights
 from luminal.base.dots import ON_BITS
 from luminal.hlir.ops import Node, Value
-from luminal.rolling.block import Block, is_recorded_anew
+from luminal.rolling.block import NodeTable, is_recorded_anew
 from luminal.rolling.match import Again, Fixed, Inner, Iteration, Layers, Ref, Stream
 from luminal.rolling.packed import is_packed
 
@@ -53,8 +53,10 @@ class Inlining:
         is_scaling = node.op.name in SCALING and dtype.is_float
         if not most or not (is_bits or is_scaling or node.op.name == "View"):
             return (node,)
-        made = (arg.node for arg in node.args if not self._is_literal(arg.node))
-        parts = dict.fromkeys(part for each in made for part in self.least(each, most - 1))
+        operands = (arg.node for arg in node.args if not self._is_literal(arg.node))
+        parts = dict.fromkeys(
+            part for operand in operands for part in self.least(operand, most - 1)
+        )
         if is_bits and any(part.types[0].dtype is not dtype for part in parts):
             return (node,)  # words are of numbers of one size
         return (*parts,) if parts and sum(map(_bytes, parts)) < _bytes(node) else (node,)
@@ -66,23 +68,25 @@ class Inlining:
         if node.op.name != "Mul" or not node.types[0].dtype.is_float:
             return set()
         least = self.least(node)
-        if all(each.types[0].dtype.size > 1 for each in least):
+        if all(part.types[0].dtype.size > 1 for part in least):
             return set()
-        found, stack = set[Node](), [node]
+        on_the_way, stack = set[Node](), [node]
         while stack:
             top = stack.pop()
-            if top not in least and top not in found:
-                found.add(top)
+            if top not in least and top not in on_the_way:
+                on_the_way.add(top)
                 stack += [arg.node for arg in top.args]
-        return found
+        return on_the_way
 
     def _is_literal(self, node: Node) -> bool:
         return not self.is_load(node) and not self._known[node][1]
 
     def _sum(self, node: Node) -> tuple[int, frozenset[Node]]:
         """(weight of the operations, values read); a dear node is read itself."""
+        # The same weights as `selection.fast` counts with, so that what a body inlines here is what
+        # a kernel would inline there.
         below = [self._known[arg.node] for arg in node.args]
-        weight = sum(each for each, _ in below)
+        weight = sum(operand_weight for operand_weight, _ in below)
         loads = frozenset[Node]().union(*(read for _, read in below))
         is_index = not loads and not node.types[0].dtype.is_float  # an Expression: costs nothing
         if node.op.is_pointwise and not is_index:
@@ -93,7 +97,7 @@ class Inlining:
         return weight, loads
 
 
-def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
+def without_prologue(block: NodeTable, layers: Layers) -> list[Iteration]:
     """The iterations without what is dear and depends on their Weights only: outside of the Loop,
     it is computed once per setting of the weights.
     """
@@ -103,8 +107,8 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
     early: list[bool] = []
     users: list[list[int]] = [[] for _ in first]
     for m, (n, refs) in enumerate(zip(first, layers.refs, strict=True)):
-        known = all(_is_early(block, ref, early) for ref in refs)
-        early.append(known and _is_static(block.nodes[n]))
+        is_known = all(_is_early(block, ref, early) for ref in refs)
+        early.append(is_known and _is_static(block.nodes[n]))
         for ref in refs:
             if isinstance(ref, Inner):
                 users[ref.m].append(m)
@@ -134,7 +138,7 @@ def without_prologue(block: Block, layers: Layers) -> list[Iteration]:
 
 
 def _widens(node: Node) -> bool:
-    """Is it a Cast, of numbers that take fewer bytes?"""
+    """Is the node a Cast of numbers that take fewer bytes?"""
     if node.op.name != "Cast":
         return False
     (value,) = node.args
@@ -142,17 +146,17 @@ def _widens(node: Node) -> bool:
 
 
 def _bytes(node: Node) -> int:
-    (made, *_) = node.types
-    return prod(extent.value for extent in made.shape) * made.dtype.size
+    (result, *_) = node.types
+    return prod(extent.value for extent in result.shape) * result.dtype.size
 
 
 def _is_static(node: Node) -> bool:
-    """May the algebra know the value before any run, if it knows the operands?"""
+    """Can the algebra know the node's value before any run, if it knows the operands?"""
     is_opaque = node.op.group in ("ordered", "other") or node.op.name == "Scatter"
     return not is_opaque and all(extent.is_const for t in node.types for extent in t.shape)
 
 
-def _is_early(block: Block, ref: Ref, early: list[bool]) -> bool:
+def _is_early(block: NodeTable, ref: Ref, early: list[bool]) -> bool:
     match ref:
         case Inner(m=m):
             return early[m]
@@ -163,7 +167,7 @@ def _is_early(block: Block, ref: Ref, early: list[bool]) -> bool:
     return False
 
 
-def is_weight(block: Block, value: Value) -> bool:
+def is_weight(block: NodeTable, value: Value) -> bool:
     """Does a value from outside depend on literals, iotas without dims, and Weights only that the
     program does not assign?
     """
@@ -175,11 +179,11 @@ def is_weight(block: Block, value: Value) -> bool:
             continue
         seen.add(node)
         if node.op.name == "Iota":
-            known = all(s.extent is not None for s in node.attrs.expr.symbols())
+            is_known = all(s.extent is not None for s in node.attrs.expr.symbols())
         else:
-            known = node.op.name in ("Weight", "Constant") or node.op.group != "leaf"
-            known = known and getattr(node.attrs, "parameter", None) not in block.trained
-        if not known or not _is_static(node):
+            is_known = node.op.name in ("Weight", "Constant") or node.op.group != "leaf"
+            is_known = is_known and getattr(node.attrs, "parameter", None) not in block.trained
+        if not is_known or not _is_static(node):
             return False
         stack += [arg.node for arg in node.args]
     return True

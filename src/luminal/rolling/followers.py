@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TypeAlias
 
 from luminal.hlir.ops import Value
-from luminal.rolling.block import Block
+from luminal.rolling.block import NodeTable
 from luminal.rolling.cost import is_weight
 from luminal.rolling.kept import is_cheap
 from luminal.rolling.match import Iteration, Layers, Stream
@@ -28,12 +28,14 @@ Key: TypeAlias = tuple[int, int]
 # The longest path of a backward pass leads through the gradients of activations. Gradients of
 # weights, and the updates of States that follow from them, hang on it like leaves; each joins the
 # iteration that makes what it reads, or the Loop would hand out all it reads.
-def with_followers(block: Block, layers: Layers) -> list[Iteration]:
+def with_followers(block: NodeTable, layers: Layers) -> list[Iteration]:
     """The iterations, followers behind the nodes that they have; the same list without any."""
+    # One walk in order: a node's operands have been placed when it is met. What it depends on
+    # beside its iteration must be the same everywhere, or be no iteration's at all.
     inside = {n: (t, m) for t, nodes in enumerate(layers.iterations) for m, n in enumerate(nodes)}
     structures: dict[tuple[object, ...], int] = {}
     counts: list[Counter[int]] = [Counter() for _ in layers.iterations]
-    found: list[dict[Key, int]] = [{} for _ in layers.iterations]
+    followers: list[dict[Key, int]] = [{} for _ in layers.iterations]
     needs: dict[Key, set[Key]] = {}  # of followers, other followers
     keys: dict[int, tuple[int, Key]] = {}  # of followers: iteration and key
     is_late = set(inside)  # depends on the iterations
@@ -66,21 +68,24 @@ def with_followers(block: Block, layers: Layers) -> list[Iteration]:
         structure = structures.setdefault(tuple(operands), len(structures))
         key = structure, counts[t][structure]
         counts[t][structure] += 1
-        found[t][key] = n
+        followers[t][key] = n
         keys[n] = t, key
         needs[key] = below
     common: dict[Key, None] = {}
-    for key in found[0]:
-        if all(key in each for each in found) and all(need in common for need in needs[key]):
+    for key in followers[0]:
+        if all(key in of_iteration for of_iteration in followers) and all(
+            need in common for need in needs[key]
+        ):
             common[key] = None
     if not common:
         return layers.iterations
     return [
-        [*nodes, *(found[t][key] for key in common)] for t, nodes in enumerate(layers.iterations)
+        [*nodes, *(followers[t][key] for key in common)]
+        for t, nodes in enumerate(layers.iterations)
     ]
 
 
-def with_operands(block: Block, layers: Layers) -> list[Iteration]:
+def with_operands(block: NodeTable, layers: Layers) -> list[Iteration]:
     """The iterations, what is computed for each alone in front; the same list without any."""
     drawn: set[tuple[int, ...]] = set()
     refs = [ref for refs in layers.refs for ref in refs if isinstance(ref, Stream)]
@@ -104,7 +109,7 @@ def with_operands(block: Block, layers: Layers) -> list[Iteration]:
     return [[*(nodes[t] for nodes in front), *nodes_] for t, nodes_ in enumerate(layers.iterations)]
 
 
-def _is_drawn(block: Block, values: tuple[Value, ...], nodes: tuple[int, ...]) -> bool:
+def _is_drawn(block: NodeTable, values: tuple[Value, ...], nodes: tuple[int, ...]) -> bool:
     """One cheap operation for each iteration, the same in all, that depends on a run."""
     first = values[0]
     return (

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from luminal.base.records import dataclass
 from luminal.hlir.ops import Value
-from luminal.rolling.block import Block, is_recorded_anew
+from luminal.rolling.block import NodeTable, is_recorded_anew
 
 LAGS = 3  # a value may be read up to this many iterations later
 
@@ -29,28 +29,28 @@ class Inner:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """Carried value k."""
+    """The operand is carried value k."""
 
     k: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One value per iteration, all from outside."""
+    """The operand is one value per iteration, all from outside."""
 
     values: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """The same value, from outside, in every iteration."""
+    """The operand is the same value, from outside, in every iteration."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A literal or iota that the body records itself."""
+    """The operand is a literal or iota that the body records itself."""
 
     value: Value
 
@@ -88,7 +88,7 @@ class Layers:
         return Carried(self._known[new])
 
 
-def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
+def match(block: NodeTable, iterations: Sequence[Iteration]) -> Layers | None:
     """The most iterations, from the first on, whose operands follow one pattern; None below two.
 
     An operand is a value of the same iteration, or of one some trips before (the first of them get
@@ -101,16 +101,16 @@ def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
     for t, nodes in enumerate(iterations):
         where[nodes] = np.arange(t * size, (t + 1) * size)
     edges = np.array([[a for n in nodes for a in block.args[n]] for nodes in iterations], np.int64)
-    found = where[edges]
+    positions = where[edges]
     sample = min(len(iterations) - 1, LAGS)
-    lag = np.where(found[sample] < 0, 0, sample - found[sample] // size)
+    lag = np.where(positions[sample] < 0, 0, sample - positions[sample] // size)
     if (lag < 0).any():  # a value of an iteration that comes later
         return None
     trips = np.arange(len(iterations))[:, None]
     expected = np.where(
-        (found[sample] < 0) | (trips < lag), -1, (trips - lag) * size + found[sample] % size
+        (positions[sample] < 0) | (trips < lag), -1, (trips - lag) * size + positions[sample] % size
     )
-    is_wrong = (found != expected).any(1)
+    is_wrong = (positions != expected).any(1)
     chosen = _chosen(block, iterations)
     is_wrong |= ((expected >= 0) & (chosen != chosen[sample])).any(1)
     count = int(is_wrong.argmax()) if is_wrong.any() else len(iterations)
@@ -122,7 +122,7 @@ def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
     for m, n in enumerate(iterations[0]):
         refs = []
         for q in range(len(block.args[n])):
-            place = found[sample, column]
+            place = positions[sample, column]
             if place < 0:
                 refs.append(_outside(block, layers.iterations, m, q))
             else:
@@ -134,19 +134,20 @@ def match(block: Block, iterations: Sequence[Iteration]) -> Layers | None:
     return layers
 
 
-def _chosen(block: Block, iterations: Sequence[Iteration]) -> NDArray[np.int64]:
-    """Which of its node's results each operand is. Of an iteration whose operand comes from outside
-    it may be another than what the body has there.
+def _chosen(block: NodeTable, iterations: Sequence[Iteration]) -> NDArray[np.int64]:
+    """The number of its node's result that each operand is, by iteration. Where the operand comes
+    from outside it may be another than what the body has there.
     """
     nodes, first = block.nodes, iterations[0]
     if all(len(nodes[n].types) == 1 for n in first):
         return np.zeros((len(iterations), sum(len(nodes[n].args) for n in first)), np.int64)
     return np.array(
-        [[arg.index for n in each for arg in nodes[n].args] for each in iterations], np.int64
+        [[arg.index for n in iteration for arg in nodes[n].args] for iteration in iterations],
+        np.int64,
     )
 
 
-def _operand(block: Block, layers: Layers, t: int, m: int, q: int) -> Value:
+def _operand(block: NodeTable, layers: Layers, t: int, m: int, q: int) -> Value:
     return block.nodes[layers.iterations[t][m]].args[q]
 
 
@@ -159,7 +160,7 @@ def _delayed(layers: Layers, inner: Inner, firsts: Sequence[Value]) -> Inner | C
     return ref
 
 
-def _outside(block: Block, iterations: Sequence[Iteration], m: int, q: int) -> Ref:
+def _outside(block: NodeTable, iterations: Sequence[Iteration], m: int, q: int) -> Ref:
     values = tuple([block.nodes[nodes[m]].args[q] for nodes in iterations])
     first = values[0]
     if is_recorded_anew(first.node):
@@ -170,22 +171,24 @@ def _outside(block: Block, iterations: Sequence[Iteration], m: int, q: int) -> R
     return Stream(values)
 
 
-def iteration_before(block: Block, layers: Layers) -> Iteration | None:
+def iteration_before(block: NodeTable, layers: Layers) -> Iteration | None:
     """The nodes of one more iteration in front, whose results are the values carried in."""
+    # The first layer often looks different, because it alone meets the embedding or a mask that is
+    # made on the way; by its place in the dataflow it is still an iteration.
     first, size = layers.iterations[0], len(layers.refs)
-    found: list[int] = [-1] * size
+    partners: list[int] = [-1] * size
     taken = {n for nodes in layers.iterations for n in nodes}
     for carry in layers.carries:
         if isinstance(carry.next, Carried):
             return None
         n = block.number[carry.first.node]
-        if found[carry.next.m] not in (-1, n) or carry.first.index != carry.next.index:
+        if partners[carry.next.m] not in (-1, n) or carry.first.index != carry.next.index:
             return None
-        found[carry.next.m] = n
+        partners[carry.next.m] = n
     carried: dict[int, Value] = {}
     # Readers first: each node says by its operands which ones are at the places of its partner's.
     for m in reversed(range(size)):
-        n = found[m]
+        n = partners[m]
         if n < 0 or n in taken or block.is_leaf[n] or block.kind[n] != block.kind[first[m]]:
             return None
         values = block.nodes[n].args
@@ -193,9 +196,9 @@ def iteration_before(block: Block, layers: Layers) -> Iteration | None:
         for a, value, before, ref in zip(block.args[n], values, old, layers.refs[m], strict=True):
             match ref:
                 case Inner(m=inner):
-                    if found[inner] not in (-1, a) or value.index != before.index:
+                    if partners[inner] not in (-1, a) or value.index != before.index:
                         return None
-                    found[inner] = a
+                    partners[inner] = a
                 case Carried(k=k):
                     if carried.setdefault(k, value) != value or value.type != before.type:
                         return None
@@ -208,4 +211,4 @@ def iteration_before(block: Block, layers: Layers) -> Iteration | None:
                 case Stream():
                     if value.type != before.type:
                         return None
-    return found
+    return partners

@@ -14,7 +14,7 @@ MOST_NODES = 256  # that decode one weight, far above any format's
 
 
 def is_packed(node: Node) -> bool:
-    """Is it floats made element by element of Weights, some of integers, that are smaller?"""
+    """Is the node floats made element by element of Weights, some of integers, that are smaller?"""
     if not node.types[0].dtype.is_float:
         return False
     weights: list[Node] = []

@@ -16,7 +16,7 @@ from luminal.hlir.attributes import Body, LoopAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, copied, topological
 from luminal.hlir.ops import Node, Value
 from luminal.memory.state import Parameter
-from luminal.rolling.block import Block
+from luminal.rolling.block import NodeTable
 from luminal.rolling.build import replaced
 from luminal.rolling.cost import without_prologue
 from luminal.rolling.followers import with_followers, with_operands
@@ -45,7 +45,9 @@ def _rolled(
     nodes: Sequence[Node] | None = None,
     trained: Set[Parameter] = frozenset(),
 ) -> Sequence[Sink]:
-    """The same sequence if nothing repeats; `nodes`: all those below, where they are known."""
+    """The sinks with repeated layers as Loops; the same sequence if nothing repeats. `nodes`: all
+    those below, where they are known.
+    """
     roots = [sink.value for sink in sinks]
     nodes = topological(roots) if nodes is None else nodes
     if any(node.op.name == "Loop" for node in nodes):
@@ -55,10 +57,10 @@ def _rolled(
     for _ in range(REGIONS):
         if sum(node.op.group != "leaf" for node in nodes) <= SAVED:
             break
-        found = _once(Block.of(roots, costs, nodes, trained), sinks)
-        if found is None:
+        shorter = _once(NodeTable.of(roots, costs, nodes, trained), sinks)
+        if shorter is None:
             break
-        sinks, roots = found, [sink.value for sink in found]
+        sinks, roots = shorter, [sink.value for sink in shorter]
         nodes = topological(roots)
     return _with_families(sinks, costs, nodes, trained)
 
@@ -69,7 +71,7 @@ def _with_families(
     """Loops over what is done alike to many States; the same sequence if there is no such thing."""
     if sum(isinstance(sink, Assign) for sink in sinks) < 2:
         return sinks
-    block = Block.of([sink.value for sink in sinks], costs, nodes, trained)
+    block = NodeTable.of([sink.value for sink in sinks], costs, nodes, trained)
     for iterations in families(block, sinks):
         if (len(iterations) - 1) * len(iterations[0]) < ALIKE:
             break
@@ -78,11 +80,13 @@ def _with_families(
             continue
         here = [sink for sink in sinks if sink.value.node in block.number]
         loops = [sink for sink in sinks if sink.value.node not in block.number]
-        found = replaced(block, here, layers, partial(_shrunk, costs=costs), loops) or here
-        if found is here:
+        new_sinks = replaced(block, here, layers, partial(_shrunk, costs=costs), loops) or here
+        if new_sinks is here:
             continue
-        sinks = [*found, *loops]
-        if any(s.value.node not in block.number and s.value.node.op.name != "Loop" for s in found):
+        sinks = [*new_sinks, *loops]
+        if any(
+            s.value.node not in block.number and s.value.node.op.name != "Loop" for s in new_sinks
+        ):
             nodes = topological([sink.value for sink in sinks])
             return _with_families(sinks, costs, nodes, trained)
     return sinks
@@ -119,7 +123,7 @@ def _shrunk(body: Body, costs: Costs) -> Body:
     return body if rolled is sinks else Body(body.arguments, tuple(s.value for s in rolled))
 
 
-def _once(block: Block, sinks: Sequence[Sink]) -> list[Sink] | None:
+def _once(block: NodeTable, sinks: Sequence[Sink]) -> list[Sink] | None:
     """The sinks after the longest repetition has become a Loop; None if there is none."""
     slices = cut(block)
     for run in runs(slices):
@@ -127,13 +131,13 @@ def _once(block: Block, sinks: Sequence[Sink]) -> list[Sink] | None:
             break
         layers = _layers(block, slices, run)
         if layers is not None and _is_worth(block, layers):
-            found = replaced(block, sinks, layers, partial(_shrunk, costs=block.costs))
-            if found is not None:
-                return found
+            new_sinks = replaced(block, sinks, layers, partial(_shrunk, costs=block.costs))
+            if new_sinks is not None:
+                return new_sinks
     return None
 
 
-def _is_worth(block: Block, layers: Layers) -> bool:
+def _is_worth(block: NodeTable, layers: Layers) -> bool:
     """Enough nodes less, and each iteration has a reduction or another operation that ends a
     kernel: chains of pointwise operations are one kernel, whose rules need to see all of it.
     """
@@ -154,7 +158,7 @@ class _Choice:
     front: tuple[Iteration, ...] = field(compare=False)  # those of the iterations before that slice
 
 
-def _layers(block: Block, slices: Slices, run: Run) -> Layers | None:
+def _layers(block: NodeTable, slices: Slices, run: Run) -> Layers | None:
     """The iterations of a run: as many as can be, beginning where few bytes pass from one to the
     next.
     """
@@ -195,7 +199,7 @@ def _iterations(slices: Slices, run: Run, start: int, most: int | None = None) -
     return [[n for k in range(b, b + run.period) for n in slices.nodes[k]] for b in begins]
 
 
-def _front(block: Block, slices: Slices, run: Run, start: int) -> tuple[Iteration, ...] | None:
+def _front(block: NodeTable, slices: Slices, run: Run, start: int) -> tuple[Iteration, ...] | None:
     """Iterations before those that begin at a place, whose slices look different because they were
     the first to meet an invariant. None if the ones that begin there are no iterations.
     """

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal.base.records import dataclass
-from luminal.rolling.block import Block
+from luminal.rolling.block import NodeTable
 from luminal.shape.expression import Expression
 
 Array = NDArray[np.int64]
@@ -48,8 +48,8 @@ class Run:
 # Slice k is all that node k of the longest path needs and no earlier slice has. So layers become a
 # repetition in a sequence of numbers whatever order they were recorded in, and one walk finds it;
 # comparing subgraphs with each other would be a search.
-def cut(block: Block) -> Slices:
-    """The slices of a block."""
+def cut(block: NodeTable) -> Slices:
+    """The block in slices along its longest path."""
     # Along one path through all layers, equal subgraphs are repeats in a text: a slice's structure
     # is a symbol, and a period of symbols a layer.
     path = _longest_path(block)
@@ -59,16 +59,18 @@ def cut(block: Block) -> Slices:
         if k >= 0:
             members[k].append(n)
     symbols: dict[tuple[int, ...], int] = {}
-    nodes, found = [], []
+    nodes, symbols_of_slices = [], []
     for k, end in enumerate(path):
         order = members[k] if len(members[k]) == 1 else _ordered(block, end, label)
         nodes.append(order)
-        found.append(symbols.setdefault(_text(block, order), len(symbols)))
-    return Slices(nodes, np.array(found, np.int64), label)
+        symbols_of_slices.append(symbols.setdefault(_text(block, order), len(symbols)))
+    return Slices(nodes, np.array(symbols_of_slices, np.int64), label)
 
 
-def _longest_path(block: Block) -> list[int]:
-    """From near the leaves up to the node that is farthest from them."""
+def _longest_path(block: NodeTable) -> list[int]:
+    """The path from near the leaves up to the node that is farthest from them."""
+    # Whatever a network's layers look like, data passes through all of them in turn; so the longest
+    # path crosses every layer, and its nodes are the ticks of a clock that layers repeat by.
     depth: list[int] = []
     for args in block.args:
         deepest = -1
@@ -84,8 +86,8 @@ def _longest_path(block: Block) -> list[int]:
     return path[::-1]
 
 
-def passed(block: Block, slices: Slices, run: Run) -> Array:
-    """By slice k of a run, counted from its start: the bytes of its values up to k that slices of
+def passed(block: NodeTable, slices: Slices, run: Run) -> Array:
+    """The bytes, by slice k of a run counted from its start, of its values up to k that slices of
     the run behind k read. (What gradients read is read behind the run.)
     """
     last: dict[int, int] = {}
@@ -102,8 +104,10 @@ def passed(block: Block, slices: Slices, run: Run) -> Array:
     return np.array(live, np.int64).cumsum()
 
 
-def _labels(block: Block, path: Sequence[int]) -> list[int]:
-    """Of each node, the first slice that needs it; -1: none."""
+def _labels(block: NodeTable, path: Sequence[int]) -> list[int]:
+    """The number, for each node, of the first slice that needs it; -1: none."""
+    # Readers before operands: a node's label is the least of its readers', so one walk backwards is
+    # enough.
     none = len(path)
     label = [none] * len(block.nodes)
     for k, n in enumerate(path):
@@ -119,7 +123,7 @@ def _labels(block: Block, path: Sequence[int]) -> list[int]:
     return label
 
 
-def _ordered(block: Block, end: int, label: Sequence[int]) -> list[int]:
+def _ordered(block: NodeTable, end: int, label: Sequence[int]) -> list[int]:
     """The nodes of the slice of `end`, operands first, in an order that its structure gives."""
     args, k = block.args, label[end]
     # By structure, not by the order of recording: nodes at one place of two orders are partners.
@@ -135,7 +139,7 @@ def _ordered(block: Block, end: int, label: Sequence[int]) -> list[int]:
     return [*order]
 
 
-def _text(block: Block, order: Sequence[int]) -> tuple[int, ...]:
+def _text(block: NodeTable, order: Sequence[int]) -> tuple[int, ...]:
     """The structure of a slice as numbers."""
     if len(order) == 1:
         return (block.content[order[0]],)
@@ -148,7 +152,7 @@ def _text(block: Block, order: Sequence[int]) -> tuple[int, ...]:
     return tuple(text)
 
 
-def _bytes(block: Block, n: int) -> int:
+def _bytes(block: NodeTable, n: int) -> int:
     return sum(size_of(t.shape) * t.dtype.size for t in block.nodes[n].types)
 
 
@@ -162,9 +166,11 @@ def size_of(shape: tuple[Expression, ...]) -> int:
 
 def runs(slices: Slices) -> list[Run]:
     """Repetitions, those first that save most nodes when all periods but one are taken away."""
+    # Repeats in a text of symbols: the text shifted by a period equals itself there. That is linear
+    # in the length for each period tried, where comparing subgraphs pairwise would be quadratic.
     symbols = slices.symbols
     weight = np.concatenate([[0], np.cumsum([len(nodes) for nodes in slices.nodes])])
-    found: list[Run] = []
+    repetitions: list[Run] = []
     for period in _periods(symbols):
         # Stretches in which the text equals itself one period later; shorter than that is chance.
         equal = symbols[:-period] == symbols[period:]
@@ -173,8 +179,8 @@ def runs(slices: Slices) -> list[Run]:
             if stop - start >= period:
                 end = stop + period
                 saved = int(weight[end] - weight[start]) * (end - start - period) // (end - start)
-                found.append(Run(start, end, period, saved))
-    return sorted(found, key=lambda run: (-run.saved, run.start))[:RUNS]
+                repetitions.append(Run(start, end, period, saved))
+    return sorted(repetitions, key=lambda run: (-run.saved, run.start))[:RUNS]
 
 
 # Layers repeat at some distance, and that distance is the most frequent one between equal symbols.

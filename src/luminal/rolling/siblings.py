@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Sequence, Set
 from luminal.hlir.graph import Assign, Sink
 from luminal.hlir.ops import Node, Value
 from luminal.memory.state import Assignable
-from luminal.rolling.block import Block, is_recorded_anew, is_slice
+from luminal.rolling.block import NodeTable, is_recorded_anew, is_slice
 from luminal.rolling.kept import is_cheap
 from luminal.rolling.match import Iteration
 
@@ -21,20 +21,22 @@ from luminal.rolling.match import Iteration
 # Where a step needs all gradients first (a norm that clips them) the updates are on no common path:
 # they stand side by side. Equal formulas over one kind of State are found by their structure and
 # become a Loop each.
-def families(block: Block, sinks: Sequence[Sink]) -> list[list[Iteration]]:
+def families(block: NodeTable, sinks: Sequence[Sink]) -> list[list[Iteration]]:
     """Iterations of Loops to be, those first that have most nodes."""
-    found: defaultdict[Hashable, list[Iteration]] = defaultdict(list)
+    by_structure: defaultdict[Hashable, list[Iteration]] = defaultdict(list)
     for nodes, ends in _components(block, sinks):
-        found[_structure(block, nodes, ends)].append(nodes)
-    several = [each for each in found.values() if len(each) > 1]
-    return sorted(several, key=lambda each: -len(each) * len(each[0]))
+        by_structure[_structure(block, nodes, ends)].append(nodes)
+    several = [family for family in by_structure.values() if len(family) > 1]
+    return sorted(several, key=lambda family: -len(family) * len(family[0]))
 
 
-def _components(block: Block, sinks: Sequence[Sink]) -> Iterator[tuple[Iteration, list[int]]]:
+def _components(block: NodeTable, sinks: Sequence[Sink]) -> Iterator[tuple[Iteration, list[int]]]:
     """The nodes that only assignments which belong together need, and the assigned ones.
 
     They belong together if one reads what the other assigns, in its own shape, by element.
     """
+    # Bit masks of assignments: an optimizer has one for every weight, and sets of them for every
+    # node would take longer than the compile that rolling saves.
     ends = [(block.number[s.value.node], s.state) for s in sinks if isinstance(s, Assign)]
     number = {state: k for k, (_, state) in enumerate(ends)}
     needed = [0] * len(block.nodes)  # by which assignments: one bit each
@@ -57,8 +59,10 @@ def _components(block: Block, sinks: Sequence[Sink]) -> Iterator[tuple[Iteration
     for mask in dict.fromkeys(together):
         members = [n for k, (n, _) in enumerate(ends) if mask >> k & 1]
         # What others need too is read, not computed once for each.
-        own = {n for n, need in enumerate(needed) if need and not need & ~mask and by_element[n]}
-        yield _ordered(block, members, own), members
+        needed_here = {
+            n for n, need in enumerate(needed) if need and not need & ~mask and by_element[n]
+        }
+        yield _ordered(block, members, needed_here), members
 
 
 def _assigned(node: Node) -> Assignable | None:
@@ -83,13 +87,13 @@ def _join(
             together[k] = whole
 
 
-def _ordered(block: Block, ends: Sequence[int], own: Set[int]) -> Iteration:
+def _ordered(block: NodeTable, ends: Sequence[int], members: Set[int]) -> Iteration:
     """The own nodes below the ends, operands first, in an order that their structure gives."""
     order: dict[int, None] = {}
-    stack = [n for n in reversed(ends) if n in own]
+    stack = [n for n in reversed(ends) if n in members]
     while stack:
         n = stack[-1]
-        waiting = [a for a in block.args[n] if a in own and a not in order]
+        waiting = [a for a in block.args[n] if a in members and a not in order]
         if waiting:
             stack += waiting[::-1]
         else:
@@ -97,7 +101,7 @@ def _ordered(block: Block, ends: Sequence[int], own: Set[int]) -> Iteration:
     return [*order]
 
 
-def _structure(block: Block, nodes: Iteration, ends: Sequence[int]) -> Hashable:
+def _structure(block: NodeTable, nodes: Iteration, ends: Sequence[int]) -> Hashable:
     """Equal for components that do the same to their States."""
     place = {n: m for m, n in enumerate(nodes)}
     lines = []
@@ -108,7 +112,7 @@ def _structure(block: Block, nodes: Iteration, ends: Sequence[int]) -> Hashable:
     return tuple(lines), tuple(place.get(n, -1) for n in ends)
 
 
-def _operand(block: Block, place: dict[int, int], a: int, value: Value) -> Hashable:
+def _operand(block: NodeTable, place: dict[int, int], a: int, value: Value) -> Hashable:
     """What is read: an operation of the component, a slice, a literal, anything else."""
     if a in place:
         return place[a], value.index

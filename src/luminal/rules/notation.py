@@ -43,7 +43,7 @@ SHORT = {dtype.short for dtype in dtypes.ALL}
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """Any term."""
+    """A variable of a pattern, which stands for any term."""
 
     name: str
 
@@ -66,7 +66,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A concrete leaf."""
+    """A concrete leaf of an example, over some axes."""
 
     name: str
     axes: tuple[str, ...]
@@ -84,14 +84,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A concrete Index."""
+    """A concrete Index of an example: an Expression as text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetVariable:
-    """Any set of axes."""
+    """A variable of a pattern, which stands for any set of axes."""
 
     name: str
 
@@ -105,7 +105,7 @@ class AxesOf:
 
 @dataclass(frozen=True, slots=True)
 class SetOf:
-    """These axes."""
+    """The set of these axes, by their names."""
 
     names: tuple[str, ...]
 
@@ -203,7 +203,7 @@ def _pattern(node: ast.expr) -> Pattern:
             parts = index.elts if isinstance(index, ast.Tuple) else [index]
             return Leaf(name, tuple(ast.unparse(part) for part in parts))
         case ast.Call(func=ast.Name(id="At"), args=[arg], keywords=keywords):
-            indices = ((str(each.arg), ast.unparse(each.value)) for each in keywords)
+            indices = ((str(keyword.arg), ast.unparse(keyword.value)) for keyword in keywords)
             return Move(_pattern(arg), tuple(indices))
         case ast.Call(func=ast.Name(id="Index"), args=[arg]):
             return Position(ast.unparse(arg))
@@ -236,7 +236,7 @@ def _set(node: ast.expr) -> SetPattern:
         case ast.Dict(keys=[]):
             return SetOf(())
         case ast.Set(elts=elements):
-            return SetOf(tuple(ast.unparse(each) for each in elements))
+            return SetOf(tuple(ast.unparse(element) for element in elements))
         case ast.Call(func=ast.Name(id="axes"), args=[ast.Name(id=name)]):
             return AxesOf(name)
         case ast.BinOp(left=left, op=op, right=right):

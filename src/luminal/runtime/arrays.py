@@ -42,11 +42,15 @@ def can_hold_output(x: Any) -> bool:
     return isinstance(x, np.ndarray) or (is_array(x) and hasattr(x, "__dlpack__"))
 
 
-def accept_output(name: str, given: Any, shape: tuple[int, ...], dtype: DType) -> Array:
+def accept_output(name: str, candidate: Any, shape: tuple[int, ...], dtype: DType) -> Array:
     """The array that a run may write an output into; raises the error that says what is wrong."""
-    if not can_hold_output(given):
-        raise InputError(f"out: {name} takes a NumPy array, got {type(given).__name__}")
-    array: Array = given if isinstance(given, np.ndarray) else imported(f"out: {name}", given)
+    # A run writes by address, so nothing may be converted here: an array that is not exactly right
+    # is refused with the call that makes one that is.
+    if not can_hold_output(candidate):
+        raise InputError(f"out: {name} takes a NumPy array, got {type(candidate).__name__}")
+    array: Array = (
+        candidate if isinstance(candidate, np.ndarray) else imported(f"out: {name}", candidate)
+    )
     if array.dtype != dtype.numpy:
         raise DTypeError(f"out: {name}: expected {dtype.name}, got {array.dtype}")
     if array.shape != shape:
@@ -60,12 +64,12 @@ def accept_output(name: str, given: Any, shape: tuple[int, ...], dtype: DType) -
     return array
 
 
-def merged(what: str, given: Any, named: Given) -> Given:
+def merged(what: str, mapping: Any, named: Given) -> Given:
     """A mapping that a caller gives, and keywords; raises InputError for another type."""
-    if given is not None and not isinstance(given, Mapping):
-        kind = type(given).__name__
+    if mapping is not None and not isinstance(mapping, Mapping):
+        kind = type(mapping).__name__
         raise InputError(f'{what}: takes a dict of arrays, as {{"x": array}}; got a {kind}')
-    return {**(given or {}), **named}
+    return {**(mapping or {}), **named}
 
 
 def fitting(name: str, parameter: Parameter, value: Any) -> Array:

@@ -28,7 +28,7 @@ class InputSpec:
 
     @property
     def text(self) -> str:
-        """`(s, 64)`"""
+        """The shape of the input as text, such as `(s, 64)`."""
         return f"({', '.join(map(str, self.shape))}{',' if len(self.shape) == 1 else ''})"
 
 
@@ -64,7 +64,7 @@ class Signature:
     def resolve(
         self,
         shapes: Sequence[tuple[int, ...]],
-        given: Mapping[Any, int],
+        named_dims: Mapping[Any, int],
         beside: Sequence[tuple[InputSpec, tuple[int, ...]]] = (),
     ) -> Bound:
         """The value of every dim, for one shape per input and the dims a caller names.
@@ -72,14 +72,17 @@ class Signature:
         `beside`: shapes of inputs that are not read (see `dim_sources`). Raises ShapeError or
         DimError that names the value, the rule and the fix.
         """
-        dims = self._given(given)
+        # From the bare dims of shapes to those that one equation gives, and only then are all
+        # extents checked: an error can so name the input that is at odds instead of the one that
+        # came last.
+        dims = self._given(named_dims)
         source = dict.fromkeys(dims, "dims")
-        found = [*zip(self.inputs, shapes, strict=True), *beside]
-        for spec, shape in found:
+        shaped_inputs = [*zip(self.inputs, shapes, strict=True), *beside]
+        for spec, shape in shaped_inputs:
             _read_dims(spec, shape, dims, source)
         # Bare dims first; one that is left may stand alone in a sum or a product.
         if not all(name in dims for name in self.needed):
-            _solve_dims(found, dims)
+            _solve_dims(shaped_inputs, dims)
         for name in self.needed:
             if name not in dims:
                 fix = f'pass dims={{"{name}": n}}'
@@ -93,20 +96,20 @@ class Signature:
                     raise ShapeError(misfit(spec, shape, position, dims))
         for spec, shape in beside:
             for position, extent in enumerate(spec.shape):
-                known = all(symbol.name in dims for symbol in extent.symbols())
-                if known and shape[position] != extent.evaluate(dims):
+                is_known = all(symbol.name in dims for symbol in extent.symbols())
+                if is_known and shape[position] != extent.evaluate(dims):
                     raise ShapeError(misfit(spec, shape, position, dims))
         for condition, number in zip(self.requirements, self._conditions, strict=True):
             if not values[number]:
                 raise DimError(unmet(condition, dims))
         return Bound(dims, values)
 
-    def upper_ends(self, given: Mapping[Any, int]) -> Dims:
+    def upper_ends(self, named_dims: Mapping[Any, int]) -> Dims:
         """The given dims, every other one at its upper end, lowered until the requirements hold.
 
         Raises DimError for a given dim that is unknown or outside of its interval.
         """
-        fixed = self._given(given)
+        fixed = self._given(named_dims)
         for name, value in fixed.items():
             if name in self.intervals:
                 self._check_interval(name, value)
@@ -129,13 +132,13 @@ class Signature:
         if not lo <= value <= hi:
             raise DimError(f"{name}: {value} is outside its interval {lo}..{hi}")
 
-    def _given(self, given: Mapping[Any, int]) -> Dims:
+    def _given(self, named_dims: Mapping[Any, int]) -> Dims:
         dims: Dims = {}
-        for key, value in given.items():
+        for key, value in named_dims.items():
             name = key.name if isinstance(key, Symbol) else key
             if name not in self.declared:
-                known = ", ".join(sorted(self.declared)) or "none"
-                raise DimError(f"{name}: no such dim; the dims are {known}")
+                names = ", ".join(sorted(self.declared)) or "none"
+                raise DimError(f"{name}: no such dim; the dims are {names}")
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise DimError(f"{name}: {value!r} is not an int")
             dims[name] = int(value)
@@ -149,51 +152,55 @@ def _interval(symbol: Symbol) -> Interval:
 
 
 def _read_dims(spec: InputSpec, shape: tuple[int, ...], dims: Dims, source: dict[str, str]) -> None:
-    """Takes the dims that stand bare in the input's shape."""
+    """Adds the dims that stand bare in the input's shape to `dims`; raises where two shapes
+    disagree.
+    """
     if len(shape) != len(spec.shape):
         raise ShapeError(f"{spec.name}: expected shape {spec.text}, got {shape}")
     for extent, n in zip(spec.shape, shape, strict=True):
         if not isinstance(extent, Symbol):
             continue
-        known = dims.setdefault(extent.name, n)
-        if known != n:
+        earlier = dims.setdefault(extent.name, n)
+        if earlier != n:
             first = source[extent.name]
             raise DimError(
-                f"{extent.name}: {first} says {known}, {spec.name} of shape {shape} says {n}; "
+                f"{extent.name}: {first} says {earlier}, {spec.name} of shape {shape} says {n}; "
                 "all occurrences of a dim agree"
             )
         source.setdefault(extent.name, spec.name)
 
 
-def _solve_dims(found: Iterable[tuple[InputSpec, tuple[int, ...]]], dims: Dims) -> None:
-    """Takes the dims that stand alone in a sum or a product: `s + 1` of 8 elements says 7.
+def _solve_dims(shaped_inputs: Iterable[tuple[InputSpec, tuple[int, ...]]], dims: Dims) -> None:
+    """Adds the dims that stand alone in a sum or a product to `dims`: `s + 1` of 8 elements says 7.
 
     What does not come out whole is left to the check of each extent.
     """
-    pairs = [pair for spec, shape in found for pair in zip(spec.shape, shape, strict=True)]
+    pairs = [pair for spec, shape in shaped_inputs for pair in zip(spec.shape, shape, strict=True)]
     while True:
-        known = len(dims)
+        before = len(dims)
         for extent, n in pairs:
             unknown = [symbol for symbol in extent.symbols() if symbol.name not in dims]
             factor = factor_of(unknown, extent)
             if factor is not None and (step := factor.evaluate(dims)):
                 name = unknown[0].name
                 dims[name] = (n - extent.evaluate({**dims, name: 0})) // step
-        if len(dims) == known:
+        if len(dims) == before:
             return
 
 
 def given_dims(shapes: Iterable[Shape]) -> frozenset[str]:
-    """The dims that values of these shapes say."""
+    """The names of the dims that values of these shapes say."""
     extents = [extent for shape in shapes for extent in shape]
-    known: frozenset[str] = frozenset()
+    names: frozenset[str] = frozenset()
     while True:
-        unknown = [[s for s in extent.symbols() if s.name not in known] for extent in extents]
+        unknown = [[s for s in extent.symbols() if s.name not in names] for extent in extents]
+        # To a fixed point: a dim that one extent gives may leave another extent with one unknown
+        # only.
         pairs = zip(unknown, extents, strict=True)
-        found = {some[0].name for some, extent in pairs if factor_of(some, extent) is not None}
-        if not found:
-            return known
-        known |= found
+        solved = {some[0].name for some, extent in pairs if factor_of(some, extent) is not None}
+        if not solved:
+            return names
+        names |= solved
 
 
 def factor_of(unknown: Sequence[Symbol], extent: Expression) -> Expression | None:

@@ -18,7 +18,7 @@ from luminal.base.errors import CompileError
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import Array, Buffer, DeviceMemory, MemorySpace, aligned_empty
 from luminal.memory.poison import PATTERN
-from luminal.runtime.driver import Block, Code, DeviceError, Driver, Place
+from luminal.runtime.driver import Code, DeviceBlock, DeviceError, DevicePointer, Driver
 
 POISON = np.array(PATTERN, np.uint64).tobytes()
 
@@ -43,9 +43,9 @@ class DeviceBuffer(Buffer):
         weakref.finalize(self, device.drop, self.block).atexit = False  # the process ends with it
 
     @property
-    def place(self) -> Place:
-        """Where it starts."""
-        return Place(self.block)
+    def place(self) -> DevicePointer:
+        """The place at which the buffer starts."""
+        return DevicePointer(self.block)
 
     @property
     def array(self) -> Array:
@@ -84,7 +84,7 @@ class Device(MemorySpace[DeviceBuffer]):
         self.name = driver.name
         self._process = os.getpid()
         self._lock = forks.lock()
-        self._dropped: deque[Block] = deque()  # of Buffers that are gone
+        self._dropped: deque[DeviceBlock] = deque()  # of Buffers that are gone
 
     @contextmanager
     def entered(self) -> Iterator[Driver]:
@@ -112,7 +112,7 @@ class Device(MemorySpace[DeviceBuffer]):
         with self.entered() as driver:
             return driver.memory()
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> DeviceBlock:
         """A driver's block, which `drop` gives back. Raises MemoryError."""
         try:
             with self.entered() as driver:
@@ -122,7 +122,7 @@ class Device(MemorySpace[DeviceBuffer]):
             with self.entered() as driver:
                 return driver.allocate(size)
 
-    def drop(self, block: Block) -> None:
+    def drop(self, block: DeviceBlock) -> None:
         """Gives a block back: at once, or when the thread that works with the driver is done."""
         if self._is_lost:
             return

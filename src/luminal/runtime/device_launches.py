@@ -8,14 +8,14 @@ from typing import NamedTuple, TypeAlias
 
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.program.quantities import Quantities
-from luminal.runtime.driver import Code, Driver, Mark, Place
+from luminal.runtime.driver import Code, DevicePointer, Driver, Mark
 
-Table: TypeAlias = Mapping[int, Place]
+Table: TypeAlias = Mapping[int, DevicePointer]
 """Where the entries of a Program's table lie."""
 
 
 class BoundOperand(NamedTuple):
-    """An Operand with its numbers."""
+    """An Operand with the numbers that its Expressions have in this binding."""
 
     entry: int
     depth: int
@@ -24,15 +24,15 @@ class BoundOperand(NamedTuple):
     stride: int
     start: int
 
-    def at(self, table: Table, trips: Sequence[int]) -> Place:
-        """Where it lies in these trips of the Loops around it, the outermost first."""
+    def at(self, table: Table, trips: Sequence[int]) -> DevicePointer:
+        """The place of the operand in these trips of the Loops around it, the outermost first."""
         trip = trips[self.depth - 1] if self.depth else 0
         block, offset = table[self.entry + (trip + self.offset) % self.modulus]
-        return Place(block, offset + self.start + trip * self.stride)
+        return DevicePointer(block, offset + self.start + trip * self.stride)
 
 
 class BoundLaunch(NamedTuple):
-    """A KernelLaunch with its numbers; `site` is its place among the list's launches."""
+    """A KernelLaunch with its numbers; `site` is its position among the list's launches."""
 
     site: int
     code: Code
@@ -44,7 +44,7 @@ class BoundLaunch(NamedTuple):
 
 
 class BoundLoop(NamedTuple):
-    """A LoopLaunch with its numbers."""
+    """A LoopLaunch with the number of its trips and its bound body."""
 
     trips: int
     body: Bound
@@ -89,14 +89,14 @@ class DeviceLaunches:
     def _bound(
         self, launches: tuple[Launch, ...], values: Sequence[int], sites: Iterator[int]
     ) -> Bound:
-        found: list[BoundLaunch | BoundLoop] = []
+        bound_launches: list[BoundLaunch | BoundLoop] = []
         for launch in launches:
             if isinstance(launch, LoopLaunch):
                 trips = values[self._number(launch.trips)]
-                found.append(BoundLoop(trips, self._bound(launch.body, values, sites)))
+                bound_launches.append(BoundLoop(trips, self._bound(launch.body, values, sites)))
             else:
-                found.append(self._bound_launch(launch, values, next(sites)))
-        return tuple(found)
+                bound_launches.append(self._bound_launch(launch, values, next(sites)))
+        return tuple(bound_launches)
 
     def _bound_launch(self, launch: KernelLaunch, values: Sequence[int], site: int) -> BoundLaunch:
         code, chunks = self._code[launch.kernel], values[self._number(launch.chunks)]
@@ -114,16 +114,17 @@ class DeviceLaunches:
 
     def _bound_operand(self, operand: Operand, values: Sequence[int]) -> BoundOperand:
         offset, stride, start = (
-            values[self._number(each)] for each in (operand.offset, operand.stride, operand.start)
+            values[self._number(expression)]
+            for expression in (operand.offset, operand.stride, operand.start)
         )
         return BoundOperand(operand.entry, operand.depth, offset, operand.modulus, stride, start)
 
 
 def scratch_bytes(bound: Bound) -> int:
-    """Working memory that the launches take turns with."""
+    """The bytes of the working memory that the launches take turns with."""
     parts = (
-        scratch_bytes(each.body) if isinstance(each, BoundLoop) else each.scratch_bytes
-        for each in bound
+        scratch_bytes(launch.body) if isinstance(launch, BoundLoop) else launch.scratch_bytes
+        for launch in bound
     )
     return max(parts, default=0)
 
@@ -132,7 +133,7 @@ def enqueue(
     driver: Driver,
     bound: Bound,
     table: Table,
-    scratch: Place,
+    scratch: DevicePointer,
     marks: list[tuple[int, Mark]] | None = None,
     trips: tuple[int, ...] = (),
 ) -> None:
@@ -140,19 +141,21 @@ def enqueue(
 
     `scratch` has the bytes that `scratch_bytes` gives.
     """
-    for each in bound:
-        if isinstance(each, BoundLoop):
-            for trip in range(each.trips):
-                enqueue(driver, each.body, table, scratch, marks, (*trips, trip))
+    # The host walks the list and the device runs it in order: a queue needs no barriers, so the
+    # flags that a team of threads obeys mean nothing here.
+    for launch in bound:
+        if isinstance(launch, BoundLoop):
+            for trip in range(launch.trips):
+                enqueue(driver, launch.body, table, scratch, marks, (*trips, trip))
             continue
-        if each.chunks > 0:
+        if launch.chunks > 0:
             driver.enqueue(
-                each.code,
-                each.chunks,
-                each.workers,
-                [operand.at(table, trips) for operand in each.operands],
-                each.params,
-                scratch if each.scratch_bytes else None,
+                launch.code,
+                launch.chunks,
+                launch.workers,
+                [operand.at(table, trips) for operand in launch.operands],
+                launch.params,
+                scratch if launch.scratch_bytes else None,
             )
         if marks is not None:
-            marks.append((each.site, driver.mark()))
+            marks.append((launch.site, driver.mark()))

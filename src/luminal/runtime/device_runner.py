@@ -25,7 +25,7 @@ from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_launches import Bound, DeviceLaunches, enqueue, scratch_bytes
-from luminal.runtime.driver import Mark, Place
+from luminal.runtime.driver import DevicePointer, Mark
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
 from luminal.runtime.report import Report, WorkMemory
@@ -77,14 +77,14 @@ class DeviceRunner:
     def abandon_run(self) -> None:
         """A workspace is written anew by each run."""
 
-    def reserve(self, size: int) -> Place:
+    def reserve(self, size: int) -> DevicePointer:
         """The workspace, of at least `size` bytes; it never shrinks."""
         if self.workspace is None or self.workspace.nbytes < size:
             self.workspace = None  # first the old one goes
             self.workspace = DeviceBuffer(self.device, (size,), uint8)
         return self.workspace.place
 
-    def entries(self, places: Mapping[int, Place]) -> dict[int, Place]:
+    def entries(self, places: Mapping[int, DevicePointer]) -> dict[int, DevicePointer]:
         """Places by entry of the table, from those by buffer."""
         return {entry: places[n] for entry, n in enumerate(self.program.table) if n in places}
 
@@ -103,16 +103,16 @@ class DeviceRunner:
         memory = self.device.empty((start + scratch_bytes(bound),), uint8)
         places = {number: buffer.place for number, buffer in buffers.items()}
         for number, offset in zip(plan.buffers, placement.offsets, strict=True):
-            places[number] = Place(memory.block, offset)
+            places[number] = DevicePointer(memory.block, offset)
         table = self.entries(places)
         with self.device.entered() as driver:
-            enqueue(driver, bound, table, Place(memory.block, start))
+            enqueue(driver, bound, table, DevicePointer(memory.block, start))
             driver.wait()
 
 
 @dataclass(frozen=True, slots=True)
 class _Workspace:
-    """Where the buffers of a run lie, in bytes from the workspace's start; `size` of it all."""
+    """The offsets of a run's buffers, in bytes from the workspace's start; `size` of it all."""
 
     offsets: dict[int, int]  # by buffer
     scratch: int
@@ -136,17 +136,17 @@ class BoundDevice:
         self._made: tuple[Bound, _Workspace] | None = None
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """As a BoundRunner's. If it fails while a State is overwritten where it lies, that State
-        has no value until it is set.
+        """Runs once, as `BoundRunner.run` says. If it fails while a State is overwritten where it
+        lies, that State has no value until it is set.
         """
         self._run(inputs, outputs, None)
 
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
-        """The device's, from a run's first launch to the end of its last."""
+        """The device's seconds, from a run's first launch to the end of its last."""
         total = 0.0
         for _ in range(runs):
             marks: list[tuple[int, Mark]] = []
-            self._run(inputs, outputs, marks, each=False)
+            self._run(inputs, outputs, marks, marks_each=False)
             (_, first), (_, last) = marks
             with self._runner.device.entered() as driver:
                 total += driver.seconds(first, last)
@@ -173,24 +173,31 @@ class BoundDevice:
         inputs: Sequence[Array],
         outputs: Sequence[Array],
         marks: list[tuple[int, Mark]] | None,
-        each: bool = True,
+        marks_each: bool = True,
     ) -> None:
         """`marks` takes the start, and the end of every launch with its site; or the end of all."""
+        # All that can fail for want of memory comes before the first launch is queued, so that a
+        # run that raises leaves States as they were. From there on a State is marked half-written
+        # until the device has said that all is done: half a value is never read.
         runner, device = self._runner, self._runner.device
         if self._made is None:
             self._made = self._make()
         bound, workspace = self._made
         runner.prologue.refresh()
         # All that may fail for want of memory comes before anything is queued.
-        own = self._own_buffers()
+        kept_buffers = self._own_buffers()
         overwritten = [state.on(device) for state in runner.overwritten]
         following = [spare_on(state, device) for state in runner.program.swaps]
         block = runner.reserve(workspace.size).block
-        places = {number: Place(block, offset) for number, offset in workspace.offsets.items()}
-        table = runner.entries(places | {number: buffer.place for number, buffer in own.items()})
+        places = {
+            number: DevicePointer(block, offset) for number, offset in workspace.offsets.items()
+        }
+        table = runner.entries(
+            places | {number: buffer.place for number, buffer in kept_buffers.items()}
+        )
         with device.entered() as driver:
             if runner.poisons:
-                driver.fill(Place(block), workspace.size, POISON)
+                driver.fill(DevicePointer(block), workspace.size, POISON)
                 for buffer in following:
                     driver.fill(buffer.place, buffer.nbytes, POISON)
             for number, k in self._inputs.items():
@@ -200,9 +207,9 @@ class BoundDevice:
                 buffer.is_whole = False
             if marks is not None:
                 marks.append((-1, driver.mark()))
-            scratch = Place(block, workspace.scratch)
-            enqueue(driver, bound, table, scratch, marks if each else None)
-            if marks is not None and not each:
+            scratch = DevicePointer(block, workspace.scratch)
+            enqueue(driver, bound, table, scratch, marks if marks_each else None)
+            if marks is not None and not marks_each:
                 marks.append((-1, driver.mark()))
             for number, k in self._outputs.items():
                 driver.read(places[number], outputs[k])
@@ -223,13 +230,13 @@ class BoundDevice:
         """What lies on the device between runs, by the Program's buffers; States are brought."""
         runner, table = self._runner, self._table
         numbers, device = runner.program.table, runner.device
-        found = {number: runner.prologue.buffers[number] for _, number in table.fixed}
+        buffers = {number: runner.prologue.buffers[number] for _, number in table.fixed}
         for entry, state in table.states:
-            found[numbers[entry]] = buffer = state.on(device)
+            buffers[numbers[entry]] = buffer = state.on(device)
             buffer.check()
         for entry, state in table.following:
-            found[numbers[entry]] = spare_on(state, device)
-        return found
+            buffers[numbers[entry]] = spare_on(state, device)
+        return buffers
 
     def _make(self) -> tuple[Bound, _Workspace]:
         runner = self._runner
@@ -251,11 +258,11 @@ def _aligned(size: int) -> int:
 
 def _overwritten(program: Program) -> tuple[Assignable, ...]:
     """The States that runs write where they lie."""
-    found: dict[Assignable, None] = {}
+    states: dict[Assignable, None] = {}
     for launch in program.launches:
         for number, role in program.accesses(launch):
             buffer = program.buffers[number]
             if buffer.kind is BufferKind.STATE and role is not Role.IN:
                 assert isinstance(buffer.owner, Assignable)
-                found[buffer.owner] = None
-    return tuple(found)
+                states[buffer.owner] = None
+    return tuple(states)

@@ -39,7 +39,7 @@ class DimSources:
 
     @property
     def none(self) -> Shapes:
-        """No source given."""
+        """The shapes where no source is given."""
         return (None,) * len(self.specs)
 
     def taken(self, shapes: Shapes, leaf: Any, value: Any) -> Shapes | None:
@@ -51,8 +51,8 @@ class DimSources:
         if slot is None:
             return None
         spec = self.specs[slot]
-        found = accept(spec.name, value, spec.dtype).shape
-        return (*shapes[:slot], found, *shapes[slot + 1 :])
+        source_shape = accept(spec.name, value, spec.dtype).shape
+        return (*shapes[:slot], source_shape, *shapes[slot + 1 :])
 
     def completed(self, shapes: Shapes, values: Mapping[str, Array]) -> Shapes:
         """`shapes`, those of arrays set on the graph in the open places."""

@@ -20,16 +20,16 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import DeviceMemory as DeviceMemory
 
 Array: TypeAlias = np.ndarray[Any, Any]
-Block: TypeAlias = Any
+DeviceBlock: TypeAlias = Any
 """Memory that a driver's `allocate` gave; what it is, only the driver knows."""
 Mark: TypeAlias = Any
 """A moment in the queue, likewise."""
 
 
-class Place(NamedTuple):
-    """Where something starts: in a block, `offset` bytes from its first."""
+class DevicePointer(NamedTuple):
+    """A position in a device's memory: a block, and `offset` bytes from its first."""
 
-    block: Block
+    block: DeviceBlock
     offset: int = 0
 
 
@@ -46,7 +46,9 @@ class Code(Protocol):
         """Working memory in global memory that each worker needs, for these parameters."""
 
 
-def launch_shape(code: Code, workers: int, group: int, scratch: Place | None) -> tuple[int, int]:
+def launch_shape(
+    code: Code, workers: int, group: int, scratch: DevicePointer | None
+) -> tuple[int, int]:
     """How many groups are launched, of how many threads: where each thread is a worker, groups of
     `group` at most.
     """
@@ -76,23 +78,23 @@ class Driver(ABC):
         """What there is, and how much of it is free."""
 
     @abstractmethod
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> DeviceBlock:
         """`size` > 0 bytes, uninitialised, aligned to 256. Raises MemoryError if there are not."""
 
     @abstractmethod
-    def free(self, block: Block) -> None:
+    def free(self, block: DeviceBlock) -> None:
         """Gives a block back, once all that is queued has run."""
 
     @abstractmethod
-    def write(self, target: Place, source: Array) -> None:
+    def write(self, target: DevicePointer, source: Array) -> None:
         """Queues a copy of a row-major array; the caller may change it after this call."""
 
     @abstractmethod
-    def read(self, source: Place, target: Array) -> None:
+    def read(self, source: DevicePointer, target: Array) -> None:
         """Copies into a row-major array once all that is queued has run, and waits for it."""
 
     @abstractmethod
-    def copy(self, source: Place, target: Place, size: int) -> None:
+    def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         """Queues a copy of `size` bytes within the device; the two do not overlap."""
 
     @abstractmethod
@@ -108,9 +110,9 @@ class Driver(ABC):
         code: Any,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
         """Queues a launch of what `compile` gave: `chunks` > 0 grid chunks, walked by `workers` of
         1 to `self.workers`: worker w takes the chunks w, w + workers, ... Where the code has lanes
@@ -123,7 +125,9 @@ class Driver(ABC):
 
     @abstractmethod
     def wait(self) -> None:
-        """Until all that is queued has run. Raises DeviceError with what the device reports."""
+        """Waits until all that is queued has run. Raises DeviceError with what the device
+        reports.
+        """
 
     @abstractmethod
     def mark(self) -> Mark:
@@ -131,7 +135,7 @@ class Driver(ABC):
 
     @abstractmethod
     def seconds(self, first: Mark, last: Mark) -> float:
-        """From one mark to a later one, once both have been reached."""
+        """The seconds from one mark to a later one, once both have been reached."""
 
     def workers_of(self, code: Code) -> int:
         """How many may walk the chunks of this code."""
@@ -145,7 +149,7 @@ class Driver(ABC):
                 f"{self.most_lanes} in one: schedule the kernel for this device"
             )
 
-    def fill(self, target: Place, size: int, pattern: bytes) -> None:
+    def fill(self, target: DevicePointer, size: int, pattern: bytes) -> None:
         """Queues `size` bytes of a repeated pattern (for tests: it may be slow)."""
         count = -(-size // len(pattern))
         self.write(target, np.frombuffer(pattern * count, np.uint8)[:size])

@@ -121,7 +121,9 @@ class Executable:
         return f"Executable({'; '.join((self.interface, *filter(None, self._condition())))})"
 
     def _condition(self) -> Iterator[str]:
-        """Where this comes from, and what it has and lacks now."""
+        """The parts of the repr: where this executable comes from, and what it has and lacks
+        now.
+        """
         yield self._title
         if self._weights:
             open_ = sum(not p.has_value for p in self._weights.values())
@@ -235,7 +237,9 @@ class Executable:
             self._run(bound.run_at, inputs, outputs, sizes)
 
     def _run(self, run: Callable[..., None], *arrays: Any) -> None:
-        """With the locks held of what it may assign, and of what others may."""
+        """Runs with the locks held of what this program may assign, and of what others may."""
+        # Locks in one order for all programs, so that two runs which share a State cannot wait for
+        # each other; none at all where nothing is assigned, which is most inference.
         if self._newest != Parameter.newest:
             self._find_locks()
         if self._held is None:
@@ -258,12 +262,16 @@ class Executable:
         self._given, self._shapes, self._used, self._bindings.last, _ = ready
 
     def _ready(self, inputs: Given | None, dims: Mapping[str, int] | None, out: Any) -> _Ready:
-        """All checks of a call, then sets the weights that it gives."""
+        """What a run needs, after all checks of a call and after setting the weights that it
+        gives.
+        """
+        # Everything that can fail is asked first and weights are set last: a call that raises has
+        # changed nothing, neither a weight nor the arrays that later calls go on with.
         received = self._leaves.receive(self._given, self._shapes, inputs or {})
-        given, slots, weights, shapes = received
-        used: Any = given
-        if len(slots) < len(given):
-            used = self._leaves.completed(given, self._values)
+        arrays, slots, weights, shapes = received
+        used: Any = arrays
+        if len(slots) < len(arrays):
+            used = self._leaves.completed(arrays, self._values)
         beside = self._sources.completed(shapes, self._values) if shapes else shapes
         binding = self._bindings.bind(tuple(map(_shape, used)), beside, dims)
         if self._checks:
@@ -277,7 +285,7 @@ class Executable:
             outputs = self._outputs.take_into(binding.outputs, out, self._owned(used))
         for parameter, array in weights:
             parameter.set(array)
-        return given, shapes, used, binding, outputs
+        return arrays, shapes, used, binding, outputs
 
     def _check_indices(self, used: list[Array], slots: set[int], binding: Binding) -> None:
         """Inputs given again, and all where an extent may have changed."""
@@ -287,11 +295,11 @@ class Executable:
                 use.check(used[slot], binding.dims)
 
     def _owned(self, used: list[Array]) -> list[Array]:
-        """What no output may share memory with."""
+        """The arrays that no output may share memory with."""
         buffers = [parameter.stored for parameter in self._weights.values()]
         buffers += [state.buffer for state in self._states if isinstance(state, State)]
         buffers += [state.spare for state in self._states]
-        return [*used, *(each.array for each in buffers if isinstance(each, HostBuffer))]
+        return [*used, *(buffer.array for buffer in buffers if isinstance(buffer, HostBuffer))]
 
     def release(self) -> None:
         """Lets go of the inputs that calls gave: the next call gives them anew."""
@@ -300,7 +308,7 @@ class Executable:
             self._used = []
 
     def to(self, device: Any) -> Executable:
-        """The same graph compiled by the same options for another device ("cpu", "opencl:0").
+        """An executable of the same graph and options for another device ("cpu", "opencl:0").
 
         Weights and States are shared, and what is set on the graph; inputs set on this executable
         are not. Raises InputError for a device that cannot be used.
@@ -315,14 +323,14 @@ class Executable:
         """Sets weights (and inputs) for good, by name, Tensor or Parameter: all of them or none."""
         with self._lock:
             wanted = merged("set", values, named)
-            given, slots, weights, shapes = self._leaves.receive(self._given, self._shapes, wanted)
+            arrays, slots, weights, shapes = self._leaves.receive(self._given, self._shapes, wanted)
             for slot in slots:
-                array = given[slot]
+                array = arrays[slot]
                 assert array is not None
                 check_shape(self._inputs[slot].name, array.shape, self._inputs[slot].shape)
             for parameter, array in weights:
                 parameter.set(array)
-            self._given, self._shapes = given, shapes
+            self._given, self._shapes = arrays, shapes
 
     def load_state_dict(self, weights: Mapping[str, Any], strict: bool = True) -> None:
         """Sets every weight of the graph by name; not strict: others may be missing or unexpected.
@@ -335,7 +343,7 @@ class Executable:
     # --- forks
 
     def _abandon_run(self) -> None:
-        """In a child: forgets a run that another thread of the parent goes on with.
+        """Forgets, in a child, a run that another thread of the parent goes on with.
 
         A State may hold some of its elements from before the run and some from after it.
         """
@@ -404,7 +412,7 @@ class Executable:
             return self.report()
 
     def memory_report(self) -> MemoryReport:
-        """What is held now, in bytes."""
+        """The bytes that the executable holds now."""
         with self._lock:
             held = [variant.runner.memory() for variant in self._variants]
             states = [s.buffer for s in self._states if isinstance(s, State)]
@@ -421,14 +429,14 @@ class Executable:
 
 
 def _once(held: Iterable[Buffer | None]) -> list[Buffer]:
-    """Each memory once: what packs a weight is read in several dtypes from one."""
-    found: dict[Any, Buffer] = {}
-    for each in held:
-        if each is not None:
-            place = each.address if isinstance(each, HostBuffer) else id(each)
-            found.setdefault((place, each.nbytes), each)
-    return list(found.values())
+    """The buffers, each memory once: what packs a weight is read in several dtypes from one."""
+    by_place: dict[Any, Buffer] = {}
+    for buffer in held:
+        if buffer is not None:
+            place = buffer.address if isinstance(buffer, HostBuffer) else id(buffer)
+            by_place.setdefault((place, buffer.nbytes), buffer)
+    return list(by_place.values())
 
 
 def _bytes_of(held: Iterable[Array | Buffer | None]) -> int:
-    return sum(each.nbytes for each in held if each is not None)
+    return sum(holder.nbytes for holder in held if holder is not None)

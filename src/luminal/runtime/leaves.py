@@ -36,13 +36,16 @@ class Leaves:
         for slot, node in enumerate(leaves.get("Input", ())):  # as the signature lists them
             self.slots[node.attrs.name] = self.slots[node.value] = slot
         for node in leaves.get("Weight", ()):
-            name, parameter = found = node.attrs
+            name, parameter = named_parameter = node.attrs
             self.weights[name] = parameter
             for key in (name, node.value, parameter):
-                self._parameters[key] = found
+                self._parameters[key] = named_parameter
 
     def receive(self, before: Sequence[Array | None], shapes: Shapes, inputs: Given) -> Received:
-        """What calls before have given, with this one; checks dtypes and names, changes nothing."""
+        """What calls before have given, with what this one gives; checks dtypes and names, changes
+        nothing.
+        """
+        # A copy: a call that fails half-way leaves what earlier calls gave as it was.
         arrays = [*before]
         slots: set[int] = set()
         weights: list[tuple[Parameter, Array]] = []
@@ -56,8 +59,8 @@ class Leaves:
             elif leaf in self._parameters or leaf not in self._declared:
                 name, parameter = self._parameter(key)
                 weights.append((parameter, fitting(name, parameter, value)))
-            elif found := self.sources.taken(shapes, leaf, value):
-                shapes = found
+            elif new_shapes := self.sources.taken(shapes, leaf, value):
+                shapes = new_shapes
         return arrays, slots, weights, shapes
 
     def completed(self, arrays: list[Array | None], values: Mapping[str, Array]) -> list[Array]:
@@ -89,8 +92,8 @@ class Leaves:
     def check_names(self, weights: Mapping[str, Any], strict: bool) -> None:
         """Raises InputError where names are not those of the weights, if `strict`."""
         missing = [name for name in self.weights if name not in weights]
-        known = self._declared.union(self.weights)
-        unexpected = [name for name in weights if name not in known]
+        names = self._declared.union(self.weights)
+        unexpected = [name for name in weights if name not in names]
         if strict and (missing or unexpected):
             raise InputError(
                 "load_state_dict: the names differ from the graph's weights; "
@@ -99,9 +102,11 @@ class Leaves:
             )
 
     def _parameter(self, key: Any) -> tuple[str, Parameter]:
-        found = self._parameters.get(key if isinstance(key, str) else getattr(key, "value", key))
-        if found is None:
-            known = ", ".join([*(spec.name for spec in self._inputs), *self.weights]) or "none"
+        parameter = self._parameters.get(
+            key if isinstance(key, str) else getattr(key, "value", key)
+        )
+        if parameter is None:
+            names = ", ".join([*(spec.name for spec in self._inputs), *self.weights]) or "none"
             name = key if isinstance(key, str) else "this tensor"
-            raise InputError(f"{name}: no such input or weight; this graph takes {known}")
-        return found
+            raise InputError(f"{name}: no such input or weight; this graph takes {names}")
+        return parameter

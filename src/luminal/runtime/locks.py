@@ -40,9 +40,9 @@ def assignable(graph: Graph) -> tuple[Assignable, ...]:
     """Every State that the graph reads or assigns, and every Parameter that it assigns, in the
     order in which locks are taken.
     """
-    found: set[Assignable] = {sink.state for sink in graph.sinks if isinstance(sink, Assign)}
+    owners: set[Assignable] = {sink.state for sink in graph.sinks if isinstance(sink, Assign)}
     for block in blocks(graph):
-        found.update(node.attrs.state for node in block.get("State", ()))
+        owners.update(node.attrs.state for node in block.get("State", ()))
         for node in block.get("Loop", ()):
-            found.update(state for states in node.attrs.assigned for state in states or ())
-    return tuple(sorted(found, key=lambda state: state.id))
+            owners.update(state for states in node.attrs.assigned for state in states or ())
+    return tuple(sorted(owners, key=lambda state: state.id))

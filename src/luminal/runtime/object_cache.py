@@ -84,6 +84,9 @@ class ObjectCache:
         if not self._usable:
             return None
         name = _folder_of(key)
+        # An entry is code that will run. Its hash covers the key as well as the payload, so a file
+        # copied over another entry is refused, and the folders are opened one by one so that none
+        # can be swapped.
         if not os.access(f"{self.directory}/{name}/{key}{SUFFIX}", os.F_OK):
             return None  # whoever owns the folders: nothing there is trusted
         try:
@@ -112,7 +115,7 @@ class ObjectCache:
         self._memory[key] = payload
 
     def info(self) -> CacheInfo:
-        """What is there now."""
+        """What the cache holds now: entries and bytes."""
         files = self._files() if self._usable else []
         if not self._usable:  # or no more
             sizes = [len(payload) for payload in self._memory.values()]
@@ -192,12 +195,12 @@ class ObjectCache:
         return total
 
     def _files(self, ending: str = SUFFIX) -> list[_File]:
-        """The entries in all folders; a folder that cannot be used has none."""
-        found = []
+        """The files with this ending in all folders; a folder that cannot be used has none."""
+        files = []
         for name in self._folders():
             with suppress(OSError), self._folder(name) as folder:
-                found += _listed(name, folder, ending)
-        return found
+                files += _listed(name, folder, ending)
+        return files
 
     def _folders(self) -> list[str]:
         try:
@@ -224,7 +227,7 @@ def _folder_of(key: str) -> str:
 
 
 def _hash(key: str, payload: bytes) -> bytes:
-    """Of the payload as this key's: another key's payload is not this one's."""
+    """The digest of a payload under its key: another key's payload is not this one's."""
     return hashlib.sha256(f"{len(key)}:{key}".encode() + payload).digest()
 
 
@@ -265,16 +268,16 @@ _caches_lock = forks.lock()
 
 def default() -> ObjectCache:
     """The cache of LUMINAL_CACHE_DIR, bounded by LUMINAL_CACHE_BYTES."""
-    known = config.get("LUMINAL_CACHE_DIR"), config.get("LUMINAL_CACHE_BYTES")
+    settings = config.get("LUMINAL_CACHE_DIR"), config.get("LUMINAL_CACHE_BYTES")
     with _caches_lock:
-        if known not in _caches:
+        if settings not in _caches:
             # A folder of its own below the user's: that one may well be readable to others.
-            _caches[known] = ObjectCache(known[0] / "objects", known[1])
-        return _caches[known]
+            _caches[settings] = ObjectCache(settings[0] / "objects", settings[1])
+        return _caches[settings]
 
 
 def info() -> CacheInfo:
-    """What the default cache holds."""
+    """What the default cache holds: entries and bytes."""
     return default().info()
 
 

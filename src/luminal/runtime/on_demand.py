@@ -58,10 +58,12 @@ class OnDemand:
         return self.arrays(graph, [value])[0]
 
     def arrays(self, graph: Recorder, values: Sequence[Value]) -> list[Array]:
-        """As `array`, of several values, which one program computes."""
-        found, inputs = structure(values)
-        key = (found, tuple(graph.requirements), self._device())
-        given = {node.attrs.name: _given(graph, values[0], node) for node in inputs}
+        """The arrays of several values, which one program computes, for the inputs set on `graph`;
+        States are read, not assigned.
+        """
+        shape_of_graph, inputs = structure(values)
+        key = (shape_of_graph, tuple(graph.requirements), self._device())
+        inputs_given = {node.attrs.name: _given(graph, values[0], node) for node in inputs}
         with self._lock:
             program = self._programs.get(key)
             if program is None:
@@ -70,7 +72,7 @@ class OnDemand:
                     self._programs.popitem(last=False)
                 self._programs[key] = program
             self._programs.move_to_end(key)
-        results = program.executable(dict(zip(program.names, given.values(), strict=True)))
+        results = program.executable(dict(zip(program.names, inputs_given.values(), strict=True)))
         program.executable.release()
         return [*results.values()]
 
@@ -100,10 +102,12 @@ def _given(graph: Recorder, value: Value, node: Node) -> Array:
 def _check_dims(
     graph: Recorder, value: Value, inputs: tuple[Node, ...], dims: frozenset[Symbol]
 ) -> None:
-    """DimError for a dim that no input gives, neither one that is read nor one that is set."""
-    given: set[Expression] = {extent for node in inputs for extent in node.attrs.shape}
-    given.update(n for name in graph.values for n in graph.leaves[name].shape)
-    for dim in sorted(dims - given, key=lambda dim: dim.name):
+    """Raises DimError for a dim that no input gives, neither one that is read nor one that is
+    set.
+    """
+    extents: set[Expression] = {extent for node in inputs for extent in node.attrs.shape}
+    extents.update(n for name in graph.values for n in graph.leaves[name].shape)
+    for dim in sorted(dims - extents, key=lambda dim: dim.name):
         raise DimError(
             f"{describe(graph.wrap(value))} of {graph.name} needs {dim.name}, and no input's shape "
             f'gives this dim; compile the graph and call it with dims={{"{dim.name}": n}}'

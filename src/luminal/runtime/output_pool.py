@@ -43,7 +43,7 @@ class Lent(Protocol):
     def block(self) -> int: ...
 
 
-class _Block:
+class _PooledMemory:
     """Memory of one size class, and an array of it, of which views are handed out."""
 
     __slots__ = ("array", "dtype", "idle", "memory", "owner", "shape")
@@ -74,16 +74,16 @@ class OutputPool:
     """Aligned blocks by size class. One thread at a time takes; any thread may drop an array."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, deque[_Block]] = {}  # the one handed out last stands last
+        self._blocks: dict[int, deque[_PooledMemory]] = {}  # the one handed out last stands last
         self._largest_run = 0
         self._bytes = 0  # of all blocks
         self._grown = 0  # bytes more since all were looked at
 
     def take_all(self, plans: Sequence[Lent]) -> list[Array]:
         """An array for each of the plans, as `take` gives it."""
-        taken, known = [], self._blocks.get
+        taken, blocks_of = [], self._blocks.get
         for plan in plans:
-            blocks = known(plan.block)
+            blocks = blocks_of(plan.block)
             if (
                 blocks
                 and (block := blocks[-1]).shape is plan.shape
@@ -97,6 +97,9 @@ class OutputPool:
 
     def take(self, shape: tuple[int, ...], dtype: DType, kept: int) -> Array:
         """An uninitialised row-major array in a block of `kept` bytes, its own until dropped."""
+        # The block dropped last is warm in the caches, so it is looked at first; the others are
+        # taken in turn, a few of them a call, which keeps a call's time constant however many
+        # arrays are alive.
         blocks = self._blocks.get(kept)
         if blocks is None:
             blocks = self._blocks[kept] = deque()
@@ -107,7 +110,7 @@ class OutputPool:
             if blocks[-1].is_free():
                 return blocks[-1].view(shape, dtype)
         self._grow(kept)
-        blocks.append(_Block(kept))
+        blocks.append(_PooledMemory(kept))
         return blocks[-1].view(shape, dtype)
 
     def expect(self, blocks: Sequence[int]) -> None:
@@ -128,7 +131,7 @@ class OutputPool:
         for kept in sorted(self._blocks, reverse=True):
             if excess <= 0:
                 break
-            blocks, stay = self._blocks[kept], deque[_Block]()
+            blocks, stay = self._blocks[kept], deque[_PooledMemory]()
             for block in blocks:
                 if excess > 0 and block.is_free():
                     excess -= kept

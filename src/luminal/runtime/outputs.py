@@ -21,7 +21,7 @@ from luminal.runtime.output_pool import OutputPool
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """One output at given dims."""
+    """The shape, dtype and memory class of one output at given dims."""
 
     name: str
     shape: tuple[int, ...]
@@ -65,7 +65,9 @@ class Outputs:
     def take_into(
         self, plans: Sequence[OutputPlan], out: Any, others: Sequence[Array]
     ) -> list[Array]:
-        """As `take`, with the arrays of `out` where it has one; they share memory with no other."""
+        """The arrays for a run's outputs: those of `out` where it has one, which share memory with
+        no other; all others as `take` gives them.
+        """
         wanted = self._given(out)
         taken: list[Array] = []
         for plan in plans:
@@ -82,7 +84,7 @@ class Outputs:
         return taken
 
     def _given(self, out: Any) -> dict[str, Any]:
-        """`out` by output name."""
+        """The arrays of `out` by output name."""
         if can_hold_output(out):
             if len(self.names) != 1:
                 raise InputError(f"out: this graph has {len(self.names)} outputs; pass a dict")
@@ -92,7 +94,7 @@ class Outputs:
             value: Any = getattr(key, "value", key)
             name = key if isinstance(key, str) else self._by_value.get(value)
             if name not in self.names:
-                known = ", ".join(self.names)
-                raise InputError(f"out: {key!r} is not an output; the outputs are {known}")
+                names = ", ".join(self.names)
+                raise InputError(f"out: {key!r} is not an output; the outputs are {names}")
             wanted[name] = array
         return wanted

@@ -19,33 +19,35 @@ _live: WeakKeyDictionary[Any, tuple[threading.RLock, Callable[[Any], None]]] = W
 _paused: dict[int, list[Any]] = {}  # by the thread that forks
 
 
-def register(each: T, lock: threading.RLock, abandon: Callable[[T], None]) -> None:
-    """Forks wait for `lock`, which `each` holds while it runs, as long as that lives. `abandon`: in
-    a child, forgets a run that another thread of the parent goes on with.
+def register(owner: T, lock: threading.RLock, abandon: Callable[[T], None]) -> None:
+    """Makes forks wait for `lock`, which `owner` holds while it runs, as long as that lives.
+    `abandon`: in a child, forgets a run that another thread of the parent goes on with.
     """
-    _live[each] = lock, abandon
+    _live[owner] = lock, abandon
 
 
 def _before_fork() -> None:
+    # A child inherits memory but not threads: a run that is half-way in another thread never ends
+    # there, and its State is half old, half new. So a fork waits for runs, but not for ever.
     end = time.monotonic() + FORK_SECONDS
     paused = _paused[threading.get_ident()] = []
-    for each, (lock, _) in list(_live.items()):
+    for owner, (lock, _) in list(_live.items()):
         if lock.acquire(timeout=max(0.0, end - time.monotonic())):
-            paused.append(each)
+            paused.append(owner)
 
 
 def _after_in_parent() -> list[Any]:
     paused = _paused.pop(threading.get_ident(), [])
-    for each in paused:
-        _live[each][0].release()
+    for owner in paused:
+        _live[owner][0].release()
     return paused
 
 
 def _after_in_child() -> None:
     whole = set(map(id, _after_in_parent()))
-    for each, (_, abandon) in list(_live.items()):
-        if id(each) not in whole:
-            abandon(each)
+    for owner, (_, abandon) in list(_live.items()):
+        if id(owner) not in whole:
+            abandon(owner)
 
 
 os.register_at_fork(

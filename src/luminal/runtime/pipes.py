@@ -25,12 +25,12 @@ def receive(stream: IO[bytes]) -> bytes:
 
 
 def answers() -> IO[bytes]:
-    """Where a started process answers: its standard output, which then is what it has for errors,
-    as what compilers and kernels print is no answer.
+    """The stream in which a started process answers: its standard output, which then is what it has
+    for errors, as what compilers and kernels print is no answer.
     """
-    found = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    stream = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return found
+    return stream
 
 
 def close(process: subprocess.Popen[bytes]) -> None:
@@ -43,7 +43,7 @@ def close(process: subprocess.Popen[bytes]) -> None:
 
 
 def _exactly(stream: IO[bytes], count: int) -> bytes:
-    """That many bytes; EOFError if fewer come."""
+    """The next `count` bytes of the stream; EOFError if fewer come."""
     parts = []
     while count:
         part = stream.read(count)

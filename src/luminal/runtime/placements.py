@@ -33,19 +33,23 @@ class Placements:
 
         Sizes are rounded up, so that a growing dim (a decoder's `past`) seldom needs a new one.
         """
+        # A decoder's `past` grows by one each run: sizes rounded up to classes let one placement
+        # serve hundreds of runs, and placing again costs more than the waste.
         key = tuple([block_bytes(values[number]) for number in self._distinct_sizes])
-        found = self._known.get(key)
-        if found is None:
+        placement = self._known.get(key)
+        if placement is None:
             rounded = dict(zip(self._distinct_sizes, key, strict=True))
             sizes = tuple([rounded[number] for number in self._sizes])
-            found = self._fitting(sizes) or self._place(sizes)
+            placement = self._fitting(sizes) or self._place(sizes)
             if len(self._known) >= MAX_PLACEMENTS:
                 del self._known[next(iter(self._known))]
-            self._known[key] = found
-        return found
+            self._known[key] = placement
+        return placement
 
     def whose(self, placement: Placement) -> str:
-        """For an error: how large the arena is, its largest values, and which kernels make them."""
+        """The words of an error that say how large the arena is, its largest values, and which
+        kernels make them.
+        """
         makers = dict(_makers(self._program, self._program.launches))
         pairs = zip(placement.sizes, self.plan.buffers, strict=True)
         largest = sorted(pairs, reverse=True)[:NAMED]
@@ -53,18 +57,18 @@ class Placements:
         for size, number in largest:
             buffer = self._program.buffers[number]
             shape = ", ".join(map(str, buffer.shape))
-            made = f" of {makers[number]!r}" if number in makers else ""
-            rows.append(f"{buffer.dtype.short}[{shape}]{made} ({_told(size)})")
+            maker = f" of {makers[number]!r}" if number in makers else ""
+            rows.append(f"{buffer.dtype.short}[{shape}]{maker} ({_told(size)})")
         return (
             f"the arena of a run takes {_told(placement.arena_bytes)}, most of it {', '.join(rows)}"
             "; smaller inputs, fewer of them at a time, or memory_limit= for a training step"
         )
 
     def _fitting(self, sizes: tuple[int, ...]) -> Placement | None:
-        for known in self._known.values():
-            fits = all(n <= m for n, m in zip(sizes, known.sizes, strict=True))
-            if fits and sum(known.sizes) <= 2 * sum(sizes):
-                return known
+        for earlier in self._known.values():
+            fits = all(n <= m for n, m in zip(sizes, earlier.sizes, strict=True))
+            if fits and sum(earlier.sizes) <= 2 * sum(sizes):
+                return earlier
         return None
 
     def _place(self, sizes: tuple[int, ...]) -> Placement:

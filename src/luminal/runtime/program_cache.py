@@ -72,7 +72,7 @@ def entry(graph: Graph, *made_by: Any) -> Entry | None:
     """
     if not _is_as_in_files() or config.get("LUMINAL_VERIFY") or config.get("LUMINAL_DEBUG") >= 3:
         return None
-    rows = _Rows()
+    rows = _GraphRows()
     written = rows.graph(graph)
     if "Custom" in rows.ops:
         return None
@@ -88,7 +88,7 @@ def _is_as_in_files() -> bool:
     return COMPILER not in sys.modules
 
 
-class _Rows:
+class _GraphRows:
     """Operations as rows of plain values."""
 
     def __init__(self) -> None:
@@ -132,10 +132,12 @@ class _Writer:
 
     def __init__(self, outside: list[Assignable]) -> None:
         self.outside = [*outside]
-        self._numbers = {each: number for number, each in enumerate(self.outside)}
+        self._numbers = {owner: number for number, owner in enumerate(self.outside)}
+        # The graph's own Parameters and States stand as numbers: a pickle of them would hold their
+        # values.
         # A table, not `persistent_id`: that one is called for every value there is.
-        own = dict.fromkeys(_kinds(Parameter, State), self._reference)
-        self._table = copyreg.dispatch_table | own
+        references = dict.fromkeys(_kinds(Parameter, State), self._reference)
+        self._table = copyreg.dispatch_table | references
 
     def of(self, value: Any) -> bytes:
         file = io.BytesIO()
@@ -166,9 +168,9 @@ def outside(number: int, *known: Any) -> Assignable:
 class _Reader(pickle.Unpickler):
     """Reads what a Writer wrote."""
 
-    def __init__(self, file: io.BytesIO, found: list[Assignable]) -> None:
+    def __init__(self, file: io.BytesIO, owners: list[Assignable]) -> None:
         super().__init__(file)
-        self._found = found
+        self._found = owners
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (__name__, outside.__name__):

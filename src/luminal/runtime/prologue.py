@@ -99,9 +99,9 @@ class Prologue(Generic[B]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of derived buffers, and of copies of weights."""
+        """The bytes of derived buffers, and of copies of weights."""
         held = dict.fromkeys([*self._derived.values(), *self._copies.values()])
-        return sum(each.buffer.nbytes for each in held if each.buffer is not None)
+        return sum(copy.buffer.nbytes for copy in held if copy.buffer is not None)
 
     def refresh(self) -> int:
         """Brings `buffers` up to date; the stamp tells whether they changed since it was seen."""
@@ -117,7 +117,7 @@ class Prologue(Generic[B]):
         return self.stamp
 
     def report(self) -> tuple[KernelRow, ...]:
-        """The prologue's launches."""
+        """A row for each launch of the prologue."""
         quantities = Quantities(())
         return Sites(self._program.prologue, quantities).report(quantities.evaluate({}))
 
@@ -132,17 +132,19 @@ class Prologue(Generic[B]):
             if not stale:
                 return
             launches, written = _needed(self._program, stale)
+            # Derived buffers are named by what makes them, so that prefill and decode of one model,
+            # two programs, pack a weight once.
             # New buffers, never the old ones overwritten: another program may be reading those.
-            made = {number: self._space.empty((self._bytes(number),), uint8) for number in written}
-            self.buffers |= made
+            fresh = {number: self._space.empty((self._bytes(number),), uint8) for number in written}
+            self.buffers |= fresh
             self._derive(launches, self.buffers)
-            for number, buffer in made.items():
+            for number, buffer in fresh.items():
                 self._derived[number].buffer = buffer
                 self._derived[number].versions = self._made[number].versions()
             self._let_go(launches)
 
     def _let_go(self, launches: tuple[Launch, ...]) -> None:
-        """Of mapped files no pages stay that these launches have read, and no run does."""
+        """Lets the pages of mapped files go that these launches have read and no run reads."""
         accesses = self._program.accesses
         read = {n for launch in launches for n, _ in accesses(launch)}
         read -= {n for launch in self._program.launches for n, _ in accesses(launch)}
@@ -150,7 +152,7 @@ class Prologue(Generic[B]):
         let_go(buffer.array for buffer in held if isinstance(buffer, HostBuffer))
 
     def _weight(self, number: int, parameter: Parameter) -> B:
-        """The Parameter's own buffer, or a copy of it here."""
+        """The Parameter's buffer if it lies in this space, or a copy of it here."""
         stored: Any = parameter.buffer
         if stored.space is self._space:
             self._copies.pop(number, None)
@@ -162,9 +164,9 @@ class Prologue(Generic[B]):
             key, versions = ("memory", address(array), array.nbytes), ()
         copy = self._copies[number] = self._shared(key)
         if copy.buffer is None or copy.versions != versions:
-            made = self._space.empty(parameter.shape, parameter.dtype)
-            made.write(array)
-            copy.buffer, copy.versions, copy.source = made, versions, array
+            buffer = self._space.empty(parameter.shape, parameter.dtype)
+            buffer.write(array)
+            copy.buffer, copy.versions, copy.source = buffer, versions, array
         return copy.buffer
 
     def _literal(self, attrs: ConstantAttrs) -> B:
@@ -174,10 +176,10 @@ class Prologue(Generic[B]):
 
     def _shared(self, key: Key) -> Derived[B]:
         with _lock:
-            found = _known.get((self._space, key))
-            if found is None:
-                found = _known[self._space, key] = Derived()
-            return found
+            derived = _known.get((self._space, key))
+            if derived is None:
+                derived = _known[self._space, key] = Derived()
+            return derived
 
     def _bytes(self, number: int) -> int:
         return self._program.buffers[number].bytes.value
@@ -207,35 +209,35 @@ def _derivations(program: Program, texts: Sequence[str]) -> dict[int, _Made]:
 
     A prologue with Loops, or with buffers of several writers, is not shared: its keys are unique.
     """
-    found: dict[int, _Made] = {}
+    makers: dict[int, _Made] = {}
     for buffer in program.buffers:
         if isinstance(buffer.owner, WeightAttrs):
             parameter = buffer.owner.parameter
-            found[buffer.id] = _Made(("parameter", parameter.id), frozenset((parameter,)))
+            makers[buffer.id] = _Made(("parameter", parameter.id), frozenset((parameter,)))
         elif isinstance(buffer.owner, ConstantAttrs):
             digest = hashlib.sha256(buffer.owner.data).hexdigest()
-            found[buffer.id] = _Made(("literal", digest), frozenset())
+            makers[buffer.id] = _Made(("literal", digest), frozenset())
     for launch in program.prologue:
-        if not isinstance(launch, KernelLaunch) or not _derive(program, launch, texts, found):
+        if not isinstance(launch, KernelLaunch) or not _derive(program, launch, texts, makers):
             return _unshared(program)
-    return found
+    return makers
 
 
 def _derive(
-    program: Program, launch: KernelLaunch, texts: Sequence[str], found: dict[int, _Made]
+    program: Program, launch: KernelLaunch, texts: Sequence[str], makers: dict[int, _Made]
 ) -> bool:
     """Adds what the launch writes; False if one of its buffers was written before."""
     buffers = program.kernels[launch.kernel].buffers
     numbers = [program.table[operand.entry] for operand in launch.operands]
     reads = [n for n, b in zip(numbers, buffers, strict=True) if b.role is Role.IN]
     writes = [(k, n) for k, n in enumerate(numbers) if buffers[k].role is not Role.IN]
-    if any(n in found for _, n in writes) or any(n not in found for n in reads):
+    if any(n in makers for _, n in writes) or any(n not in makers for n in reads):
         return False
-    made = (texts[launch.kernel], launch.params, launch.chunks, [found[n].key for n in reads])
-    digest = hashlib.sha256(repr(made).encode()).hexdigest()
-    parameters = frozenset(parameter for n in reads for parameter in found[n].parameters)
+    identity = (texts[launch.kernel], launch.params, launch.chunks, [makers[n].key for n in reads])
+    digest = hashlib.sha256(repr(identity).encode()).hexdigest()
+    parameters = frozenset(parameter for n in reads for parameter in makers[n].parameters)
     for k, n in writes:
-        found[n] = _Made((digest, k), parameters)
+        makers[n] = _Made((digest, k), parameters)
     return True
 
 

@@ -51,7 +51,7 @@ class Recognizing(Protocol):
     """A bound program whose backend recognizes calls."""
 
     def checks(self, dtype: DType) -> bool:
-        """Whether elements of this dtype can be compared with the extent that they index."""
+        """Can elements of this dtype be compared with the extent that they index?"""
 
     def recognizer(self, inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:
-        """For calls with such arrays."""
+        """The Recognizer of calls with such arrays."""

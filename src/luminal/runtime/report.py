@@ -146,7 +146,7 @@ class Report:
 
     @property
     def compile_seconds(self) -> Mapping[str, float]:
-        """Where the compile spent its time, by step; the steps add up."""
+        """The seconds that the compile spent in each step; they add up."""
         return self.compiled.seconds
 
     @property
@@ -161,25 +161,27 @@ class Report:
 
     @property
     def doubts(self) -> list[str]:
-        """What of a profile cannot be true as it was measured, in sentences; mostly nothing."""
-        found = []
+        """The sentences that say what of a profile cannot be true as it was measured; mostly
+        none.
+        """
+        sentences = []
         if self.adds_up_to_more:
-            found.append(
+            sentences.append(
                 "the launches, timed one by one, add up to more than a run takes: their shares "
                 "may be used, their times may not; profile again on a quieter machine"
             )
         names = [row.label for row in self.kernels if row.is_impossible(self.peaks)]
         if names:
-            found.append(
+            sentences.append(
                 f"{', '.join(dict.fromkeys(names))}: less time than the counted work can take on "
                 "this machine, so no share of the roofline is given: a launch may skip some of "
                 "that work (masked blocks), or its time is wrong"
             )
-        return found
+        return sentences
 
     @property
     def adds_up_to_more(self) -> bool:
-        """Whether the launches' times add up to more than a run, beyond what the clocks take."""
+        """Do the launches' times add up to more than a run, beyond what the clocks take?"""
         if self.seconds is None or self.run_seconds is None:
             return False
         clocks = CLOCK * sum(row.trips for row in self.kernels)

@@ -63,7 +63,7 @@ for (const head of document.querySelectorAll("table.sortable th")) {
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """The report as the text of one HTML page."""
     sections = [_head(report), _shares(report), _roofline(report), _launches(report)]
     if report.search is not None:
         sections += [_search(report.search), _rejected(report.search), _rules(report.search)]
@@ -120,7 +120,9 @@ def _by_time(report: Report) -> list[tuple[tuple[int, str], float]]:
 
 
 def _colours(report: Report) -> dict[int, int]:
-    """Of each kernel that the bar names: its points have the same one, all others the last."""
+    """The colour of each kernel that the bar names: its points have the same one, all others the
+    last.
+    """
     named = enumerate(_by_time(report)[:SHARES])
     return {kernel: colour for colour, ((kernel, _), _) in named}
 
@@ -217,7 +219,7 @@ def _launch(report: Report, row: KernelRow) -> list[Cell]:
 
 
 def _search(search: SearchSummary) -> str:
-    found = [best for best in search.history if math.isfinite(best.best_seconds)]
+    finite = [best for best in search.history if math.isfinite(best.best_seconds)]
     spent = f" in {duration(search.history[-1].seconds)}" if search.history else ""
     fast, best = duration(search.fast_seconds), duration(search.best_seconds)
     summary = (
@@ -228,15 +230,15 @@ def _search(search: SearchSummary) -> str:
         + (f". Fast takes {fast}, the best {best}." if search.fast_seconds else ".")
     )
     drawn = ""
-    end = max((best.candidates for best in found), default=0)
+    end = max((best.candidates for best in finite), default=0)
     if end:
-        steps = [(float(found[0].candidates), found[0].best_seconds)]
-        for moment in found[1:]:
+        steps = [(float(finite[0].candidates), finite[0].best_seconds)]
+        for moment in finite[1:]:
             steps += [(moment.candidates, steps[-1][1]), (moment.candidates, moment.best_seconds)]
         level = ((0.0, search.fast_seconds), (float(end), search.fast_seconds))
         points = [
             Point(best.candidates, best.best_seconds, _moment(best.seconds, best.best_seconds))
-            for best in found
+            for best in finite
         ]
         drawn = svg.chart(
             [Line(level, "fast", "fast"), Line(steps, "best", "best")], points,

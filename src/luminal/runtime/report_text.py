@@ -36,7 +36,7 @@ ROUNDS_UP = 0.9995 - 1e-9  # of a unit: three digits of the next smaller one wou
 
 
 def launches(count: int) -> str:
-    """So many launches."""
+    """The number of launches with its noun: `1 launch`, `3 launches`."""
     return f"{count} launch" if count == 1 else f"{count} launches"
 
 

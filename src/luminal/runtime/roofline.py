@@ -18,7 +18,7 @@ class Timed(Protocol):
 
     @property
     def seconds(self) -> float | None:
-        """What it took."""
+        """The seconds that the launch took, where it was timed."""
 
     def limit(self, peaks: Peaks) -> tuple[Bound, float]:
         """What bounds it, and the least seconds it can take."""
@@ -50,12 +50,14 @@ class Peaks(NamedTuple):
 
     def reached_by(self, launches: Iterable[Timed]) -> Peaks:
         """The peaks, those of reading not below what one of the launches reached."""
-        found = self
+        # A measured peak is a lower bound, whatever ran beside the measurement; a launch that beat
+        # it by a little has measured better, one that beat it by far was counted wrongly.
+        peaks = self
         for launch in launches:
-            bound, least = launch.limit(found)
+            bound, least = launch.limit(peaks)
             if bound != "compute" and launch.seconds and 1 < least / launch.seconds <= MISSED:
-                found = found._replace(**{bound: getattr(found, bound) * least / launch.seconds})
-        return found
+                peaks = peaks._replace(**{bound: getattr(peaks, bound) * least / launch.seconds})
+        return peaks
 
     def or_more(self, other: Peaks) -> Peaks:
         """The greater of each rate."""

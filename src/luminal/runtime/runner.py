@@ -56,11 +56,11 @@ class AddressedRunner(BoundRunner, Protocol):
     """A bound program that also runs on memory by address."""
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
-        """As `run`, with the addresses of the arrays, and the outputs' bytes."""
+        """Runs once, with the addresses of the arrays, and the outputs' bytes."""
 
 
 class Runner(Protocol):
-    """A compiled program. Calls come one at a time."""
+    """A compiled program of one backend. Calls come one at a time."""
 
     def bind(
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]

@@ -29,11 +29,11 @@ def source_hash(*modules: str) -> str:
     """
     objects = object_cache.default()
     key = object_cache.key("source hash", *modules, package_stamp())
-    known = objects.get(key)
-    if known is None:
-        known = _text_hash(modules).encode()
-        objects.put(key, known)
-    return known.decode()
+    kept = objects.get(key)
+    if kept is None:
+        kept = _text_hash(modules).encode()
+        objects.put(key, kept)
+    return kept.decode()
 
 
 def _text_hash(modules: tuple[str, ...]) -> str:
@@ -49,48 +49,51 @@ def closure(*modules: str) -> dict[str, str]:
     A package's own file counts where a name is taken from it, not where a module below is: that
     runs all sorts of imports, but nothing of them is used.
     """
-    found: dict[str, str] = {}
+    # The closure of imports by text, not by `sys.modules`: it is the same in a process that has
+    # loaded nothing of the compiler yet, and reads no more than what can change the code.
+    texts: dict[str, str] = {}
     waiting = [*modules]
     while waiting:
         name = waiting.pop()
-        if name not in found:
+        if name not in texts:
             with open(_file(name) or name, encoding="utf-8") as file:
-                found[name] = file.read()
-            waiting += _imported(found[name])
-    return found
+                texts[name] = file.read()
+            waiting += _imported(texts[name])
+    return texts
 
 
 def _imported(text: str) -> list[str]:
-    found = []
+    names_imported = []
     for package, several, one, plain in _IMPORT.findall(_FOR_TYPES.sub("", text)):
         if plain:
-            found.append(plain)
+            names_imported.append(plain)
             continue
         listed = _COMMENT.sub("", several or one).split(",")
         names = [f"{package}.{name.split()[0]}" for name in listed if name.strip()]
-        found += [name if _file(name) else package for name in names]
-    return found
+        names_imported += [name if _file(name) else package for name in names]
+    return names_imported
 
 
 @functools.cache
 def _file(module: str) -> str | None:
-    """Where a module's or a package's text is; None where a name is neither."""
+    """The path of a module's or a package's text; None where a name is neither."""
     place = os.path.join(ROOT, *module.split(".")[1:])
     return next(filter(os.path.isfile, (f"{place}.py", os.path.join(place, "__init__.py"))), None)
 
 
 @functools.cache
 def package_stamp() -> str:
-    """Says which sources of Luminal these are: their names, sizes and times, by which Python, too,
-    tells whether its compiled copy of one is still true. A quarter of the time that texts take.
+    """A text that says which sources of Luminal these are: their names, sizes and times, by which
+    Python, too, tells whether its compiled copy of one is still true. A quarter of the time that
+    texts take.
     """
-    found, waiting = [], [ROOT]
+    stamps, waiting = [], [ROOT]
     while waiting:
         with os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.name.endswith(".py"):
                     status = entry.stat()
-                    found.append((entry.path, status.st_size, status.st_mtime_ns))
+                    stamps.append((entry.path, status.st_size, status.st_mtime_ns))
                 elif "." not in entry.name and entry.is_dir():
                     waiting.append(entry.path)
-    return hashlib.sha256(repr(sorted(found)).encode()).hexdigest()
+    return hashlib.sha256(repr(sorted(stamps)).encode()).hexdigest()

@@ -74,7 +74,7 @@ class Scale:
     least_step: float = 0.0
 
     def place(self, value: float) -> float:
-        """Where a value is drawn; beyond the ends it sticks to them."""
+        """The position at which a value is drawn; beyond the ends it sticks to them."""
         lo, hi = self._warp(self.lo), self._warp(self.hi)
         part = (self._warp(min(max(value, self.lo), self.hi)) - lo) / (hi - lo)
         return self.start + part * (self.end - self.start)
@@ -101,16 +101,16 @@ def scales(
 ) -> tuple[Scale, Scale]:
     """Scales for x and y that show all points: whole decades, or from zero upwards."""
     ends = [(LEFT, WIDTH - RIGHT), (HEIGHT - BOTTOM, TOP)]
-    made = []
+    pair = []
     for values, (start, end), axis in zip(zip(*points, strict=True), ends, axes, strict=True):
         if log:
             shown = [value for value in values if value > 0] or [1.0]
             lo = 10.0 ** math.floor(math.log10(min(shown)))
             hi = 10.0 ** math.ceil(math.log10(max(shown)))
-            made.append(Scale(lo, hi if hi > lo else 10 * lo, start, end, log))
+            pair.append(Scale(lo, hi if hi > lo else 10 * lo, start, end, log))
         else:
-            made.append(Scale(0.0, max(values) * 1.05 or 1.0, start, end, log, axis.least_step))
-    return made[0], made[1]
+            pair.append(Scale(0.0, max(values) * 1.05 or 1.0, start, end, log, axis.least_step))
+    return pair[0], pair[1]
 
 
 def chart(
@@ -192,7 +192,7 @@ def _line_names(lines: Sequence[Line], x: Scale, y: Scale) -> Iterable[str]:
 
 
 def _is_free(x: float, y: float, taken: Iterable[tuple[float, float]]) -> bool:
-    """Does a name here touch none of these?"""
+    """Does a name at this position touch none of those already drawn?"""
     return all(abs(y - b) >= NAME_HEIGHT or abs(x - a) >= NAME_WIDTH for a, b in taken)
 
 

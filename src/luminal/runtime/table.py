@@ -32,7 +32,9 @@ class Table:
     def of(
         cls, program: Program, plan: MemoryPlan, inputs: Sequence[str], outputs: Sequence[str]
     ) -> Table:
-        """`inputs` and `outputs`: the names of a run's arrays, in order."""
+        """The table of a program whose runs take and give arrays of these names, in order."""
+        # Done once for a program: a run then writes addresses by two numbers, without looking at a
+        # buffer.
         place = {name: k for k, name in enumerate(outputs)}
         # One buffer may be several outputs: a run writes the first, the others are copies of it.
         first: dict[int, int] = {}
@@ -43,31 +45,31 @@ class Table:
                 if first.setdefault(output.buffer, k) != k:
                     copies.append((first[output.buffer], k))
         planned = {number: k for k, number in enumerate(plan.buffers)}
-        found: dict[BufferKind, list[tuple[int, Any]]] = {kind: [] for kind in BufferKind}
+        by_kind: dict[BufferKind, list[tuple[int, Any]]] = {kind: [] for kind in BufferKind}
         hidden = []
         for entry in program.used_entries():
             number = program.table[entry]
             buffer = program.buffers[number]
             match buffer.kind:
                 case BufferKind.INPUT:
-                    found[buffer.kind].append((entry, inputs.index(str(buffer.owner))))
+                    by_kind[buffer.kind].append((entry, inputs.index(str(buffer.owner))))
                 case BufferKind.OUTPUT if number in first:
-                    found[buffer.kind].append((entry, first[number]))
+                    by_kind[buffer.kind].append((entry, first[number]))
                 case BufferKind.OUTPUT:
                     hidden.append((entry, number))
                 case BufferKind.STATE | BufferKind.NEXT:
-                    found[buffer.kind].append((entry, buffer.owner))
+                    by_kind[buffer.kind].append((entry, buffer.owner))
                 case BufferKind.ARENA if number in planned:
-                    found[buffer.kind].append((entry, planned[number]))
+                    by_kind[buffer.kind].append((entry, planned[number]))
                 case BufferKind.WEIGHT | BufferKind.CONSTANT | BufferKind.DERIVED:
-                    found[BufferKind.WEIGHT].append((entry, number))
+                    by_kind[BufferKind.WEIGHT].append((entry, number))
         return cls(
-            inputs=tuple(found[BufferKind.INPUT]),
-            outputs=tuple(found[BufferKind.OUTPUT]),
+            inputs=tuple(by_kind[BufferKind.INPUT]),
+            outputs=tuple(by_kind[BufferKind.OUTPUT]),
             copies=tuple(copies),
-            states=tuple(found[BufferKind.STATE]),
-            following=tuple(found[BufferKind.NEXT]),
-            fixed=tuple(found[BufferKind.WEIGHT]),
-            arena=np.array(found[BufferKind.ARENA], np.int64).reshape(-1, 2).T,
+            states=tuple(by_kind[BufferKind.STATE]),
+            following=tuple(by_kind[BufferKind.NEXT]),
+            fixed=tuple(by_kind[BufferKind.WEIGHT]),
+            arena=np.array(by_kind[BufferKind.ARENA], np.int64).reshape(-1, 2).T,
             hidden=tuple(hidden),
         )

@@ -34,7 +34,7 @@ class Variant:
     compiled: CompileSummary = field(default_factory=CompileSummary)
 
     def takes(self, dims: Dims) -> bool:
-        """Whether the dims lie in the intervals."""
+        """Do the dims lie in the intervals that the variant was compiled for?"""
         return all(
             name not in dims or lo <= dims[name] <= hi for name, (lo, hi) in self.intervals.items()
         )
@@ -70,30 +70,34 @@ class Bindings:
         self.last: Binding | None = None
 
     def clear(self) -> None:
-        """Forgets them all."""
+        """Forgets all bindings made so far."""
         self.last = None
         self._known.clear()
 
     def bind(
         self, shapes: tuple[tuple[int, ...], ...], beside: Shapes, dims: Mapping[str, int] | None
     ) -> Binding:
-        """That for inputs of these shapes; raises ShapeError, DimError where they do not fit."""
+        """The Binding for inputs of these shapes; raises ShapeError, DimError where they do not
+        fit.
+        """
         if dims is not None and not isinstance(dims, Mapping):
             raise DimError(f'dims: takes a dict, as {{"s": 3}}; got a {type(dims).__name__}')
+        # Most calls are like the last one; the rest are kept by their shapes, least recently used
+        # first out.
         key = (shapes, beside, tuple(dims.items()) if dims else ())
         last = self.last
         if last is not None and last.key == key:
             return last
-        found = self._known.get(key)
-        if found is None:
-            given = self._sources.given(beside)
-            found = self._new(key, self._signature.resolve(shapes, dims or {}, given))
+        binding = self._known.get(key)
+        if binding is None:
+            sources = self._sources.given(beside)
+            binding = self._new(key, self._signature.resolve(shapes, dims or {}, sources))
             if len(self._known) >= MAX_BINDINGS:
                 self._known.popitem(last=False)
-            self._known[key] = found
+            self._known[key] = binding
         else:
             self._known.move_to_end(key)
-        return found
+        return binding
 
     def _new(self, key: _Key, bound: Bound) -> Binding:
         dims, values = bound

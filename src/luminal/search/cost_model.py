@@ -63,7 +63,7 @@ class CostModel:
         return seconds, flops
 
     def _seconds(self, kernel: Kernel, launch: KernelLaunch) -> float:
-        """Of one launch, but for what every one costs."""
+        """The seconds of one launch, but for what every one costs."""
         values = tuple(int(value.evaluate(self.dims)) for value in launch.params)
         flops, size = (float(e.evaluate(self.dims)) for e in (launch.flops, launch.bytes))
         key = to_text(kernel), values, flops, size

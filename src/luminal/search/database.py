@@ -79,22 +79,24 @@ class Database:
 
     def decision(self, key: str) -> Decision | None:
         """What a finished search chose, or None."""
+        # A row is believed only if its hash holds: the file is shared by processes and versions,
+        # and a wrong genome would be a slow program for good.
         query = "select genome, fast_seconds, best_seconds, hash from programs where key = ?"
         row = self._asked(lambda connection: connection.execute(query, (key,)).fetchone(), None)
         if row is None:
             return None
-        found = Decision(*row[:3])
-        kinds = (type(found.genome), type(found.fast_seconds), type(found.best_seconds))
-        if kinds == (str, float, float) and found.hash(key) == row[3]:
-            return found
+        stored = Decision(*row[:3])
+        kinds = (type(stored.genome), type(stored.fast_seconds), type(stored.best_seconds))
+        if kinds == (str, float, float) and stored.hash(key) == row[3]:
+            return stored
         self.forget(key)
         return None
 
     def decide(self, key: str, decision: Decision) -> Decision:
         """Stores a choice, unless there is one; the choice that holds."""
-        known = self.decision(key)  # forgets one that is damaged
-        if known is not None:
-            return known
+        earlier = self.decision(key)  # forgets one that is damaged
+        if earlier is not None:
+            return earlier
         decision = Decision(
             decision.genome, float(decision.fast_seconds), float(decision.best_seconds)
         )
@@ -104,14 +106,14 @@ class Database:
         return self.decision(key) or decision
 
     def forget(self, key: str) -> None:
-        """Removes a choice."""
+        """Removes the choice stored under a key."""
         self._write("delete from programs where key = ?", [(key,)])
 
     def counts(self) -> tuple[int, int]:
         """How many prices and how many programs are stored."""
         query = "select (select count(*) from prices), (select count(*) from programs)"
-        found = self._asked(lambda connection: connection.execute(query).fetchone(), (0, 0))
-        prices, programs = found
+        numbers = self._asked(lambda connection: connection.execute(query).fetchone(), (0, 0))
+        prices, programs = numbers
         return prices, programs
 
     def clear(self) -> tuple[int, int]:
@@ -122,7 +124,7 @@ class Database:
         return counts
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the database's file."""
         self._connection.close()
 
     def _asked(self, ask: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
@@ -157,7 +159,9 @@ class Database:
         self._connection = self._instead_of_it(error)
 
     def _instead_of_it(self, error: OSError | Failure) -> sqlite3.Connection:
-        """For a damaged file a new one; for one that is locked, full or unreadable, memory."""
+        """The connection used from now on: to a new file where the old one is damaged; to memory
+        where it is locked, full or unreadable.
+        """
         try:
             if _is_damage(error):
                 return self._start_anew(error)
@@ -199,7 +203,7 @@ def _check_file(folder: int, path: Path) -> None:
 
 
 def _is_damage(error: OSError | Failure) -> bool:
-    """Of the file, or of its tables: others than these, or none."""
+    """Is the error one of a damaged file, or of tables that are not these?"""
     other_tables = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
     return type(error) in (sqlite3.DatabaseError, UnicodeDecodeError) or other_tables
 
@@ -222,8 +226,8 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
-    found: bool = connection.execute("pragma user_version").fetchone() == (FORMAT,)
-    return found
+    is_ours: bool = connection.execute("pragma user_version").fetchone() == (FORMAT,)
+    return is_ours
 
 
 _databases: dict[Path, Database] = {}

@@ -21,26 +21,27 @@ class Distance(NamedTuple):
     worst: tuple[int, ...]  # where the distance is largest
 
 
-def distance(found: Array, expected: Array) -> Distance:
-    """See Distance and `errors`."""
-    if not found.size:
+def distance(result: Array, expected: Array) -> Distance:
+    """The Distance of a result from what is expected, with its worst element."""
+    if not result.size:
         return Distance(0, 0, ())
-    if found.dtype.kind in "biu":
-        apart = np.where(found == expected, 0.0, np.inf)
+    if result.dtype.kind in "biu":
+        apart = np.where(result == expected, 0.0, np.inf)
     else:
         values = expected.astype(np.float64)
-        known = np.where(np.isfinite(values), values, 0.0)
-        scale = np.abs(known) + np.sqrt(np.mean(known * known)) + 1e-30
-        apart = errors(values, found) / scale
+        finite = np.where(np.isfinite(values), values, 0.0)
+        scale = np.abs(finite) + np.sqrt(np.mean(finite * finite)) + 1e-30
+        apart = errors(values, result) / scale
     worst = np.unravel_index(int(np.argmax(apart)), apart.shape)
-    return Distance(found.size, int(np.sum(apart > FAR)), tuple(map(int, worst)))
+    return Distance(result.size, int(np.sum(apart > FAR)), tuple(map(int, worst)))
 
 
-def errors(exact: Array, found: Array) -> Array:
-    """Distances. An infinity is at no distance from itself, else at infinite distance, as NaN is.
-    Where `exact` is NaN all is right: another spelling may have a value there (numerics.Class).
+def errors(exact: Array, result: Array) -> Array:
+    """The distances of elements. An infinity is at no distance from itself, else at infinite
+    distance, as NaN is. Where `exact` is NaN all is right: another spelling may have a value there
+    (numerics.Class).
     """
-    values = found.astype(np.float64)
+    values = result.astype(np.float64)
     same = (values == exact) | np.isnan(exact)
     finite = np.isfinite(values) & np.isfinite(exact)
     with np.errstate(invalid="ignore"):

@@ -42,8 +42,8 @@ class _Names(Printer):
 
 
 def by_fingerprint(names: Mapping[Term, str]) -> dict[str, Term]:
-    """The terms by their names; of equal ones the first."""
-    found: dict[str, Term] = {}
+    """The terms by their names; where several have one name, the first."""
+    terms: dict[str, Term] = {}
     for term, name in names.items():
-        found.setdefault(name, term)
-    return found
+        terms.setdefault(name, term)
+    return terms

@@ -69,7 +69,7 @@ class Genome:
 
     @property
     def knobs(self) -> dict[str, tuple[tuple[str, int | str], ...]]:
-        """Knobs by kernel."""
+        """The knobs of each kernel, by the kernel's name."""
         return {key: _knobs(text) for key, text in self.tuned}
 
     def to_json(self) -> str:
@@ -79,7 +79,7 @@ class Genome:
 
     @classmethod
     def parse(cls, text: str) -> Genome:
-        """Raises ValueError where the text is no genome."""
+        """The genome of a text that `to_json` wrote; ValueError where the text is none."""
         try:
             fields: dict[str, Any] = json.loads(text)
             pairs = {
@@ -87,10 +87,10 @@ class Genome:
                 for name in ("spellings", "residences", "layouts", "joined", "tuned")
             }
             apart = tuple(map(str, fields["apart"]))
-            made = cls(**pairs, apart=apart, unrolled=bool(fields["unrolled"]))
-            for _, text in made.tuned:
+            genome = cls(**pairs, apart=apart, unrolled=bool(fields["unrolled"]))
+            for _, text in genome.tuned:
                 _knobs(text)
-            return made
+            return genome
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"not a genome: {error}") from None
 
@@ -101,14 +101,14 @@ def called_by(library: str) -> tuple[tuple[str, int | str], ...]:
 
 
 def is_call(knobs: tuple[tuple[str, int | str], ...]) -> bool:
-    """Does a library compute a kernel that has these in the place of knobs?"""
+    """Does a library compute a kernel that has this in the place of its knobs?"""
     return [name for name, _ in knobs] == [_CALL]
 
 
 def _knobs(text: str) -> tuple[tuple[str, int | str], ...]:
-    """Raises ValueError or TypeError where the text holds no knobs."""
-    found = tuple((str(name), value) for name, value in json.loads(text))
-    for name, value in found:
+    """The knobs of a text; ValueError or TypeError where it holds none."""
+    knobs = tuple((str(name), value) for name, value in json.loads(text))
+    for name, value in knobs:
         if type(value) not in (int, str):
             raise ValueError(f"knob {name} is {value!r}, not an integer or a word")
-    return found
+    return knobs

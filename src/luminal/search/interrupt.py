@@ -13,7 +13,7 @@ _is_last_search = False  # did the first one end the search before this one?
 
 
 def first() -> bool:
-    """Told of a Ctrl-C in a search: whether that search ends with its best.
+    """Notes a Ctrl-C in a search, and says whether that search ends with its best.
 
     Not within a minute of another one, nor in the search after one that was ended so.
     """
@@ -31,6 +31,6 @@ def finished() -> None:
 
 
 def forget() -> None:
-    """As if nobody had pressed Ctrl-C yet."""
+    """Forgets every Ctrl-C, as if nobody had pressed it yet."""
     global _latest, _is_last_search
     _latest, _is_last_search = -SOON, False

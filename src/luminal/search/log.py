@@ -35,7 +35,7 @@ class Log:
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """The seconds since the start of the search."""
         return time.monotonic() - self.start
 
     @property

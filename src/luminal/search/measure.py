@@ -51,7 +51,7 @@ def batches(
     for start in range(0, len(due), most):
         rounds: list[dict[str, int]] = []
         for _, _, key, k in due[start : start + most]:
-            free = next((each for each in rounds if key not in each), None)
+            free = next((numbers for numbers in rounds if key not in numbers), None)
             if free is None:
                 rounds.append(free := {})
             free[key] = k
@@ -114,12 +114,12 @@ class Measurements:
     # --- schedules
 
     def profile(self, number: int, program: Program) -> dict[int, float]:
-        """Seconds of a run by kernel, those of the prologue left out."""
+        """The seconds of a run by kernel, those of the prologue left out."""
         seconds = self.runner.profile(number, self.slow)
-        found: dict[int, float] = {}
+        by_kernel: dict[int, float] = {}
         for launch, taken in zip(walk(program.launches), seconds, strict=True):
-            found[launch.kernel] = found.get(launch.kernel, 0.0) + taken
-        return found
+            by_kernel[launch.kernel] = by_kernel.get(launch.kernel, 0.0) + taken
+        return by_kernel
 
     def ranked(
         self,
@@ -132,17 +132,21 @@ class Measurements:
         `spaces`: of at least one kernel; `shares`: of the run's time, which a kernel gets of this
         series too.
         """
+        # Kernels are timed inside the whole program, one schedule of each a run: their operands are
+        # as warm as they will be, and one run prices as many schedules as there are kernels.
         prices: dict[str, list[tuple[float, int]]] = {key: [] for key in spaces}
         sizes = {key: len(schedules) for key, schedules in spaces.items()}
         for batch in batches(sizes, shares):
             rounds = [{key: spaces[key][k] for key, k in numbers.items()} for numbers in batch]
-            for number, found in self.price(candidate, rounds):
-                for key, seconds in found.items():
+            for number, timed in self.price(candidate, rounds):
+                for key, seconds in timed.items():
                     prices[key].append((seconds, batch[number][key]))
-            yield {key: [spaces[key][k] for _, k in sorted(found)] for key, found in prices.items()}
+            yield {key: [spaces[key][k] for _, k in sorted(timed)] for key, timed in prices.items()}
 
     def confirmed(self, candidate: Candidate, ranked: Mapping[str, list[Knobs]]) -> Choice:
         """The few fastest schedules and the present one again, in turns: what wins for certain."""
+        # The winner of many noisy measurements is mostly the luckiest one, so the few best are
+        # timed again beside the present schedule, in turns, and must win by a margin.
         now = candidate.genome.knobs
         rivals: dict[str, list[Knobs]] = {}
         for key, schedules in ranked.items():
@@ -152,8 +156,8 @@ class Measurements:
         samples: dict[str, list[list[float]]] = {key: [[] for _ in r] for key, r in rivals.items()}
         rounds = [{key: r[k % len(r)] for key, r in rivals.items()} for k in range(most)]
         for _ in range(CONFIRM_ROUNDS):
-            for number, found in self.price(candidate, rounds, fresh=True):
-                for key, seconds in found.items():
+            for number, timed in self.price(candidate, rounds, fresh=True):
+                for key, seconds in timed.items():
                     samples[key][number % len(rivals[key])].append(seconds)
         chosen = {}
         for key, schedules in rivals.items():
@@ -166,7 +170,7 @@ class Measurements:
     def price(
         self, candidate: Candidate, rounds: Sequence[Choice], fresh: bool = False
     ) -> Iterator[tuple[int, dict[str, float]]]:
-        """For each round, by its number, the seconds of a run that its kernels take.
+        """The seconds of a run that its kernels take, for each round by its number.
 
         From the database where it has them, unless they must be `fresh`.
         """
@@ -195,20 +199,22 @@ class Measurements:
         """Rounds without the schedules that are predicted to be slow; each of these is a record."""
         present = self.predicted(candidate)
         kept: list[Choice] = []
-        made: list[Candidate | None] = []
+        kept_variants: list[Candidate | None] = []
         for choice, variant in zip(rounds, variants, strict=True):
-            found = {} if variant is None else self.predicted(variant)
+            predictions = {} if variant is None else self.predicted(variant)
             slow = {
                 key
-                for key in choice.keys() & found.keys()
-                if found[key] > PREDICTED_SLOW * present[key] > 0
+                for key in choice.keys() & predictions.keys()
+                if predictions[key] > PREDICTED_SLOW * present[key] > 0
             }
             for key in sorted(slow):
                 self.log.reject("predicted to be slow", f"schedule {choice[key]}")
             rest = {key: knobs for key, knobs in choice.items() if key not in slow}
             kept.append(rest)
-            made.append((self.variant(candidate, rest) if rest else None) if slow else variant)
-        return kept, made
+            kept_variants.append(
+                (self.variant(candidate, rest) if rest else None) if slow else variant
+            )
+        return kept, kept_variants
 
     def predicted(self, candidate: Candidate) -> dict[str, float]:
         """Seconds of each kernel in a run."""
@@ -225,15 +231,15 @@ class Measurements:
 
     def without_code(self, variant: Candidate, choice: Choice) -> set[str]:
         """The kernels of a variant that did not compile; each is a record."""
-        found = {
+        reasons = {
             o.name: self.failed[o.text] for o in variant.stages.origins if o.text in self.failed
         }
-        for key, reason in found.items():
+        for key, reason in reasons.items():
             self.log.reject("does not compile", f"{choice.get(key)}: {reason}")
-        return set(found)
+        return set(reasons)
 
     def prices_of(self, variant: Candidate, choice: Choice, fresh: bool) -> dict[str, float] | None:
-        """Seconds of the chosen kernels in a run of the variant."""
+        """The seconds of the chosen kernels in a run of the variant; None where it was lost."""
         keys = {o.name: k for k, o in enumerate(variant.stages.origins) if o.name in choice}
         names = {key: self.price_key(variant, kernel) for key, kernel in keys.items()}
         if not fresh and all(name in self.prices for name in names.values()):
@@ -245,13 +251,13 @@ class Measurements:
         except (Lost, Refused) as error:
             self.log.reject(str(error), f"schedules {choice}")
             return None
-        found = {key: seconds.get(kernel, 0.0) for key, kernel in keys.items()}
+        seconds_of = {key: seconds.get(kernel, 0.0) for key, kernel in keys.items()}
         if not fresh:
             self.log.tried(SCHEDULES, len(keys))
-            priced = {names[key]: value for key, value in found.items()}
+            priced = {names[key]: value for key, value in seconds_of.items()}
             self.database.add_prices(priced)
             self.prices = priced | self.prices
-        return found
+        return seconds_of
 
     def price_key(self, candidate: Candidate, kernel: int) -> str:
         """What a kernel's time depends on: its text, its launches' numbers, the machine."""

@@ -17,7 +17,7 @@ from luminal.base.records import dataclass
 from luminal.memory.state import Parameter, State
 
 
-class Block(NamedTuple):
+class SharedArray(NamedTuple):
     """An array in the shared file."""
 
     offset: int
@@ -30,10 +30,10 @@ class Operands:
     """What programs run on. Inputs and outputs are in the order in which a run takes them."""
 
     dims: dict[str, int]
-    inputs: tuple[tuple[str, Block], ...]
+    inputs: tuple[tuple[str, SharedArray], ...]
     outputs: tuple[tuple[str, tuple[int, ...], str], ...]  # name, shape, dtype
-    parameters: dict[int, Block]
-    states: dict[int, Block]
+    parameters: dict[int, SharedArray]
+    states: dict[int, SharedArray]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from luminal.memory.alignment import ALIGNMENT
 from luminal.memory.state import Assignable, Parameter, State
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
-from luminal.search.messages import Block, Operands
+from luminal.search.messages import Operands, SharedArray
 
 USUAL_DIM = 256  # where a dim is timed, if its interval has that
 MEMORY = Path("/dev/shm")  # a file system in memory, where there is one
@@ -47,15 +47,17 @@ def draw(graph: Graph, wanted: Mapping[str, int], values: Mapping[str, Array], s
     rng = np.random.default_rng(seed)
     # Indices lie within the shortest dim that they index.
     extents: dict[str, int] = {}
+    # Random data must be as good as real: an index out of range would read nothing, all zeros would
+    # make denormals and short branches, and unscaled weights saturate a deep network.
     for use in index_inputs(graph):
         extent = int(use.extent.evaluate(dims))
         extents[use.name] = min(extent, extents.get(use.name, extent))
     inputs = {}
     for spec in signature.inputs:
         shape = tuple(int(extent.evaluate(dims)) for extent in spec.shape)
-        given = values.get(spec.name)
-        if given is not None and given.shape == shape:
-            inputs[spec.name] = np.ascontiguousarray(given)
+        user_value = values.get(spec.name)
+        if user_value is not None and user_value.shape == shape:
+            inputs[spec.name] = np.ascontiguousarray(user_value)
         else:
             inputs[spec.name] = _random(rng, shape, spec.dtype, extents.get(spec.name, 8))
     parameters: dict[Parameter, Array] = {}
@@ -91,9 +93,9 @@ def choose_dims(signature: Signature, wanted: Mapping[str, int]) -> dict[str, in
 
 
 def _add_parameter(
-    found: dict[Parameter, Array], parameter: Parameter, rng: np.random.Generator
+    parameters: dict[Parameter, Array], parameter: Parameter, rng: np.random.Generator
 ) -> None:
-    if parameter in found:
+    if parameter in parameters:
         return
     if parameter.stored is not None:
         array = parameter.memory
@@ -101,15 +103,15 @@ def _add_parameter(
         array = _random(rng, parameter.shape, parameter.dtype, 2)
         if parameter.dtype.is_float and len(parameter.shape) > 1:  # or deep networks saturate
             array = (array / np.sqrt(max(parameter.shape))).astype(array.dtype)
-    found[parameter] = array
+    parameters[parameter] = array
 
 
-def _add_state(found: dict[State, Array], state: State, rng: np.random.Generator) -> None:
-    if state not in found:
+def _add_state(states: dict[State, Array], state: State, rng: np.random.Generator) -> None:
+    if state not in states:
         now = state.numpy()
         if state.dtype.is_float and not now.any():  # a cache before its first run
             now = _random(rng, state.shape, state.dtype, 2)
-        found[state] = now
+        states[state] = now
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, below: int) -> Array:
@@ -169,10 +171,10 @@ class SharedFile:
         """Gives the memory back."""
         self._file.close()
 
-    def _add(self, array: Array) -> Block:
+    def _add(self, array: Array) -> SharedArray:
         self._file.write(b"\0" * (-self._end % ALIGNMENT))
         offset = self._end + -self._end % ALIGNMENT
         data = np.ascontiguousarray(array)
         self._file.write(data.data if data.size and data.dtype.kind in "biuf" else data.tobytes())
         self._end = offset + data.nbytes
-        return Block(offset, array.shape, data.dtype.name)
+        return SharedArray(offset, array.shape, data.dtype.name)

@@ -42,8 +42,8 @@ class CompilationMode:
         return CompilationMode("budget", float(seconds))
 
     @property
-    def searches(self) -> bool:
-        """Whether candidates are timed."""
+    def is_search(self) -> bool:
+        """Does a compile in this mode time candidates?"""
         return self.name != "fast"
 
     def shared_by(self, programs: int) -> CompilationMode:
@@ -131,8 +131,8 @@ _NUMBERS: dict[str, tuple[type, float, float | None]] = {  # kind, least, most
 
 def _number(name: str, kind: type, least: float, most: float | None, value: Any) -> int | float:
     """The value as an int or float, so that equal options have equal texts."""
-    known = _is_number(value, Integral if kind is int else Real)
-    if not known or not least <= value <= (math.inf if most is None else most):
+    is_of_kind = _is_number(value, Integral if kind is int else Real)
+    if not is_of_kind or not least <= value <= (math.inf if most is None else most):
         what = "an integer" if kind is int else "a number"
         limits = f">= {least}" if most is None else f"from {least} to {most}"
         raise CompileError(f"SearchOptions: {name} takes {what} {limits}, got {value!r}")

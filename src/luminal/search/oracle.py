@@ -47,7 +47,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether results are right; the text says what is wrong."""
+    """A judgement on whether results are right; the text says what is wrong."""
 
     right: bool
     text: str = ""
@@ -56,23 +56,25 @@ class Verdict:
 def samples(
     lowered: Lowered, arrays: Arrays, seed: int, worst: Mapping[str, tuple[int, ...]]
 ) -> dict[str, Sample]:
-    """Elements of each output and assigned State, by `name_of`: those at `worst` among them,
-    except where one that fell the other way would be found there. None of those that would take
+    """Elements of each output and assigned State, by `name_of`: those at `worst` among them, except
+    where one that fell the other way would be found there. Results are left out that would take
     more than MOST_OPERATIONS, as where a few elements depend on all of a large model.
     """
+    # Two programs of one compiler can be wrong alike; this computes from terms in float64 with no
+    # loops, layouts or kernels in common. Corners and the worst element are where loops go wrong.
     rng = np.random.default_rng(seed)
     evaluator = Evaluator(_leaves(lowered, arrays), arrays.dims, wide=True)
     left = MOST_OPERATIONS
-    found = {}
+    samples_of = {}
     for root in lowered.roots:
         name = name_of(root)
         if name is not None:
-            own = left / 2  # so that a large one leaves something for others
-            evaluator.limit = Limit(own)
+            budget = left / 2  # so that a large one leaves something for others
+            evaluator.limit = Limit(budget)
             with suppress(TooMuchWork):
-                found[name] = _sample(evaluator, root, arrays.dims, rng, worst.get(name, ()))
-            left -= own - evaluator.limit.left
-    return found
+                samples_of[name] = _sample(evaluator, root, arrays.dims, rng, worst.get(name, ()))
+            left -= budget - evaluator.limit.left
+    return samples_of
 
 
 def name_of(root: Root) -> str | None:
@@ -93,8 +95,8 @@ def _sample(
     worst: tuple[int, ...],
 ) -> Sample:
     axes = [axis for dimension in root.frame for axis in dimension]
-    each = max(2, int(POINTS ** (1 / max(1, len(axes)))))
-    ranges = {axis: _some(_extent(axis, dims), each, rng) for axis in axes}
+    count = max(2, int(POINTS ** (1 / max(1, len(axes)))))
+    ranges = {axis: _some(_extent(axis, dims), count, rng) for axis in axes}
     falls = may_fall([root.term])
     for dimension, position in zip(root.frame, () if falls else worst, strict=False):
         for axis in reversed(dimension):
@@ -119,7 +121,7 @@ def may_fall(terms: Iterable[Term]) -> bool:
 
 
 def _is_given(term: Term) -> bool:
-    """Is it read as it is, without arithmetic?"""
+    """Is the term read as it is stored, without arithmetic?"""
     while term.op in ("At", "Cast"):
         term = term.args[0]
     return term.is_leaf or term.op in ("Literal", "Index")
@@ -142,22 +144,22 @@ def _along(
     dimension: tuple[Symbol, ...], ranges: dict[Symbol, Array], dims: dict[str, int]
 ) -> Array:
     """Positions along a dimension of several axes: every combination, in row-major order."""
-    found = []
+    positions = []
     for digits in product(*(ranges[axis] for axis in dimension)):
         position = 0
         for axis, digit in zip(dimension, digits, strict=True):
             position = position * _extent(axis, dims) + int(digit)
-        found.append(position)
-    return np.array(found, np.int64)
+        positions.append(position)
+    return np.array(positions, np.int64)
 
 
 def _leaves(lowered: Lowered, arrays: Arrays) -> dict[Value, Array]:
-    found: dict[Value, Array] = {}
+    arrays_of: dict[Value, Array] = {}
     for body in bodies(lowered):
         for term in term_order(root.term for root in body.roots):
             if term.is_leaf and (array := _leaf(term, arrays)) is not None:
-                found[term.attrs.value] = array
-    return found
+                arrays_of[term.attrs.value] = array
+    return arrays_of
 
 
 def _leaf(term: Term, arrays: Arrays) -> Array | None:
@@ -172,11 +174,11 @@ def _leaf(term: Term, arrays: Arrays) -> Array | None:
 
 
 def verdict(
-    apart: Distance, sample: Sample | None, fast: Array | None, found: Array | None, falls: bool
+    apart: Distance, sample: Sample | None, fast: Array | None, elements: Array | None, falls: bool
 ) -> Verdict:
     """Judges a candidate's result by the oracle's sample, where there is one, and by `fast`'s."""
-    if sample is not None and fast is not None and found is not None:
-        judged = judge(sample, fast, found)
+    if sample is not None and fast is not None and elements is not None:
+        judged = judge(sample, fast, elements)
         if not judged.right or not sample.falls:
             return judged
     return near(apart, falls)
@@ -194,18 +196,20 @@ def near(apart: Distance, falls: bool) -> Verdict:
 # Two fast programs that agree may both be wrong, since they share rules and kernels. Elements
 # computed from the algebra in float64 share nothing with either. One wrong element is enough, but
 # where rounding decides a comparison a few may fall the other way.
-def judge(expected: Sample, fast: Array, found: Array) -> Verdict:
+def judge(expected: Sample, fast: Array, elements: Array) -> Verdict:
     """Compares a candidate's elements with the oracle's, allowing what the fast program's err."""
-    if not found.size:
+    if not elements.size:
         return Verdict(True)
     if not expected.dtype.is_float:
-        wrong = float(np.mean((found != fast) & (found != expected.values)))
+        wrong = float(np.mean((elements != fast) & (elements != expected.values)))
         return Verdict(
             wrong <= (TIES if expected.falls else 0.0),
             f"{wrong:.1%} of the sampled elements are neither right nor those of the fast program",
         )
+    # The fast program's own error is the yardstick: what a search chooses may err as much as that,
+    # some times over, since no fixed tolerance fits both a sum of ten and one of ten million.
     exact = np.asarray(expected.values, np.float64)
-    fast_error, error = errors(exact, fast), errors(exact, found)
+    fast_error, error = errors(exact, fast), errors(exact, elements)
     scale = float(np.sqrt(np.mean(np.square(np.where(np.isfinite(exact), exact, 0.0))))) or 1.0
     stable = fast_error <= 0.1 * scale  # elsewhere a comparison fell the other way for fast too
     if not stable.any():

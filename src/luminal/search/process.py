@@ -66,13 +66,13 @@ class Process:
                 self.kill()
                 raise Lost(f"took longer than {seconds:g} s")
         try:
-            found = unpack(receive(stream), _no_references)
+            reply = unpack(receive(stream), _no_references)
         except (EOFError, pickle.UnpicklingError):
             raise Died(self._death()) from None
         self.is_new = False
-        if isinstance(found, Failure):
-            raise Refused(found.text)
-        return found
+        if isinstance(reply, Failure):
+            raise Refused(reply.text)
+        return reply
 
     def call(self, operation: str, *arguments: Any, seconds: float) -> Any:
         """One request and its result; see `answer`."""
@@ -138,7 +138,7 @@ class Builders:
         self._idle: list[Process] = []
 
     def build(self, requests: list[tuple[Any, ...]]) -> list[str | None]:
-        """For each `build` request None, or why there is no code. Order is that of the requests.
+        """The answer to each `build` request, in order: None, or why there is no code.
 
         A request whose process died is tried once more: it may have been killed for other reasons.
         Raises TypeError or PicklingError for one that cannot travel.
@@ -146,14 +146,16 @@ class Builders:
         packed = [pack(("build", request)) for request in requests]
         try:
             results = self._build(dict(enumerate(packed)))
-            died = {k: packed[k] for k, found in results.items() if isinstance(found, Died)}
+            died = {k: packed[k] for k, result in results.items() if isinstance(result, Died)}
             results |= self._build(died)
         except BaseException:  # an interrupt: those at work would answer late
             self.close()
             raise
-        return [None if found is None else str(found) for _, found in sorted(results.items())]
+        return [None if result is None else str(result) for _, result in sorted(results.items())]
 
     def _build(self, requests: dict[int, bytes]) -> dict[int, Lost | Refused | None]:
+        # LLVM can crash or hang on a candidate: each build is a request to a process that may die.
+        # Requests go out as processes come free, and each has its own deadline.
         results: dict[int, Lost | Refused | None] = {}
         busy: dict[Process, tuple[int, float]] = {}
         waiting = list(requests.items())[::-1]
@@ -187,7 +189,7 @@ class Builders:
         return self._all[-1]
 
     def close(self) -> None:
-        """Ends the processes."""
+        """Ends all processes that compile."""
         with ExitStack() as stack:  # all of them, even if another interrupt comes
             for process in self._all:
                 stack.callback(process.kill)

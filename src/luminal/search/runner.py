@@ -37,9 +37,11 @@ class Pairs(NamedTuple):
     second: Sequence[float]
 
     def wins(self, share: float) -> bool:
-        """Is the first one faster: by `share` and beyond the spread in the median pair, and also
-        in its quietest round?
+        """Is the first program faster: by `share` and beyond the spread in the median pair, and
+        also in its quietest round?
         """
+        # Pairs side by side, since a machine's speed drifts more than programs differ: the median
+        # of the ratios must be ahead by more than half their spread.
         low, middle, high = np.percentile(np.divide(self.second, self.first), [25, 50, 75])
         certain = middle - (high - low) / 2 > 1 and middle > 1 + share
         return bool(certain and min(self.first) < min(self.second))
@@ -65,7 +67,7 @@ class Runner:
         return self._count
 
     def drop(self, number: int) -> None:
-        """Forgets a program."""
+        """Forgets the program of a number."""
         self._packed.pop(number, None)
         if number in self._loaded and self._process is not None:
             self._loaded.discard(number)
@@ -85,10 +87,10 @@ class Runner:
     def _times(self, numbers: Sequence[int], rounds: int) -> list[list[float]]:
         limit = (rounds + 3) * len(numbers) * self._run_seconds
         request = "time", list(numbers), rounds, TIME_SECONDS
-        found: list[list[float]] = self._asked(
+        times: list[list[float]] = self._asked(
             numbers, lambda process: process.call(*request, seconds=limit)
         )
-        return found
+        return times
 
     def profile(self, number: int, slow: float = math.inf) -> list[float]:
         """Seconds of each launch site, the median of some runs; one run if it takes over `slow`."""
@@ -98,13 +100,13 @@ class Runner:
         return [statistics.median(site) for site in zip(*runs, strict=True)]
 
     def distance(self, number: int, other: int) -> dict[str, Distance]:
-        """How far the results of two programs are apart."""
+        """The distance of two programs' results, by the name of the result."""
         limit = 4 * self._run_seconds + START_SECONDS
-        found: dict[str, Distance] = self._asked(
+        distances: dict[str, Distance] = self._asked(
             (number, other),
             lambda process: process.call("distance", number, other, seconds=limit),
         )
-        return found
+        return distances
 
     def elements(self, number: int, positions: dict[str, list[Array]]) -> dict[str, Array]:
         """Elements of the results of one run from the States' first values."""
@@ -113,8 +115,8 @@ class Runner:
             process.call("run_once", number, seconds=2 * self._run_seconds)
             return process.call("elements", number, positions, seconds=self._run_seconds)
 
-        found: dict[str, Array] = self._asked((number,), run_and_read)
-        return found
+        values: dict[str, Array] = self._asked((number,), run_and_read)
+        return values
 
     def _asked(self, numbers: Sequence[int], ask: Callable[[Process], Any]) -> Any:
         """What the process with these programs answers; one that died may try again.

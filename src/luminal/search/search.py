@@ -60,12 +60,12 @@ def search(
     text = term_text.to_text(space.lowered)
     key = text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
     # A finished search of the same graph, machine, options and seed decides without timing.
-    known = database.default().decision(key)
-    if known is not None:
-        stages = _replay(space, known)
+    earlier = database.default().decision(key)
+    if earlier is not None:
+        stages = _replay(space, earlier)
         if stages is not None:
-            text = f"{_decision(known, options)} (decided by an earlier search)"
-            return stages, _untimed(mode, options, text, known)
+            text = f"{_decision(earlier, options)} (decided by an earlier search)"
+            return stages, _untimed(mode, options, text, earlier)
         database.default().forget(key)
     with tracing.span("search"):
         arrays = draw(space.graph, dims, values or {}, options.seed)
@@ -77,21 +77,23 @@ def search(
         return _Search(space, mode, options, arrays, shared, context, key).run()
 
 
-def _replay(space: Space, known: Decision) -> Stages | None:
+def _replay(space: Space, decision: Decision) -> Stages | None:
     """The program of a search that was finished before; None where it cannot be made any more.
 
     The search's own code is no part of the key, so an older one may have written the genome.
     """
     try:
-        return space.decode(Genome.parse(known.genome)).stages
+        return space.decode(Genome.parse(decision.genome)).stages
     except (LuminalError, ValueError, LookupError, TypeError):
         return None
 
 
 def _untimed(
-    mode: CompilationMode, options: SearchOptions, decision: str, known: Decision | None = None
+    mode: CompilationMode, options: SearchOptions, decision: str, earlier: Decision | None = None
 ) -> SearchSummary:
-    """Of a search that timed nothing: an earlier one is `known`, or not even `fast` could run."""
+    """The summary of a search that timed nothing: an `earlier` one decided, or not even `fast`
+    could run.
+    """
     return SearchSummary(
         mode=str(mode),
         seed=options.seed,
@@ -99,10 +101,10 @@ def _untimed(
         kernels_built=0,
         rejected=(),
         history=(),
-        fast_seconds=0.0 if known is None else known.fast_seconds,
-        best_seconds=0.0 if known is None else known.best_seconds,
+        fast_seconds=0.0 if earlier is None else earlier.fast_seconds,
+        best_seconds=0.0 if earlier is None else earlier.best_seconds,
         decision=decision,
-        from_database=known is not None,
+        from_database=earlier is not None,
     )
 
 
@@ -158,8 +160,8 @@ class _Search:
                 raise
             reason = str(error) or "interrupted"
             stages = self.space.decode(Genome()).stages
-            made = _untimed(self.mode, self.options, _kept(reason))
-            return stages, replace(made, interrupted=is_interrupted)
+            summary = _untimed(self.mode, self.options, _kept(reason))
+            return stages, replace(summary, interrupted=is_interrupted)
         interrupted = False
         try:
             strategy.run()
@@ -174,6 +176,9 @@ class _Search:
     def _settle(self, strategy: Strategy, interrupted: bool) -> tuple[Stages, SearchSummary]:
         """The winner of the last duel, right beyond doubt; a finished search is stored."""
         best, fast = strategy.best, strategy.fast
+        # The last word is a duel of the best with the fast program, timed in turns: during the
+        # search both the machine and the best have changed, and only what still wins replaces the
+        # rules' choice.
         seconds = (fast.seconds, fast.seconds)
         winner = fast.candidate
         try:
@@ -190,9 +195,9 @@ class _Search:
         untried = not (interrupted or is_enough or self.log.candidates) and strategy.is_late
         if not (interrupted or untried):  # the next search has their kernels, and more time
             holds = self.database.decide(self.key, decision)
-            known = None if holds == decision else _replay(self.space, holds)
-            if known is not None:  # another process was first
-                decision, stages = holds, known
+            replayed = None if holds == decision else _replay(self.space, holds)
+            if replayed is not None:  # another process was first
+                decision, stages = holds, replayed
         text = _decision(decision, self.options)
         if winner is fast.candidate and decision.genome == _FAST and not is_enough:
             text += _why_nothing(self.log, best is not fast)
@@ -230,12 +235,12 @@ class _Search:
         worst = {name: distance.worst for name, distance in apart.items()}
         expected = oracle.samples(self.space.lowered, self.arrays, self.options.seed, worst)
         positions = {name: sample.positions for name, sample in expected.items()}
-        found = self.runner.elements(best.number, positions)
+        elements = self.runner.elements(best.number, positions)
         first = self.runner.elements(fast.number, positions)
         falls = oracle.may_fall(root.term for root in self.space.lowered.roots)
         for name, distance in apart.items():
             verdict = oracle.verdict(
-                distance, expected.get(name), first.get(name), found.get(name), falls
+                distance, expected.get(name), first.get(name), elements.get(name), falls
             )
             if not verdict.right:
                 raise self._wrong(best.candidate.genome, f"{name}: {verdict.text}")
@@ -255,16 +260,18 @@ class _Search:
 
 def _why_nothing(log: Log, lost_duel: bool) -> str:
     """Why the fast program stays: what was timed, what was only predicted."""
-    foreseen = sum(each.candidates for each in log.rejected() if "predicted" in each.reason)
+    foreseen = sum(
+        rejected.candidates for rejected in log.rejected() if "predicted" in rejected.reason
+    )
     left = f", {foreseen:,} more were predicted to be slow" if foreseen else ""
     if lost_duel:
         return f": the best of {log.candidates:,} timed was not faster beyond doubt{left}"
     return f": none of {log.candidates:,} timed was faster{left}"
 
 
-def _decision(made: Decision, options: SearchOptions) -> str:
-    fast, best = made.fast_seconds * 1e6, made.best_seconds * 1e6
-    if made.genome != _FAST:
+def _decision(decided: Decision, options: SearchOptions) -> str:
+    fast, best = decided.fast_seconds * 1e6, decided.best_seconds * 1e6
+    if decided.genome != _FAST:
         return f"found {fast / best if best else 1:.2f}x over fast ({best:,.1f} us)"
     if fast < options.stop_below_us:
         limit = f"stop_below_us={options.stop_below_us:g}"

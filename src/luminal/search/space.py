@@ -135,10 +135,12 @@ class Space:
 
     def decode(self, genome: Genome) -> Candidate:
         """The program of a genome: knobs that a kernel does not have are passed over."""
+        # A search tries many schedules of one structure, so the costly part (e-graph to Selection
+        # to steps) is kept for genomes that differ in schedules only.
         untuned = replace(genome, tuned=(), unrolled=False)
-        known = self._decoded.get(untuned)
-        if known is not None:
-            stages = compile.reschedule(known, self.backend, genome.knobs)
+        untuned_stages = self._decoded.get(untuned)
+        if untuned_stages is not None:
+            stages = compile.reschedule(untuned_stages, self.backend, genome.knobs)
         else:
             stages = self._decode(genome)
             self._decoded[untuned] = stages
@@ -186,6 +188,8 @@ class Space:
         """A body and all in it spelled, by id of the body as it was lowered in `done`; `weights`:
         its arguments that are weights outside.
         """
+        # Bodies of Loops first: the program around needs their Selections, and equal layers share
+        # one.
         if id(body) in done:
             return done[id(body)]
         if genome.spellings:
@@ -201,8 +205,10 @@ class Space:
             tuple((terms[k], terms[v]) for k, v in genome.joined if k in terms and v in terms),
         )
         loops = {id(t.attrs.body): t.attrs.body for t in names if t.op == "Loop"}
-        known = weights_of(names, partial(is_weight, arguments=weights))
-        inside = {k: self._spell(inner, genome, done, known[k]) for k, inner in loops.items()}
+        weights_of_bodies = weights_of(names, partial(is_weight, arguments=weights))
+        inside = {
+            k: self._spell(inner, genome, done, weights_of_bodies[k]) for k, inner in loops.items()
+        }
         inner_choices = {key: spelled.selection for key, spelled in inside.items()}
         selection = fast.choose(lowered, self.costs, self.numerics, wishes, inner_choices, weights)
         for spelled in inside.values():
@@ -215,19 +221,19 @@ class Space:
     def moves(self, candidate: Candidate) -> list[Move]:
         """Every single change of the candidate's structure, in a fixed order."""
         genome = candidate.genome
-        found: list[Move] = []
+        changes: list[Move] = []
         if any(isinstance(step, LoopStep) for step in candidate.stages.partition.steps):
             value = None if genome.unrolled else "yes"
-            found.append(_move("unrolled", "", value, "Loops written out in the launch list"))
+            changes.append(_move("unrolled", "", value, "Loops written out in the launch list"))
         done: dict[int, _Spelled] = {}
         for body in self._bodies.values():
             spelled = self._spell(body, genome, done)
-            found += self._spellings(body, genome)
-            found += _residences(spelled, genome, self.costs.weights)
-            found += _merges(spelled, genome)
-            found += _joins(spelled, genome)
-        found += self._layouts(candidate, done[id(self.lowered)].names)
-        return found
+            changes += self._spellings(body, genome)
+            changes += _residences(spelled, genome, self.costs.weights)
+            changes += _merges(spelled, genome)
+            changes += _joins(spelled, genome)
+        changes += self._layouts(candidate, done[id(self.lowered)].names)
+        return changes
 
     def _layouts(self, candidate: Candidate, names: Mapping[Term, str]) -> Iterator[Move]:
         """Weights read as they are that could be read in panels, and the other way round."""
@@ -237,7 +243,7 @@ class Space:
             if name in wished:
                 yield _move("layouts", name, None, "a weight read in the layout fast has it in")
                 continue
-            for layout in (str(each) for each in gene.layouts if each != gene.now):
+            for layout in (str(offered) for offered in gene.layouts if offered != gene.now):
                 yield _move("layouts", name, layout, f"a weight read in layout {layout}")
 
     def _spellings(self, body: Lowered, genome: Genome) -> Iterator[Move]:
@@ -300,13 +306,15 @@ def _with_columns(lowered: Lowered, genome: Genome) -> tuple[Lowered, dict[Term,
     names = fingerprints(lowered)
     terms = by_fingerprint(names)
     pairs = [(terms[k], terms[v]) for k, v in genome.joined if k in terms and v in terms]
-    program, made = share_columns(Respelled(lowered, {}), pairs)
-    if not made:
+    program, stored_instead = share_columns(Respelled(lowered, {}), pairs)
+    if not stored_instead:
         return lowered, names
-    known = {program.same[term]: name for term, name in names.items() if term not in made}
-    known |= {now: names[term] for term, now in made.items()}
-    own = fingerprints(program.lowered)
-    return program.lowered, {term: known.get(term, name) for term, name in own.items()}
+    old_names = {
+        program.same[term]: name for term, name in names.items() if term not in stored_instead
+    }
+    old_names |= {now: names[term] for term, now in stored_instead.items()}
+    new_names = fingerprints(program.lowered)
+    return program.lowered, {term: old_names.get(term, name) for term, name in new_names.items()}
 
 
 def _residences(spelled: _Spelled, genome: Genome, weights: Weights) -> Iterator[Move]:

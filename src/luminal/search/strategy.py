@@ -167,14 +167,16 @@ class Strategy:
         """What each two of a kernel's fastest schedules choose, together: gains of two choices add
         up where neither hides the other's, and the fastest are few.
         """
+        # Gains of choices that do not hide each other add up, so crossing the six fastest finds
+        # most of what the product of all choices has, with 15 measurements in place of thousands.
         texts: dict[str, Knobs] = {}
         pairs = combinations(ranked[:CROSSED], 2)
         for knobs in (*ranked, *(as_knobs(dict(other) | dict(one)) for one, other in pairs)):
             try:
-                made = self.space.decode(candidate.genome.with_tuned({key: knobs}))
+                decoded = self.space.decode(candidate.genome.with_tuned({key: knobs}))
             except CompileError:  # what one chooses is not there with the other's choice
                 continue
-            text = next((o.text for o in made.stages.origins if o.name == key), "")
+            text = next((o.text for o in decoded.stages.origins if o.name == key), "")
             texts.setdefault(text, knobs)
         return tuple(knobs for knobs in texts.values() if knobs not in ranked)
 
@@ -195,20 +197,22 @@ class Strategy:
         for taken, kernel in slow:
             name = origins[kernel].name
             is_new = name not in self.tuned
-            found = self.space.knobs(candidate, kernel) if is_new else self.crosses.get(name, ())
-            if found:
-                spaces[name], self.shares[name] = found, -taken / total
+            schedules = (
+                self.space.knobs(candidate, kernel) if is_new else self.crosses.get(name, ())
+            )
+            if schedules:
+                spaces[name], self.shares[name] = schedules, -taken / total
         return spaces
 
     def take_leading(self, ranked: Mapping[str, list[Knobs]], leading: Choice) -> None:
         """Lets the fastest schedules that are new in `leading` meet the present ones."""
         now = self.best.candidate.genome.knobs
         fresh = {
-            key: found
-            for key, found in ranked.items()
-            if found and found[0] not in (leading.get(key), now.get(key, ()))
+            key: fastest
+            for key, fastest in ranked.items()
+            if fastest and fastest[0] not in (leading.get(key), now.get(key, ()))
         }
-        leading.update({key: found[0] for key, found in fresh.items()})
+        leading.update({key: fastest[0] for key, fastest in fresh.items()})
         chosen = self.measurements.confirmed(self.best.candidate, fresh)
         genome = self.best.candidate.genome.with_tuned(chosen)
         if not chosen or self.challenge([(genome, "schedules")], SCHEDULES):
@@ -268,8 +272,8 @@ class Strategy:
     def judged(
         self, moves: Sequence[Move], numbers: Iterable[int]
     ) -> list[tuple[float, int, Move]]:
-        """Those of the moves that make new programs, with their predicted seconds."""
-        known: list[tuple[float, int, Move]] = []
+        """The moves that make new programs, with their predicted seconds."""
+        judgements: list[tuple[float, int, Move]] = []
         limit = PREDICTED_SLOW * self.cost(self.best.candidate).seconds
         for number in numbers:
             if self.is_over():
@@ -282,8 +286,8 @@ class Strategy:
             if seconds > limit:
                 self.log.reject("predicted to be slow", move.note)
             else:
-                known.append((seconds, number, move))
-        return known
+                judgements.append((seconds, number, move))
+        return judgements
 
     def cost(self, candidate: Candidate) -> Cost:
         return self.measurements.model.cost(candidate.program)
@@ -331,6 +335,9 @@ class Strategy:
         number = self.runner.add(candidate.program)
         self.log.tried(side)
         try:
+            # Three stages of growing cost: a glance throws out what is far slower, a series finds a
+            # winner, and a second series throws out the lucky ones, of which a search of hundreds
+            # has many.
             glance = self.runner.pairs(number, self.best.number, GLANCE)
             if min(glance.first) > SLOW * max(glance.second):
                 self.log.reject("slow", note)

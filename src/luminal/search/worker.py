@@ -28,7 +28,7 @@ from luminal.runtime.arrays import Array
 from luminal.runtime.pipes import answers, receive, send
 from luminal.runtime.runner import BoundRunner
 from luminal.search.distance import Distance, distance
-from luminal.search.messages import Block, Failure, Operands, pack, unpack
+from luminal.search.messages import Failure, Operands, SharedArray, pack, unpack
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Loaded:
 
 
 class Worker:
-    """The operations that requests name."""
+    """The operations that requests of a search name."""
 
     def __init__(self, backend: str, descriptor: int | None) -> None:
         self.backend = registry.compiling(backend)
@@ -56,10 +56,11 @@ class Worker:
 
     def resolve(self, reference: tuple[Any, ...]) -> Any:
         """The Parameter or State that a reference stands for, one object for each."""
+        # Arrays never travel: a program names its leaves, and both sides map one file.
         kind, number, shape, dtype, name = reference
         if (kind, number) not in self.leaves:
-            made = (Parameter if kind == "parameter" else State)(shape, dtype, name=name)
-            self.leaves[kind, number] = made
+            owner = (Parameter if kind == "parameter" else State)(shape, dtype, name=name)
+            self.leaves[kind, number] = owner
             self.settle(kind, number)
         return self.leaves[kind, number]
 
@@ -72,7 +73,7 @@ class Worker:
         if number in blocks:
             leaf.set(self.array(blocks[number]))
 
-    def array(self, block: Block) -> Array:
+    def array(self, block: SharedArray) -> Array:
         """A read-only view of a block of the shared file."""
         assert self.shared is not None
         dtype = dtype_of(block.dtype).numpy
@@ -97,9 +98,9 @@ class Worker:
         self.inputs = []
         for _, block in operands.inputs:
             source = self.array(block)
-            own = aligned_empty(source.shape, dtype_of(block.dtype))
-            own[...] = source
-            self.inputs.append(own)
+            input_array = aligned_empty(source.shape, dtype_of(block.dtype))
+            input_array[...] = source
+            self.inputs.append(input_array)
 
     def load(self, number: int, program: Program) -> None:
         """Makes a program ready under a number."""
@@ -118,7 +119,7 @@ class Worker:
         return self.backend.runner(program).bind(self.operands.dims, names, outputs)
 
     def drop(self, number: int) -> None:
-        """Forgets a program."""
+        """Forgets the program of a number."""
         self.programs.pop(number, None)
 
     def time(self, numbers: list[int], rounds: int, seconds: float) -> list[list[float]]:
@@ -155,8 +156,10 @@ class Worker:
         self.timed(number, 1)  # the first one makes the derived weights
         if self.timed(number, 1) > slow:
             runs = 1
-        found: list[list[float]] = loaded.bound.profile(self.inputs, loaded.outputs, runs).tolist()
-        return found
+        seconds: list[list[float]] = loaded.bound.profile(
+            self.inputs, loaded.outputs, runs
+        ).tolist()
+        return seconds
 
     def run_once(self, number: int) -> None:
         """One run from the States' first values; the results stay for `elements` and `distance`."""
@@ -172,24 +175,24 @@ class Worker:
         assert self.operands is not None
         outputs = self.operands.outputs
         arrays = self.programs[number].outputs
-        found = {name: a for (name, _, _), a in zip(outputs, arrays, strict=True)}
+        by_name = {name: a for (name, _, _), a in zip(outputs, arrays, strict=True)}
         for (kind, leaf), state in self.leaves.items():
             if kind == "state":
-                found[f"state {leaf}"] = state.numpy()
-        return found
+                by_name[f"state {leaf}"] = state.numpy()
+        return by_name
 
     def elements(self, number: int, positions: dict[str, list[Array]]) -> dict[str, Array]:
         """Elements of the results, on the grid of the positions given along each dimension."""
-        found = self.results(number)
-        return {name: found[name][np.ix_(*where)] for name, where in positions.items()}
+        results = self.results(number)
+        return {name: results[name][np.ix_(*where)] for name, where in positions.items()}
 
     def distance(self, number: int, other: int) -> dict[str, Distance]:
-        """How far two programs' results are apart, each run once from the same States."""
+        """The distance of two programs' results by name, each run once from the same States."""
         self.run_once(other)
         expected = {name: array.copy() for name, array in self.results(other).items()}
         self.run_once(number)
-        found = self.results(number)
-        return {name: distance(found[name], expected[name]) for name in expected}
+        results = self.results(number)
+        return {name: distance(results[name], expected[name]) for name in expected}
 
 
 def main() -> None:

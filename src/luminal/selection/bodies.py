@@ -9,8 +9,8 @@ from luminal.hlir.ops import Value
 
 
 def weights_of(order: Iterable[Term], is_weight: Callable[[Term], bool]) -> dict[int, Set[Value]]:
-    """Per Loop body, by id: its arguments that are weights wherever the body is used."""
-    found: dict[int, Set[Value]] = {}
+    """The arguments of each Loop body, by its id, that are weights wherever the body is used."""
+    by_body: dict[int, Set[Value]] = {}
     for term in order:
         if term.op == "Loop":
             loop, body = term.attrs.hlir, term.attrs.body
@@ -22,10 +22,12 @@ def weights_of(order: Iterable[Term], is_weight: Callable[[Term], bool]) -> dict
                 for value, args in zip(body.arguments[loop.carried :], outside, strict=True)
                 if args and all(map(is_weight, args))
             }
-            found[id(body)] = found.get(id(body), weights) & weights
-    return found
+            by_body[id(body)] = by_body.get(id(body), weights) & weights
+    return by_body
 
 
 def is_weight(term: Term, arguments: Set[Value]) -> bool:
-    """Is it a leaf that is in memory before any run? In a body, only what is from outside."""
+    """Is the term a leaf that is in memory before any run? In a body, only what is from outside can
+    be.
+    """
     return term.is_leaf and (term.phase is not Phase.RUN or term.attrs.value in arguments)

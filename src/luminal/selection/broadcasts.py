@@ -7,7 +7,7 @@ numbers added one by one are rounded a million times, and each time in the same 
 
 from __future__ import annotations
 
-from luminal.algebra.frames import extent_of, never_empty
+from luminal.algebra.frames import extent_of, is_never_empty
 from luminal.algebra.terms import Reduction, Term, Terms
 from luminal.base.numerics import ROUNDING, Numerics
 from luminal.selection.rewrite import Respelled
@@ -16,8 +16,8 @@ NARROW = 4  # bytes: the count of positions may be beyond what a narrower float 
 
 
 def without_broadcasts(program: Respelled, numerics: Numerics) -> Respelled:
-    """The same program without these axes; sums of floats, which round otherwise, where `numerics`
-    allows it.
+    """The program without axes that only repeat a value in a reduction; sums of floats, which round
+    otherwise, where `numerics` allows it.
     """
     rounds = numerics.allows(ROUNDING)
     if not any(_is_wanted(term, rounds) for term in program.order()):
@@ -34,7 +34,7 @@ def _is_wanted(term: Term, rounds: bool) -> bool:
     if not isinstance(term, Reduction) or term.op not in ("Sum", "Max"):
         return False
     idle = [a for a in term.attrs if a not in term.args[0].axes]
-    if not idle or not all(map(never_empty, idle)):
+    if not idle or not all(map(is_never_empty, idle)):
         return False
     is_exact = term.op == "Max" or not term.dtype.is_float
     return is_exact or (rounds and term.dtype.size >= NARROW)

@@ -21,16 +21,18 @@ LIGHTER = 4 / 3  # times as long may be what holds no value that leaves the cach
 
 
 def pay(cascades: Collection[Cascade], costs: Costs, weights: Set[Value] = frozenset()) -> bool:
-    """Do these, which share what they compute in a step, take less time as one kernel each than as
-    kernels that store it? Where that leaves the last cache, about the time will do: several values
-    as large as all scores of an attention are not held then. `weights`: the arguments of a body
-    that are weights outside.
+    """Do these cascades, which share what they compute in a step, take less time as one kernel each
+    than as kernels that store it? Where that leaves the last cache, about the time will do: several
+    values as large as all scores of an attention are not held then. `weights`: the arguments of a
+    body that are weights outside.
     """
-    return all(_saves(each, costs, weights) for each in cascades) and _worth(cascades, costs)
+    return all(_is_long_enough(cascade, costs, weights) for cascade in cascades) and _is_worth(
+        cascades, costs
+    )
 
 
-def _saves(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool:
-    """Is what it computes in a step longer than what is read and made for that?"""
+def _is_long_enough(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool:
+    """Does the cascade compute longer in a step than it takes to read and make what that needs?"""
     if not cascade.inner:
         return True
     size, steps = cascade.inner[0].dtype.size, estimate(extent_of(axis_order(cascade.steps)))
@@ -48,7 +50,7 @@ def _saves(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool:
         return False
     if cascade.sweeps == 1 and any(m.rate for m in cascade.members):
         return True
-    lie = all(_lies(m.term, cascade.rows) for m in cascade.members)
+    lie = all(_is_aligned(m.term, cascade.rows) for m in cascade.members)
     # A row of the block that is shorter than what is read and made for it saves little.
     if not lie or others > steps or steps * others * size > costs.cache_bytes:
         return False
@@ -72,16 +74,28 @@ def _has_weights(cascade: Cascade, arguments: Set[Value]) -> bool:
 # A pass saves what it does not store, and pays where that leaves the caches: scores that fit are
 # faster stored and read. Computing them anew takes a third more time than storing at worst, for
 # which nothing is held: that is accepted.
-def _worth(cascades: Collection[Cascade], costs: Costs) -> bool:
-    """Is doing contractions anew worth what is not stored then: these, and what others multiply of
-    them?
+def _is_worth(cascades: Collection[Cascade], costs: Costs) -> bool:
+    """Is doing the contractions of these cascades anew worth what is not stored then: their
+    results, and the factors that others multiply them by?
     """
-    times = [r for each in cascades for r in each.inner for _ in range(_walks(each, costs))]
+    # A roofline estimate of both ways: the streamed one does contractions several times and touches
+    # no memory, the other does each once and writes and reads the results. Flash attention is the
+    # case where the first wins: the scores are never in memory.
+    times = [
+        r for cascade in cascades for r in cascade.inner for _ in range(_walks(cascade, costs))
+    ]
     stored: set[Term] = {*times}
     if len(times) == len(stored):
         return True
-    wide = [(each, m.term) for each in cascades for m in each.members if each.rows < m.term.axes]
-    factors = [x for each, r in wide for x in r.args[0].args if x.axes == each.rows | each.steps]
+    wide = [
+        (cascade, m.term)
+        for cascade in cascades
+        for m in cascade.members
+        if cascade.rows < m.term.axes
+    ]
+    factors = [
+        x for cascade, r in wide for x in r.args[0].args if x.axes == cascade.rows | cascade.steps
+    ]
     reads = len(stored) + len(factors)
     stored.update(factors)
     size = max(upper(t.axes) * t.dtype.size for t in stored)
@@ -107,17 +121,17 @@ def _flops(contraction: Reduction) -> int:
     return 2 * upper(contraction.axes) * upper(contraction.attrs)
 
 
-def _lies(member: Reduction, rows: frozenset[Symbol]) -> bool:
-    """Does what is multiplied with a block lie along the axes that the block lacks, or along the
-    steps, to be turned?
+def _is_aligned(member: Reduction, rows: frozenset[Symbol]) -> bool:
+    """Does the factor that a member multiplies with a block lie along the axes that the block
+    lacks, or along the steps, to be turned?
     """
     (x,) = member.args
-    own = member.axes - rows
-    for factor in x.args if own and x.op == "Mul" else ():
+    member_axes = member.axes - rows
+    for factor in x.args if member_axes and x.op == "Mul" else ():
         source = source_of(factor, lambda t: t.is_leaf)
         # A weight is copied as it is wanted, and a value that is computed is stored so.
-        if not factor.axes.isdisjoint(own) and source is not None and source.term.is_leaf:
+        if not factor.axes.isdisjoint(member_axes) and source is not None and source.term.is_leaf:
             inner = [a for dimension in source.renamed(source.term.attrs.frame) for a in dimension]
             is_copied = source.term.phase is Phase.WEIGHT and upper(factor.axes) >= COPIED
-            return is_copied or not inner or inner[-1] in own.union(member.attrs)
+            return is_copied or not inner or inner[-1] in member_axes.union(member.attrs)
     return True

@@ -66,15 +66,15 @@ def find(
     if not firsts:
         return ()
     near = _Neighbours(order, forced, costs, wanted, last, weights)
-    found = map(near.together, firsts)
-    return tuple(p for passes in found if not isinstance(passes, Refusal) for p in passes)
+    by_first = map(near.together, firsts)
+    return tuple(p for passes in by_first if not isinstance(passes, Refusal) for p in passes)
 
 
 def _firsts(order: Sequence[Term]) -> list[Reduction]:
     """What a pass may begin with: a maximum, or a reduction of what is computed of a contraction
     along its axes.
     """
-    found: list[Reduction] = []
+    firsts: list[Reduction] = []
     axes: dict[Term, frozenset[Symbol]] = {}  # of the contractions that a term is computed of
     of_dots = sums_of_dots(order)
     for term in order:
@@ -82,10 +82,10 @@ def _firsts(order: Sequence[Term]) -> list[Reduction]:
         if isinstance(term, Reduction):
             maximum = term.monoid is MAXIMUM and term.dtype in (float32, float64)
             streams = below.issuperset(term.attrs) and term not in of_dots
-            found += [term] if maximum or streams else []
+            firsts += [term] if maximum or streams else []
             below = term.axes if is_product(term) else frozenset()
         axes[term] = frozenset() if term.is_opaque else below
-    return found
+    return firsts
 
 
 class _Neighbours:
@@ -113,7 +113,7 @@ class _Neighbours:
 
     @cached_property
     def graph(self) -> KernelGraph:
-        """Of the single terms, those of a pass merged."""
+        """The graph of the single terms, in which those of a pass are merged."""
         return KernelGraph({term: term.args for term in self.order})
 
     def together(self, first: Reduction) -> tuple[Pass, ...] | Refusal:
@@ -124,7 +124,7 @@ class _Neighbours:
         refusal = streams.follow()
         if refusal is not None:
             return refusal
-        cascades = [each.cascade for each in streams.found]
+        cascades = [planned_stream.cascade for planned_stream in streams.found]
         wanted = any(not self.wanted.isdisjoint(cascade.inner) for cascade in cascades)
         if not wanted and not pay(cascades, self.costs, self.weights):
             return Refusal(first, "storing what it reduces takes less time")
@@ -134,47 +134,50 @@ class _Neighbours:
         statistics = {t for _, read in order for t in read}
         passes: list[Pass] = []
         for stream, _ in order:
-            found = self._kernel(stream, statistics, {t for p in passes for t in p.terms})
-            if isinstance(found, Refusal):
-                return found
-            passes.append(found)
+            planned = self._kernel(stream, statistics, {t for p in passes for t in p.terms})
+            if isinstance(planned, Refusal):
+                return planned
+            passes.append(planned)
         self.taken.update(*(p.terms for p in passes))
         return tuple(passes)
 
     def _kernel(self, stream: Stream, statistics: Set[Term], shared: Set[Term]) -> Pass | Refusal:
-        """With what is computed of the results, if that can be one kernel; else another reads them.
+        """The pass of a stream with what is computed of its results, if that can be one kernel;
+        else another one reads them.
 
         What passes share is computed by each, but counts here as the first one's: its statistics
         are what the others read, so they run after it.
         """
         cascade = stream.cascade
-        found: Pass | Refusal = Refusal(cascade.first, "it has no roots")
+        candidate: Pass | Refusal = Refusal(cascade.first, "it has no roots")
+        # The larger kernel is tried first: an epilogue in the pass saves a read of its results. The
+        # bare cascade is the fallback, since the epilogue may reach what belongs to another pass.
         for after in (self._after(stream, self.taken | shared), {}):
-            found = self._with_roots(stream, after, statistics)
-            if isinstance(found, Refusal):
+            candidate = self._with_roots(stream, after, statistics)
+            if isinstance(candidate, Refusal):
                 continue
-            if not self.taken.isdisjoint(found.terms):
-                found = Refusal(cascade.first, "another pass computes a part of it")
-            elif self.graph.merge(found.terms - shared, REACH):
-                return found
+            if not self.taken.isdisjoint(candidate.terms):
+                candidate = Refusal(cascade.first, "another pass computes a part of it")
+            elif self.graph.merge(candidate.terms - shared, REACH):
+                return candidate
             else:
-                found = Refusal(cascade.first, "another kernel stands between its parts")
-        return found
+                candidate = Refusal(cascade.first, "another kernel stands between its parts")
+        return candidate
 
     def above(self, starts: Iterable[Term]) -> list[Term]:
         """The terms that depend on these, operands first, as far as a pass may reach; these too."""
-        found: list[Term] = []
+        reached: list[Term] = []
         # A term has a greater id than its operands, so the least id next is operands first; and
         # what several terms led to comes out several times in a row.
         queue = [(term.id, term) for term in starts]
         heapq.heapify(queue)
-        while queue and len(found) < ABOVE:
+        while queue and len(reached) < ABOVE:
             _, term = heapq.heappop(queue)
-            if not found or found[-1] is not term:
-                found.append(term)
+            if not reached or reached[-1] is not term:
+                reached.append(term)
                 for user in self.users[term]:
                     heapq.heappush(queue, (user.id, user))
-        return found
+        return reached
 
     def _after(self, stream: Stream, taken: Set[Term]) -> dict[Term, None]:
         """The pointwise values computed of the results, as far up as their axes do not grow."""
@@ -218,14 +221,14 @@ def _moved(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
 
     Only so do axes that two terms have in common mean the same loops.
     """
-    found: set[Term] = set()
+    kept_whole: set[Term] = set()
     moving: set[Term] = set()
     for term in reversed(order):
         ends = term.is_reduction or term.is_leaf or term.is_opaque
         if term in moving and (term.is_reduction or term in forced):
-            found.add(term)
+            kept_whole.add(term)
         elif term in moving and not ends:
             moving.update(term.args)
         if isinstance(term, At):
             moving.add(term.args[0])
-    return found
+    return kept_whole

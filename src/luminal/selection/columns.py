@@ -19,13 +19,17 @@ def columns(one: Term, other: Term) -> dict[Symbol, Symbol] | None:
     """The axes of `one` that `other` lacks, each as one of those that only `other` has, in order;
     None where there are not as many of the same extents, or a reduction of `one` takes them.
     """
+    # Only names of axes change, so this is always legal; the check is whether the loops would
+    # really be the same ones, extent by extent.
     if not isinstance(one, Reduction) or not isinstance(other, Reduction):
         return None
-    own, wanted = (_rest(a, b) for a, b in ((one, other), (other, one)))
+    axes_of_one, wanted = (_rest(a, b) for a, b in ((one, other), (other, one)))
     inside = one.args[0].axes | frozenset(one.attrs)
-    if [a.extent for a in own] != [a.extent for a in wanted] or not inside.isdisjoint(wanted):
+    if [a.extent for a in axes_of_one] != [a.extent for a in wanted] or not inside.isdisjoint(
+        wanted
+    ):
         return None
-    return dict(zip(own, wanted, strict=True))
+    return dict(zip(axes_of_one, wanted, strict=True))
 
 
 def _rest(one: Term, other: Term) -> Axes:
@@ -37,25 +41,25 @@ def _rest(one: Term, other: Term) -> Axes:
 def share_columns(
     program: Respelled, pairs: Iterable[tuple[Term, Term]]
 ) -> tuple[Respelled, Mapping[Term, Term]]:
-    """The same program with the first of each pair along the columns of the second, where that is
-    legal, and by such a first term the one that is stored in its place.
+    """The program with the first of each pair along the columns of the second, where that is legal,
+    and by such a first term the one that is stored in its place.
     """
     roots = {root.term for root in program.lowered.roots}  # lie as their sinks want
     wanted: dict[Term, dict[Symbol, Symbol]] = {}
     for one, other in pairs:
-        found = columns(one, other)
-        if found and one not in roots and one not in wanted and other not in wanted:
-            wanted[one] = found
-    terms, made = program.lowered.terms, dict[Term, Term]()
+        renaming = columns(one, other)
+        if renaming and one not in roots and one not in wanted and other not in wanted:
+            wanted[one] = renaming
+    terms, stored = program.lowered.terms, dict[Term, Term]()
     if not wanted:
-        return program, made
+        return program, stored
 
     def replace(old: Term, same: Term) -> Term:
         if old not in wanted or not isinstance(same, Reduction):
             return same
         renamed = wanted[old]
         x = factors_at(terms, same.args[0], renamed)
-        made[old] = terms.reduce(same.op, same.attrs, x, merge=False)
-        return terms.at(made[old], {new: was for was, new in renamed.items()})
+        stored[old] = terms.reduce(same.op, same.attrs, x, merge=False)
+        return terms.at(stored[old], {new: was for was, new in renamed.items()})
 
-    return program.rewrite(replace), made
+    return program.rewrite(replace), stored

@@ -19,7 +19,7 @@ from luminal.program.selection import Selection
 # Products of bytes are exact, whatever the order; pairs of bfloat16 have the instruction's own
 # roundings, which `exact` does not allow.
 def usable(dots: Sequence[Dot], numerics: Numerics) -> tuple[Dot, ...]:
-    """Those whose roundings are allowed."""
+    """The dots whose roundings the numerics allow."""
     rounds = numerics.allows(ROUNDING)
     return tuple(dot for dot in dots if rounds or dot.rounding is Rounding.NONE)
 
@@ -31,8 +31,8 @@ def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
     """The selection with the contractions that these dots can compute; bodies of Loops have theirs
     already. What a cascade streams is folded by no dot.
     """
-    found: dict[Term, Dot] = {}
-    streamed = {member.term for each in selection.cascades for member in each.members}
+    chosen: dict[Term, Dot] = {}
+    streamed = {member.term for cascade in selection.cascades for member in cascade.members}
     for kernel in selection.kernels() if dots else ():
         reads = selection.places(kernel)
         for term in selection.computed(kernel):
@@ -41,5 +41,5 @@ def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
             able = (dot for dot in dots if refusal(term, dot, reads) is None)
             dot = next(able, None)
             if dot is not None:
-                found[term] = dot
-    return replace(selection, dots=found)
+                chosen[term] = dot
+    return replace(selection, dots=chosen)

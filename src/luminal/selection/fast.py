@@ -23,7 +23,7 @@ from luminal.program.selection import Choice, Residence, Selection
 from luminal.selection import cascades
 from luminal.selection.bodies import is_weight, weights_of
 from luminal.selection.broadcasts import without_broadcasts
-from luminal.selection.inlining import Inlining, cuts, injective, unmoved
+from luminal.selection.inlining import Inlining, cuts, is_injective, unmoved
 from luminal.selection.kinds import is_contraction, is_product, step_operands, sums_of_dots
 from luminal.selection.limits import KERNEL_TERMS, TILE_ROWS
 from luminal.selection.merge import merges
@@ -138,9 +138,9 @@ class _Fast:
         self.of_dots = sums_of_dots(self.order)
         self.of_steps: set[Term] = set()
         for total, dots in self.of_dots.items():
-            stored, made = step_operands(total, dots)
+            stored, decoded = step_operands(total, dots)
             self.of_steps |= stored
-            self.packed |= made
+            self.packed |= decoded
         self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept | self.of_steps
         self.rounded = rounded_factors(self.order)
         self.inlined = Inlining(self.order, self.rounded | self.of_steps, self.weights)
@@ -166,6 +166,9 @@ class _Fast:
         self.forced |= rounded_factors(outside) - self.in_pass
 
     def run(self, bodies: Mapping[int, Selection] | None) -> Selection:
+        # One pass from the roots down, no search: the result is a pure function of the graph and
+        # the costs, so it is the same on every machine, needs no timing, and is what the search
+        # starts from.
         # Users come first: when a term is met, every kernel that would compute it is known.
         for term in reversed(self.order):
             residence = self.residence(term)
@@ -184,13 +187,16 @@ class _Fast:
         choices = {term: self.choices[term] for term in self.order}
         frames = {t: self.frame(t) for t in self.order if choices[t].residence.is_stored}
         if bodies is None:
-            known = weights_of(self.order, self.is_weight)
+            weights_by_body = weights_of(self.order, self.is_weight)
             lowered = {id(t.attrs.body): t.attrs.body for t in self.order if t.op == "Loop"}
             bodies = {
-                k: select(body, self.costs, self.numerics, known[k]) for k, body in lowered.items()
+                k: select(body, self.costs, self.numerics, weights_by_body[k])
+                for k, body in lowered.items()
             }
-        found = tuple(p.cascade for p in self.passes)
-        return Selection(self.lowered.roots, choices, frames, together + joined, {}, bodies, found)
+        cascades_chosen = tuple(p.cascade for p in self.passes)
+        return Selection(
+            self.lowered.roots, choices, frames, together + joined, {}, bodies, cascades_chosen
+        )
 
     def is_stored(self, term: Term) -> bool:
         return self.choices[term].residence.is_stored
@@ -208,12 +214,12 @@ class _Fast:
         return {t for t in merge - self.forced if all(map(stays, self.uses[t]))}
 
     def grids(self) -> dict[Term, frozenset[Symbol] | None]:
-        """By kernel: its grid, where others may share its loops."""
-        found: dict[Term, frozenset[Symbol] | None] = {}
+        """The grid of each kernel, where others may share its loops; None elsewhere."""
+        by_kernel: dict[Term, frozenset[Symbol] | None] = {}
         for term, kernel in self.kernels.items():
             grid = kernel.grid if kernel.reductions else term.axes
-            found[term] = None if term.is_opaque or term in self.leaders else grid
-        return found
+            by_kernel[term] = None if term.is_opaque or term in self.leaders else grid
+        return by_kernel
 
     def alone(self) -> set[Term]:
         """Contractions, which want all registers, and what a genome wants apart."""
@@ -224,15 +230,15 @@ class _Fast:
     def wished(self) -> list[tuple[Term, Term]]:
         """The pairs of kernels that a genome wants to be one."""
         apart = self.wishes.apart
-        known = [pair for pair in self.wishes.joined if all(t in self.kernels for t in pair)]
-        return [pair for pair in known if apart.isdisjoint(pair)]
+        present = [pair for pair in self.wishes.joined if all(t in self.kernels for t in pair)]
+        return [pair for pair in present if apart.isdisjoint(pair)]
 
     def frame(self, term: Term) -> Frame:
         """The order of a stored term's axes: that of the tensor it was first."""
-        known = self.lowered.shapes.get(term)
-        if known is None or {a for d in known for a in d} < term.axes:
+        recorded = self.lowered.shapes.get(term)
+        if recorded is None or {a for d in recorded for a in d} < term.axes:
             return tuple((axis,) for axis in axis_order(term.axes))
-        return tuple(tuple(a for a in d if a in term.axes) for d in known)
+        return tuple(tuple(a for a in d if a in term.axes) for d in recorded)
 
     # --- decisions
 
@@ -252,8 +258,10 @@ class _Fast:
         return self.pointwise(term)
 
     def belongs_to_prologue(self, term: Term) -> bool:
-        """A costly value of Weights and literals only that a run would otherwise recompute."""
-        if term.phase is Phase.RUN or (not term.is_reduction and self.inlined.cheap(term)):
+        """Is the term a costly value of Weights and literals only that a run would otherwise
+        recompute?
+        """
+        if term.phase is Phase.RUN or (not term.is_reduction and self.inlined.is_cheap(term)):
             return False
         return any(use.kernel.phase is Phase.RUN for use in self.uses[term])
 
@@ -282,19 +290,23 @@ class _Fast:
         return Residence.LOCAL
 
     def is_step(self, term: Term, above: Term | None) -> bool:
-        """Is a contraction no more than a step of the sum around it?"""
+        """Is a contraction no more than one step of the sum around it?"""
         return above is not None and term in self.of_dots.get(above, ())
 
     def pointwise(self, term: Term) -> Residence:
         uses = self.uses[term]
         kernels = {use.kernel for use in uses}
+        # Inline where computing again costs less than a load; stored where several kernels want the
+        # value; local where one kernel reads it in several of its loops and a row of it stays in a
+        # cache. What is stored starts a kernel of its own, so this is also the decision about
+        # fusion.
         if any(self.kernels[k].terms > KERNEL_TERMS for k in kernels):
             return Residence.STORED
         wish = self.wishes.residences.get(term)
         unmoved = all(use.moved is None for use in uses)
         if wish is Residence.INLINE or (wish is Residence.LOCAL and len(kernels) == 1 and unmoved):
             return wish
-        if self.inlined.cheap(term):
+        if self.inlined.is_cheap(term):
             return Residence.INLINE
         if len(kernels) > 1 or any(use.repeated for use in uses):
             operands = self.expanded_operands(term)
@@ -302,7 +314,7 @@ class _Fast:
             self.forced |= operands
             return Residence.INLINE if operands else Residence.STORED
         (root,) = kernels
-        if any(self.wasteful(term, use) for use in uses) or len({u.moved for u in uses}) > 1:
+        if any(self.is_wasteful(term, use) for use in uses) or len({u.moved for u in uses}) > 1:
             return Residence.STORED  # also what several Ats read: chains of them would multiply
         # Several loops of a kernel read it, as a softmax's
         # do its scores: a row keeps it, if a cache does.
@@ -319,18 +331,21 @@ class _Fast:
         """What to store instead of a term that is many times as large as its dear operands: a
         product of a gradient with a window's weights, of which each kernel then computes its own.
         """
-        found, cheap = set(), self.inlined.cheap
+        dear, cheap = set(), self.inlined.is_cheap
         for arg in map(unmoved, term.args):
             if arg.is_pointwise and arg.op not in ("Literal", "Index") and not cheap(arg):
-                found.add(arg)
+                dear.add(arg)
         times, points = self.costs.expansion, upper(term.axes)
-        small = all(times * upper(arg.axes) <= points for arg in found)
-        return found if small and self.weights.of(term.op) < self.weights.load else set()
+        small = all(times * upper(arg.axes) <= points for arg in dear)
+        return dear if small and self.weights.of(term.op) < self.weights.load else set()
 
-    def wasteful(self, term: Term, use: Use) -> bool:
-        """Inlined, the term would be computed many times per element."""
+    def is_wasteful(self, term: Term, use: Use) -> bool:
+        """Would the term be computed many times per element, if it were inlined?"""
         if use.kernel.is_opaque and use.reduction is None:
             return False
+        # The placement law: a value is computed in the loop of its last axis. If the kernel's grid
+        # has an axis more than the term, that loop would compute it again for each position of the
+        # axis.
         kernel = self.kernels[use.kernel]
         if use.reduction is not None:
             context = use.reduction.axes | frozenset(use.reduction.attrs)
@@ -353,6 +368,8 @@ class _Fast:
 
     def spread_uses(self, term: Term, residence: Residence) -> None:
         """Tells the operands how they are used."""
+        # Uses travel from users to operands: a term knows every kernel that would compute it, under
+        # which reduction, and through which move, before its own residence is decided.
         if residence.is_stored:
             leader = self.leaders.get(term, term)  # the roots of a pass are one kernel
             kernel = self.kernels.setdefault(leader, Kernel())
@@ -367,7 +384,7 @@ class _Fast:
         for use in {use.kernel for use in uses}:
             self.kernels[use].terms += 1
         if term.op == "At":
-            repeated = not injective(term)
+            repeated = not is_injective(term)
             self.uses[term.args[0]] |= {
                 Use(u.kernel, u.reduction, term, u.repeated or repeated) for u in uses
             }

@@ -26,8 +26,8 @@ class Inlining:
         for term in order:
             self.of[term] = self._cost(term)
 
-    def cheap(self, term: Term) -> bool:
-        """Recomputing costs less than one load more than loading the result does."""
+    def is_cheap(self, term: Term) -> bool:
+        """Does recomputing the term cost less than one load more than loading the result does?"""
         (weight, loads), load = self.of[term], self._weights.load
         return weight + load * max(0, len(loads) - 1) < load
 
@@ -36,7 +36,7 @@ class Inlining:
             return 0, frozenset()
         if term.is_leaf or term.is_reduction or term.is_opaque or term in self._stored:
             return 0, frozenset((term,))
-        if term.op == "At" and not self.cheap(term.args[0]) and not injective(term):
+        if term.op == "At" and not self.is_cheap(term.args[0]) and not is_injective(term):
             return 0, frozenset((term.args[0],))  # read several times, so it will be stored
         if _reads_rows(term):
             return 0, self.of[term.args[1]][1]
@@ -52,10 +52,10 @@ class Inlining:
 
 
 def cuts(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
-    """Where long stretches without a reduction are stored: at their ends, not all over; of what
-    is larger than its operands, those.
+    """The terms at which long stretches without a reduction are stored: at their ends, not all
+    over; for a term larger than its operands, those.
     """
-    found: set[Term] = set()
+    stored: set[Term] = set()
     below: dict[Term, frozenset[Term]] = {}
     for term in order:
         ends = term.is_leaf or term.is_reduction or term.is_opaque or term in forced
@@ -67,10 +67,10 @@ def cuts(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
                 operands = [unmoved(arg) for arg in term.args]
                 long = [x for x in operands if x.is_pointwise and len(below[x]) > 1]
                 cut = long or cut
-            found.update(cut)
+            stored.update(cut)
             below |= {end: frozenset((end,)) for end in cut}
             below[term] = frozenset((term,))
-    return found
+    return stored
 
 
 def unmoved(term: Term) -> Term:
@@ -81,9 +81,11 @@ def unmoved(term: Term) -> Term:
 
 
 def _reads_rows(term: Term) -> bool:
-    """Is it read from memory, whole rows at a time, where integers say, or 0 for some of the rows?
-    Then what decides on that is computed once for a row.
+    """Is the term read from memory, whole rows at a time, where integers say, or 0 for some of the
+    rows? Then what decides on that is computed once for a row.
     """
+    # An embedding's rows: padding decides a whole row at once, so the test belongs to the row's
+    # loop and loads below it stay whole vectors.
     conditions: set[Symbol] = set()
     while term.op == "Select" and term.args[2].op == "Literal":
         conditions |= term.args[0].axes
@@ -98,8 +100,10 @@ def _reads_rows(term: Term) -> bool:
     return within.isdisjoint(conditions.union(a for a, _ in term.attrs))
 
 
-def injective(at: Term) -> bool:
-    """Each element of the operand is read at most once: every index tells its own axes."""
+def is_injective(at: Term) -> bool:
+    """Does the At read each element of its operand at most once, so that every index tells its own
+    axes?
+    """
     seen: set[Symbol] = set()
     for _, position in at.attrs:
         if isinstance(position, int):

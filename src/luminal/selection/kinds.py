@@ -11,13 +11,15 @@ from luminal.kernel.source import DEEPEST, chooses_bits, joins_bits, scaling
 
 
 def is_contraction(reduction: Term) -> bool:
-    """Is it a sum of products of values with different axes?"""
+    """Is the reduction a sum of products of values with different axes?"""
     (x,) = reduction.args
     return reduction.op == "Sum" and x.op == "Mul" and len({factor.axes for factor in x.args}) > 1
 
 
 def is_product(reduction: Term) -> bool:
-    """Is it a contraction with results along axes of either factor alone: rows and columns?"""
+    """Is the reduction a contraction with results along axes of either factor alone: rows and
+    columns?
+    """
     if not is_contraction(reduction):
         return False
     a, b = (factor.axes & reduction.axes for factor in reduction.args[0].args)
@@ -28,9 +30,12 @@ def sums_of_dots(order: Iterable[Term]) -> Mapping[Term, frozenset[Term]]:
     """Sums of floats each of whose steps adds a contraction of integers of its own, scaled (blocks
     of quantised values), and these: they are no more than steps of that sum.
     """
+    # Blocks of quantised weights: each block's dot is in integers and is scaled once. Stored by
+    # itself it would be many times the size of the result, so it is only ever a step of the sum
+    # around it.
     order = [*order]
     users: defaultdict[Term, list[Term]] = defaultdict(list)
-    found: dict[Term, frozenset[Term]] = {}
+    sums: dict[Term, frozenset[Term]] = {}
     dots: dict[Term, frozenset[Term]] = {}  # that a value is computed of, element by element
     none = frozenset[Term]()
     for term in order:
@@ -44,10 +49,10 @@ def sums_of_dots(order: Iterable[Term]) -> Mapping[Term, frozenset[Term]]:
         elif term.op == "Sum":
             steps = term.axes.union(term.attrs)
             near = (d for d in dots.get(term.args[0], none) if d.axes == steps)
-            own = frozenset(d for d in near if _is_within(d, term, users))
-            if own:
-                found[term] = own
-    return found
+            steps_alone = frozenset(d for d in near if _is_within(d, term, users))
+            if steps_alone:
+                sums[term] = steps_alone
+    return sums
 
 
 def _is_within(term: Term, total: Term, users: Mapping[Term, Sequence[Term]]) -> bool:
@@ -57,8 +62,8 @@ def _is_within(term: Term, total: Term, users: Mapping[Term, Sequence[Term]]) ->
         readers = users.get(stack.pop(), ())
         if not readers:
             return False
-        new = [each for each in readers if each not in seen]
-        if not all(each.is_pointwise for each in new):
+        new = [reader for reader in readers if reader not in seen]
+        if not all(reader.is_pointwise for reader in new):
             return False
         seen.update(new)
         stack += new
@@ -66,15 +71,16 @@ def _is_within(term: Term, total: Term, users: Mapping[Term, Sequence[Term]]) ->
 
 
 def step_operands(total: Term, dots: Set[Term]) -> tuple[Set[Term], Set[Term]]:
-    """What the steps of such a sum read, stored before: bytes, which dots take from memory, what
-    is made of weights, which the prologue can lay out, and what is the same for rows or columns.
-    And what the steps make of it.
+    """Two sets. The first is what the steps of such a sum read, stored before: bytes, which dots
+    take from memory, what is made of weights, which the prologue can lay out, and what is the same
+    for rows or columns. The second is what the steps make of it.
 
-    Of what is made of weights, the least that it is made of is stored: codes of four bits stay two
-    in a byte, and a scale that is a product of two stays these two.
+
+    From what is made of weights, the least that it is made of is stored: codes of four bits stay
+    two in a byte, and a scale that is a product of two stays these two.
     """
     stored: set[Term] = set()
-    made: set[Term] = set()
+    computed: set[Term] = set()
     stack = [(dot.args[0], dot.args[0].axes) for dot in dots]
     stack.append((total.args[0], total.args[0].axes))
     while stack:
@@ -88,8 +94,8 @@ def step_operands(total: Term, dots: Set[Term]) -> tuple[Set[Term], Set[Term]]:
             least = _least(arg)
             stored |= least
             if least:
-                made.update(below((arg,), least.__contains__))
-    return stored, made - stored
+                computed.update(below((arg,), least.__contains__))
+    return stored, computed - stored
 
 
 # What a step reads may be kept at any point between the file's bytes and decoded values. The fewest

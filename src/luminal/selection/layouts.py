@@ -89,14 +89,14 @@ def by_rule(
     selection = _made_for_loops(replace(selection, bodies=bodies))
     chosen: dict[Gene, Layout] = {}
     for gene in genes(selection, panels, numerics, arguments):
-        rule = gene.layouts[-1 if _pays(gene, panels) else 0]
+        rule = gene.layouts[-1 if _is_worth(gene, panels) else 0]
         wish = wishes.get(gene.weight)
-        chosen[gene] = next((each for each in gene.layouts if str(each) == wish), rule)
+        chosen[gene] = next((layout for layout in gene.layouts if str(layout) == wish), rule)
     selection = with_layouts(selection, chosen)
     return dots.by_rule(selection, dots.usable(panels.dots, numerics))
 
 
-def _pays(gene: Gene, panels: Panels) -> bool:
+def _is_worth(gene: Gene, panels: Panels) -> bool:
     """Is reading in panels worth the copy's memory?
 
     Measured (docs/measurements.md). A single row of results streams the weight once: as it is, if
@@ -123,9 +123,9 @@ def _pays(gene: Gene, panels: Panels) -> bool:
 
 
 def _has_words(gene: Gene) -> bool:
-    """Do neighbours that a dot multiplies lie side by side in the weight as it is first?"""
-    words = [each for each in gene.layouts if each.neighbours > 1]
-    return any(each.blocks[-1][0] == len(each.order or ()) - 1 for each in words)
+    """Do neighbours that a dot multiplies lie side by side in the weight as it was given?"""
+    words = [layout for layout in gene.layouts if layout.neighbours > 1]
+    return any(layout.blocks[-1][0] == len(layout.order or ()) - 1 for layout in words)
 
 
 def all_genes(
@@ -146,20 +146,24 @@ def genes(
     numerics: Numerics = Numerics.STANDARD,
     arguments: Set[Value] = frozenset(),
 ) -> tuple[Gene, ...]:
-    """What can be chosen in a program, or in a Loop body whose `arguments` are weights outside."""
+    """The layouts that can be chosen in a program, or in a Loop body whose `arguments` are weights
+    outside.
+    """
     if panels is None:
         return ()
+    # Transposed packing, chosen once for a weight instead of in every kernel: the copy costs memory
+    # and the prologue's time, and saves packing in every run.
     usable = dots.usable(panels.dots, numerics)
     users = _users(selection)
     of_dots = sums_of_dots(selection.choices)
     around = {dot: term for term, dots in of_dots.items() for dot in dots}
-    found: dict[tuple[Term, Layout], Gene] = {}
+    by_copy: dict[tuple[Term, Layout], Gene] = {}
     for term in selection.choices:
         for product in _products(term, of_dots):
             columns = _columns(term, selection, users)
             outer = around.get(term, term)
             bound = {*term.attrs, *outer.attrs}
-            in_steps = _in_steps(product, bound, columns, selection)
+            in_steps = _has_steps(product, bound, columns, selection)
             for read in _reads(product, selection, arguments, outer in of_dots):
                 layout = _panels(read, product, bound, columns, in_steps, panels)
                 if layout is not None:
@@ -174,12 +178,12 @@ def genes(
                         if along is not None:
                             offered += (with_neighbours(layout, along, dot.k),)
                     # One copy serves all edges: it pays for all where it pays for one.
-                    old = found.get(key, Gene(read.weight, (), offered, now, 0, 0, False, False))
+                    old = by_copy.get(key, Gene(read.weight, (), offered, now, 0, 0, False, False))
                     edges = tuple(dict.fromkeys((*old.edges, read.edge)))
                     # Edges that share a copy are offered what all
                     # of them can read: neighbours to all or to none.
                     offered = min(old.layouts, offered, key=len)
-                    found[key] = replace(
+                    by_copy[key] = replace(
                         old,
                         edges=edges,
                         layouts=offered,
@@ -189,7 +193,7 @@ def genes(
                         spares=old.spares or in_steps,
                     )
     # A body's argument lies one way for all who read it: the Loop outside makes the copy.
-    return tuple(gene for gene in found.values() if not arguments or _covers(gene, users))
+    return tuple(gene for gene in by_copy.values() if not arguments or _covers(gene, users))
 
 
 def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selection:
@@ -220,7 +224,7 @@ def with_layouts(selection: Selection, chosen: Mapping[Gene, Layout]) -> Selecti
 def weights_of_bodies(
     selection: Selection, arguments: Set[Value] = frozenset()
 ) -> dict[int, Set[Value]]:
-    """Per Loop body, by id: its arguments that are weights wherever the body is used."""
+    """The arguments of each Loop body, by its id, that are weights wherever the body is used."""
     return weights_of(selection.choices, lambda term: _is_weight(term, selection, arguments))
 
 
@@ -233,7 +237,7 @@ def _made_for_loops(selection: Selection) -> Selection:
         inside = selection.bodies[id(body)].choices.items()
         wanted = {t.attrs.value: choice.layouts[0] for t, choice in inside if t.is_leaf}
         initial, streams, invariants = loop.attrs.hlir.split(loop.args)
-        operands = [*((each,) for each in initial), *streams, *((each,) for each in invariants)]
+        operands = [*((value,) for value in initial), *streams, *((value,) for value in invariants)]
         for argument, leaves in zip(body.arguments, operands, strict=True):
             layout = wanted.get(argument, ROW_MAJOR)
             for term in leaves:
@@ -245,11 +249,11 @@ def _made_for_loops(selection: Selection) -> Selection:
 
 def _users(selection: Selection) -> dict[Term, list[Edge]]:
     """The edges that read each term; what a root reads has none for it."""
-    found: dict[Term, list[Edge]] = {term: [] for term in selection.choices}
+    edges: dict[Term, list[Edge]] = {term: [] for term in selection.choices}
     for term in selection.choices:
         for k, arg in enumerate(term.args):
-            found[arg].append((term, k))
-    return found
+            edges[arg].append((term, k))
+    return edges
 
 
 def _covers(gene: Gene, users: Mapping[Term, list[Edge]]) -> bool:
@@ -257,7 +261,7 @@ def _covers(gene: Gene, users: Mapping[Term, list[Edge]]) -> bool:
 
 
 def _is_weight(term: Term, selection: Selection, arguments: Set[Value]) -> bool:
-    """Is it in memory before any run? (In a Loop body, only what comes from outside is.)"""
+    """Is the value in memory before any run? (In a Loop body, only what comes from outside is.)"""
     if term.is_leaf:
         return is_weight(term, arguments)
     return selection.is_stored(term) and term.phase is not Phase.RUN
@@ -271,10 +275,16 @@ def _neighbours(contraction: Term, dot: Dot, read: _Read, selection: Selection) 
         return None
     order = in_order(contraction.args[0].args, dot)
     sources = [sources_of(factor, selection.is_stored) for factor in order]
-    for found, dtype in zip(sources, (dot.a, dot.b), strict=False):
-        if not found or any(x.casts != 1 or x.term.dtype is not dtype for x in found):
+    for factor_sources, dtype in zip(sources, (dot.a, dot.b), strict=False):
+        if not factor_sources or any(
+            x.casts != 1 or x.term.dtype is not dtype for x in factor_sources
+        ):
             return None
-    others = [found for found in sources if all(each.edge != read.edge for each in found)]
+    others = [
+        factor_sources
+        for factor_sources in sources
+        if all(source.edge != read.edge for source in factor_sources)
+    ]
     if len(sources) != 2 or len(others) != 1 or len(others[0]) != 1:
         return None
     (other,) = others[0]
@@ -282,7 +292,7 @@ def _neighbours(contraction: Term, dot: Dot, read: _Read, selection: Selection) 
     if not frame:
         return None
     inner = last_axis(other.renamed(frame)[-1], dot.k)
-    if any(inner in each.apart for found in sources for each in found):
+    if any(inner in source.apart for factor_sources in sources for source in factor_sources):
         return None
     for k, dimension in enumerate(read.frame):
         if inner in contraction.attrs and inner is last_axis(dimension, dot.k):
@@ -316,19 +326,21 @@ def _reads(
         is_stored = selection.is_stored
         below_masks = unmasked(factor, is_stored)
         for source in sources_of(below_masks, is_stored, parts=True, scales=steps):
-            own = _frame(source, selection)
-            if own is None or not _is_weight(source.term, selection, arguments):
+            source_frame = _frame(source, selection)
+            if source_frame is None or not _is_weight(source.term, selection, arguments):
                 continue
             # What only a mask reads is packed with it, once, not masked by every row of tiles.
             if source.edge is None and below_masks is not factor:
                 continue
             edge = source.edge or (product, k)
-            parts = tuple(_start(source, dimension) for dimension in own)
-            yield _Read(source.term, edge, source.renamed(own), parts, upper(source.chosen))
+            parts = tuple(_start(source, dimension) for dimension in source_frame)
+            yield _Read(
+                source.term, edge, source.renamed(source_frame), parts, upper(source.chosen)
+            )
 
 
 def _start(source: Source, dimension: Axes) -> int | None:
-    """Where the part of a dimension begins that is read."""
+    """The position at which the part of a dimension begins that is read."""
     starts = [source.starts[axis] for axis in dimension if axis in source.starts]
     if not starts:
         return None
@@ -351,15 +363,17 @@ def _columns(contraction: Term, selection: Selection, users: Mapping[Term, list[
     return next((dimension for dimension in reversed(frame) if dimension), ())
 
 
-def _in_steps(product: Term, bound: Set[Symbol], columns: Axes, selection: Selection) -> bool:
+def _has_steps(product: Term, bound: Set[Symbol], columns: Axes, selection: Selection) -> bool:
     """Does a window move by steps from column to column? Lanes along these want a copy in every
     run, as large as all windows together.
     """
-    own = {*columns[-1:]}
+    last_column = {*columns[-1:]}
     for term in below((product,), selection.is_stored):
         if isinstance(term, At) and not selection.is_stored(term):
             positions = (at for _, at in term.attrs if not isinstance(at, int))
-            windows = (at for at in positions if own & at.symbols() and bound & at.symbols())
+            windows = (
+                at for at in positions if last_column & at.symbols() and bound & at.symbols()
+            )
             if any(at.coefficient(columns[-1]) != const(1) for at in windows):
                 return True
     return False

@@ -35,6 +35,9 @@ def merges(
     leaves their union (see `kernel_graph`). Earlier groups first. By rule those `alone` join none.
     Then come pairs that are `wished`, in their order, whatever they read, where that is legal.
     """
+    # Fusion of kernels side by side: a merge saves launches and reads what both read once. Groups
+    # are found by what they touch, not by comparing pairs, so a program of thousands of kernels
+    # stays cheap.
     reads = kernel_reads(order, is_stored)
     graph = kernels(reads, together)
     moves = _moved(order, is_stored)
@@ -47,7 +50,11 @@ def merges(
         near = {g for read in reads[term] for g in touching.get((grid, term.phase, read), ())}
         for place in sorted(near):
             group = groups[place]
-            if len(group) >= most or _long(group, term, sizes) or not moves[term].isdisjoint(group):
+            if (
+                len(group) >= most
+                or _is_too_long(group, term, sizes)
+                or not moves[term].isdisjoint(group)
+            ):
                 continue
             if _share(group, term, reads) and graph.merge((group[0], term), REACH):
                 group.append(term)
@@ -71,18 +78,18 @@ def merges(
         still = all(moves[term].isdisjoint(union) for term in union)
         if one is not other and fits and alike and still and graph.merge(pair, REACH):
             home |= dict.fromkeys(union, union)
-    found = {id(group): group for group in home.values() if len(group) > 1}
-    return tuple(map(frozenset, found.values()))
+    by_group = {id(group): group for group in home.values() if len(group) > 1}
+    return tuple(map(frozenset, by_group.values()))
 
 
-def _long(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool:
+def _is_too_long(group: Sequence[Term], term: Term, sizes: Mapping[Term, int]) -> bool:
     """Would `term` make the kernel too long? Compile time grows faster than the length."""
     return sum(sizes[other] for other in group) + sizes[term] > KERNEL_TERMS
 
 
 def _moved(order: Sequence[Term], is_stored: Callable[[Term], bool]) -> dict[Term, frozenset[Term]]:
-    """By stored term: the stored terms that its kernel reads through an At."""
-    found: dict[Term, frozenset[Term]] = {}
+    """The stored terms that the kernel of each stored term reads through an At."""
+    through_an_at: dict[Term, frozenset[Term]] = {}
     plain: dict[Term, frozenset[Term]] = {}  # what a kernel reads for the sake of a term ...
     moved: dict[Term, frozenset[Term]] = {}  # ... and what of that through an At
     nothing = frozenset[Term]()
@@ -92,10 +99,10 @@ def _moved(order: Sequence[Term], is_stored: Callable[[Term], bool]) -> dict[Ter
         if isinstance(term, At):
             through |= plain[term.args[0]]
         if is_stored(term):
-            found[term] = through
+            through_an_at[term] = through
             now, through = frozenset((term,)), nothing
         plain[term], moved[term] = now, through
-    return found
+    return through_an_at
 
 
 # Merging saves what both read. Small operands come from a cache the second time, so only what is

@@ -26,14 +26,14 @@ def packed(order: Iterable[Term], arguments: Set[Value] = frozenset()) -> frozen
 
     `arguments`: those of a Loop's body that are weights outside.
     """
-    found: set[Term] = set()
+    decoding: set[Term] = set()
     reads: dict[Term, frozenset[Term] | None] = {}  # leaves that all are weights; None: not only
     for term in order:
         reads[term] = _reads(term, arguments, reads)
         leaves = reads[term]
         if leaves and term.dtype.is_float and _is_packed(term, leaves):
-            found.update(t for t in below((term,), found.__contains__) if not t.is_leaf)
-    return frozenset(found)
+            decoding.update(t for t in below((term,), decoding.__contains__) if not t.is_leaf)
+    return frozenset(decoding)
 
 
 def _reads(
@@ -48,17 +48,17 @@ def _reads(
         return None  # rows of a table are not what is packed, the codes of a literal one may be
     if not (term.is_pointwise or term.op == "At"):
         return None
-    found: set[Term] = set()
+    weights: set[Term] = set()
     for arg in term.args:
         below_it = reads[arg]
         if below_it is None:
             return None
-        found |= below_it
-    return frozenset(found) if len(found) <= MOST_PARTS else None
+        weights |= below_it
+    return frozenset(weights) if len(weights) <= MOST_PARTS else None
 
 
 def _is_packed(term: Term, leaves: Collection[Term]) -> bool:
-    """Is it floats made of integers, larger than these and what else it is made of?"""
+    """Is the term floats made of integers, larger than these and what else it is made of?"""
     size = sum(_bytes(leaf) for leaf in leaves)
     return any(leaf.dtype.is_int for leaf in leaves) and size < _bytes(term)
 

@@ -31,32 +31,32 @@ AROUND = 16  # rows of zeros, beyond which each more costs nothing
 
 
 def pictures(program: Respelled, costs: Windows | None) -> Respelled:
-    """The same program with such pictures stored."""
+    """The program with pictures stored as lanes want them, where that gains."""
     if costs is None:
         return program
     terms, shapes = program.lowered.terms, {**program.lowered.shapes, **_outputs(program)}
-    made: dict[Term, Frame] = {}
-    found: dict[Term, tuple[View, Symbol]] = {}
+    stored_frames: dict[Term, Frame] = {}
+    by_reduction: dict[Term, tuple[View, Symbol]] = {}
     for term in program.order():
         if isinstance(term, Reduction):
             for view in views(term, shapes):
                 lane = _worth(term, view, shapes, costs)
                 if lane is not None:
-                    found[term] = view, lane
-    if not found:
+                    by_reduction[term] = view, lane
+    if not by_reduction:
         return program
 
     def replaced(old: Term, same: Term) -> Term:
-        if old not in found or not isinstance(same, Reduction):
+        if old not in by_reduction or not isinstance(same, Reduction):
             return same
-        view, lane = found[old]
+        view, lane = by_reduction[old]
         (x,) = same.args
         (was,) = old.args
         # The operands may have been respelled on the way: the picture is that of the new ones.
         at = 0 if was is view.data else list(was.args).index(view.data)
         data = x if was is view.data else x.args[at]
         stored, read = _laid_out(terms, view, base_of(data), lane)
-        made[stored] = _frame(stored, view, lane, shapes)
+        stored_frames[stored] = _frame(stored, view, lane, shapes)
         if was is view.data:
             return terms.reduce(same.op, same.attrs, read, merge=False)
         factors = list(x.args)
@@ -66,7 +66,7 @@ def pictures(program: Respelled, costs: Windows | None) -> Respelled:
 
     laid = program.rewrite(replaced)
     lowered = laid.lowered
-    frames, kept = {**made, **lowered.shapes}, lowered.kept | made.keys()
+    frames, kept = {**stored_frames, **lowered.shapes}, lowered.kept | stored_frames.keys()
     return replace(laid, lowered=replace(lowered, shapes=frames, kept=kept))
 
 
@@ -74,15 +74,15 @@ def _outputs(program: Respelled) -> dict[Term, Frame]:
     """The dimensions of results where they are stored, and of what is computed for each of their
     elements on the way.
     """
-    found: dict[Term, Frame] = {}
+    frames: dict[Term, Frame] = {}
     for root in program.lowered.roots:
         stack = [root.term]
         while stack:
             term = stack.pop()
-            if term not in found and term.axes == root.term.axes:
-                found[term] = root.frame
+            if term not in frames and term.axes == root.term.axes:
+                frames[term] = root.frame
                 stack += term.args if term.is_pointwise else ()
-    return found
+    return frames
 
 
 # --- whether that is worth it
@@ -94,16 +94,16 @@ def _worth(
     """The axis of results that lanes should run along over a picture laid out anew, if any."""
     if not all(a.extent is not None and a.extent.is_const for a in (*term.axes, *term.attrs)):
         return None
-    own = _Reading(term, view, shapes, costs)
+    reading = _Reading(term, view, shapes, costs)
     moving = {s for slide in view.slides.values() for s in slide.steps}
     wanted = view.data.axes if view.overlaps else moving
-    candidates = [a for a in own.nearest if a in wanted]
+    candidates = [a for a in reading.nearest if a in wanted]
     if not candidates:
         return None
-    lane = min(candidates, key=own.laid_out)
-    here = min(own.in_place(a) for a in term.axes)
-    here = min(here, *(own.in_parts(a) for a in term.attrs))
-    return lane if own.laid_out(lane) < GAIN * here else None
+    lane = min(candidates, key=reading.laid_out)
+    here = min(reading.in_place(a) for a in term.axes)
+    here = min(here, *(reading.in_parts(a) for a in term.attrs))
+    return lane if reading.laid_out(lane) < GAIN * here else None
 
 
 # Cycles are counted for each axis of results as the lanes, because the best axis depends on how the
@@ -130,7 +130,9 @@ class _Reading:
         self.shared = min(costs.rows, upper(others)) if others else 1
 
     def steps(self, lane: Symbol, load: float) -> float:
-        """Of all vectors, each of whose loads costs so much, and of storing the results."""
+        """The cycles of all vectors along `lane`, each of whose loads costs `load`, and of storing
+        the results.
+        """
         vectors = upper(self.term.axes) / (self.costs.lanes * self.used(lane))
         store = 1 if lane is self.innermost else self.costs.lanes * self.costs.across
         return vectors * (upper(self.term.attrs) * (1 + load / self.shared) + store)
@@ -140,7 +142,9 @@ class _Reading:
         return filled(upper((lane,)), self.costs.lanes)
 
     def in_place(self, lane: Symbol) -> float:
-        """With the picture as it lies."""
+        """The cycles with lanes along `lane` and the picture as it lies."""
+        # What a vector load costs is decided by the stride of its lanes: 0 is a broadcast, 1 a
+        # load, a short one a shuffle of whole vectors, anything else a load for each lane.
         costs, stride, zeros, edge = self.costs, 0, 0, 0.0
         for a, position in self.view.positions.items():
             factor = position.coefficient(lane)
@@ -172,8 +176,8 @@ class _Reading:
         return self.steps(lane, costs.lanes * costs.apart + masks)
 
     def in_parts(self, lane: Symbol) -> float:
-        """With the picture as it lies, and parts of a sum in the lanes: weights lie as these do,
-        where they are known before a run.
+        """The cycles with the picture as it lies and parts of a sum in the lanes: weights lie as
+        these do, where they are known before a run.
         """
         is_near = lane not in self.view.positions and self.strides.get(lane) == 1
         if not is_near or self.is_given:
@@ -196,14 +200,16 @@ class _Reading:
         return upper(inside) if along and is_whole else 0
 
     def laid_out(self, lane: Symbol) -> float:
-        """With the picture stored for these lanes."""
+        """The cycles with the picture stored for lanes along `lane`, the copy included."""
         if lane in self.weighed and self.used(lane) < self.costs.full:
             return inf
         sizes = (slide.extent for slide in self.view.slides.values())
         along = self.view.along(lane)
         rest = self.view.base.axes - self.view.slides.keys() - {along}
-        own = () if along in self.view.slides else self.view.positions.get(along, along).symbols()
-        elements = prod(sizes) * upper(rest) * upper(own)
+        read_axes = (
+            () if along in self.view.slides else self.view.positions.get(along, along).symbols()
+        )
+        elements = prod(sizes) * upper(rest) * upper(read_axes)
         is_near = self.strides.get(along, 0) == 1
         copy = self.costs.copied if is_near else self.costs.turned
         return self.steps(lane, self.costs.load) + elements * copy + self.costs.launch
@@ -260,8 +266,8 @@ def _frame(picture: Term, view: View, lane: Symbol, shapes: Mapping[Term, Frame]
         for a in dimension:
             slide = view.slides.get(a)
             if slide is None and a is view.along(lane):
-                own = by_steps(view.positions.get(a, a), picture.axes - {lane})
-                last = (*own, lane)
+                within_steps = by_steps(view.positions.get(a, a), picture.axes - {lane})
+                last = (*within_steps, lane)
                 continue
             if slide is None:
                 order.append((a,))

@@ -18,7 +18,7 @@ from luminal.shape.expression import Expression, Symbol, axis, const
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FirstMaximum:
     """`Max{axes} Select(hit, position, 0)`, where x is the `greatest`, or NaN if `hits` says so."""
 
     greatest: Reduction
@@ -36,13 +36,13 @@ class Place:
         return along if slopes[along] > rest else None
 
     def slope(self, a: Symbol) -> int:
-        """By how much positions fall with each step along an axis; 0 where nobody knows."""
+        """The number by which positions fall with each step along an axis; 0 where nobody knows."""
         factor = self.position.attrs.coefficient(a)
         return -factor.value if factor is not None and factor.is_const else 0
 
 
-def place(term: Term) -> Place | None:
-    """What such a reduction is made of."""
+def place(term: Term) -> FirstMaximum | None:
+    """The search for a maximum's first position that the term is; None if it is none."""
     if not isinstance(term, Reduction) or term.monoid is not MAXIMUM:
         return None
     (x,) = term.args
@@ -55,8 +55,8 @@ def place(term: Term) -> Place | None:
     greatest = _greatest(hit, term.attrs)
     if greatest is None or lo is None or lo < 0:
         return None
-    found = Place(greatest, position)
-    return None if found.outermost() is None else found
+    search = FirstMaximum(greatest, position)
+    return None if search.outermost() is None else search
 
 
 def _greatest(hit: Term, axes: Axes) -> Reduction | None:
@@ -67,14 +67,14 @@ def _greatest(hit: Term, axes: Axes) -> Reduction | None:
             for x, other in (part.args, part.args[::-1]):
                 if not isinstance(other, Reduction) or other.monoid is not MAXIMUM:
                     continue
-                rest = [each for each in parts if each is not part]
+                rest = [candidate for candidate in parts if candidate is not part]
                 if other.args == (x,) and other.attrs == axes and all(_is_nan(r, x) for r in rest):
                     return other
     return None
 
 
 def _is_nan(term: Term, x: Term) -> bool:
-    """Is it `not x == x`?"""
+    """Is the term `not x == x`, which holds of NaN alone?"""
     return term.op == "Xor" and any(
         same.op == "Equal" and same.args == (x, x) and isinstance(true, Literal) and true.value
         for same, true in (term.args, term.args[::-1])
@@ -85,7 +85,7 @@ def _is_nan(term: Term, x: Term) -> bool:
 # chunks, the maxima say in which chunk it is first, and the second read is of that chunk only.
 # Positions carried along in each lane would take one sweep, but of six operations a vector, not
 # three.
-def first_place(terms: Terms, wanted: Place, parts: Cut, inner: Term, x: Term) -> Term:
+def first_place(terms: Terms, wanted: FirstMaximum, parts: Cut, inner: Term, x: Term) -> Term:
     """The reduction of `wanted`, whose greatest values of the chunks are `inner`, all of x.
 
     What is searched is as long as a chunk and begins with the right one, or ends with the last.
@@ -111,11 +111,11 @@ def first_place(terms: Terms, wanted: Place, parts: Cut, inner: Term, x: Term) -
     inside = wanted.position.attrs.substitute({along: parts.within})
     lowest = inside.interval.lo
     assert lowest is not None
-    found = _select(terms, _hit(terms, there, greatest), inside - const(lowest), dtype)
-    found = terms.reduce("Max", parts.inner(wanted.greatest.attrs), found, merge=False)
+    first = _select(terms, _hit(terms, there, greatest), inside - const(lowest), dtype)
+    first = terms.reduce("Max", parts.inner(wanted.greatest.attrs), first, merge=False)
     slope = wanted.slope(along)
     outside = _linear(terms, back, slope, lowest - slope * begins)
-    return terms.pointwise("Add", (found, outside), dtype)
+    return terms.pointwise("Add", (first, outside), dtype)
 
 
 def _length(a: Symbol) -> int:
@@ -124,13 +124,13 @@ def _length(a: Symbol) -> int:
 
 
 def _hit(terms: Terms, x: Term, greatest: Term) -> Term:
-    found = terms.pointwise("Equal", (x, greatest), bool_)
+    is_equal = terms.pointwise("Equal", (x, greatest), bool_)
     if not x.dtype.is_float:
-        return found
+        return is_equal
     number = terms.pointwise("Equal", (x, x), bool_)
     true = terms.boolean(const(1))
     is_nan = terms.pointwise("Xor", (number, true), bool_)
-    return terms.pointwise("Or", (found, is_nan), bool_)
+    return terms.pointwise("Or", (is_equal, is_nan), bool_)
 
 
 def _select(terms: Terms, hit: Term, position: Expression, dtype: DType) -> Term:

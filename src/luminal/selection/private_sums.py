@@ -26,7 +26,9 @@ from luminal.shape.view import index
 
 
 def private_sums(program: Respelled, shares: Shares, numerics: Numerics) -> Respelled:
-    """The same program with such Scatters in two stages, of floats where they may round anew."""
+    """The program with Scatters that leave units idle in two stages; those of floats where they may
+    round anew.
+    """
     order = program.order()
     sites = max((term.attrs.site for term in order if term.is_opaque), default=0)
     may = [term for term in order if numerics.allows(ROUNDING) or SUM.is_exact(term.dtype)]
@@ -64,6 +66,8 @@ def _cut(term: Term, shares: Shares) -> tuple[Symbol, int] | None:
 # Sorting positions so that no two threads meet takes five times as long as storing at them. A copy
 # of the destination for each chunk costs memory and one sum over the copies, and needs neither.
 def _in_parts(terms: Terms, scatter: Term, site: int, along: Symbol, size: int) -> Term:
+    # Atomic additions would do the same with one destination, but then bits would depend on the
+    # order in which threads come; private parts are added up in a fixed one.
     # A site is one operation; the new Scatter is another one than the old, which others may use.
     attrs: OpaqueAttrs = scatter.attrs
     chunks = cut(along, size, site)
@@ -80,23 +84,26 @@ def _in_parts(terms: Terms, scatter: Term, site: int, along: Symbol, size: int) 
     indices = {a: index(k, a.extent) for k, a in enumerate(axes) if a.extent is not None}
     # The chunk is a coordinate: with it, positions that met in different chunks meet no more.
     entries: list[Expression | Slot] = [indices[chunk]]
-    found: list[Term] = []
+    indices_moved: list[Term] = []
     for entry in positions(scatter):
         if isinstance(entry, Term):
-            entries.append(Slot(len(found)))
-            found.append(terms.at(entry, moved))
+            entries.append(Slot(len(indices_moved)))
+            indices_moved.append(terms.at(entry, moved))
         else:
             entries.append(entry.substitute(moved).substitute(indices))
 
     frame = tuple((a,) for a in axes)
     result = ((part,), *attrs.result)
     hlir = ScatterAttrs(tuple(entries), "add")
-    frames = (result, frame, *(frame for _ in found))
+    frames = (result, frame, *(frame for _ in indices_moved))
     parts = terms.opaque(
-        "Scatter", (zero, x, *found), OpaqueAttrs(hlir, frames, result, 0, site), scatter.dtype
+        "Scatter",
+        (zero, x, *indices_moved),
+        OpaqueAttrs(hlir, frames, result, 0, site),
+        scatter.dtype,
     )
-    own: dict[Symbol, Expression] = {}
+    axes_here: dict[Symbol, Expression] = {}
     for theirs, mine in zip(attrs.frames[0], attrs.result, strict=True):
-        own.update(spread(linear(mine), theirs))
+        axes_here.update(spread(linear(mine), theirs))
     total = terms.reduce("Sum", (part,), parts, merge=False)
-    return terms.pointwise("Add", (terms.at(dest, own), total), scatter.dtype)
+    return terms.pointwise("Add", (terms.at(dest, axes_here), total), scatter.dtype)

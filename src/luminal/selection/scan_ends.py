@@ -21,8 +21,8 @@ Where = dict[Symbol, Expression | Term]
 
 
 def scan_ends(program: Respelled, numerics: Numerics) -> Respelled:
-    """The same program with such Scans as reductions; those of floats, which round in the order of
-    the row, where `numerics` allows another.
+    """The program with Scans whose end alone is read as reductions; those of floats, which round in
+    the order of the row, where `numerics` allows another.
     """
     order = program.order()
     scans = [term for term in order if term.op == "Scan"]
@@ -53,7 +53,7 @@ def scan_ends(program: Respelled, numerics: Numerics) -> Respelled:
 
 
 def _reads_end(user: Term, scan: Term) -> bool:
-    """Is it an At that reads nothing but the last position of each row?"""
+    """Is the user an At that reads nothing but the last position of each row?"""
     if not isinstance(user, At) or user.args.count(scan) != 1 or user.args[0] is not scan:
         return False
     attrs: OpaqueAttrs = scan.attrs

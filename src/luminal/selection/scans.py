@@ -22,7 +22,7 @@ from luminal.shape.expression import Expression, Symbol, axis, ceil_div, const
 
 
 def scans_in_blocks(program: Respelled, shares: Shares, numerics: Numerics) -> Respelled:
-    """The same program with Scans that may be regrouped: in blocks, where rows are few."""
+    """The program with Scans that may be regrouped in blocks, where rows are few."""
     order = program.order()
     scans = [term for term in order if term.op == "Scan"]
     scans = [t for t in scans if numerics.allows(ROUNDING) or _monoid(t).is_exact(t.dtype)]
@@ -33,7 +33,9 @@ def scans_in_blocks(program: Respelled, shares: Shares, numerics: Numerics) -> R
     wanted = {term: sites + 2 * k + 1 for k, term in enumerate(scans)}
     terms = program.lowered.terms
     return program.rewrite(
-        lambda old, same: _Blocks(terms, same, wanted[old]).scan(shares) if old in wanted else same
+        lambda old, same: (
+            _ScanInBlocks(terms, same, wanted[old]).scan(shares) if old in wanted else same
+        )
     )
 
 
@@ -44,7 +46,7 @@ def _monoid(scan: Term) -> Monoid:
 # Totals of blocks (which reads x once more), their scan, and a scan in each block that begins with
 # what stands before it: two passes that all threads share, for one chain that one thread walks
 # (Blelloch, Prefix sums and their applications, 1990).
-class _Blocks:
+class _ScanInBlocks:
     """One Scan; `site` and the one after it number new operations."""
 
     def __init__(self, terms: Terms, scan: Term, site: int) -> None:
@@ -78,7 +80,10 @@ class _Blocks:
         return axis(f"{role}.scan{self.attrs.site}", extent)
 
     def before(self, size: int) -> Term:
-        """By block: all that is before it."""
+        """The total of all that stands before a block, by block."""
+        # Blelloch's scan in three phases: totals of blocks, their scan, and the scans of all
+        # blocks, each of which begins with what is before it. Only the middle one is serial, over
+        # as few as the blocks.
         blocks = ceil_div(self.extent, size)
         block, last = self.new_axis("block", blocks), self.new_axis("full", blocks - 1)
         totals = self.totals(last, self.new_axis("in", const(size)))
@@ -98,7 +103,9 @@ class _Blocks:
         )
 
     def totals(self, block: Symbol, within: Symbol) -> Term:
-        """By block but the last, which alone may be short: what all its values come to."""
+        """The total of each block's values, by block, for all but the last, which alone may be
+        short.
+        """
         assert within.extent is not None
         position = block * within.extent + within
         x = self.terms.at(self.x, spread(position, self.attrs.frames[0][self.axis]))

@@ -30,28 +30,28 @@ WIDE = 4  # bytes of a sum's elements, at least: between narrower ones more woul
 
 
 def separable(program: Respelled, costs: Windows | None, numerics: Numerics) -> Respelled:
-    """The same program with such windows reduced one axis at a time."""
+    """The program with windows reduced one axis at a time, where that gains."""
     if costs is None:
         return program
     shapes = program.lowered.shapes
-    found: dict[Term, _Chain] = {}
+    chains: dict[Term, _Chain] = {}
     for term in program.order():
         if isinstance(term, Reduction):
             chain = _worth(term, shapes, costs, numerics)
             if chain is not None:
-                found[term] = chain
-    if not found:
+                chains[term] = chain
+    if not chains:
         return program
-    made: dict[Term, Frame] = {}
+    stored_frames: dict[Term, Frame] = {}
 
     def replaced(old: Term, same: Term) -> Term:
-        if old not in found or not isinstance(same, Reduction):
+        if old not in chains or not isinstance(same, Reduction):
             return same
-        return found[old].reduced(program.lowered.terms, same, made)
+        return chains[old].reduced(program.lowered.terms, same, stored_frames)
 
     apart = program.rewrite(replaced)
     lowered = apart.lowered
-    frames, kept = {**made, **lowered.shapes}, lowered.kept | made.keys()
+    frames, kept = {**stored_frames, **lowered.shapes}, lowered.kept | stored_frames.keys()
     return replace(apart, lowered=replace(lowered, shapes=frames, kept=kept))
 
 
@@ -73,7 +73,9 @@ def _worth(
 
 
 def _may_nest(term: Reduction, view: View, numerics: Numerics) -> bool:
-    """Is it the same value, has each axis its own taps, and is there more than one?"""
+    """Can the windows of the reduction be taken one axis at a time: is it the same value, has each
+    axis its own taps, and is there more than one axis?
+    """
     taps = [a for slide in view.slides.values() for a in slide.steps if a in term.attrs]
     if len(view.slides) < 2 or len({*taps}) < len(taps):
         return False
@@ -90,7 +92,7 @@ def _is_identity(term: Reduction, outside: Term) -> bool:
 
 
 def _cycles(results: int, taps: int, load: float, costs: Windows) -> float:
-    """Of a unit for so many results, of so many taps each."""
+    """The cycles of a unit for so many results, of so many taps each."""
     return results * (taps * (1 + load) / costs.lanes + costs.copied) + costs.launch
 
 
@@ -110,12 +112,12 @@ class _Chain:
         passes over.
         """
         attrs = self.term.attrs
-        taken = {s for each in self.order if each is not a for s in self.view.slides[each].steps}
-        own = self.view.slides[a].steps
-        return tuple(s for s in attrs if s in own or (a is self.order[0] and s not in taken))
+        taken = {s for axis in self.order if axis is not a for s in self.view.slides[axis].steps}
+        taps = self.view.slides[a].steps
+        return tuple(s for s in attrs if s in taps or (a is self.order[0] and s not in taken))
 
     def cycles(self, costs: Windows) -> float:
-        """Of a unit for all of them."""
+        """The cycles of a unit for all reductions of the chain."""
         slides, total = self.view.slides, 0.0
         for k, a in enumerate(self.order):
             later = self.order[k + 1 :]
@@ -132,8 +134,11 @@ class _Chain:
         within = all(order.index(a) >= order.index(other) for other in self.order)
         return within and (slide.least < 0 or slide.most >= upper((a,)))
 
-    def reduced(self, terms: Terms, same: Reduction, made: dict[Term, Frame]) -> Term:
-        """The reduction of the same operand, spelled anew; what it stores on the way is `made`."""
+    def reduced(self, terms: Terms, same: Reduction, stored_frames: dict[Term, Frame]) -> Term:
+        """The reduction of the same operand, spelled anew; `stored_frames` takes what is stored."""
+        # A box filter is separable: the greatest of a window is the greatest of its columns'
+        # greatest, which neighbours share. What lies between two passes has the padding in it, so
+        # later ones need no masks.
         op, view = same.op, self.view
         first, *later = self.order
         at = dict(view.positions)
@@ -151,7 +156,7 @@ class _Chain:
         x = terms.reduce(op, self.bound(first), x, merge=False)
         x = only(all_of(inside[b] for b in later), x)
         for k, b in enumerate(later, 1):
-            made[x] = self.stored(self.order[k:])
+            stored_frames[x] = self.stored(self.order[k:])
             x = terms.at(x, {self.along(b): view.positions[b] - view.slides[b].least})
             x = terms.reduce(op, self.bound(b), x, merge=False)
         return x
@@ -162,7 +167,7 @@ class _Chain:
 
     def stored(self, later: Sequence[Symbol]) -> Frame:
         """The dimensions of a partial result: those of the picture."""
-        found: list[Axes] = []
+        dimensions: list[Axes] = []
         for dimension in self.frame:
             axes: list[Symbol] = []
             for a in dimension:
@@ -170,8 +175,8 @@ class _Chain:
                     axes.append(self.along(a))
                 else:
                     axes += by_steps(self.view.positions.get(a, a), self.term.axes)
-            found.append(tuple(axes))
-        return tuple(d for d in found if d)
+            dimensions.append(tuple(axes))
+        return tuple(d for d in dimensions if d)
 
 
 def _extent(a: Symbol) -> Expression:

@@ -7,7 +7,7 @@ nor the quotient is ever stored.
 
 from __future__ import annotations
 
-from luminal.algebra.frames import never_empty
+from luminal.algebra.frames import is_never_empty
 from luminal.algebra.reductions import may_leave
 from luminal.algebra.terms import Reduction, Term, Terms, below
 from luminal.base.costs import Costs
@@ -18,10 +18,12 @@ from luminal.selection.stored import stored_anyway
 
 
 def spell(program: Respelled, costs: Costs) -> Respelled:
-    """The same program with such quotients pulled out."""
+    """The program with quotients pulled out of sums that then cascade."""
     wanted = {term for term in program.order() if _quotient(term) is not None}
     if not wanted:
         return program
+    # The quotient of a softmax would otherwise be stored or computed for every product: outside of
+    # the sum it is one division a result, and the sum can run in the same pass as its statistics.
     # Whether it pays is known of the new spelling only: spell all, keep those whose sum cascades.
     spelled, new = _pulled_out(program, wanted)
     after = spelled.order()
@@ -30,16 +32,18 @@ def spell(program: Respelled, costs: Costs) -> Respelled:
     sums, divisors = ([new[term].args[k] for term in wanted] for k in (0, 1))
     near = below([*(r.args[0] for r in sums), *divisors], lambda t: t.is_reduction)
     forced = stored_anyway(spelled.lowered.roots, after)
-    found = cascades.find(after, forced, costs, near.keys() | {*sums})
-    in_pass = {member.term for each in found for member in each.cascade.members}
+    passes = cascades.find(after, forced, costs, near.keys() | {*sums})
+    in_pass = {member.term for found_pass in passes for member in found_pass.cascade.members}
     useful = {term for term in wanted if new[term].args[0] in in_pass}
     return spelled if useful == wanted else _pulled_out(program, useful)[0]
 
 
 def _quotient(term: Term) -> tuple[int, ...] | None:
-    """Where in a sum of products, by operand numbers, a quotient stands that can be pulled out."""
+    """The operand numbers that lead to a quotient in a sum of products which can be pulled out;
+    None if there is none.
+    """
     product = term.product if isinstance(term, Reduction) else None
-    if product is None or not all(map(never_empty, term.attrs)):
+    if product is None or not all(map(is_never_empty, term.attrs)):
         return None  # an empty sum is 0, its quotient may be NaN
     seen: set[Term] = set()
     stack: list[tuple[Term, tuple[int, ...]]] = [(product, ())]

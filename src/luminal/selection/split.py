@@ -17,7 +17,7 @@ from luminal.base.costs import Costs, Shares
 from luminal.base.numerics import ROUNDING, Numerics
 from luminal.selection import cascades
 from luminal.selection.kinds import is_contraction
-from luminal.selection.places import Place, first_place, place
+from luminal.selection.places import FirstMaximum, first_place, place
 from luminal.selection.rewrite import Respelled
 from luminal.selection.stored import stored_anyway
 from luminal.shape.expression import Expression, Symbol
@@ -29,11 +29,11 @@ MAX_CHUNK = 1 << 16  # positions: extents without a useful bound are cut all the
 
 
 def split_reductions(program: Respelled, costs: Costs, numerics: Numerics) -> Respelled:
-    """The same program with such reductions in two stages, but those of kernels that stream what
+    """The program with long or idle reductions in two stages, but those of kernels that stream what
     they reduce: these end when their block does.
     """
     order = program.order()
-    wanted = {term for term in order if _wanted(term, program.lowered.shapes, costs)}
+    wanted = {term for term in order if _is_wanted(term, program.lowered.shapes, costs)}
     if numerics.allows(ROUNDING) and any(map(is_contraction, wanted)):
         forced = stored_anyway(program.lowered.roots, order)
         passes = cascades.find(order, forced, costs)
@@ -52,26 +52,28 @@ def split_reductions(program: Respelled, costs: Costs, numerics: Numerics) -> Re
         if old in places:
             asked, chunk = places[old]
             return first_place(terms, asked, cut(*chunk), *inner[asked.greatest])
-        found = chunks.get(old) or _chunk(old, costs)
-        assert found is not None
-        if found[0] not in same.args[0].axes:
+        chunk_of = chunks.get(old) or _chunk(old, costs)
+        assert chunk_of is not None
+        if chunk_of[0] not in same.args[0].axes:
             return same  # a broadcast: nothing to share out
-        parts = cut(*found)
-        each = _inner(terms, same, parts)
-        inner[old] = each, same.args[0]
+        parts = cut(*chunk_of)
+        of_chunk = _inner(terms, same, parts)
+        inner[old] = of_chunk, same.args[0]
         frame = _columns(old, program.lowered.shapes)
         if frame is not None:  # a chunk's results side by side: no two units write to one line
-            frames[each] = ((parts.chunk,), *frame)
-        return terms.reduce(same.op, (parts.chunk,), each, merge=False)
+            frames[of_chunk] = ((parts.chunk,), *frame)
+        return terms.reduce(same.op, (parts.chunk,), of_chunk, merge=False)
 
-    made = program.rewrite(replace)
-    lowered = dataclasses.replace(made.lowered, shapes={**made.lowered.shapes, **frames})
-    return Respelled(lowered, made.same)
+    rewritten = program.rewrite(replace)
+    lowered = dataclasses.replace(rewritten.lowered, shapes={**rewritten.lowered.shapes, **frames})
+    return Respelled(lowered, rewritten.same)
 
 
-def _places(wanted: Iterable[Term], costs: Costs) -> dict[Term, tuple[Place, tuple[Symbol, int]]]:
+def _places(
+    wanted: Iterable[Term], costs: Costs
+) -> dict[Term, tuple[FirstMaximum, tuple[Symbol, int]]]:
     """The reductions that ask where the greatest is first, and the chunks it is looked for in."""
-    found: dict[Term, tuple[Place, tuple[Symbol, int]]] = {}
+    by_term: dict[Term, tuple[FirstMaximum, tuple[Symbol, int]]] = {}
     for term in wanted:
         asked = place(term)
         along = asked.outermost() if asked is not None else None
@@ -79,13 +81,15 @@ def _places(wanted: Iterable[Term], costs: Costs) -> dict[Term, tuple[Place, tup
             continue
         size = _size(asked.greatest, along, costs)
         if size is not None and asked.greatest in wanted:
-            found[term] = asked, (along, size)
-    return found
+            by_term[term] = asked, (along, size)
+    return by_term
 
 
-def _wanted(term: Term, shapes: Mapping[Term, Frame], costs: Costs) -> bool:
+def _is_wanted(term: Term, shapes: Mapping[Term, Frame], costs: Costs) -> bool:
     if not isinstance(term, Reduction):
         return False
+    # Both reasons are facts of the machine, not of the graph, so they come from the costs; but the
+    # chunks are fixed by the extents alone, or the bits would depend on the number of threads.
     # Idle: fewer results than units. Long: each operand is read once per tile of results, and
     # what does not stay in a cache in between comes from memory every time.
     points, length = upper(term.axes), upper(term.attrs)
@@ -104,9 +108,9 @@ def _columns(reduction: Reduction, shapes: Mapping[Term, Frame]) -> Frame | None
     """
     (x,) = reduction.args
     frame = x.attrs.frame if isinstance(x, Leaf) else shapes.get(x, ())
-    own = [tuple(a for a in dimension if a in reduction.axes) for dimension in frame]
+    results_frame = [tuple(a for a in dimension if a in reduction.axes) for dimension in frame]
     innermost = next((dimension[-1] for dimension in reversed(frame) if dimension), None)
-    return tuple(filter(None, own)) if innermost in reduction.axes else None
+    return tuple(filter(None, results_frame)) if innermost in reduction.axes else None
 
 
 # Columns that lie side by side are one share as far as registers hold their sums, so a sum of 64
@@ -144,17 +148,17 @@ def _chunk(reduction: Reduction, costs: Costs) -> tuple[Symbol, int] | None:
 
 
 def _size(reduction: Reduction, along: Symbol, costs: Costs) -> int | None:
-    each = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
+    elements = upper(reduction.axes) * upper(reduction.attrs) // upper((along,))
     rows = costs.long_sums.chunk if is_contraction(reduction) else ROWS
-    return chunk_size(upper((along,)), each, costs.shares, rows * upper(reduction.axes))
+    return chunk_size(upper((along,)), elements, costs.shares, rows * upper(reduction.axes))
 
 
-def chunk_size(length: int, each: int, shares: Shares, least: int = 1) -> int | None:
-    """Positions per chunk of an axis with `each` elements a position, at least `least` elements in
+def chunk_size(length: int, elements: int, shares: Shares, least: int = 1) -> int | None:
+    """Positions per chunk of an axis with `elements` at each position, at least `least` elements in
     a chunk; None where there would not be two.
     """
     largest = min(-(-length // shares.chunks), MAX_CHUNK)
-    size = max(largest, -(-max(shares.chunk, least) // each))
+    size = max(largest, -(-max(shares.chunk, least) // elements))
     even = next(
         (n for n in range(size, min(2 * size, size + TRIES)) if length % n == 0), size
     )  # needs no guard

@@ -41,15 +41,15 @@ def rounded_factors(order: Iterable[Term]) -> set[Term]:
     result that shares it: stored once, rounded, its bytes are half or a quarter and a dot can take
     them as they lie.
     """
-    found: set[Term] = set()
+    rounded: set[Term] = set()
     for term in order:
         if not term.is_reduction or not is_contraction(term):
             continue
         for factor in term.args[0].args:
             source = source_of(factor, _is_narrowing) if term.axes - factor.axes else None
             if source is not None and source.casts == 1 and _is_narrowing(source.term):
-                found.add(source.term)
-    return found
+                rounded.add(source.term)
+    return rounded
 
 
 def _is_narrowing(term: Term) -> bool:
@@ -65,13 +65,15 @@ def _results(term: Term, results: dict[Term, frozenset[Term]]) -> frozenset[Term
         return frozenset((term,))
     if not term.is_pointwise:
         return frozenset()
-    found = frozenset[Term]().union(*(results[arg] for arg in term.args))
-    return found if len(found) <= FEW else frozenset()
+    reductions = frozenset[Term]().union(*(results[arg] for arg in term.args))
+    return reductions if len(reductions) <= FEW else frozenset()
 
 
 def _is_result(term: Term, results: dict[Term, frozenset[Term]]) -> bool:
-    own = results[term]
-    return term.is_pointwise and len(own) > 1 and any(r.axes == term.axes for r in own)
+    reductions = results[term]
+    return (
+        term.is_pointwise and len(reductions) > 1 and any(r.axes == term.axes for r in reductions)
+    )
 
 
 def _is_part(term: Term) -> bool:

@@ -30,7 +30,7 @@ MOST_STREAMS = 8  # passes that share what they compute in a step: bounds the ti
 
 
 class Around(Protocol):
-    """What is known of a program."""
+    """The program around a pass: its order, its users, and what of it is stored."""
 
     users: dict[Term, list[Term]]
     forced: set[Term]
@@ -54,7 +54,7 @@ class Stream:
 # small and are stored, so a pass that needs them may run along any axis: the gradients of keys and
 # values run along the queries.
 class Streams:
-    """Those that begin with one reduction."""
+    """The streams that begin with one reduction, and all that must stream with it."""
 
     def __init__(self, around: Around, first: Reduction) -> None:
         self.around = around
@@ -85,39 +85,41 @@ class Streams:
         """Each after those whose results it reads, with those results; of some that wait for each
         other, none.
         """
-        waiting = [(each, self._read_by(each)) for each in self.found]
-        known: set[Term] = set()
-        found = []
-        while ready := [pair for pair in waiting if pair[1] <= known]:
-            found.append(ready[0])
+        waiting = [(stream, self._read_by(stream)) for stream in self.found]
+        ready_results: set[Term] = set()
+        ordered = []
+        while ready := [pair for pair in waiting if pair[1] <= ready_results]:
+            ordered.append(ready[0])
             waiting.remove(ready[0])
-            known |= ready[0][0].cascade.results
-        return found
+            ready_results |= ready[0][0].cascade.results
+        return ordered
 
     def _read_by(self, stream: Stream) -> set[Term]:
-        """Results of others."""
+        """The results of other streams that this one reads."""
         others = self.results - stream.cascade.results
         ends = others | self.around.stored
         args = [arg for r in stream.cascade.reductions for arg in r.args]
         return others & below(args, ends.__contains__).keys() if others else set()
 
     def is_read(self, term: Term) -> bool:
-        """Does it lie in memory? What the other side of prologue and run computes does: a kernel is
-        of one of them.
+        """Is the value read from memory? What the other side of prologue and run computes is: a
+        kernel is of one of them.
         """
         is_stored = term in self.around.stored or term in self.results
         return is_stored or term.is_run is not self.first.is_run
 
     def _derived(self, first: Reduction) -> Cascade | Refusal:
-        """The cascade of a reduction in its first sweep."""
+        """The cascade whose first sweep the reduction is in."""
         begin = starts(first, self.is_read)
         above = self.around.above(begin)
         reductions, after = self._members(first, begin, above)
-        found = derive(first, reductions, after, lambda t: self.is_read(t) and t not in reductions)
-        if isinstance(found, Refusal) or found.first is first:
-            return found
-        same = self._derived(found.first) == found
-        return found if same else Refusal(first, f"{found.first!r} has other blocks")
+        cascade = derive(
+            first, reductions, after, lambda t: self.is_read(t) and t not in reductions
+        )
+        if isinstance(cascade, Refusal) or cascade.first is first:
+            return cascade
+        same = self._derived(cascade.first) == cascade
+        return cascade if same else Refusal(first, f"{cascade.first!r} has other blocks")
 
     def _members(
         self, first: Reduction, begin: Sequence[Reduction], above: Sequence[Term]
@@ -128,8 +130,10 @@ class Streams:
         another reduction of one, which is a kernel that stands between. All else that is computed
         of the same contractions is other kernels', and lies in memory.
         """
+        # Flash attention and its gradients in one notion: every reduction that needs a block of
+        # scores joins the pass that computes it, and the scores never exist as a whole.
         steps, rows = {*first.attrs}, rows_of(first, self.is_read)
-        found: list[Reduction] = []
+        members: list[Reduction] = []
         near: set[Term] = {*begin}
         after: set[Term] = set()
         beyond: set[Term] = set()
@@ -141,7 +145,7 @@ class Streams:
                 # One that is read at other positions is stored: a root of the pass.
                 alike = {*term.attrs} == steps and term.axes >= rows
                 if alike and term.is_run is self.first.is_run:
-                    found.append(term)
+                    members.append(term)
                     near.add(term)
                     after.add(term)
                 elif not after.isdisjoint(term.args):
@@ -151,7 +155,7 @@ class Streams:
                     near.add(term)
                 if not after.isdisjoint(term.args):
                     (after if term.is_pointwise else beyond).add(term)
-        return found, after | beyond
+        return members, after | beyond
 
     def _refused(self, cascade: Cascade, step: frozenset[Term]) -> Refusal | None:
         """Why a cascade cannot be a kernel, or has not enough to do side by side."""
@@ -174,7 +178,7 @@ class Streams:
         """Reductions of other kernels that need a value of a step."""
         inside = step.union(cascade.reductions)
         users = self.around.users
-        found: set[Reduction] = set()
+        reductions: set[Reduction] = set()
         seen: set[Term] = set()
         for term in sorted(step, key=lambda t: t.id):
             stack = [user for user in users[term] if user not in inside]
@@ -184,18 +188,20 @@ class Streams:
                     continue
                 seen.add(user)
                 if isinstance(user, Reduction) and user.is_run is self.first.is_run:
-                    found.add(user)
+                    reductions.add(user)
                 elif not user.is_pointwise or user in self.around.forced:
                     return _outside(cascade.first, term)
                 else:
                     stack += users[user]
-        return found
+        return reductions
 
     def _needed_elsewhere(self) -> Refusal | None:
-        """Is a value of a step needed by what does not compute it anew?"""
-        insides = [(each.step, each.step.union(each.cascade.reductions)) for each in self.found]
-        for each in self.found:
-            for term in sorted(each.step, key=lambda t: t.id):
+        """A refusal if a value of a step is needed by what does not compute it anew."""
+        insides = [
+            (stream.step, stream.step.union(stream.cascade.reductions)) for stream in self.found
+        ]
+        for stream in self.found:
+            for term in sorted(stream.step, key=lambda t: t.id):
                 for user in self.around.users[term]:
                     steps = [step for step, inside in insides if user in inside]
                     if not steps or any(term not in step for step in steps):

@@ -12,7 +12,9 @@ from luminal.shape.expression import Expression, Symbol
 
 @dataclass(frozen=True, slots=True)
 class Slide:
-    """Where a window reads along an axis of a picture: a sum of axes times literals, and a rest."""
+    """The positions at which a window reads along an axis of a picture: a sum of axes times
+    literals, and a rest.
+    """
 
     steps: Mapping[Symbol, int]
     least: int
@@ -20,7 +22,7 @@ class Slide:
 
     @property
     def extent(self) -> int:
-        """Of all positions that are read, those of the zeros around included."""
+        """The number of all positions that are read, those of the zeros around included."""
         return self.most - self.least + 1
 
 
@@ -38,7 +40,7 @@ class View:
 
     @property
     def overlaps(self) -> bool:
-        """Are there positions that are read again, or outside, or not at all? Else all of the base
+        """Does the window read positions again, or outside, or leave some out? Else all of the base
         is read once, as the taps of a transposed convolution are.
         """
         return any(slide.extent != upper(slide.steps) for slide in self.slides.values())
@@ -49,12 +51,12 @@ class View:
 
 
 def views(term: Reduction, shapes: Mapping[Term, Frame]) -> Iterator[View]:
-    """What a reduction reads through a window."""
+    """The views of pictures that a reduction reads through a window."""
     (x,) = term.args
     for data in x.args if x.op == "Mul" else (x,):
-        found = view_of(term, data)
-        if found is not None and memory(found.base, shapes) is not None:
-            yield found
+        view = view_of(term, data)
+        if view is not None and memory(view.base, shapes) is not None:
+            yield view
 
 
 def view_of(term: Reduction, data: Term) -> View | None:
@@ -120,7 +122,7 @@ def memory(base: Term, shapes: Mapping[Term, Frame]) -> Frame | None:
 
 
 def by_steps(position: Expression, among: Collection[Symbol]) -> list[Symbol]:
-    """Those of some axes that a position depends on, the one of the largest steps first."""
+    """The axes among some that a position depends on, the one of the largest steps first."""
 
     def step(a: Symbol) -> int:
         factor = position.coefficient(a)

@@ -17,15 +17,17 @@ from luminal.session.graph import Graph
 
 
 class Closed(NamedTuple):
-    """An input of another graph."""
+    """An input of another graph that a function under jit uses."""
 
     graph: Recorder
     name: str
 
 
 def values_of(closed: Mapping[str, Closed]) -> dict[str, Array]:
-    """What the inputs hold now, by the names that stand for them; InputError for nothing."""
-    found = {}
+    """The arrays that the inputs hold now, by the names that stand for them; InputError for an
+    input without one.
+    """
+    arrays = {}
     for name, (graph, theirs) in closed.items():
         if theirs not in graph.values:
             wanted = describe(graph.wrap(graph.leaves[theirs]))
@@ -33,8 +35,8 @@ def values_of(closed: Mapping[str, Closed]) -> dict[str, Array]:
                 f"jit: the function uses {wanted} of {graph.name}, which has no value yet; "
                 "call set(array) on it, or make it an argument"
             )
-        found[name] = graph.values[theirs]
-    return found
+        arrays[name] = graph.values[theirs]
+    return arrays
 
 
 class Recording(Graph):
@@ -80,14 +82,14 @@ class Recording(Graph):
         """A constant's elements; raises GraphError for all that is computed or given."""
         if self.done:
             raise self.left()
-        found = self.known(value)
-        if found is None:
+        elements = self.known(value)
+        if elements is None:
             raise GraphError(
                 f"{describe(self.wrap(value))} has no value while jit records {self.name}, which "
                 "it does once for all values; use lm.where for choices, return what you want to "
                 "read, or name in static=(...) what decides the program"
             )
-        return found
+        return elements
 
     def left(self) -> GraphError:
         """The error for a Tensor that is used after the function has returned."""

@@ -26,7 +26,9 @@ class DimChoices:
 
     @classmethod
     def of(cls, graph: hlir.Graph, dims: Mapping[Any, DimChoice]) -> DimChoices:
-        """Raises DimError for an unknown dim or an interval outside the declared one."""
+        """The choices of a user's `dims`; DimError for an unknown dim or an interval outside the
+        declared one.
+        """
         if not isinstance(dims, Mapping):
             raise DimError(f'dims: takes a dict, as {{"s": (1, 64)}}; got a {type(dims).__name__}')
         declared = {dim.name: dim for dim in graph.dims}
@@ -36,7 +38,7 @@ class DimChoices:
             if name not in declared:
                 raise DimError(f"{name}: no such dim; the dims are {', '.join(declared) or 'none'}")
             if isinstance(choice, list):
-                choices.buckets[name] = [_interval(declared[name], each) for each in choice]
+                choices.buckets[name] = [_interval(declared[name], bucket) for bucket in choice]
             else:
                 choices.narrow[name] = _interval(declared[name], choice)
         return choices

@@ -189,13 +189,13 @@ def compile(
 
 def _compiled(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan) -> Executable:
     # a search takes long and leaves cycles behind
-    with nullcontext() if plan.mode.searches else garbage.held():
-        made = _executable(graph, frozen, choices, plan)
+    with nullcontext() if plan.mode.is_search else garbage.held():
+        executable = _executable(graph, frozen, choices, plan)
     if config.get("LUMINAL_DEBUG") >= 2:
-        tracing.debug(2, str(made.report()))
+        tracing.debug(2, str(executable.report()))
     global _compile_count
     _compile_count += 1
-    return made
+    return executable
 
 
 def narrowed(graph: Graph, dims: Mapping[Any, DimChoice] | None = None) -> hlir.Graph:
@@ -219,13 +219,13 @@ def stages(
     return plan.stages(narrowed(graph, dims), chosen)[0]
 
 
-def _numerics(given: str) -> Numerics:
-    """Raises CompileError for another name."""
+def _numerics(name: str) -> Numerics:
+    """The Numerics of a name; CompileError for a name that is none."""
     try:
-        return Numerics(given)
+        return Numerics(name)
     except ValueError:
-        known = ", ".join(repr(str(each)) for each in Numerics)
-        raise CompileError(f"numerics {given!r}: takes one of {known}") from None
+        names = ", ".join(repr(str(class_)) for class_ in Numerics)
+        raise CompileError(f"numerics {name!r}: takes one of {names}") from None
 
 
 def compile_count() -> int:
@@ -272,14 +272,16 @@ class _Plan:
     def _program(
         self, graph: hlir.Graph, backend: Backend, share: int
     ) -> tuple[Program, SearchSummary | None]:
-        """As another process left it, or compiled."""
-        place, known = None, None
-        if not self.mode.searches:
+        """The program as another process left it, or compiled, and what a search of it did."""
+        # A program of rules depends on nothing but graph, backend and sources, so it can be kept
+        # between processes; what a search chose is kept by its own database.
+        place, kept = None, None
+        if not self.mode.is_search:
             with tracing.span("look up"):
                 place = program_cache.entry(graph, backend, str(self.numerics))
-                known = None if place is None else place.get()
-        if known is not None:
-            return known, None
+                kept = None if place is None else place.get()
+        if kept is not None:
+            return kept, None
         stages, summary = self.stages(graph, backend, share)
         if config.get("LUMINAL_DEBUG") >= 3:
             from luminal.program import launch_text  # late, as the compiler
@@ -296,7 +298,7 @@ class _Plan:
         """Every IR of the compile, as rules or a search choose them."""
         from luminal.compiler import compile as compiler
 
-        if not self.mode.searches:
+        if not self.mode.is_search:
             return compiler.lower_by_stages(graph, backend, self.numerics, backend.begin), None
         from luminal.search.search import search
 
@@ -304,22 +306,24 @@ class _Plan:
         return search(graph, backend, mode, self.search, self.numerics, self.values)
 
 
-def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], given: Any) -> SearchOptions:
-    """Raises CompileError for what is no SearchOptions, DimError where a dim's rules are broken."""
-    if given is None:
+def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], options: Any) -> SearchOptions:
+    """The options of a search; CompileError for what is no SearchOptions, DimError where a dim's
+    rules are broken.
+    """
+    if options is None:
         return SearchOptions()
-    if not isinstance(given, SearchOptions):
-        got = type(given).__name__
+    if not isinstance(options, SearchOptions):
+        got = type(options).__name__
         raise CompileError(f"search: takes lm.SearchOptions(seed=0, ...), got a {got}")
     declared = {dim.name: dim for dim in graph.dims}
-    for name, value in given.dims.items():
+    for name, value in options.dims.items():
         if name not in declared:
-            known = ", ".join(declared) or "none"
-            raise DimError(f"SearchOptions: dims: {name}: no such dim; the dims are {known}")
+            names = ", ".join(declared) or "none"
+            raise DimError(f"SearchOptions: dims: {name}: no such dim; the dims are {names}")
         lo, hi = narrow.get(name, (declared[name].lo or 0, declared[name].hi or MAX_DIM))
         if not lo <= value <= hi:
             raise DimError(f"SearchOptions: dims: {name}: {value} is not within its {lo}..{hi}")
-    return given
+    return options
 
 
 def _executable(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan) -> Executable:
@@ -329,10 +333,10 @@ def _executable(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Pl
     for intervals in all_intervals:
         narrowed = narrowed_to(chosen, choices.narrow | intervals)
         with tracing.record() as spans:
-            runner, found = plan.runner(narrowed, len(all_intervals))
+            runner, searched = plan.runner(narrowed, len(all_intervals))
         tracing.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{tracing.summary(spans)}")
-        made = CompileSummary(tracing.self_seconds(spans), found)
-        variants.append(Variant(intervals, runner, made))
+        summary = CompileSummary(tracing.self_seconds(spans), searched)
+        variants.append(Variant(intervals, runner, summary))
     title = f"{graph.name}, {plan.backend.name}, {plan.mode}"
 
     def for_device(device: str) -> Executable:

@@ -59,7 +59,7 @@ class _Entry:
 
     def holds(self) -> bool:
         """Would recording the function again give the same?"""
-        return all(each.holds() for each in self.seen)
+        return all(watched.holds() for watched in self.seen)
 
 
 # A program that was recorded from a module holds while the attributes it read are the same:
@@ -144,7 +144,9 @@ class Jitted:
         return getattr(self._function, name)
 
     def __get__(self, receiver: Any, owner: type | None = None) -> Jitted:
-        """As a method: each receiver has compiled forms of its own."""
+        """The function bound to a receiver, as a method: each receiver has compiled forms of its
+        own.
+        """
         if receiver is None or not inspect.isfunction(self._function):
             return self
         bound: Jitted = object.__new__(type(self))
@@ -169,9 +171,9 @@ class Jitted:
 
     def _forms_of(self, receiver: Any) -> _Forms:
         """The forms of a receiver; they go when it goes."""
-        known = self._methods.get(id(receiver))
-        if known is not None:
-            return known[1]
+        kept = self._methods.get(id(receiver))
+        if kept is not None:
+            return kept[1]
         number, methods = id(receiver), self._methods
         try:
             reference: Any = weakref.ref(receiver, lambda _: methods.pop(number, None))
@@ -191,6 +193,9 @@ class Jitted:
         for name, value in bound.arguments.items():
             is_static = name in self._static or isinstance(value, bool | str)
             (static if is_static else dynamic)[name] = value
+        # What decides a program (shapes, dtypes, static values, the device) is the key; values of
+        # arrays never are. A Tensor among the arguments means that the caller records: then this is
+        # the function.
         values, tree = flatten(dynamic, is_list_of_numbers)
         # Inside of another recording it is a part of that, not a program of its own.
         if any(map(is_tensor, values)):
@@ -212,8 +217,8 @@ class Jitted:
         if entry.closed:
             arrays |= values_of(entry.closed)
         results = entry.executable(arrays)
-        found = [results[r.name] if isinstance(r, _Name) else r for r in entry.results]
-        return entry.tree.build(found)
+        leaves_of_result = [results[r.name] if isinstance(r, _Name) else r for r in entry.results]
+        return entry.tree.build(leaves_of_result)
 
     def _compile(self, static: Mapping[str, Any], leaves: list[_Leaf], tree: Tree) -> _Entry:
         graph = Recording(self._name)
@@ -233,14 +238,16 @@ class Jitted:
         results = tuple(_named_output(graph, value) for value in values)
         if not graph.sinks:
             raise InputError(f"jit: {self._name} returns no Tensor and assigns no State")
-        made = compile(graph, **self._options)
+        executable = compile(graph, **self._options)
         graph.done = True
-        return _Entry(made, results, result_tree, watched.snapshot(), graph.closed)
+        return _Entry(executable, results, result_tree, watched.snapshot(), graph.closed)
 
     def _warn_of_lengths(
         self, kind: Key, leaves: list[_Leaf], types: tuple[tuple[Shape, DType], ...]
     ) -> None:
-        """On the third recompile for arguments that differ in lengths only."""
+        """Warns on the third recompile for arguments that differ in lengths only."""
+        # A loop over growing lengths would compile for ever without a word; the text to write is
+        # known here.
         ranks = tuple((len(shape), dtype) for shape, dtype in types)
         seen = self._forms.lengths[kind, ranks]
         seen.append(tuple(shape for shape, _ in types))

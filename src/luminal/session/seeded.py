@@ -99,14 +99,14 @@ def _floats(
 
 def _literal(what: str, shape: tuple[Any, ...]) -> Shape:
     """A shape of ints; raises ShapeError."""
-    found = listed(shape)
-    for n in found:
+    extents = listed(shape)
+    for n in extents:
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
             raise ShapeError(
                 f"{what}: {n!r} is no extent; it takes ints of 0 or above (for dims there is "
                 "lm.random, whose numbers are drawn in each run)"
             )
-    return tuple(map(int, found))
+    return tuple(map(int, extents))
 
 
 def _drawn(what: str, function: Callable[[Rng], Array]) -> Tensor:

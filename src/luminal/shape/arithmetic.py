@@ -47,7 +47,7 @@ def _recombine(terms: dict[Expression, int]) -> bool:
 def _recombine_one(terms: dict[Expression, int], monomial: Expression, rest: Expression) -> bool:
     x, b = rest.args
     # By 0 both quotient and remainder are 0, and x would be lost.
-    if not division.positive(b, x) and not b.interval.at_most(-1):
+    if not division.is_positive(b, x) and not b.interval.at_most(-1):
         return False
     others = divide_monomial(monomial, rest)
     assert others is not None
@@ -72,7 +72,7 @@ def _recombine_one(terms: dict[Expression, int], monomial: Expression, rest: Exp
 
 @lru_cache(CACHE)
 def add(a: Expression, b: Expression) -> Expression:
-    """a + b."""
+    """The canonical form of a + b."""
     if not a._terms and a._terms is not None and a.constant == 0:
         return b
     terms = dict(a.terms)
@@ -83,7 +83,7 @@ def add(a: Expression, b: Expression) -> Expression:
 
 @lru_cache(CACHE)
 def subtract(a: Expression, b: Expression) -> Expression:
-    """a - b."""
+    """The canonical form of a - b."""
     terms = dict(a.terms)
     for monomial, factor in b.terms:
         terms[monomial] = terms.get(monomial, 0) - factor
@@ -182,7 +182,7 @@ def exact_div(a: Expression, divisor: Expression) -> Expression | None:
 @lru_cache(CACHE)
 def coefficient(a: Expression, symbol: Symbol) -> Expression | None:
     """The factor of `symbol` if `a` is affine in it."""
-    found: list[Expression] = []
+    parts: list[Expression] = []
     for monomial, count in a.terms:
         if symbol not in monomial.symbols():
             continue
@@ -190,8 +190,8 @@ def coefficient(a: Expression, symbol: Symbol) -> Expression | None:
         rest = divide_monomial(monomial, symbol)
         if rest is None or symbol in rest.symbols():
             return None
-        found.append(scale(rest, count))
-    return add_all(found)
+        parts.append(scale(rest, count))
+    return add_all(parts)
 
 
 @lru_cache(CACHE)
@@ -200,16 +200,16 @@ def extreme(op: str, values: tuple[Expression, ...]) -> Expression:
     kept: list[Expression] = []
     for value in values:
         for candidate in value.args if value.op == op else (value,):
-            if not any(_decides(op, other, candidate) for other in kept):
-                kept = [other for other in kept if not _decides(op, candidate, other)]
+            if not any(_is_as_extreme(op, other, candidate) for other in kept):
+                kept = [other for other in kept if not _is_as_extreme(op, candidate, other)]
                 kept.append(candidate)
     if len(kept) == 1:
         return kept[0]
     return atom(op, tuple(sorted(kept, key=lambda v: v.sort_key)))
 
 
-def _decides(op: str, winner: Expression, loser: Expression) -> bool:
-    """Is `winner` always at least as extreme as `loser`?"""
+def _is_as_extreme(op: str, winner: Expression, loser: Expression) -> bool:
+    """Is `winner` at least as extreme as `loser` for all values of the symbols?"""
     difference = subtract(loser, winner) if op == "min" else subtract(winner, loser)
     return difference.interval.at_least(0)
 

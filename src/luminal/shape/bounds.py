@@ -73,7 +73,7 @@ def _sum_interval(e: Expression) -> Interval:
     # others' symbols, and what cancels then no longer widens the interval.
     plain = naive(e)
     signs = {factor > 0 for _, factor in e.terms}
-    if len(signs) < 2 or not any(_bounded(m) for m, _ in e.terms):
+    if len(signs) < 2 or not any(_is_bounded(m) for m, _ in e.terms):
         return plain
     lo = lower_limit(e, (), _INTERVAL_STEPS)
     negative = lower_limit(scale(e, -1), (), _INTERVAL_STEPS)
@@ -81,7 +81,7 @@ def _sum_interval(e: Expression) -> Interval:
 
 
 @lru_cache(CACHE)
-def _bounded(monomial: Expression) -> bool:
+def _is_bounded(monomial: Expression) -> bool:
     if monomial.op in ("mul", "floordiv"):
         return True
     return bool(upper_bounds(monomial) or lower_bounds(monomial))
@@ -135,9 +135,9 @@ def _symbolic_steps(e: Expression) -> list[Expression]:
         for atom in factors_of(monomial):
             bounds = upper_bounds(atom) if factor < 0 else lower_bounds(atom)
             steps = [_replaced(e, monomial, factor, atom, bound) for bound in bounds]
-            found = [step for step in steps if step is not None]
-            if found:
-                return found
+            possible = [step for step in steps if step is not None]
+            if possible:
+                return possible
     return []
 
 
@@ -221,7 +221,7 @@ def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int |
 
 def _cancellations(e: Expression, multiple: int, fact: Expression) -> list[tuple[Expression, int]]:
     """s*e - w*fact for integers s > 0 and monomials w >= 0 that cancel a term of e."""
-    found = []
+    steps = []
     for monomial, factor in fact.terms:
         for target, count in e.terms:
             if (count > 0) != (factor > 0):
@@ -232,5 +232,5 @@ def _cancellations(e: Expression, multiple: int, fact: Expression) -> list[tuple
             # w*fact is never negative, so what is left is a bound of s*e from below.
             scaled = scale(e, abs(factor))
             step = subtract(scaled, scale(multiply(fact, weight), abs(count)))
-            found.append((step, multiple * abs(factor)))
-    return found
+            steps.append((step, multiple * abs(factor)))
+    return steps

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def less(a: Expression, b: Expression) -> Expression:
-    """a < b."""
+    """The condition a < b."""
     return non_negative(subtract(subtract(b, a), TRUE))
 
 
 def less_equal(a: Expression, b: Expression) -> Expression:
-    """a <= b."""
+    """The condition a <= b."""
     return non_negative(subtract(b, a))
 
 
@@ -159,10 +159,11 @@ def disjunction(conditions: tuple[Expression, ...]) -> Expression:
 
 
 def _join(op: str, conditions: tuple[Expression, ...]) -> Expression:
+    # Sorted and flat, so that equal conjunctions are one object however they were put together.
     absorbing, neutral = (FALSE, TRUE) if op == "and" else (TRUE, FALSE)
     parts: dict[Expression, None] = {}
-    for given in conditions:
-        part = truth(given)
+    for condition in conditions:
+        part = truth(condition)
         for inner in part.args if part.op == op else (part,):
             if inner is absorbing:
                 return absorbing
@@ -179,7 +180,11 @@ def _join(op: str, conditions: tuple[Expression, ...]) -> Expression:
 
 
 def _tightest(op: str, parts: list[Expression]) -> list[Expression] | None:
-    """Of `t + n >= 0` with the same t keep one; None if two parts contradict (or cover all)."""
+    """The conditions without those that others imply: of several `t + n >= 0` with the same t one
+    is kept; None if two parts contradict (or cover all).
+    """
+    # Conditions of one linear form t differ by a constant only, so of all bounds on t the tightest
+    # says everything, and two that exclude each other decide the whole.
     sign = 1 if op == "and" else -1
     bounds: dict[tuple[Term, ...], int] = {}
     others: list[Expression] = []
@@ -188,8 +193,8 @@ def _tightest(op: str, parts: list[Expression]) -> list[Expression] | None:
             others.append(part)
             continue
         form = linear_form(part)
-        known = bounds.get(form.terms)
-        if known is None or sign * form.constant < sign * known:
+        tightest = bounds.get(form.terms)
+        if tightest is None or sign * form.constant < sign * tightest:
             bounds[form.terms] = form.constant
     for terms, constant in bounds.items():
         opposite = bounds.get(tuple((m, -c) for m, c in terms))

@@ -95,7 +95,7 @@ def _leading_quotient(a: Expression, lead: Expression, lead_factor: int) -> Expr
     return None
 
 
-def positive(b: Expression, a: Expression) -> bool:
+def is_positive(b: Expression, a: Expression) -> bool:
     """Is b > 0: by its interval, or since an axis in `a` has a position below a multiple of b?"""
     # Where an axis has a position at all, its extent is at least 1, and so is what divides that and
     # is not negative; where it has none, nobody reads the quotient.
@@ -145,7 +145,7 @@ def _common_factor(a: Expression, b: Expression) -> Expression:
     common = []
     for factor in shared:
         # A factor that may be 0 makes a quotient 0 that is something else without the factor.
-        if factor in left and positive(factor, a):
+        if factor in left and is_positive(factor, a):
             left.remove(factor)
             common.append(factor)
     return scale(product_of_factors(common), gcd(count, other_count))
@@ -154,13 +154,13 @@ def _common_factor(a: Expression, b: Expression) -> Expression:
 def _divisors(a: Expression, b: Expression) -> list[Expression]:
     """Positive factors g of b, other than 1 and b, that may split `a` in digits; largest first."""
     if b.op == "const":
-        found = {gcd(b.constant, c) for _, c in a.terms} - {1, b.constant}
-        return [const(g) for g in sorted(found, reverse=True)]
+        divisors = {gcd(b.constant, c) for _, c in a.terms} - {1, b.constant}
+        return [const(g) for g in sorted(divisors, reverse=True)]
     count, atoms = _content(b)
     products: list[Expression] = [ONE]
     # Four atoms have 16 products.
     for factor in atoms[:4]:
-        if positive(factor, a):
+        if is_positive(factor, a):
             products += [p for p in (multiply(q, factor) for q in products) if p not in products]
     if len(b.terms) > 1 or b.constant:
         primitive = split(b, scale(product_of_factors(atoms), count))[0]
@@ -192,7 +192,7 @@ def _quotient(b: Expression, g: Expression) -> Expression:
 
 @lru_cache(CACHE)
 def floordiv(a: Expression, b: Expression) -> Expression:
-    """floor(a / b); 0 for b = 0."""
+    """The canonical form of floor(a / b), which is 0 for b = 0."""
     if b is ONE:
         return a
     if a is ZERO or b is ZERO:
@@ -200,7 +200,7 @@ def floordiv(a: Expression, b: Expression) -> Expression:
     if b.interval.at_most(-1):
         return floordiv(scale(a, -1), scale(b, -1))
     # All rules from here on are for b > 0.
-    if not positive(b, a):
+    if not is_positive(b, a):
         return atom("floordiv", (a, b))
     common = _common_factor(a, b)
     if common is not ONE:
@@ -210,9 +210,9 @@ def floordiv(a: Expression, b: Expression) -> Expression:
     whole, rest = split(a, b)
     if whole is not ZERO:
         return add(whole, floordiv(rest, b))
-    known = _period(a, b)
-    if known is not None:
-        return known
+    quotient = _period(a, b)
+    if quotient is not None:
+        return quotient
     digits = _digits(a, b)
     if digits is not None:
         g, x, _ = digits
@@ -237,12 +237,12 @@ def _nested_floordiv(a: Expression, b: Expression) -> Expression:
 
 @lru_cache(CACHE)
 def mod(a: Expression, b: Expression) -> Expression:
-    """a - b * floor(a / b), with the sign of b; 0 for b = 0."""
+    """The canonical form of a - b * floor(a / b), with the sign of b; 0 for b = 0."""
     if a is ZERO or b is ZERO or b is ONE:
         return ZERO
     if b.interval.at_most(-1):
         return scale(mod(scale(a, -1), scale(b, -1)), -1)
-    if not positive(b, a):
+    if not is_positive(b, a):
         return atom("mod", (a, b))
     common = _common_factor(a, b)
     if common is not ONE:
@@ -250,9 +250,9 @@ def mod(a: Expression, b: Expression) -> Expression:
     rest = _without_inner_mod(split(a, b)[1], b)
     if rest is not a:
         return mod(rest, b)
-    known = _period(a, b)
-    if known is not None:
-        return subtract(a, multiply(known, b))
+    quotient = _period(a, b)
+    if quotient is not None:
+        return subtract(a, multiply(quotient, b))
     digits = _digits(a, b)
     if digits is not None:
         g, x, y = digits

@@ -63,16 +63,17 @@ def symbols_of(e: Expression) -> frozenset[Symbol]:
 
 @lru_cache(CACHE)
 def _substitute_one(e: Expression, values: tuple[tuple[Symbol, Expression], ...]) -> Expression:
+    # Rebuilt through the operators, so that what the values decide is simplified on the way.
     table = dict(values)
-    known: dict[Expression, Expression] = {}
+    rebuilt: dict[Expression, Expression] = {}
     for node in postorder(e):
         if isinstance(node, Symbol):
-            known[node] = table.get(node, node)
+            rebuilt[node] = table.get(node, node)
             continue
-        args = [known[arg] for arg in node.args]
+        args = [rebuilt[arg] for arg in node.args]
         same = all(new is old for new, old in zip(args, node.args, strict=True))
-        known[node] = node if same else REBUILD[node.op](args)
-    return known[e]
+        rebuilt[node] = node if same else REBUILD[node.op](args)
+    return rebuilt[e]
 
 
 def substitute(e: Expression, values: Mapping[Symbol, Expression]) -> Expression:
@@ -89,17 +90,17 @@ def evaluate(e: Expression, env: Mapping[str, Any]) -> Any:
     """The value: an int for ints, an int64 array where an array is involved."""
     if e.is_const:
         return e.constant
-    known: dict[Expression, Any] = {}
+    values: dict[Expression, Any] = {}
     for node in postorder(e):
         if isinstance(node, Symbol):
             if node.name not in env:
                 raise DimError(f"no value for {node.name} in {e}; pass {{{node.name!r}: ...}}")
-            known[node] = env[node.name]
+            values[node] = env[node.name]
         elif node.is_const:
-            known[node] = node.constant
+            values[node] = node.constant
         else:
-            known[node] = _apply(node.op, [known[arg] for arg in node.args])
-    return known[e]
+            values[node] = _apply(node.op, [values[arg] for arg in node.args])
+    return values[e]
 
 
 def _divided(op: str, a: Any, b: Any) -> Any:
@@ -118,8 +119,8 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "mul": lambda a, b: a * b,
     "floordiv": lambda a, b: _divided("floordiv", a, b),
     "mod": lambda a, b: _divided("mod", a, b),
-    "min": lambda a, b: np.minimum(a, b) if _array(a, b) else min(a, b),
-    "max": lambda a, b: np.maximum(a, b) if _array(a, b) else max(a, b),
+    "min": lambda a, b: np.minimum(a, b) if _has_array(a, b) else min(a, b),
+    "max": lambda a, b: np.maximum(a, b) if _has_array(a, b) else max(a, b),
     "lt": lambda a, b: _truth(a < b),
     "le": lambda a, b: _truth(a <= b),
     "eq": lambda a, b: _truth(a == b),
@@ -129,7 +130,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _array(a: Any, b: Any) -> bool:
+def _has_array(a: Any, b: Any) -> bool:
     return isinstance(a, np.ndarray) or isinstance(b, np.ndarray)
 
 

@@ -121,12 +121,12 @@ class Expression:
 
     @property
     def is_const(self) -> bool:
-        """Is this a literal integer?"""
+        """Is this Expression a literal integer?"""
         return self.op == "const"
 
     @property
     def is_condition(self) -> bool:
-        """Is this a truth value: a comparison, `&`, `|`, or the constants 0 and 1?"""
+        """Is this Expression a truth value: a comparison, `&`, `|`, or the constants 0 and 1?"""
         return self.op in CONDITION_OPS or (self.op == "const" and self.constant in (0, 1))
 
     @property
@@ -171,7 +171,7 @@ class Expression:
         return arithmetic.exact_div(self, as_expression(divisor))
 
     def divides(self, other: ExpressionLike) -> bool:
-        """Is `other` a multiple of this, as polynomials?"""
+        """Is `other` a multiple of this Expression, as polynomials?"""
         return as_expression(other).exact_div(self) is not None
 
     def to_c(self, names: Mapping[str, str] | None = None) -> str:
@@ -276,9 +276,11 @@ def _intern(
     kind: type[Expression] = Expression,
 ) -> Expression:
     """The one object for `key`; the caller has canonicalised its content."""
-    found = _interned.get(key)
-    if found is not None:
-        return found
+    interned = _interned.get(key)
+    # Equal content is one object, so equality is `is` and every analysis is kept on the node. The
+    # second look, under the lock, is for a thread that made the same node meanwhile.
+    if interned is not None:
+        return interned
     node = kind.__new__(kind)
     node.op, node._args, node._terms, node.constant = op, args, terms, constant
     node._key = node._interval = node._symbols = None
@@ -286,14 +288,14 @@ def _intern(
         _, node.name, node.lo, node.hi, node.extent = key
         node._interval = Interval(node.lo, node.hi)
     with _intern_lock:
-        found = _interned.get(key)
-        if found is None:
-            _interned[key] = found = node
-    return found
+        interned = _interned.get(key)
+        if interned is None:
+            _interned[key] = interned = node
+    return interned
 
 
 def const(value: int) -> Expression:
-    """The literal integer."""
+    """The literal integer as an Expression."""
     small = _SMALL.get(value)
     if small is not None:
         return small
@@ -317,9 +319,9 @@ def as_expression(value: ExpressionLike) -> Expression:
 
 
 def _symbol(name: str, lo: int | None, hi: int | None, extent: Expression | None) -> Symbol:
-    made = _intern(("symbol", name, lo, hi, extent), "symbol", (), kind=Symbol)
-    assert isinstance(made, Symbol)
-    return made
+    node = _intern(("symbol", name, lo, hi, extent), "symbol", (), kind=Symbol)
+    assert isinstance(node, Symbol)
+    return node
 
 
 def symbol(name: str, lo: int = 1, hi: int = MAX_DIM) -> Symbol:
@@ -387,12 +389,12 @@ def product_of(values: Iterable[ExpressionLike]) -> Expression:
 
 
 def minimum(a: ExpressionLike, b: ExpressionLike) -> Expression:
-    """The lesser value."""
+    """The Expression of the lesser of two values."""
     return arithmetic.extreme("min", (as_expression(a), as_expression(b)))
 
 
 def maximum(a: ExpressionLike, b: ExpressionLike) -> Expression:
-    """The greater value."""
+    """The Expression of the greater of two values."""
     return arithmetic.extreme("max", (as_expression(a), as_expression(b)))
 
 

@@ -24,7 +24,7 @@ class Interval(NamedTuple):
         return self.hi is not None and self.hi <= value
 
     def plus(self, other: Interval) -> Interval:
-        """The sums."""
+        """The interval of all sums of a value of this one and a value of `other`."""
         return Interval(_add(self.lo, other.lo), _add(self.hi, other.hi))
 
     def scaled(self, factor: int) -> Interval:
@@ -36,7 +36,9 @@ class Interval(NamedTuple):
         return Interval(lo, hi) if factor > 0 else Interval(hi, lo)
 
     def times(self, other: Interval) -> Interval:
-        """The products."""
+        """The interval of all products of a value of this one and a value of `other`."""
+        # Extents and positions are never negative, and nearly all products are of these: their ends
+        # are products of ends, also where one is open.
         if self.lo is not None and self.lo >= 0 and other.lo is not None and other.lo >= 0:
             return Interval(self.lo * other.lo, _product(self.hi, other.hi))
         if None in self or None in other:

@@ -17,7 +17,11 @@ _RANK = {op: rank for rank, op in enumerate(("symbol", "mul", "add", "floordiv",
 
 
 def sort_key(node: Expression) -> SortKey:
-    """By the first symbol's name (a number at its end as a number), size, op, then content."""
+    """The key that orders operands: the first symbol's name (a number at its end as a number),
+    size, op, then content.
+    """
+    # By structure, never by identity or hash seed: the order of operands is in every printed IR and
+    # so in every cache key, which must be the same in all processes.
     digest = hashlib.blake2b(node.op.encode(), digest_size=16)
     if isinstance(node, Symbol):
         stem = node.name.rstrip(_DIGITS)

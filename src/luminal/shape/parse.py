@@ -87,8 +87,8 @@ class _Parser:
             return const(int(text))
         if kind == "name":
             if text not in self.symbols:
-                known = ", ".join(sorted(self.symbols)) or "none"
-                raise self.error(f"unknown name {text!r}; the known names are {known}")
+                names = ", ".join(sorted(self.symbols)) or "none"
+                raise self.error(f"unknown name {text!r}; the known names are {names}")
             return self.symbols[text]
         if kind == "call":
             return self.extreme(minimum if text == "min" else maximum)

@@ -24,14 +24,14 @@ _STEPS = 48
 
 def prove(cond: ExpressionLike, facts: Sequence[Expression] = ()) -> bool | None:
     """Does `cond` hold wherever the facts do? True, False, or None if that was not found out."""
-    known = _flat(tuple(facts))
-    return _prove(truth(as_expression(cond)), known)
+    facts_apart = _flat(tuple(facts))
+    return _prove(truth(as_expression(cond)), facts_apart)
 
 
 def simplify(e: Expression, facts: Sequence[Expression] = ()) -> Expression:
     """An expression equal to `e` wherever the facts hold, with what they decide rewritten."""
-    known = _flat(tuple(facts))
-    return _simplify(e, known)
+    facts_apart = _flat(tuple(facts))
+    return _simplify(e, facts_apart)
 
 
 @lru_cache(CACHE)
@@ -60,11 +60,13 @@ def _forms(facts: tuple[Expression, ...]) -> tuple[Expression, ...]:
 @lru_cache(CACHE)
 def _at_least(e: Expression, facts: tuple[Expression, ...]) -> int | None:
     """The best integer found that e never goes below under the facts."""
+    # The search of `lower_limit` is a bounded walk: each step replaces an atom by a bound or
+    # cancels a term against a fact, and all of them go down, so whatever it finds is sound.
     lo = e.interval.lo
-    found = lower_limit(e, _forms(facts), _STEPS) if facts or len(e.terms) > 1 else lo
-    if lo is None or found is None:
-        return lo if found is None else found
-    return max(lo, found)
+    limit = lower_limit(e, _forms(facts), _STEPS) if facts or len(e.terms) > 1 else lo
+    if lo is None or limit is None:
+        return lo if limit is None else limit
+    return max(lo, limit)
 
 
 @lru_cache(CACHE)
@@ -101,13 +103,13 @@ def _prove_parts(cond: Expression, facts: tuple[Expression, ...]) -> bool | None
 
 @lru_cache(CACHE)
 def _simplify(e: Expression, facts: tuple[Expression, ...]) -> Expression:
-    known: dict[Expression, Expression] = {}
+    rebuilt: dict[Expression, Expression] = {}
     for node in postorder(e):
-        args = [known[arg] for arg in node.args]
+        args = [rebuilt[arg] for arg in node.args]
         same = all(new is old for new, old in zip(args, node.args, strict=True))
         built = node if same else REBUILD[node.op](args)
-        known[node] = _under_facts(built, facts)
-    return known[e]
+        rebuilt[node] = _under_facts(built, facts)
+    return rebuilt[e]
 
 
 def _under_facts(node: Expression, facts: tuple[Expression, ...]) -> Expression:
@@ -149,7 +151,7 @@ def _known_quotient(
 
 
 def _holds(e: Expression, facts: tuple[Expression, ...]) -> bool:
-    """Is e >= 0?"""
+    """Do the facts make e >= 0 everywhere?"""
     lo = _at_least(e, facts)
     return lo is not None and lo >= 0
 

@@ -118,7 +118,7 @@ def _is_negative(e: Expression) -> bool:
     return e.constant < 0 if e.is_const else e.terms[0][1] < 0
 
 
-def _positive_divisor(e: Expression) -> bool:
+def _has_positive_divisor(e: Expression) -> bool:
     return e.args[1].interval.at_least(1)
 
 
@@ -137,7 +137,7 @@ def to_python(e: Expression, names: Mapping[str, str]) -> str:
         return f"({(' + ' if e.op == 'add' else ' * ').join(args)})"
     joined = f"({f' {_INFIX[e.op]} '.join(args)})"
     if e.op in ("floordiv", "mod"):
-        return joined if _positive_divisor(e) else f"({joined} if {args[1]} else 0)"
+        return joined if _has_positive_divisor(e) else f"({joined} if {args[1]} else 0)"
     return joined if e.op in ("and", "or") else f"(1 if {joined} else 0)"
 
 

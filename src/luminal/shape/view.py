@@ -48,13 +48,13 @@ class View:
 
 
 def _remembered(make: Callable[P, View]) -> Callable[P, View]:
-    """Makes a view once for equal arguments: layers that repeat ask for the same ones."""
-    known: Callable[..., View] = lru_cache(CACHE)(make)
+    """The function `make` with a memory: layers that repeat ask for the same views."""
+    cached: Callable[..., View] = lru_cache(CACHE)(make)
 
     @wraps(make)
     def asked(*args: P.args, **kwargs: P.kwargs) -> View:
         hashable: tuple[Any, ...] = tuple([tuple(a) if isinstance(a, list) else a for a in args])
-        return known(*hashable, **kwargs)
+        return cached(*hashable, **kwargs)
 
     return asked
 

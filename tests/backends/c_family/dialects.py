@@ -16,7 +16,7 @@ from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell
 from luminal.expand.ir import Kernel
 from luminal.kernel import tile_ir
-from luminal.runtime.driver import Driver, Place
+from luminal.runtime.driver import DevicePointer, Driver
 from luminal.schedule.groups.facts import Groups
 from tests.backends.c_family import present
 from tests.backends.c_family.kernels import tile_kernel
@@ -85,13 +85,13 @@ def run(
     code = device.compile(tile_kernel(kernel), kernel.text)
     blocks = [device.allocate(max(1, x.nbytes) + 64) for x in arrays]
     for block, array in zip(blocks, arrays, strict=True):
-        device.write(Place(block, 64), array)
+        device.write(DevicePointer(block, 64), array)
     stride = code.scratch_bytes((n,))
-    scratch = Place(device.allocate(workers * stride + 64), 64) if stride else None
-    places = [Place(block, 64) for block in blocks]
+    scratch = DevicePointer(device.allocate(workers * stride + 64), 64) if stride else None
+    places = [DevicePointer(block, 64) for block in blocks]
     device.enqueue(code, n if chunks is None else chunks, workers, places, (n,), scratch)
     for block, array in zip(blocks, arrays, strict=True):
-        device.read(Place(block, 64), array)
+        device.read(DevicePointer(block, 64), array)
         device.free(block)
     work = np.zeros((workers, stride), np.uint8)
     if scratch is not None:

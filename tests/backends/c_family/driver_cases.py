@@ -15,7 +15,7 @@ from luminal.expand.expand import expand
 from luminal.expand.ir import Carry, Loop
 from luminal.kernel.tile_ir import Role
 from luminal.kernel.tile_text import to_text
-from luminal.runtime.driver import Array, DeviceError, Driver, Place
+from luminal.runtime.driver import Array, DeviceError, DevicePointer, Driver
 from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
 from tests.expand.test_groups import row_sums as group_sums
 
@@ -42,13 +42,13 @@ def row_sums(*, scratch: bool) -> Any:
 KERNEL = row_sums(scratch=False)
 
 
-def placed(driver: Driver, array: Array) -> Place:
-    place = Place(driver.allocate(array.nbytes))
+def placed(driver: Driver, array: Array) -> DevicePointer:
+    place = DevicePointer(driver.allocate(array.nbytes))
     driver.write(place, array)
     return place
 
 
-def read(driver: Driver, place: Place, like: Array) -> Array:
+def read(driver: Driver, place: DevicePointer, like: Array) -> Array:
     array = np.zeros_like(like)
     driver.read(place, array)
     return array
@@ -56,9 +56,9 @@ def read(driver: Driver, place: Place, like: Array) -> Array:
 
 def launched(driver: Driver, *, rows: int, workers: int, scratch: bool) -> None:
     values = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
-    source, target = placed(driver, values), Place(driver.allocate(rows * 4))
+    source, target = placed(driver, values), DevicePointer(driver.allocate(rows * 4))
     code = driver.compile(row_sums(scratch=scratch), "text")
-    memory = Place(driver.allocate(workers * code.scratch_bytes([4]))) if scratch else None
+    memory = DevicePointer(driver.allocate(workers * code.scratch_bytes([4]))) if scratch else None
     driver.enqueue(code, rows, workers, [source, target], [4], memory)
     sums = read(driver, target, values[:, 0].copy())
     np.testing.assert_array_equal(sums, values.sum(1))
@@ -70,8 +70,8 @@ class DriverCases:
     def test_copies_start_at_offsets_and_keep_their_order(self, driver: Driver) -> None:
         values = np.arange(64, dtype=np.int32)
         first, second = placed(driver, values), placed(driver, values[::-1].copy())
-        driver.copy(Place(first.block, 16), Place(second.block, 32), 64)
-        driver.write(Place(second.block, 36), np.array([-1], np.int32))
+        driver.copy(DevicePointer(first.block, 16), DevicePointer(second.block, 32), 64)
+        driver.write(DevicePointer(second.block, 36), np.array([-1], np.int32))
         expected = values[::-1].copy()
         expected[8:24], expected[9] = values[4:20], -1
         np.testing.assert_array_equal(read(driver, second, values), expected)
@@ -104,7 +104,7 @@ class DriverCases:
             pytest.skip("the device has no groups")
         kernel = group_sums(5, 37, lanes=8, shared_rows=2, unroll=1)
         values = np.arange(5 * 37, dtype=np.float32).reshape(5, 37)
-        source, target = placed(driver, values), Place(driver.allocate(20))
+        source, target = placed(driver, values), DevicePointer(driver.allocate(20))
         code = driver.compile(tile_kernel(expand(kernel)), to_text(kernel))
         assert code.lanes == 16 <= driver.most_lanes
         assert driver.workers_of(code) == driver.groups
@@ -124,7 +124,7 @@ class DriverCases:
         driver.free(driver.allocate(64))
 
     def test_a_block_is_free_once_what_is_queued_has_run(self, driver: Driver) -> None:
-        source, target = placed(driver, np.ones(4, np.float32)), Place(driver.allocate(4))
+        source, target = placed(driver, np.ones(4, np.float32)), DevicePointer(driver.allocate(4))
         driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [source, target], [4], None)
         driver.free(source.block)
         np.testing.assert_array_equal(read(driver, target, np.zeros(1, np.float32)), [4])
@@ -139,7 +139,7 @@ class StandInCases(DriverCases):
     invalid: str
     failed: str
 
-    def again(self, place: Place) -> Place:
+    def again(self, place: DevicePointer) -> DevicePointer:
         """The same place for one who does not know that it was freed."""
         return place
 
@@ -161,10 +161,10 @@ class StandInCases(DriverCases):
     def test_a_copy_beyond_a_block_is_reported(self, driver: Driver) -> None:
         place = placed(driver, np.zeros(4))
         with pytest.raises(DeviceError, match=rf"{driver.name}: .*{self.invalid}"):
-            driver.read(Place(place.block, 8), np.zeros(4))
+            driver.read(DevicePointer(place.block, 8), np.zeros(4))
 
     def test_a_freed_operand_is_reported(self, driver: Driver) -> None:
-        source, target = placed(driver, np.zeros(4, np.float32)), Place(driver.allocate(4))
+        source, target = placed(driver, np.zeros(4, np.float32)), DevicePointer(driver.allocate(4))
         freed = self.again(source)
         driver.free(source.block)
         driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [freed, target], [4], None)

@@ -14,7 +14,7 @@ from luminal.expand.expand import expand
 from luminal.kernel.barriers import exchanging, in_shared_memory, with_barriers
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
-from luminal.runtime.driver import Driver, Place
+from luminal.runtime.driver import DevicePointer, Driver
 from tests.backends.c_family.dialects import CHECKED, DIALECTS, driver
 from tests.expand.test_groups import reversal, row_sums
 from tests.simt.driver import CheckedDriver
@@ -36,11 +36,11 @@ def launched(device: Driver, kernel: Kernel) -> None:
     expected = x[::-1] if rows == n else x.reshape(rows, -1).sum(1)
     code = device.compile(kernel, to_text(kernel))
     assert code.lanes == kernel.lanes
-    source, target = (Place(device.allocate(4 * size)) for size in (n, rows))
+    source, target = (DevicePointer(device.allocate(4 * size)) for size in (n, rows))
     device.write(source, x)
     groups = 1 if rows == n else 2
     stride = code.scratch_bytes(())
-    scratch = Place(device.allocate(groups * stride)) if stride else None
+    scratch = DevicePointer(device.allocate(groups * stride)) if stride else None
     device.enqueue(code, kernel.grid[0].count.constant, groups, [source, target], (), scratch)
     found = np.zeros(rows, np.float32)
     device.read(target, found)
@@ -60,7 +60,7 @@ def tiles(name: str) -> Driver:
 def test_groups_share_their_work(name: str, kernel: str) -> None:
     device = tiles(name)  # skips where no text can be run
     by_exchange = KERNELS[kernel].subgroup > 1
-    if by_exchange and name == "opencl" and not platforms.exchanges(platforms.devices()[0]):
+    if by_exchange and name == "opencl" and not platforms.can_exchange(platforms.devices()[0]):
         pytest.skip("lanes exchange no values on this device of OpenCL")
     launched(device, KERNELS[kernel])
 

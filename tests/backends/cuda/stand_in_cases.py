@@ -14,7 +14,7 @@ from luminal.backends.cuda.driver import CudaDriver
 from luminal.base import config
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import spell
-from luminal.runtime.driver import Place
+from luminal.runtime.driver import DevicePointer
 from tests.backends.c_family.driver_cases import StandInCases
 from tests.simt import stand_in
 
@@ -48,11 +48,11 @@ class TestCuda(StandInCases):
     invalid = "INVALID_VALUE"
     failed = "LAUNCH_FAILED"
 
-    def again(self, place: Place) -> Place:
+    def again(self, place: DevicePointer) -> DevicePointer:
         class Freed:
             handle = int(place.block.handle)
 
-        return Place(Freed(), place.offset)
+        return DevicePointer(Freed(), place.offset)
 
 
 def test_it_is_present() -> None:

@@ -20,7 +20,7 @@ from luminal.expand.verify import verify
 from luminal.hlir.graph import Graph
 from luminal.kernel.tile_ir import Kernel, Map, Role
 from luminal.kernel.tile_text import to_text
-from luminal.runtime.driver import Array, Driver, Place
+from luminal.runtime.driver import Array, DevicePointer, Driver
 from luminal.runtime.executable import Executable
 from luminal.schedule.groups.facts import Groups
 from tests.backends import op_table
@@ -43,9 +43,9 @@ class BothMeanings(InterpretedDriver):
         code: InterpretedCode,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
         kernel = code.kernel
         text = to_text(kernel)
@@ -62,7 +62,9 @@ class BothMeanings(InterpretedDriver):
             found = {}
             for buffer, place in zip(kernel.buffers, operands, strict=True):
                 size = int(buffer.size.evaluate(values)) * buffer.dtype.size
-                held = copies[id(place.block)] if copied else self._bytes(Place(place.block))
+                held = (
+                    copies[id(place.block)] if copied else self._bytes(DevicePointer(place.block))
+                )
                 part = held[place.offset : place.offset + size]
                 found[buffer.name] = part.view(buffer.dtype.numpy)
             return found
@@ -70,7 +72,7 @@ class BothMeanings(InterpretedDriver):
         def before() -> None:
             self.lanes.append(kernel.lanes)
             for place in operands:
-                copies[id(place.block)] = self._bytes(Place(place.block)).copy()
+                copies[id(place.block)] = self._bytes(DevicePointer(place.block)).copy()
             interpreter.run(expanded, elements(copied=True), values, range(chunks))
             ran.append(True)
 

@@ -15,7 +15,7 @@ from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
-from luminal.runtime.driver import Array, Place
+from luminal.runtime.driver import Array, DevicePointer
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 
@@ -33,11 +33,11 @@ class CountingDriver(InterpretedDriver):
         self.fails_at = -1  # the launch that is refused,
         self.breaks_at = -1  # and the one that fails once it is its turn
 
-    def write(self, target: Place, source: Array) -> None:
+    def write(self, target: DevicePointer, source: Array) -> None:
         self.written_bytes += source.nbytes
         super().write(target, source)
 
-    def read(self, source: Place, target: Array) -> None:
+    def read(self, source: DevicePointer, target: Array) -> None:
         self.read_bytes += target.nbytes
         super().read(source, target)
 
@@ -49,7 +49,7 @@ class CountingDriver(InterpretedDriver):
             self._queue.append(_broken)
         super().enqueue(*arguments)
 
-    def fill(self, target: Place, size: int, pattern: bytes) -> None:
+    def fill(self, target: DevicePointer, size: int, pattern: bytes) -> None:
         written = self.written_bytes
         super().fill(target, size, pattern)
         self.written_bytes = written

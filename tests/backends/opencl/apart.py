@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from luminal.backends.opencl.driver import OpenClDriver
-from luminal.runtime.driver import Block, Place
+from luminal.runtime.driver import DeviceBlock, DevicePointer
 
 ALIGNMENT = 8  # of what a buffer begins at: the largest element
 
@@ -16,7 +16,7 @@ ALIGNMENT = 8  # of what a buffer begins at: the largest element
 class Span(NamedTuple):
     """Bytes of a block that operands share; a buffer stands for them during a launch."""
 
-    block: Block
+    block: DeviceBlock
     start: int
     size: int
 
@@ -38,9 +38,9 @@ class ApartDriver(OpenClDriver):
         code: Any,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
         kernel = code.spelled.expanded
         names = tuple(param.symbol.name for param in kernel.params)
@@ -51,19 +51,19 @@ class ApartDriver(OpenClDriver):
         made = {span: self.allocate(span.size - self.missing) for span in set(spans) - {None}}
         for (block, start, size), buffer in made.items():
             if not self.unset:
-                self.copy(Place(block, start), Place(buffer), size - self.missing)
+                self.copy(DevicePointer(block, start), DevicePointer(buffer), size - self.missing)
         moved = [
-            place if span is None else Place(made[span], place.offset - span.start)
+            place if span is None else DevicePointer(made[span], place.offset - span.start)
             for place, span in zip(places, spans, strict=True)
         ]
         own, work = moved[: len(operands)], moved[len(operands) :]
         super().enqueue(code, chunks, workers, own, params, work[0] if work else None)
         for (block, start, size), buffer in made.items():
-            self.copy(Place(buffer), Place(block, start), size - self.missing)
+            self.copy(DevicePointer(buffer), DevicePointer(block, start), size - self.missing)
         self.wait()  # the buffers go
 
 
-def spanned(places: Sequence[Place], sizes: Sequence[int]) -> list[Span | None]:
+def spanned(places: Sequence[DevicePointer], sizes: Sequence[int]) -> list[Span | None]:
     """The span of each place with its size: those that overlap have one; None of no bytes."""
     found: list[Span | None] = [None] * len(places)
     end, together = 0, list[int]()
@@ -82,6 +82,6 @@ def spanned(places: Sequence[Place], sizes: Sequence[int]) -> list[Span | None]:
     return found
 
 
-def key(place: Place) -> tuple[int, int]:
+def key(place: DevicePointer) -> tuple[int, int]:
     """An order in which places of one block follow one another."""
     return getattr(place.block, "int_ptr", 0), place.offset

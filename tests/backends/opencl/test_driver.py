@@ -18,7 +18,7 @@ from luminal.codegen.c_family.kernel import spell
 from luminal.codegen.c_family.opencl import OPENCL
 from luminal.kernel.tile_ir import Role
 from luminal.runtime import object_cache
-from luminal.runtime.driver import Place
+from luminal.runtime.driver import DevicePointer
 from tests.backends.c_family.dialects import run
 from tests.backends.c_family.kernels import Writer, tile_kernel
 from tests.backends.opencl.devices import driver
@@ -38,14 +38,14 @@ def doubling(dtype: Any = dtypes.float32) -> Any:
 
 def test_launches_run_one_after_the_other() -> None:
     block = DEVICE.allocate(4 * 1000)
-    DEVICE.write(Place(block), np.ones(1000, np.float32))
+    DEVICE.write(DevicePointer(block), np.ones(1000, np.float32))
     code = DEVICE.compile(tile_kernel(doubling()), "")
     first = DEVICE.mark()
     for _ in range(100):
-        DEVICE.enqueue(code, 1000, DEVICE.workers, [Place(block)], (1000,), None)
+        DEVICE.enqueue(code, 1000, DEVICE.workers, [DevicePointer(block)], (1000,), None)
     last = DEVICE.mark()
     found = np.zeros(1000, np.float32)
-    DEVICE.read(Place(block), found)
+    DEVICE.read(DevicePointer(block), found)
     assert (found == 2.0**100).all()
     assert 0 < DEVICE.seconds(first, last) < 60
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from luminal.algebra.frames import UNBOUNDED, most, never_empty, upper
+from luminal.algebra.frames import UNBOUNDED, is_never_empty, most, upper
 from luminal.shape.expression import MAX_DIM, Expression, axis, const, maximum, opaque, symbol
 
 N = symbol("n", 0, 12)
@@ -36,6 +36,6 @@ def test_what_nothing_bounds_is_larger_than_any_dim() -> None:
 
 def test_an_axis_that_may_be_empty() -> None:
     extents = (const(0), const(1), N, N + 1, opaque("v"))
-    assert [never_empty(axis("a", extent)) for extent in extents] == [
+    assert [is_never_empty(axis("a", extent)) for extent in extents] == [
         False, True, False, True, False,
     ]  # fmt: skip

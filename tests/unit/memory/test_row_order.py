@@ -18,7 +18,7 @@ from luminal.frontend.matrices.packed import Packed, read_only
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.ggml.quantize import quantized
-from luminal.memory.row_order import Interleaved, Rows
+from luminal.memory.row_order import Interleaved, StoredRows
 from luminal.nn.init import DrawnParameter
 from luminal.nn.linear import Linear
 
@@ -35,7 +35,7 @@ def layers(value: Array) -> tuple[Linear, Linear]:
     plain, other = (Linear(COLUMNS, ROWS, bias=False) for _ in range(2))
     plain.load_state_dict({"weight": value}, adopt_dtypes=True)
     rows = read_only(ORDER.rows(value))
-    other.load_state_dict({"weight": Rows(rows, ORDER)}, adopt_dtypes=True)
+    other.load_state_dict({"weight": StoredRows(rows, ORDER)}, adopt_dtypes=True)
     assert np.shares_memory(other.weight.memory, rows)
     return plain, other
 
@@ -44,7 +44,7 @@ def test_pairs_of_each_head() -> None:
     rows = np.arange(12)[:, None]
     assert Interleaved(2).value(rows).ravel().tolist() == [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]
     np.testing.assert_array_equal(ORDER.value(ORDER.rows(values(0))), values(0))
-    held = Rows(ORDER.rows(values(0)), ORDER)
+    held = StoredRows(ORDER.rows(values(0)), ORDER)
     np.testing.assert_array_equal(np.asarray(held), values(0))
     assert (held.shape, held.ndim, held.dtype) == ((ROWS, COLUMNS), 2, np.float32)
     with pytest.raises(ValueError, match="only as a copy"):
@@ -79,7 +79,7 @@ def test_the_value_is_that_of_a_file_of_another_order(again: Callable[[Linear], 
 
 
 def test_other_modules_take_a_copy_in_the_usual_order() -> None:
-    rows = Rows(ORDER.rows(values(1)), ORDER)
+    rows = StoredRows(ORDER.rows(values(1)), ORDER)
     layer = Linear(COLUMNS, ROWS, bias=False)
     layer.load_state_dict({"weight": rows})
     assert layer.weight.order is None
@@ -113,7 +113,7 @@ def packed_layers(kind: str, seed: int = 1) -> tuple[Linear, Linear]:
     blocks = quantized("w", value, kind).reshape(ROWS, -1)
     plain.load_state_dict({"weight": packed(blocks, "w")})
     rows = read_only(ORDER.rows(blocks))
-    other.load_state_dict({"weight": packed(Rows(rows, ORDER), "w")})
+    other.load_state_dict({"weight": packed(StoredRows(rows, ORDER), "w")})
     assert isinstance(other.weight, Packed)
     assert all(np.shares_memory(part.memory, rows) for part in other.weight.parts.values())
     return plain, other

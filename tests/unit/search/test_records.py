@@ -60,7 +60,7 @@ def test_choices_are_made_and_taken_back() -> None:
 
 def test_modes() -> None:
     assert mode_of("fast") is CompilationMode.FAST
-    assert mode_of("optimal").searches
+    assert mode_of("optimal").is_search
     assert mode_of("1.5s") == TimeBudget(1.5) == CompilationMode.TimeBudget(1.5)
     assert TimeBudget(4).shared_by(2) == TimeBudget(2)
     with pytest.raises(lm.CompileError, match=r"mode 'quick': takes 'fast', 'optimal' or"):

@@ -20,7 +20,7 @@ from luminal.backends.reference import evaluate
 from luminal.base import dtypes
 from luminal.hlir.substitute import substitute_dims, used_dims
 from luminal.hlir.verify import verify as hlir_verify
-from luminal.runtime.output_pool import LOOKS, OutputPool, _Block, block_bytes
+from luminal.runtime.output_pool import LOOKS, OutputPool, _PooledMemory, block_bytes
 from luminal.session import graph as session
 from luminal.shape.expression import const, symbol
 
@@ -655,13 +655,13 @@ def test_the_pool_keeps_what_runs_need_and_no_more() -> None:
 
 
 def test_the_pool_seldom_looks_at_all_that_a_caller_holds(monkeypatch) -> None:
-    looks, is_free = [0], _Block.is_free
+    looks, is_free = [0], _PooledMemory.is_free
 
-    def counted(block: _Block) -> bool:
+    def counted(block: _PooledMemory) -> bool:
         looks[0] += 1
         return is_free(block)
 
-    monkeypatch.setattr(_Block, "is_free", counted)
+    monkeypatch.setattr(_PooledMemory, "is_free", counted)
     pool = OutputPool()
     held = [pool.take((1 << 14,), lm.uint8, 1 << 14) for _ in range(4000)]
     assert len(held) == 4000

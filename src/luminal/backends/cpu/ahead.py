@@ -38,7 +38,7 @@ PIPE_BYTES = 1 << 20  # a batch and its answer fit in: neither side waits for th
 
 
 class Ahead(threading.local):
-    """What a thread that compiles has told of and not taken yet."""
+    """The kernels that a thread has announced to the compilers and not taken yet."""
 
     def __init__(self) -> None:
         self._waiting: dict[Key, Kernel] = {}
@@ -102,12 +102,14 @@ class Ahead(threading.local):
 
     def _collect(self, helper: Helper) -> None:
         """Waits for a helper's answer to the oldest of its batches."""
+        # The oldest batch first: a pipe has an order, and helpers answer in the order of their
+        # questions.
         answer = helper.answer()
         if answer is None:
             self._lose(helper)
         else:
-            made = zip(helper.batches.popleft(), answer, strict=True)
-            self._made.update({key: code for key, code in made if code is not None})
+            compiled = zip(helper.batches.popleft(), answer, strict=True)
+            self._made.update({key: code for key, code in compiled if code is not None})
 
     def _lose(self, helper: Helper) -> None:
         self._helpers.remove(helper)
@@ -140,7 +142,7 @@ class Helper:
         )
 
     def has_room(self) -> bool:
-        """Can it be given a batch now?"""
+        """Can the helper be given a batch now?"""
         if not self._is_ready and self.has_answered():
             assert self._process.stdout is not None
             with suppress(EOFError, OSError):  # one that has gone is met when it is sent something
@@ -173,10 +175,10 @@ class Helper:
         """
         assert self._process.stdout is not None
         try:
-            found: list[bytes | None] = pickle.loads(receive(self._process.stdout))
+            codes: list[bytes | None] = pickle.loads(receive(self._process.stdout))
         except (EOFError, OSError, pickle.UnpicklingError):
             return None
-        return found
+        return codes
 
     def end(self) -> None:
         self._process.kill()

@@ -35,7 +35,7 @@ class Cpu:
 
     @property
     def memory(self) -> Host:
-        """The host's."""
+        """The memory of the host, which is this device's."""
         return HOST
 
     @property
@@ -52,7 +52,7 @@ class Cpu:
 
     @property
     def schedules(self) -> VectorSchedules:
-        """Those of vectors in registers."""
+        """The schedules of vectors in registers."""
         from luminal.backends.cpu.product import place_call
         from luminal.schedule.vectors.steps import VectorSchedules
 
@@ -70,13 +70,13 @@ class Cpu:
         return expanded_text(kernel, self.target.vector_lanes(1))
 
     def ir(self, kernel: Kernel) -> str:
-        """LLVM IR."""
+        """The kernel as LLVM IR."""
         from luminal.codegen.llvm import render
 
         return render(kernel, self.target)
 
     def assembly(self, kernel: Kernel) -> str:
-        """What LLVM makes of it."""
+        """The assembly that LLVM makes of the kernel."""
         from luminal.backends.cpu import machine_code
 
         return machine_code.assembly(self.ir(kernel), self.target)
@@ -90,7 +90,7 @@ class Cpu:
     def seconds(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
     ) -> float:
-        """By counting what the kernel does."""
+        """The seconds of a launch, by counting what the kernel makes a core do."""
         from luminal.backends.cpu import work
         from luminal.backends.cpu.core import Core
 
@@ -104,11 +104,11 @@ class Cpu:
             ahead.ahead.expect(operations)
 
     def begin(self, kernel: Kernel, text: str) -> None:
-        """Compiles on the side, in another thread or process."""
+        """Lets the kernel be compiled on the side, in another thread or process."""
         kernels.begin(kernel, text, self.target)
 
     def compile(self, kernel: Kernel, text: str) -> object:
-        """Into the object cache."""
+        """Compiles the kernel into the object cache."""
         return kernels.compiled(kernel, text, self.target)
 
     def runner(self, program: Program) -> device.CpuRunner:

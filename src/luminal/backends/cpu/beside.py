@@ -39,7 +39,7 @@ class Beside:
         self._thread: threading.Thread | None = None
 
     def has(self, key: Key) -> bool:
-        """Was it given this kernel, whose code was not taken yet?"""
+        """Was the thread given this kernel, and its code not taken yet?"""
         return key in self._given or key in self._made
 
     def has_room(self) -> bool:

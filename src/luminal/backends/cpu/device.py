@@ -135,13 +135,16 @@ class CpuRunner:
         return self._savings[magnitude]
 
     def _saving(self, work: Work) -> float:
-        known = costs.of(self.target)
+        rates = costs.of(self.target)
+        # A thread asleep takes 36 to 130 microseconds to wake, which is longer than a small run:
+        # the team is only worth it where a roofline estimate says that sharing saves more than the
+        # meeting costs.
         is_tile = work.flops > TILE_INTENSITY * work.bytes
-        speed = np.where(is_tile, known.contraction_flops, known.pointwise_flops)
+        speed = np.where(is_tile, rates.contraction_flops, rates.pointwise_flops)
         computing = work.flops / speed
-        moving = work.bytes / known.moving(work.bytes.sum())
+        moving = work.bytes / rates.moving(work.bytes.sum())
         shares = np.clip(work.chunks, 1, team.team_size_default())
-        meeting = known.launch * work.trips
+        meeting = rates.launch * work.trips
         saved = np.maximum(computing, moving) * (1 - 1 / shares) - meeting
         return float(saved.sum())
 
@@ -181,7 +184,7 @@ class BoundCpu:
             self._finish(outputs)
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
-        """As `run`, with the addresses of the arrays, and the outputs' bytes."""
+        """Runs once, with the addresses of the arrays, and the outputs' bytes."""
         frame = self._frame
         if frame.ready_for is not self or self._newest != Parameter.newest:
             self._prepare()
@@ -199,7 +202,7 @@ class BoundCpu:
             ctypes.memmove(outputs[copy], outputs[source], sizes[copy])
 
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
-        """The host's."""
+        """The seconds of `runs` runs by the host's clock."""
         return on_host(self, inputs, outputs, runs)
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
@@ -226,25 +229,25 @@ class BoundCpu:
         return Report(self._dims, runner.sites.report(self._values), runner.prologue.report())
 
     def checks(self, dtype: DType) -> bool:
-        """Whether elements of this dtype can be compared with the extent that they index."""
+        """Can elements of this dtype be compared with the extent that they index?"""
         return dtype in CHECKED
 
     def recognizer(self, inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:
-        """For calls with such arrays."""
-        frame, known = self._frame, team.calls(inputs, outputs, self._frame.record_address)
+        """The Recognizer of calls with such arrays."""
+        frame, calls = self._frame, team.calls(inputs, outputs, self._frame.record_address)
         is_native = self._enter is team.native().enter and not self._ends
 
         def again(arrays: Mapping[Any, Any], outputs: Sequence[Array]) -> Recognized:
             if is_native and frame.ready_for is self and self._newest == Parameter.newest:
                 if self._poisons:
                     self._poison(outputs)
-                return known.again(arrays, outputs)
-            used = known.inputs(arrays)
+                return calls.again(arrays, outputs)
+            used = calls.inputs(arrays)
             if used is not False:
                 self.run(used, outputs)
             return used
 
-        return Recognizer(known.inputs, known.outputs, again)
+        return Recognizer(calls.inputs, calls.outputs, again)
 
     def _prepare(self) -> None:
         """Brings all up to date that does not depend on a run's arrays, and notes in the frame

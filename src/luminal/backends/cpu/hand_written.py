@@ -33,27 +33,34 @@ def check_ir(call: Call) -> None:
         return
     from luminal.backends.cpu import machine_code
 
+    # Checked before anything runs: native code with another signature would read arguments from
+    # registers that nobody has set.
     name, wanted = call.kernel.name, llvm_custom.signature(call)
     try:
         functions, foreign = machine_code.functions(call.kernel.ir)
     except CompileError as error:
         raise CompileError(f"{name}: {error}") from None
-    found = functions.get(name)
+    signature = functions.get(name)
     rule = (
         f"it takes a pointer for each of {len(call.operands)} operands and {len(call.results)} "
         f"results, their {len(call.extents)} extents, the chunk and the number of chunks"
     )
-    if found is None:
+    if signature is None:
         raise CompileError(f"{name}: the IR defines no function @{name}; add {wanted}: {rule}")
-    if found != wanted:
-        raise CompileError(f"{name}: @{name} is {found} and must be {wanted}: {rule}")
+    if signature != wanted:
+        raise CompileError(f"{name}: @{name} is {signature} and must be {wanted}: {rule}")
     if linker.KERNEL in functions:
         raise CompileError(f"{name}: the IR defines @{linker.KERNEL}, a name of Luminal's own")
     process = ctypes.CDLL(None)
-    for each in foreign:
-        if not each.startswith("llvm.") and each not in SYMBOLS and not hasattr(process, each):
+    for symbol in foreign:
+        if (
+            not symbol.startswith("llvm.")
+            and symbol not in SYMBOLS
+            and not hasattr(process, symbol)
+        ):
             raise CompileError(
-                f"{name}: the IR calls @{each}, which is not in it, nor in libc or libm; define it"
+                f"{name}: the IR calls @{symbol}, which is not in it, nor in libc or libm; "
+                "define it"
             )
 
 

@@ -38,17 +38,17 @@ def host() -> Host:
     if processor is None:
         return _asked()
     objects, key = object_cache.default(), object_cache.key("host 1", llvm_version(), processor)
-    known = objects.get(key)
-    if known is not None:
-        return Host(**json.loads(known))
-    found = _asked()
-    objects.put(key, json.dumps(asdict(found)).encode())
-    return found
+    kept = objects.get(key)
+    if kept is not None:
+        return Host(**json.loads(kept))
+    answer = _asked()
+    objects.put(key, json.dumps(asdict(answer)).encode())
+    return answer
 
 
 @functools.cache
 def llvm_version() -> str:
-    """Which LLVM makes the code: by its package's own words and the size of the library, as reading
+    """The LLVM that makes the code: its package's own words and the size of the library, as reading
     the package's metadata takes longer than loading a program.
     """
     spec = find_spec(PACKAGE)
@@ -56,7 +56,7 @@ def llvm_version() -> str:
     assert spec.origin is not None
     folder = Path(spec.origin).parent
     libraries = sorted(folder.glob("binding/*llvmlite*"))
-    sizes = [(each.name, each.stat().st_size) for each in libraries]
+    sizes = [(library.name, library.stat().st_size) for library in libraries]
     return f"{(folder / '_version.py').read_text()} {sizes}"
 
 

@@ -61,11 +61,11 @@ def compiled(kernel: Kernel, text: str, target: LlvmTarget) -> bytes:
     """The kernel's object code, from the cache or compiled into it. Raises as `build` does."""
     objects, key = object_cache.default(), compiler.cache_key(text, target, RENDERER)
     begun = ahead.ahead.take((text, target))
-    found = objects.get(key)
-    if found is None:
-        found = object_code(kernel, target) if begun is None else begun
-        objects.put(key, found)
-    return found
+    code = objects.get(key)
+    if code is None:
+        code = object_code(kernel, target) if begun is None else begun
+        objects.put(key, code)
+    return code
 
 
 def object_code(kernel: Kernel, target: LlvmTarget) -> bytes:

@@ -31,7 +31,7 @@ CACHE_LINES = 128  # bytes between the scratch of two threads: a pair of lines, 
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class BoundRows:
     """One array of words, and in it the rows with the numbers of one binding of dims."""
 
     words: NDArray[np.int64]
@@ -64,12 +64,12 @@ class LaunchRows:
     def __len__(self) -> int:
         return len(self._launches)
 
-    def make(self) -> Rows:
+    def make(self) -> BoundRows:
         """Rows to be filled."""
         words = self._words.copy()
         slots = len(self._launches) * _WORDS
         params = slots + len(self._slots) * _SLOT_WORDS
-        rows = Rows(
+        rows = BoundRows(
             words,
             words[:slots].view(LAUNCH),
             words[slots:params].view(SLOT_REF),
@@ -78,7 +78,7 @@ class LaunchRows:
         rows.launches["dims"] = rows.params.ctypes.data + 8 * rows.launches["dims"]
         return rows
 
-    def fill(self, rows: Rows, values: Sequence[int]) -> None:
+    def fill(self, rows: BoundRows, values: Sequence[int]) -> None:
         """Writes the values of all quantities where the rows ask for them."""
         rows.words[self._positions] = np.array(values, np.int64)[self._numbers]
 

@@ -21,7 +21,9 @@ def installed() -> tuple[str, ...]:
 
 
 def addresses(symbols: tuple[str, ...]) -> dict[str, int]:
-    """Where these functions are in this process; CompileError if their library is missing."""
+    """The addresses of these functions in this process; CompileError if their library is
+    missing.
+    """
     if not symbols:
         return {}
     path = _path()
@@ -31,7 +33,7 @@ def addresses(symbols: tuple[str, ...]) -> dict[str, int]:
             f"{installation.hint('blas')}, or compile the program on this machine"
         )
     library = _load(path)
-    return {each: library[each] for each in symbols}
+    return {symbol: library[symbol] for symbol in symbols}
 
 
 @functools.cache
@@ -39,8 +41,10 @@ def _path() -> Path | None:
     """The shared library of the package; the package itself is not imported."""
     spec = find_spec(PACKAGE)
     folders = spec.submodule_search_locations if spec is not None else None
-    found = (p for folder in folders or () for p in Path(folder, "lib").glob("libscipy_openblas*"))
-    return next(found, None)
+    candidates = (
+        p for folder in folders or () for p in Path(folder, "lib").glob("libscipy_openblas*")
+    )
+    return next(candidates, None)
 
 
 @functools.cache
@@ -50,5 +54,7 @@ def _load(path: Path) -> dict[str, int]:
     """
     library = ctypes.CDLL(str(path))
     library.scipy_openblas_set_num_threads(1)
-    pointers = {each: ctypes.cast(getattr(library, each), ctypes.c_void_p) for each in SYMBOLS}
-    return {each: pointer.value or 0 for each, pointer in pointers.items()}
+    pointers = {
+        symbol: ctypes.cast(getattr(library, symbol), ctypes.c_void_p) for symbol in SYMBOLS
+    }
+    return {symbol: pointer.value or 0 for symbol, pointer in pointers.items()}

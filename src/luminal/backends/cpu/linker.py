@@ -100,7 +100,7 @@ class _Symbol(NamedTuple):
 
 
 class _Reference(NamedTuple):
-    """To a symbol by its number, at a byte of a section."""
+    """A reference to a symbol by its number, at a byte of a section."""
 
     section: int
     offset: int
@@ -130,7 +130,7 @@ class _Image:
         self._lay_out()
 
     def place_of(self, name: str) -> int:
-        """Where a symbol that the object defines is, in bytes."""
+        """The position of a symbol that the object defines, in bytes from the image's start."""
         for symbol in self._symbols:
             if symbol.name == name and symbol.section in self._places:
                 return self._places[symbol.section] + symbol.value
@@ -182,10 +182,12 @@ class _Image:
     # --- places
 
     def _lay_out(self) -> None:
+        # Code, constants and variables on pages of their own, since a page has one protection: no
+        # page is ever writable and executable.
         apart = dict.fromkeys(
-            each.symbol
-            for each in self._references
-            if each.kind in _BY_SLOT or self._symbols[each.symbol].section == 0
+            reference.symbol
+            for reference in self._references
+            if reference.kind in _BY_SLOT or self._symbols[reference.symbol].section == 0
         )
         self._places: dict[int, int] = {}  # of sections by number
         jumps = _aligned(self._put(_EXECUTE, 0), _ENTRY)
@@ -194,7 +196,7 @@ class _Image:
         self.variables = _aligned(slots + len(apart) * _ENTRY, mmap.PAGESIZE)
         self.size = _aligned(self._put(_WRITE, self.variables), mmap.PAGESIZE)
         self._apart = {  # of symbols by number: slot and jump
-            each: (slots + n * _ENTRY, jumps + n * _ENTRY) for n, each in enumerate(apart)
+            reference: (slots + n * _ENTRY, jumps + n * _ENTRY) for n, reference in enumerate(apart)
         }
 
     def _put(self, access: int, end: int) -> int:
@@ -244,7 +246,7 @@ def _libc() -> Any:
 
 
 def _in_process(name: str) -> int:
-    """Where libc, libm or another library of the process has a symbol."""
+    """The address of a symbol of libc, libm or another library of the process."""
     try:
         return ctypes.cast(_libc()[name], ctypes.c_void_p).value or 0
     except AttributeError:

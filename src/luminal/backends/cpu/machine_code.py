@@ -66,9 +66,9 @@ def functions(ir_text: str) -> tuple[dict[str, str], tuple[str, ...]]:
     Raises CompileError as `compile_object`.
     """
     with lock:
-        found = [*_parsed(ir_text).functions]
-        defined = {f.name: str(f.global_value_type) for f in found if not f.is_declaration}
-        return defined, tuple(f.name for f in found if f.name not in defined)
+        parsed = [*_parsed(ir_text).functions]
+        defined = {f.name: str(f.global_value_type) for f in parsed if not f.is_declaration}
+        return defined, tuple(f.name for f in parsed if f.name not in defined)
 
 
 def assembly(ir_text: str, target: LlvmTarget) -> str:
@@ -84,10 +84,10 @@ def assembly(ir_text: str, target: LlvmTarget) -> str:
 # layers, and was not tried for all kernels.
 @contextmanager
 def _as_written(ir_text: str) -> Iterator[None]:
-    """Without LLVM's search for other ways to count and to address in loops, a quarter of its time:
-    addresses are hoisted and share pointers as they come. Where the IR says so, without its
-    scheduler of machine instructions: in long bodies with more pointers than one that moves all
-    loads to the start, and spills what they load.
+    """Keeps LLVM, inside the block, from its search for other ways to count and to address in
+    loops, a quarter of its time: addresses are hoisted and share pointers as they come. Where the
+    IR says so, also from scheduling machine instructions: in long bodies with more pointers than
+    one that moves all loads to the start, and spills what they load.
 
     The process may use LLVM for more than this: settings of all of it hold for one call.
     """

@@ -70,14 +70,16 @@ def peaks(target: CpuTarget, threads: int) -> Peaks:
     """This machine's peaks for the target, measured now; the object cache keeps the greatest of all
     measurements, as whatever else runs only slows one down.
     """
+    # Whatever else runs only slows a measurement down, so the greatest of all measurements is
+    # nearest to the truth and is what is kept.
     caches = (target.l2_bytes, target.l3_bytes, target.cores)
     key = object_cache.key("peaks 2", target.cpu, target.vector_bits, target.fma, caches, threads)
     objects = object_cache.default()
-    known, found = objects.get(key), measure(target, threads)
-    if known is not None:
-        found = found.or_more(Peaks(*json.loads(known)))
-    objects.put(key, json.dumps(found).encode())
-    return found
+    kept, measured = objects.get(key), measure(target, threads)
+    if kept is not None:
+        measured = measured.or_more(Peaks(*json.loads(kept)))
+    objects.put(key, json.dumps(measured).encode())
+    return measured
 
 
 @functools.cache

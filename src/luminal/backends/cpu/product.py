@@ -76,13 +76,15 @@ def place_product(product: Product, kernel: CustomKernel) -> Placed:
 
 
 def _matrix(factor: Term, fused: Fused) -> Place | None:
-    """Where a factor lies, as one dimension of the contraction's axes; None if it is computed."""
+    """The place of a factor, as one dimension of the contraction's axes; None if it is computed."""
+    # A library takes whole matrices with one leading dimension: a factor that is a part of a
+    # tensor, or is computed, has none.
     source = source_of(factor, fused.reads.__contains__)
     place = fused.reads.get(source.term) if source is not None and not source.casts else None
     if source is None or place is None or place.layout != ROW_MAJOR:
         return None
-    own, axes = _joined(place.frame), _joined(source.renamed(place.frame))
-    if any(a.extent != b.extent for a, b in zip(own, axes, strict=True)):
+    stored_axes, axes = _joined(place.frame), _joined(source.renamed(place.frame))
+    if any(a.extent != b.extent for a, b in zip(stored_axes, axes, strict=True)):
         return None  # a part of the tensor, whose rows do not follow each other
     return replace(place, frame=(axes,)) if len(set(axes)) == len(axes) else None
 

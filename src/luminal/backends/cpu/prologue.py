@@ -23,7 +23,11 @@ def derive(
     launches: tuple[Launch, ...],
     buffers: Mapping[int, HostBuffer],
 ) -> None:
-    """As a Prologue asks for it; `functions[k]` is the address of kernel k's code."""
+    """Runs launches of a prologue, with an arena of their own. `functions[k]` is the address of
+    kernel k's code.
+    """
+    # An arena of its own, freed at once: what the prologue needs beside its results would otherwise
+    # be held as long as the program.
     quantities = Quantities(())
     rows = LaunchRows(program, launches, functions, quantities)
     values = quantities.evaluate({})

@@ -68,6 +68,8 @@ def detect() -> CpuTarget:
 
     Raises CompileError where this is not Linux on x86-64.
     """
+    # The level whose features the machine has decides vector width and registers: equal levels so
+    # make equal programs, whatever else the processor can do.
     host = host_facts()
     if not re.match("x86_64-.*linux", host.triple):
         raise CompileError(

@@ -28,7 +28,7 @@ from luminal.backends.cpu.team_arrays import (
     APART,
     C_CONTIGUOUS,
     WRITEABLE,
-    Rows,
+    ArrayRows,
 )
 from luminal.backends.cpu.team_entry import ENTER, POINT, builtin
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
@@ -103,19 +103,21 @@ def _loaded() -> Native:
     code = compiler.build(team_ir(), plain, (INIT, *names))
     _initialize(code.symbols[INIT])
     enter, point, alike, again, apart = (builtin(name, code.symbols[name]) for name in names)
-    found = Native(enter(0), point(0), alike, again, apart(0), code)
-    _try(found)
-    return found
+    code_of_team = Native(enter(0), point(0), alike, again, apart(0), code)
+    _try(code_of_team)
+    return code_of_team
 
 
-def _try(found: Native) -> None:
+def _try(code: Native) -> None:
     """Raises CompileError where arrays are not laid out as these functions take them to be."""
+    # Native code reads NumPy's arrays by offsets of its ABI; if another NumPy lays them out
+    # otherwise, that must be an error at load time, not a wrong address in a run.
     none, table = np.zeros(0, LAUNCH), np.zeros(2, np.uint64)
     record = run_record(none, none, table, 1, places=np.array([[0, 0], [1, 1]]))
     array = np.arange(8)[3:]
-    found.point(record.ctypes.data, [table], [array])
-    rows = Rows([Familiar("x", int64, (5,), 8)], C_CONTIGUOUS | ALIGNED)
-    alike = found.alike(rows.calls)
+    code.point(record.ctypes.data, [table], [array])
+    rows = ArrayRows([Familiar("x", int64, (5,), 8)], C_CONTIGUOUS | ALIGNED)
+    alike = code.alike(rows.calls)
     recognized = alike({"x": array}), alike({"x": array[::2]})
     if table.tolist() != [table.ctypes.data, array.ctypes.data] or recognized != ([array], False):
         raise CompileError("cpu backend: arrays of this NumPy are not laid out as those of 1 and 2")
@@ -129,21 +131,21 @@ class Calls(NamedTuple):
     inputs: Callable[[Mapping[Any, Any]], Recognized]
     outputs: Callable[[Mapping[Any, Any], list[Array]], Recognized]
     again: Callable[[Mapping[Any, Any], Sequence[Array]], Recognized]
-    rows: tuple[Rows, Rows]
+    rows: tuple[ArrayRows, ArrayRows]
 
 
 def calls(inputs: Sequence[Familiar], outputs: Sequence[Familiar], record: int) -> Calls:
-    """For calls with such arrays, and a run of the record at this address."""
+    """The recognizers of calls with such arrays, for a run of the record at this address."""
     read = C_CONTIGUOUS | ALIGNED
-    taken, given = Rows(inputs, read, record), Rows(outputs, read | WRITEABLE)
+    taken, written_rows = ArrayRows(inputs, read, record), ArrayRows(outputs, read | WRITEABLE)
     code = native()
-    alike = code.alike(given.calls)
+    alike = code.alike(written_rows.calls)
 
     def written(out: Mapping[Any, Any], used: list[Array]) -> Recognized:
-        found = alike(out)
-        return found and code.apart(*given.where, found, *taken.where, used) and found
+        arrays = alike(out)
+        return arrays and code.apart(*written_rows.where, arrays, *taken.where, used) and arrays
 
-    return Calls(code.alike(taken.calls), written, code.again(taken.calls), (taken, given))
+    return Calls(code.alike(taken.calls), written, code.again(taken.calls), (taken, written_rows))
 
 
 def execute(record: int) -> int:

@@ -44,27 +44,27 @@ CHECKED = (int32, int64)
 # Of a call that is as the last one was, everything has been checked before but the memory and the
 # indices. So native code says yes or no only, and after a no Python checks all anew and raises:
 # there is one place that knows what is wrong with a call.
-class Rows:
+class ArrayRows:
     """Rows in memory, and all that they point to. At `calls` lies a Calls: where they are, and the
     run record that takes such arrays, or 0.
     """
 
     def __init__(self, familiar: Sequence[Familiar], flags: int, record: int = 0) -> None:
-        self._shapes = [np.array(each.shape, np.int64) for each in familiar]
+        self._shapes = [np.array(kind.shape, np.int64) for kind in familiar]
         self._held = familiar
         rows = [
             (
-                id(each.name),
+                id(kind.name),
                 id(np.ndarray),
-                id(each.dtype.numpy),
-                len(each.shape),
+                id(kind.dtype.numpy),
+                len(kind.shape),
                 shape.ctypes.data,
                 flags,
-                shape.prod() * each.dtype.size,
-                each.indexes,
-                each.dtype.size,
+                shape.prod() * kind.dtype.size,
+                kind.indexes,
+                kind.dtype.size,
             )
-            for each, shape in zip(familiar, self._shapes, strict=True)
+            for kind, shape in zip(familiar, self._shapes, strict=True)
         ]
         self._rows: NDArray[Any] = np.array(rows, ROW)
         self.where = (self._rows.ctypes.data, len(rows))

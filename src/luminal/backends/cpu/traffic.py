@@ -55,7 +55,7 @@ class Touched:
         return self.size if in_a_set <= core.ways else in_a_set * sets * line
 
     def reaches(self, distance: int) -> bool:
-        """Does it overlap itself at a distance?"""
+        """Does the access overlap a copy of itself at a distance?"""
         left = abs(distance)
         for stride, count in reversed(self.far):
             left -= min(left // stride, count - 1) * stride
@@ -83,7 +83,11 @@ class Access:
     offset: int = 0
 
     def touched(self, depth: int, line: int) -> Touched:
-        """By all steps of the loops from a depth on, within one step of those around."""
+        """What the access touches in all steps of the loops from a depth on, within one step of
+        those around.
+        """
+        # Strides no longer than what is touched already extend one run; longer ones start runs of
+        # their own.
         moved = []
         for k, (stride, level) in enumerate(zip(self.strides, self.levels, strict=True)):
             positions = level.positions if k >= depth else min(level.tile, level.positions)
@@ -100,8 +104,10 @@ class Access:
 
 
 def traffic(accesses: Iterable[Access], cache: int, core: Core) -> float:
-    """Bytes that come into a cache of a size."""
-    found: dict[object, list[tuple[Touched, int, float]]] = {}
+    """The bytes that come into a cache of a size."""
+    places_of: dict[object, list[tuple[Touched, int, float]]] = {}
+    # The outermost loop whose footprint fits decides: everything inside is fetched once, and each
+    # step of the loops around fetches it again.
     line = core.target.line_bytes
     for access in accesses:
         levels = access.levels
@@ -114,17 +120,19 @@ def traffic(accesses: Iterable[Access], cache: int, core: Core) -> float:
         # What one loop holds, it fetches once for all that read it there.
         key = access.buffer, levels[depth] if depth < len(levels) else access
         touched = access.touched(inside, line)
-        _add(found.setdefault(key, []), touched, access.offset, touched.fetched(core) * times)
-    return sum(size for places in found.values() for _, _, size in places)
+        _add(places_of.setdefault(key, []), touched, access.offset, touched.fetched(core) * times)
+    return sum(size for places in places_of.values() for _, _, size in places)
 
 
 def _add(
     places: list[tuple[Touched, int, float]], touched: Touched, offset: int, size: float
 ) -> None:
-    """One more place of a buffer, of which those that overlap are one, as large as the largest."""
-    for k, (other, start, known) in enumerate(places):
+    """Adds a place of a buffer to those touched; those that overlap are one, as large as the
+    largest.
+    """
+    for k, (other, start, other_size) in enumerate(places):
         if touched.reaches(offset - start) or other.reaches(offset - start):
-            if size > known:
+            if size > other_size:
                 places[k] = touched, offset, size
             return
     places.append((touched, offset, size))
@@ -138,5 +146,5 @@ def _fits(level: Level, depth: int, cache: int, core: Core) -> bool:
             touched = access.touched(depth, core.target.line_bytes)
             size = touched.needs(cache, core)
             _add(needs.setdefault(access.buffer, []), touched, access.offset, size)
-        level.fits[cache] = sum(size for each in needs.values() for _, _, size in each) <= cache
+        level.fits[cache] = sum(size for places in needs.values() for _, _, size in places) <= cache
     return level.fits[cache]

@@ -45,8 +45,8 @@ SAMPLES = 4  # steps of a loop that are looked at where they differ
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of one launch, all chunks together: cycles if nothing is ever waited for, bytes that come
-    into each level of the cache, and chunks; `longest`: the cycles of one.
+    """The work of one launch, all chunks together: cycles if nothing is ever waited for, bytes that
+    come into each level of the cache, and chunks; `longest`: the cycles of one.
     """
 
     cycles: float
@@ -59,13 +59,15 @@ class Work:
 
 def seconds(kernel: Kernel, params: Mapping[str, int], size: float, core: Core) -> float:
     """What a launch should take on all cores; `size`: bytes that it reads and writes."""
-    found = work(kernel, params, core)
-    moving = found.into_first * core.into_first + found.into_second * core.into_second
-    cycles = max(found.cycles, moving) + core.late * min(found.cycles, moving)
-    longest = found.longest / found.cycles  # chunks may differ
-    share = max(longest, -(-found.chunks // core.target.cores) / found.chunks)  # of who has most
+    counted = work(kernel, params, core)
+    moving = counted.into_first * core.into_first + counted.into_second * core.into_second
+    cycles = max(counted.cycles, moving) + core.late * min(counted.cycles, moving)
+    longest = counted.longest / counted.cycles  # chunks may differ
+    share = max(
+        longest, -(-counted.chunks // core.target.cores) / counted.chunks
+    )  # of who has most
     stays = size < core.kept * core.target.l3_bytes  # in the cache, from the run before
-    waits = 0.0 if stays else found.into_third * core.into_third
+    waits = 0.0 if stays else counted.into_third * core.into_third
     return max(cycles * share, waits) / core.hertz
 
 
@@ -76,7 +78,9 @@ def work(kernel: Kernel, params: Mapping[str, int], core: Core) -> Work:
 
 @dataclass(slots=True)
 class _Counts:
-    """Of a body: instructions, cycles of the loops inside, sums that wait for each other."""
+    """The counts of a body: instructions, cycles of the loops inside, sums that wait for each
+    other.
+    """
 
     arithmetic: float = 0.0
     loads: float = 0.0
@@ -98,6 +102,9 @@ class _Count:
         self.is_noted = False  # are the accesses of what is counted known?
 
     def work(self) -> Work:
+        # A static count in the manner of a port model: instructions by class, and traffic by
+        # footprint. It ranks schedules before any is timed, so it has to be cheap and monotone
+        # rather than exact.
         chunks = prod(max(1, self.value(grid.count)) for grid in self.kernel.grid)
         cycles = chunks * (self.grid(self.kernel.grid) + self.core.chunk)
         core, target = self.core, self.core.target
@@ -121,7 +128,7 @@ class _Count:
         return cycles
 
     def value(self, e: Expression) -> int:
-        """At the point that stands for all."""
+        """The value of an Expression at the point that stands for all."""
         for symbol in e.symbols():
             self.values.setdefault(symbol.name, 0)  # what data decides
         return int(e.evaluate(self.values))
@@ -130,63 +137,63 @@ class _Count:
 
     def body(self, body: Sequence[Statement], carried: Sequence[Tile] = ()) -> float:
         """Cycles of a body; `carried`: the accumulators that wait for its last step."""
-        core, found = self.core, _Counts()
-        self.count(body, found)
+        core, counts = self.core, _Counts()
+        self.count(body, counts)
         spilled = max(0.0, sum(map(self.vectors, carried)) + 2 - core.target.registers)
-        waits = core.latency * max(1.0, found.chain / len(carried)) if carried else 0.0
+        waits = core.latency * max(1.0, counts.chain / len(carried)) if carried else 0.0
         busiest = max(
-            found.arithmetic + (found.loads + found.stores) * core.issue,
-            (found.loads + spilled) * core.load,
-            (found.stores + spilled) * core.store,
+            counts.arithmetic + (counts.loads + counts.stores) * core.issue,
+            (counts.loads + spilled) * core.load,
+            (counts.stores + spilled) * core.store,
             waits,
         )
-        return busiest + found.inner
+        return busiest + counts.inner
 
     # Operations and bytes of a launch are the same for all its schedules, so they cannot order them
     # (Spearman's correlation with the clock 0.35 to 0.73). What a schedule changes is how many
     # vectors, loads and waits a step takes, and that stands in tile IR.
-    def count(self, body: Sequence[Statement], found: _Counts) -> None:
+    def count(self, body: Sequence[Statement], counts: _Counts) -> None:
         """Adds the instructions of a body, and the cycles of the loops in it."""
         core = self.core
         for statement in body:
             match statement:
                 case Loop(neighbours=1):
-                    found.inner += self.loop(statement)
+                    counts.inner += self.loop(statement)
                 case Loop():
                     self.enter(statement, 0, statement.neighbours)
-                    self.count(statement.body, found)
+                    self.count(statement.body, counts)
                     self.levels.pop()
                 case Runs():
                     self.values[statement.axis.name] = self.value(statement.start)
                     self.values[statement.end.name] = self.value(statement.stop)
-                    found.inner += self.body(statement.body)
+                    counts.inner += self.body(statement.body)
                 case If():
-                    found.inner += self.body(statement.body)
+                    counts.inner += self.body(statement.body)
                 # Chunks that follow each other share what it makes, so each pays for a part of it.
                 case Once(outer):
                     grid, self.levels = self.levels, self.levels[:outer]
                     chunks = prod(level.trips for level in grid[outer:])
-                    found.inner += self.body(statement.body) / chunks
+                    counts.inner += self.body(statement.body) / chunks
                     self.levels = grid
                 # A sum waits for the step before, so chains are counted beside instructions.
                 case Contract(out):
-                    found.arithmetic += self.vectors(out) * core.multiply
-                    found.chain += 1
+                    counts.arithmetic += self.vectors(out) * core.multiply
+                    counts.chain += 1
                 case Map(out, op, args):
                     size = max(tile.dtype.size for tile in (out, *args))
                     vectors = self.vectors(out, size)
-                    found.arithmetic += vectors * WEIGHTS.of(op) * core.operation
+                    counts.arithmetic += vectors * WEIGHTS.of(op) * core.operation
                 case Index(out):
-                    found.arithmetic += self.vectors(out) * core.operation
+                    counts.arithmetic += self.vectors(out) * core.operation
                 case Reduce(out, _, value):
-                    found.arithmetic += core.fold * self.vectors(value)
+                    counts.arithmetic += core.fold * self.vectors(value)
                 case Load(out):
-                    found.loads += self.moved(statement, out)
+                    counts.loads += self.moved(statement, out)
                 case Store():
-                    found.stores += self.moved(statement, statement.value)
+                    counts.stores += self.moved(statement, statement.value)
                 case SortRow():
                     n = max(2, self.value(statement.extent))
-                    found.inner += core.sort * n * log2(n)
+                    counts.inner += core.sort * n * log2(n)
                 case _:
                     pass
 
@@ -208,8 +215,10 @@ class _Count:
         cycles, core = 0.0, self.core
         if whole:
             steps = range(start, start + whole * loop.tile, loop.tile)
-            each = self.sampled(lambda: self.body(loop.body, carried), loop.body, loop.axis, steps)
-            cycles += whole * (each + core.step)
+            step_cycles = self.sampled(
+                lambda: self.body(loop.body, carried), loop.body, loop.axis, steps
+            )
+            cycles += whole * (step_cycles + core.step)
         if rest:
             pieces = -(-rest * loop.unroll // loop.tile)
             self.unroll[loop.axis] = 1
@@ -229,18 +238,18 @@ class _Count:
         """The mean cycles of a body's steps: at some of them where what loops inside do depends on
         them. Accesses are those of the middle.
         """
-        inside = (each for each in every_statement(body) if isinstance(each, Loop))
+        inside = (inner for inner in every_statement(body) if isinstance(inner, Loop))
         if not any(axis in (loop.stop - loop.start).symbols() for loop in inside):
             return cycles()
-        known, present, count = self.is_noted, self.values[axis.name], len(steps)
+        was_noted, present, count = self.is_noted, self.values[axis.name], len(steps)
         middles = (count * (2 * k + 1) // (2 * SAMPLES) for k in range(SAMPLES))
         places = range(count) if count <= SAMPLES else [*middles]
         total = 0.0
         for place in places:
             self.values[axis.name] = steps[place]
-            self.is_noted = known or place != places[len(places) // 2]
+            self.is_noted = was_noted or place != places[len(places) // 2]
             total += cycles()
-        self.is_noted, self.values[axis.name] = known, present
+        self.is_noted, self.values[axis.name] = was_noted, present
         return total / len(places)
 
     def vectors(self, tile: Tile, size: int = 0) -> float:
@@ -256,6 +265,9 @@ class _Count:
         """Instructions of an access, which is noted with its strides: vectors where neighbours lie
         side by side, else elements.
         """
+        # An access costs by the strides of its lanes: neighbours are one vector, a square with
+        # stride one the other way round is a transposition in registers, all else is a load or
+        # store a lane.
         core, size = self.core, self.buffers[statement.buffer].dtype.size
         strides = self.strides(statement.offset, size)
         if not self.is_noted:
@@ -273,8 +285,8 @@ class _Count:
         elif steps and isinstance(statement, Load) and max(steps) <= SHORT_STEP * size:
             count *= max(steps) / size
         elif steps:
-            each = core.gather if isinstance(statement, Load) else core.scatter
-            count = each * prod(self.vector[a] * self.unroll[a] for a in tile.axes)
+            of_element = core.gather if isinstance(statement, Load) else core.scatter
+            count = of_element * prod(self.vector[a] * self.unroll[a] for a in tile.axes)
         elif any(not set(wide).isdisjoint(a.name for a in t.axes) for _, t in statement.indices):
             count *= core.gather * prod(self.vector[axis] for axis in tile.axes)
         return count if statement.guard is TRUE else count * core.masked
@@ -298,13 +310,13 @@ class _Count:
         """How many bytes an access moves with a step of each loop around it by one position."""
         used = offset.symbols()
         at = self.value(offset)
-        found = []
+        moves_by = []
         for depth in range(len(self.levels)):
             saved = self.shift(depth)
             moves = any(self.values[s.name] != saved.get(s.name, self.values[s.name]) for s in used)
-            found.append((self.value(offset) - at) * size if moves else 0)
+            moves_by.append((self.value(offset) - at) * size if moves else 0)
             self.values.update(saved)
-        return tuple(found)
+        return tuple(moves_by)
 
     def shift(self, depth: int) -> dict[str, int]:
         """Moves a loop by one position, and with it those inside that begin there; what was."""

@@ -17,7 +17,7 @@ MACHINE = machine("cuda", 132, 228 << 10, 50 << 20)
 
 
 class Cuda(CBackend):
-    """CUDA C++ through NVRTC and cuda-core."""
+    """The backend of CUDA C++ through NVRTC and cuda-core."""
 
     base = "cuda"
     dialect = CUDA
@@ -30,7 +30,7 @@ class Cuda(CBackend):
 
 
 def current(number: int = 0) -> Cuda:
-    """A device. Raises CompileError where there is none."""
+    """The backend of a CUDA device. Raises CompileError where there is none."""
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
@@ -38,5 +38,5 @@ def current(number: int = 0) -> Cuda:
 
 
 def count() -> int:
-    """How many there are."""
+    """The number of CUDA devices."""
     return presence.device_count()

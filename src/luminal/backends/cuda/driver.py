@@ -27,12 +27,12 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (
     Array,
-    Block,
+    DeviceBlock,
     DeviceError,
     DeviceMemory,
+    DevicePointer,
     Driver,
     Mark,
-    Place,
     launch_shape,
 )
 
@@ -59,7 +59,7 @@ class CudaDriver(Driver):
             status, free, total = cuda.cuMemGetInfo()
             return DeviceMemory(total, free) if status == 0 else DeviceMemory(None, None)
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> DeviceBlock:
         try:
             with self._reported("allocate"):
                 return self.device.allocate(size, stream=self.stream)
@@ -70,18 +70,18 @@ class CudaDriver(Driver):
                 f"{self.name}: cannot allocate {size} bytes; {self.memory().free} are free"
             ) from None
 
-    def free(self, block: Block) -> None:
+    def free(self, block: DeviceBlock) -> None:
         with self._reported("free"):
             block.close(self.stream)
 
-    def write(self, target: Place, source: Array) -> None:
+    def write(self, target: DevicePointer, source: Array) -> None:
         self._copy("write", _host(source), _part(target, source.nbytes))
 
-    def read(self, source: Place, target: Array) -> None:
+    def read(self, source: DevicePointer, target: Array) -> None:
         self._copy("read", _part(source, target.nbytes), _host(target))
         self.wait()
 
-    def copy(self, source: Place, target: Place, size: int) -> None:
+    def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         self._copy("copy", _part(source, size), _part(target, size))
 
     def _copy(self, what: str, source: Buffer, target: Buffer) -> None:
@@ -110,9 +110,9 @@ class CudaDriver(Driver):
         code: Any,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
         places = [_address(operand) for operand in operands]
         places.append(0 if scratch is None else _address(scratch))
@@ -154,11 +154,11 @@ def _architecture(capability: int) -> str:
     return f"sm_{capability}{'a' if capability >= 90 else ''}"
 
 
-def _address(place: Place) -> int:
+def _address(place: DevicePointer) -> int:
     return int(place.block.handle) + place.offset
 
 
-def _part(place: Place, size: int) -> Buffer:
+def _part(place: DevicePointer, size: int) -> Buffer:
     """Bytes of a block. A place knows no size, so the driver checks that they are there."""
     return Buffer.from_handle(_address(place), size)
 

@@ -30,7 +30,7 @@ _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 
 
 def version() -> tuple[int, int]:
-    """Of the NVRTC that is installed. Raises CompileError where none is."""
+    """The version of the NVRTC that is installed. Raises CompileError where none is."""
     _, major, minor = _bindings().nvrtcVersion()
     return major, minor
 
@@ -76,11 +76,13 @@ def compile(text: str, architecture: str) -> Cubin:
 
 
 def _measured(code: bytes, words: str) -> Cubin:
-    """With the figures of the assembler's report. Raises CompileError where it has none."""
+    """The code with the figures of the assembler's report. Raises CompileError where it has
+    none.
+    """
     registers, stacks = _REGISTERS.findall(words), _STACK.findall(words)
     if not registers or not stacks:
         raise CompileError(f"NVRTC reports no registers:\n{words}")
-    frames = [tuple(map(int, found)) for found in stacks]
+    frames = [tuple(map(int, figures)) for figures in stacks]
     return Cubin(
         code,
         max(map(int, registers)),

@@ -17,7 +17,7 @@ MACHINE = machine("hip", 304, 64 << 10, 256 << 20)
 
 
 class Hip(CBackend):
-    """HIP through hiprtc and hip-python."""
+    """The backend of HIP through hiprtc and hip-python."""
 
     base = "hip"
     dialect = HIP
@@ -30,7 +30,7 @@ class Hip(CBackend):
 
 
 def current(number: int = 0) -> Hip:
-    """A device. Raises CompileError where there is none."""
+    """The backend of a HIP device. Raises CompileError where there is none."""
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
@@ -38,5 +38,5 @@ def current(number: int = 0) -> Hip:
 
 
 def count() -> int:
-    """How many there are."""
+    """The number of HIP devices."""
     return presence.device_count()

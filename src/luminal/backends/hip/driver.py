@@ -16,12 +16,12 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (
     Array,
-    Block,
+    DeviceBlock,
     DeviceError,
     DeviceMemory,
+    DevicePointer,
     Driver,
     Mark,
-    Place,
     launch_shape,
 )
 
@@ -72,7 +72,7 @@ class HipDriver(Driver):
         free, total = self._do(self.hip.hipMemGetInfo)
         return DeviceMemory(total, free)
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> DeviceBlock:
         try:
             return int(self._do(self.hip.hipMallocAsync, size, self.stream))
         except MemoryError:
@@ -80,26 +80,26 @@ class HipDriver(Driver):
                 f"{self.name}: cannot allocate {size} bytes; {self.memory().free} are free"
             ) from None
 
-    def free(self, block: Block) -> None:
+    def free(self, block: DeviceBlock) -> None:
         self._do(self.hip.hipFreeAsync, block, self.stream)
 
-    def write(self, target: Place, source: Array) -> None:
+    def write(self, target: DevicePointer, source: Array) -> None:
         kind = self.hip.hipMemcpyKind.hipMemcpyHostToDevice
         self._copy(_address(target), source.ctypes.data, source.nbytes, kind)
 
-    def read(self, source: Place, target: Array) -> None:
+    def read(self, source: DevicePointer, target: Array) -> None:
         kind = self.hip.hipMemcpyKind.hipMemcpyDeviceToHost
         self._copy(target.ctypes.data, _address(source), target.nbytes, kind)
         self.wait()
 
-    def copy(self, source: Place, target: Place, size: int) -> None:
+    def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         kind = self.hip.hipMemcpyKind.hipMemcpyDeviceToDevice
         if size:
             addresses = _address(target), _address(source)
             self._do(self.hip.hipMemcpyAsync, *addresses, size, kind, self.stream)
 
     def _copy(self, target: int, source: int, size: int, kind: Any) -> None:
-        """From or to the host, which has it or may change it when this returns."""
+        """Copies from or to the host, which has the bytes or may change them when this returns."""
         if size:
             self._do(self.hip.hipMemcpyWithStream, target, source, size, kind, self.stream)
 
@@ -124,9 +124,9 @@ class HipDriver(Driver):
         code: Any,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
         memory = [_address(operand) for operand in operands]
         memory.append(0 if scratch is None else _address(scratch))
@@ -152,5 +152,5 @@ class HipDriver(Driver):
         return float(self._do(self.hip.hipEventElapsedTime, first.event, last.event)) * 1e-3
 
 
-def _address(place: Place) -> int:
+def _address(place: DevicePointer) -> int:
     return int(place.block) + place.offset

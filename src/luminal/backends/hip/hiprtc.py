@@ -24,7 +24,7 @@ def _checked(result: tuple[Any, ...]) -> Any:
 
 
 def version() -> tuple[int, int]:
-    """Of the hiprtc that is installed."""
+    """The version of the hiprtc that is installed."""
     _, major, minor = _bindings().hiprtcVersion()
     return major, minor
 

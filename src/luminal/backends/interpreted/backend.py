@@ -21,7 +21,7 @@ from luminal.schedule.vectors.vector_target import VectorTarget
 
 @dataclass(frozen=True, slots=True)
 class Interpreted:
-    """Tile IR on NumPy, scheduled as for a small CPU."""
+    """The backend of tile IR on NumPy, scheduled as for a small CPU."""
 
     target: VectorTarget = device.TARGET
     name: str = "interpreted"
@@ -34,12 +34,12 @@ class Interpreted:
 
     @property
     def memory(self) -> Device:
-        """The device's, apart from the host's."""
+        """The memory of the device, apart from the host's."""
         return device.device()
 
     @property
     def costs(self) -> Costs:
-        """Those that a CPU like this would have."""
+        """The costs that a CPU like this would have."""
         return costs.of(self.target)
 
     @property
@@ -49,27 +49,27 @@ class Interpreted:
 
     @property
     def schedules(self) -> VectorSchedules:
-        """Those of vectors in registers."""
+        """The schedules of vectors in registers."""
         return VectorSchedules(self.target)
 
     def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
-        """None."""
+        """No library computes a kernel here."""
         return ()
 
     def seconds(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
     ) -> float:
-        """By operations and bytes alone."""
+        """The seconds of a launch by its operations and bytes alone."""
         return self.costs.seconds(flops, size)
 
     def expect(self, operations: int) -> None:
-        """Nothing is compiled."""
+        """Does nothing: no kernel is compiled."""
 
     def begin(self, kernel: Kernel, text: str) -> None:
-        """Nothing is compiled."""
+        """Does nothing: no kernel is compiled."""
 
     def compile(self, kernel: Kernel, text: str) -> None:
-        """Nothing is compiled."""
+        """Does nothing: no kernel is compiled."""
 
     def runner(self, program: Program) -> DeviceRunner:
         """The program on the one device."""
@@ -77,10 +77,10 @@ class Interpreted:
 
 
 def current(number: int = 0) -> Interpreted:
-    """The one device."""
+    """The backend of the one device there is."""
     return Interpreted()
 
 
 def count() -> int:
-    """There is one."""
+    """The number of devices, which is one."""
     return 1

@@ -23,5 +23,5 @@ TARGET = VectorTarget(
 
 @functools.cache
 def device() -> Device:
-    """The device."""
+    """The one device of the interpreter."""
     return Device(InterpretedDriver())

@@ -19,20 +19,20 @@ from luminal.base.records import dataclass
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import Kernel
-from luminal.runtime.driver import Array, DeviceError, DeviceMemory, Driver, Place
+from luminal.runtime.driver import Array, DeviceError, DeviceMemory, DevicePointer, Driver
 
 WORKERS = 3
 MEMORY = 1 << 32  # bytes
 
 
 @dataclass(slots=True)
-class Block:
+class Allocation:
     """Some memory; None once it was given back."""
 
     bytes: Array | None
 
 
-NOWHERE = Place(Block(None))
+NOWHERE = DevicePointer(Allocation(None))
 
 
 @dataclass(slots=True)
@@ -44,13 +44,13 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class InterpretedCode:
-    """A kernel, which is its own code."""
+    """A kernel of tile IR, which is its own code."""
 
     kernel: Kernel
 
     @property
     def lanes(self) -> int:
-        """As a driver's Code."""
+        """The number of lanes of a worker, as a driver's Code has it."""
         return self.kernel.lanes
 
     def values(self, params: Sequence[int]) -> dict[str, int]:
@@ -58,7 +58,7 @@ class InterpretedCode:
         return {s.name: n for s, n in zip(self.kernel.params, params, strict=True)}
 
     def scratch_bytes(self, params: Sequence[int]) -> int:
-        """As a driver's Code."""
+        """The bytes of working memory of a worker, as a driver's Code gives them."""
         return int(scratch_offsets(self.kernel)[-1].evaluate(self.values(params)))
 
 
@@ -77,29 +77,29 @@ class InterpretedDriver(Driver):
     def memory(self) -> DeviceMemory:
         return DeviceMemory(self._total, self._free)
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> Allocation:
         self._run_queue()  # blocks may wait to be given back
         if size > self._free:
             raise MemoryError(f"{self.name}: cannot allocate {size} bytes; {self._free} are free")
         self._free -= size
-        return Block(np.empty(size, np.uint8))
+        return Allocation(np.empty(size, np.uint8))
 
-    def free(self, block: Block) -> None:
+    def free(self, block: Allocation) -> None:
         def give_back() -> None:
-            self._free += self._bytes(Place(block)).size
+            self._free += self._bytes(DevicePointer(block)).size
             block.bytes = None
 
         self._queue.append(give_back)
 
-    def write(self, target: Place, source: Array) -> None:
+    def write(self, target: DevicePointer, source: Array) -> None:
         staged = source.copy().reshape(-1).view(np.uint8)
         self._queue.append(lambda: self._put(target, staged))
 
-    def read(self, source: Place, target: Array) -> None:
+    def read(self, source: DevicePointer, target: Array) -> None:
         self._run_queue()
         target.reshape(-1).view(np.uint8)[...] = self._bytes(source, target.nbytes)
 
-    def copy(self, source: Place, target: Place, size: int) -> None:
+    def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         self._queue.append(lambda: self._put(target, self._bytes(source, size)))
 
     def compile(self, kernel: Kernel, text: str) -> InterpretedCode:
@@ -110,13 +110,15 @@ class InterpretedDriver(Driver):
         code: InterpretedCode,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
+        # Queued as a closure, not run: a runtime that reads before it waits sees old memory, as on
+        # a device.
         def launch() -> None:
             kernel, values = code.kernel, code.values(params)
-            grid = math.prod(int(each.count.evaluate(values)) for each in kernel.grid)
+            grid = math.prod(int(level.count.evaluate(values)) for level in kernel.grid)
             if not 1 <= workers <= min(chunks, self.workers) or chunks > grid:
                 raise DeviceError(f"{self.name}: {chunks} chunks by {workers}, of a grid of {grid}")
             needed = workers * code.scratch_bytes(params)
@@ -158,15 +160,15 @@ class InterpretedDriver(Driver):
         if first is not None:
             raise first
 
-    def _put(self, target: Place, source: Array) -> None:
+    def _put(self, target: DevicePointer, source: Array) -> None:
         self._bytes(target, source.size)[...] = source
 
-    def _elements(self, place: Place, count: int, dtype: DType) -> Array:
+    def _elements(self, place: DevicePointer, count: int, dtype: DType) -> Array:
         if place.offset % dtype.size:
             raise DeviceError(f"{self.name}: {dtype} at byte {place.offset} of a block")
         return self._bytes(place, count * dtype.size).view(dtype.numpy)
 
-    def _bytes(self, place: Place, size: int | None = None) -> Array:
+    def _bytes(self, place: DevicePointer, size: int | None = None) -> Array:
         """Bytes of a block from here on, all or so many. Raises DeviceError beyond its ends."""
         held: Array | None = place.block.bytes
         if held is None:

@@ -17,7 +17,7 @@ MACHINE = machine("metal", 40, 32 << 10, 48 << 20)
 
 
 class Metal(CBackend):
-    """The Metal Shading Language through pyobjc."""
+    """The backend of the Metal Shading Language through pyobjc."""
 
     base = "metal"
     dialect = METAL
@@ -30,7 +30,7 @@ class Metal(CBackend):
 
 
 def current(number: int = 0) -> Metal:
-    """A device. Raises CompileError where there is none."""
+    """The backend of a Metal device. Raises CompileError where there is none."""
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
@@ -38,5 +38,5 @@ def current(number: int = 0) -> Metal:
 
 
 def count() -> int:
-    """How many there are."""
+    """The number of Metal devices."""
     return len(presence.devices())

@@ -20,12 +20,12 @@ from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import (
     Array,
-    Block,
+    DeviceBlock,
     DeviceError,
     DeviceMemory,
+    DevicePointer,
     Driver,
     Mark,
-    Place,
     launch_shape,
 )
 
@@ -54,7 +54,7 @@ class MetalDriver(Driver):
         total, used = self.device.recommendedMaxWorkingSetSize(), self.device.currentAllocatedSize()
         return DeviceMemory(total, total - used)
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> DeviceBlock:
         block = self.device.newBufferWithLength_options_(size, SHARED)
         if block is None:
             raise MemoryError(
@@ -63,25 +63,25 @@ class MetalDriver(Driver):
             )
         return block
 
-    def free(self, block: Block) -> None:
+    def free(self, block: DeviceBlock) -> None:
         """Command buffers hold what they use, as Python does what it knows."""
 
-    def write(self, target: Place, source: Array) -> None:
+    def write(self, target: DevicePointer, source: Array) -> None:
         if source.nbytes:
             data = source.tobytes()
             staged = self.device.newBufferWithBytes_length_options_(data, len(data), SHARED)
             if staged is None:
                 raise MemoryError(f"{self.name}: cannot write {len(data)} bytes at once")
-            self.copy(Place(staged), target, len(data))
+            self.copy(DevicePointer(staged), target, len(data))
 
-    def read(self, source: Place, target: Array) -> None:
+    def read(self, source: DevicePointer, target: Array) -> None:
         self.wait()
         if target.nbytes:
             held = source.block.contents().as_buffer(source.block.length())
             part = np.frombuffer(held, np.uint8)[source.offset : source.offset + target.nbytes]
             target.reshape(-1).view(np.uint8)[:] = part
 
-    def copy(self, source: Place, target: Place, size: int) -> None:
+    def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         if size:
             encoder = self._commands().blitCommandEncoder()
             encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
@@ -116,14 +116,14 @@ class MetalDriver(Driver):
         code: Any,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
         integers = np.array(code.integers(params, chunks), np.int64).tobytes()
         encoder = self._commands().computeCommandEncoder()
         encoder.setComputePipelineState_(code.handle)
-        for number, place in enumerate((*operands, scratch or Place(None))):
+        for number, place in enumerate((*operands, scratch or DevicePointer(None))):
             encoder.setBuffer_offset_atIndex_(place.block, place.offset, number)
         encoder.setBytes_length_atIndex_(integers, len(integers), len(operands) + 1)
         most = min(GROUP, code.handle.maxTotalThreadsPerThreadgroup())

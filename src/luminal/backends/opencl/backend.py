@@ -18,7 +18,7 @@ ROW = 16  # lanes of a GPU that exchange values, where a kernel may say how many
 
 
 class OpenCl(CBackend):
-    """OpenCL C through pyopencl."""
+    """The backend of OpenCL C through pyopencl."""
 
     base = "opencl"
     dialect = OPENCL
@@ -31,7 +31,7 @@ class OpenCl(CBackend):
 
 
 def current(number: int = 0) -> OpenCl:
-    """A device. Raises CompileError where there is none."""
+    """The backend of an OpenCL device. Raises CompileError where there is none."""
     device = platforms.devices()[number]
     units, shared = device.max_compute_units, device.local_mem_size
     # A CPU's compilers make a vector of the lanes of a group: more of them are a loop, and so is a
@@ -39,7 +39,7 @@ def current(number: int = 0) -> OpenCl:
     is_gpu = platforms.is_gpu(device)
     lanes = LANES if is_gpu else device.native_vector_width_float
     most = device.max_work_group_size
-    subgroup = ROW if is_gpu and platforms.exchanges(device) else 1  # CPUs take a call for that
+    subgroup = ROW if is_gpu and platforms.can_exchange(device) else 1  # CPUs take a call for that
     groups = Groups(lanes, most, shared, lanes > 1, subgroup, in_vectors=not is_gpu)
     target = machine("opencl", units, shared, device.global_mem_cache_size)
     costs_of = device_costs.gpu if is_gpu else device_costs.cores

@@ -28,7 +28,7 @@ TRIES = 2
 
 
 class Refused(Exception):
-    """The compiler's words."""
+    """The device's compiler refuses a text; the error's text is the compiler's."""
 
 
 class Builder:
@@ -41,20 +41,22 @@ class Builder:
         os.register_at_fork(after_in_child=self._forget)
 
     def binary(self, text: str, options: Sequence[str]) -> bytes:
-        """The program. Raises Refused, or CompileError where the compiler died every time."""
+        """The binary of a text. Raises Refused, or CompileError where the compiler died every
+        time.
+        """
         with self._lock:
             for _ in range(TRIES):
                 try:
-                    found, words = pickle.loads(self._answer(pickle.dumps((text, [*options]))))
+                    program, words = pickle.loads(self._answer(pickle.dumps((text, [*options]))))
                 except (EOFError, OSError, TimeoutError):
                     self.end()
                     continue
                 except BaseException:  # an interrupt: what is answered then is of no use
                     self.end()
                     raise
-                if found is None:
+                if program is None:
                     raise Refused(words)
-                return bytes(found)
+                return bytes(program)
         raise CompileError(
             f"OpenCL: the device's compiler died, or took more than {SECONDS:.0f} s, {TRIES} times "
             "for one kernel; use another device, lm.devices() lists them"
@@ -94,14 +96,14 @@ class Builder:
 
 @functools.cache
 def builder(number: int) -> Builder:
-    """The one of this process for a device, which ends with it."""
-    made = Builder([sys.executable, "-m", __name__, str(number)])
-    atexit.register(made.end)
-    return made
+    """The builder of this process for a device, which ends with the process."""
+    process = Builder([sys.executable, "-m", __name__, str(number)])
+    atexit.register(process.end)
+    return process
 
 
 def main() -> None:
-    """Answers until there are no more texts."""
+    """Answers texts with binaries until there are no more texts."""
     import pyopencl as cl
 
     from luminal.backends.opencl import platforms, programs
@@ -115,12 +117,12 @@ def main() -> None:
             text, options = pickle.loads(receive(sys.stdin.buffer))
         except EOFError:
             return
-        found, words = None, ""
+        program, words = None, ""
         try:
-            found = programs.binary(context, text, options)
+            program = programs.binary(context, text, options)
         except cl.Error as error:
             words = str(error)
-        send(stream, pickle.dumps((found, words)))
+        send(stream, pickle.dumps((program, words)))
 
 
 if __name__ == "__main__":

@@ -19,16 +19,16 @@ from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import (
     Array,
-    Block,
+    DeviceBlock,
     DeviceError,
     DeviceMemory,
+    DevicePointer,
     Driver,
     Mark,
-    Place,
     launch_shape,
 )
 
-NOWHERE = Place(None)
+NOWHERE = DevicePointer(None)
 
 
 class OpenClDriver(Driver):
@@ -50,7 +50,7 @@ class OpenClDriver(Driver):
     def memory(self) -> DeviceMemory:
         return DeviceMemory(self.device.global_mem_size, None)
 
-    def allocate(self, size: int) -> Block:
+    def allocate(self, size: int) -> DeviceBlock:
         try:
             return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, size)
         except cl.Error as error:
@@ -60,24 +60,24 @@ class OpenClDriver(Driver):
                 "at once"
             ) from None
 
-    def free(self, block: Block) -> None:
+    def free(self, block: DeviceBlock) -> None:
         block.release()
 
-    def write(self, target: Place, source: Array) -> None:
+    def write(self, target: DevicePointer, source: Array) -> None:
         if source.nbytes:
             with self._reported("write"):
                 cl.enqueue_copy(
                     self.queue, target.block, _bytes(source), dst_offset=target.offset
                 )  # waits: the caller may change the array
 
-    def read(self, source: Place, target: Array) -> None:
+    def read(self, source: DevicePointer, target: Array) -> None:
         if not target.nbytes:
             self.wait()
             return
         with self._reported("read"):
             cl.enqueue_copy(self.queue, _bytes(target), source.block, src_offset=source.offset)
 
-    def copy(self, source: Place, target: Place, size: int) -> None:
+    def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         if size:
             with self._reported("copy"):
                 cl.enqueue_copy(
@@ -102,9 +102,9 @@ class OpenClDriver(Driver):
         code: Any,
         chunks: int,
         workers: int,
-        operands: Sequence[Place],
+        operands: Sequence[DevicePointer],
         params: Sequence[int],
-        scratch: Place | None,
+        scratch: DevicePointer | None,
     ) -> None:
         memory = [part for place in (*operands, scratch or NOWHERE) for part in place]
         groups, threads = launch_shape(code, workers, self.facts.group, scratch)

@@ -33,7 +33,7 @@ class Facts:
 
     @classmethod
     def of(cls, device: Any) -> Facts:
-        """Asks the device."""
+        """The facts that the device itself says."""
         is_gpu = platforms.is_gpu(device)
         group = min(GPU_GROUP, device.max_work_group_size) if is_gpu else 1
         per_unit = GPU_GROUPS if is_gpu else CPU_GROUPS

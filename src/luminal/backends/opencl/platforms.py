@@ -38,22 +38,22 @@ def devices() -> tuple[Any, ...]:
     try:
         with tempfile.TemporaryDirectory() as folder:
             if library is None:
-                found = _found()
+                present = _found()
             else:
                 _list_vendors(Path(folder), library)
                 with config.environment(OCL_ICD_VENDORS=folder):
-                    found = _found()
+                    present = _found()
     except ImportError:
         raise CompileError(
             f"pyopencl is not installed; {installation.hint('opencl')} (opencl-cpu brings an "
             "implementation for CPUs too)"
         ) from None
-    if not found:
+    if not present:
         raise CompileError(
             "pyopencl finds no OpenCL device; install the driver of one, or an implementation for "
             f"CPUs: {installation.hint('opencl-cpu')}"
         )
-    return found
+    return present
 
 
 def is_built_apart(device: Any) -> bool:
@@ -68,24 +68,28 @@ def is_gpu(device: Any) -> bool:
     return bool(device.type & cl.device_type.GPU)
 
 
-def exchanges(device: Any) -> bool:
-    """Do lanes of a device of pyopencl exchange values, in rows of which a kernel says how long?"""
+def can_exchange(device: Any) -> bool:
+    """Can lanes of a device of pyopencl exchange values, in rows of which a kernel says how
+    long?
+    """
     needed = {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"}
     return needed <= set(device.extensions.split())
 
 
 @contextmanager
 def ignored_signals_kept() -> Iterator[None]:
-    """What a process ignores, as SIGHUP under nohup, the processes that it starts ignore too, a
-    context made inside the block or not: Intel's library then catches signals, to say where it
-    crashed.
+    """Has processes that are started inside the block go on ignoring what this process ignores, as
+    SIGHUP under nohup, a context made inside the block or not: Intel's library then catches
+    signals, to say where it crashed.
     """
-    ignored = [each for each in signal.valid_signals() if signal.getsignal(each) is signal.SIG_IGN]
+    ignored = [
+        number for number in signal.valid_signals() if signal.getsignal(number) is signal.SIG_IGN
+    ]
     try:
         yield
     finally:
-        for each in ignored:  # in C: in Python only the main thread may
-            ctypes.CDLL(None).signal(each, ctypes.c_void_p(int(signal.SIG_IGN)))
+        for number in ignored:  # in C: in Python only the main thread may
+            ctypes.CDLL(None).signal(number, ctypes.c_void_p(int(signal.SIG_IGN)))
 
 
 def _found() -> tuple[Any, ...]:

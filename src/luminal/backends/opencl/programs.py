@@ -23,23 +23,23 @@ def load(context: Any, device: Any, facts: Facts, text: str, apart: Builder | No
     """
     objects = object_cache.default()
     key = object_cache.key(text, "opencl", facts.name, facts.version, *facts.options)
-    made = objects.get(key)
-    if made is not None:
+    program = objects.get(key)
+    if program is not None:
         with tracing.span("load"), suppress(cl.Error):  # a driver may refuse what it once made
-            return _kernel(context, device, facts, made)
+            return _kernel(context, device, facts, program)
     with tracing.span("compile"):
         try:
             if apart is None:
-                made = binary(context, text, facts.options)
+                program = binary(context, text, facts.options)
             else:
-                made = apart.binary(text, facts.options)
-            kernel = _kernel(context, device, facts, made)
+                program = apart.binary(text, facts.options)
+            kernel = _kernel(context, device, facts, program)
         except (cl.Error, Refused) as error:
             raise CompileError(
                 f"OpenCL: {facts.name} ({facts.version}) refuses a kernel, which is a bug in "
                 f"Luminal or in that driver:\n{error}\n{text}"
             ) from None
-    objects.put(key, made)
+    objects.put(key, program)
     return kernel
 
 
@@ -47,12 +47,12 @@ def binary(context: Any, text: str, options: Sequence[str]) -> bytes:
     """A text built for the one device of a context. Raises pyopencl.Error."""
     # A bare program: of a text pyopencl would ask its own cache.
     program = _built(cl.Program(cl._cl._Program(context, text)), options)
-    (made,) = program.get_info(cl.program_info.BINARIES)
-    return bytes(made)
+    (program_bytes,) = program.get_info(cl.program_info.BINARIES)
+    return bytes(program_bytes)
 
 
-def _kernel(context: Any, device: Any, facts: Facts, made: bytes) -> Any:
-    return cl.Kernel(_built(cl.Program(context, [device], [made]), facts.options), KERNEL)
+def _kernel(context: Any, device: Any, facts: Facts, program: bytes) -> Any:
+    return cl.Kernel(_built(cl.Program(context, [device], [program]), facts.options), KERNEL)
 
 
 def _built(program: Any, options: Sequence[str]) -> Any:

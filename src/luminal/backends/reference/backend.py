@@ -10,13 +10,13 @@ from luminal.memory.arrays import HOST, Host
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """NumPy over HLIR."""
+    """The backend of NumPy over HLIR."""
 
     name: str = "reference"
 
     @property
     def memory(self) -> Host:
-        """The host's."""
+        """The memory of the host, where the reference computes."""
         return HOST
 
     def interpret(self, graph: Graph) -> ReferenceRunner:
@@ -25,10 +25,10 @@ class Reference:
 
 
 def current(number: int = 0) -> Reference:
-    """It is the same everywhere."""
+    """The one reference backend: it is the same everywhere."""
     return Reference()
 
 
 def count() -> int:
-    """There is one."""
+    """The number of devices, which is one."""
     return 1

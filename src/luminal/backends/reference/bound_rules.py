@@ -132,7 +132,7 @@ def _quotient_error(a: Bounded, b: Bounded) -> Array:
 
 
 def _zero_by_zero(a: Bounded, b: Bounded) -> Array:
-    """Where a division by 0 may be one of 0 (NaN) or not (inf)."""
+    """A mask of where a division by 0 may be one of 0 (NaN) or not (inf)."""
     return np.asarray(may_be_zero(b) | ((b.wide == 0) & may_be_zero(a)))
 
 
@@ -148,7 +148,7 @@ def _div(step: Step) -> Pair:
 
 
 def _floor_changes(a: Bounded, b: Bounded) -> Array:
-    """Where floor(a / b) is not the same over both intervals."""
+    """A mask of where floor(a / b) is not the same over both intervals."""
     quotient, slack = a.wide / b.wide, MARGIN * _quotient_error(a, b)
     changes = (slack > 0) & (np.floor(quotient - slack) != np.floor(quotient + slack))
     return np.asarray(changes | _zero_by_zero(a, b))
@@ -327,10 +327,12 @@ def _leaf(step: Step) -> tuple[Pair, ...]:
 
 
 def _custom(step: Step) -> tuple[Pair, ...]:
-    """Nothing is known of it: one rounding if all operands are exact, else unstable."""
-    known = all(not np.any(arg.unstable) and not np.any(arg.error > 0) for arg in step.args)
+    """The bound of a hand-written kernel, of which nothing is known: one rounding if all operands
+    are exact, else unstable.
+    """
+    is_exact = all(not np.any(arg.unstable) and not np.any(arg.error > 0) for arg in step.args)
     return tuple(
-        (rounding(y) if dtypes.dtype_of(y).is_float else 0.0, not known) for y in step.values
+        (rounding(y) if dtypes.dtype_of(y).is_float else 0.0, not is_exact) for y in step.values
     )
 
 

@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
     @property
     def is_float(self) -> bool:
-        """Whether the first operand is a float: rules for integers are exact."""
+        """Is the first operand a float? Rules for integers are exact."""
         return dtypes.dtype_of(self.args[0].value).is_float
 
     def move(self, *parts: Array) -> tuple[Array, ...]:
@@ -97,7 +97,9 @@ def rounding(y: Array, underflows: Any = False) -> Array:
 
 
 def overflows(size: Array, dtype: np.dtype[Any]) -> Array:
-    """Where a finite magnitude (of a sum's terms, of a product) may not be finite in `dtype`."""
+    """A mask of where a finite magnitude (of a sum's terms, of a product) may not be finite in
+    `dtype`.
+    """
     return np.isfinite(size) & (size >= float(limits_of(dtype).max))
 
 

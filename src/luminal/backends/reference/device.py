@@ -44,7 +44,7 @@ class ReferenceRunner:
 
 @dataclass(frozen=True, slots=True)
 class BoundReference:
-    """The graph with its dims."""
+    """A graph with the values of its dims."""
 
     runner: ReferenceRunner
     dims: dict[str, int]
@@ -52,14 +52,14 @@ class BoundReference:
     outputs: tuple[str, ...]
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-        """Evaluates, then copies the results into `outputs`."""
-        given = dict(zip(self.inputs, inputs, strict=True))
-        found = evaluate(self.runner.graph, given, self.dims, self.runner.trace)
+        """Evaluates the graph, then copies the results into `outputs`."""
+        arrays = dict(zip(self.inputs, inputs, strict=True))
+        results = evaluate(self.runner.graph, arrays, self.dims, self.runner.trace)
         for name, array in zip(self.outputs, outputs, strict=True):
-            array[...] = found[name]
+            array[...] = results[name]
 
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
-        """The host's."""
+        """The seconds of `runs` runs by the host's clock."""
         return on_host(self, inputs, outputs, runs)
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:

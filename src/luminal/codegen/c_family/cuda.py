@@ -23,7 +23,7 @@ SAME_BYTES = """template <class To, class From> __device__ inline To same_bytes(
 
 
 class CudaCpp(Dialect):
-    """A thread is a worker, or a lane of a group."""
+    """The dialect of CUDA C++, where a thread is a worker, or a lane of a group."""
 
     name = "CUDA C++"
     types = TYPES
@@ -52,7 +52,9 @@ class CudaCpp(Dialect):
         return f'extern "C" __global__ {bound}void {KERNEL}({", ".join([*memory, *values])})'
 
     def bound(self, lanes: int) -> str:
-        """Of a group. Without a second number NVRTC keeps to 32 registers and spills the rest."""
+        """The bound on a group's lanes. Without a second number NVRTC keeps to 32 registers and
+        spills the rest.
+        """
         return f"__launch_bounds__({lanes}, 1)"
 
     def bitcast(self, dtype: DType, value: str) -> str:

@@ -14,7 +14,7 @@ INTEGERS = "integers"
 
 
 class Dialect(ABC):
-    """One language.
+    """One language of kernels.
 
     `types` has the names of the dtypes it computes in, by their short names; `suffixes` what ends a
     literal of i64, u32, u64 and f32. `space` stands before a type in global memory, `inline` before
@@ -62,7 +62,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def bitcast(self, dtype: DType, value: str) -> str:
-        """The same bytes as another dtype of this size."""
+        """The expression of the same bytes as another dtype of this size."""
 
     def exchange(self, dtype: DType, value: str, distance: int) -> str:
         """A value of this dtype as another lane has it."""

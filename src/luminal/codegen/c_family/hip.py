@@ -6,7 +6,7 @@ from luminal.codegen.c_family.cuda import CudaCpp
 
 
 class Hip(CudaCpp):
-    """AMD's names are NVIDIA's."""
+    """The dialect of HIP, in which AMD's names are NVIDIA's."""
 
     name = "HIP"
     exchanged = "__shfl_xor({value}, {distance})"
@@ -16,7 +16,7 @@ class Hip(CudaCpp):
     """
 
     def bound(self, lanes: int) -> str:
-        """Of a group; AMD's second number would be another one."""
+        """The bound on a group's lanes; AMD's second number would mean something else."""
         return f"__launch_bounds__({lanes})"
 
 

@@ -53,7 +53,7 @@ class Spelled:
 
     @property
     def lanes(self) -> int:
-        """Of a worker: more than one are a group."""
+        """The number of lanes of a worker: more than one are a group."""
         return self.expanded.lanes
 
     def scratch_bytes(self, params: Sequence[int]) -> int:
@@ -82,15 +82,15 @@ def spell_tiles(kernel: tile_ir.Kernel, dialect: Dialect) -> Spelled:
 
 
 def _dtypes(kernel: Kernel) -> frozenset[DType]:
-    found = set()
+    dtypes = set()
     for statement in kernel.statements():
         if isinstance(statement, Apply):
-            found |= {value.type.dtype for value in (statement.out, *statement.args)}
+            dtypes |= {value.type.dtype for value in (statement.out, *statement.args)}
         elif isinstance(statement, Load):
-            found.add(statement.out.type.dtype)
+            dtypes.add(statement.out.type.dtype)
         elif isinstance(statement, Store):
-            found.add(statement.value.type.dtype)
-    return frozenset(found)
+            dtypes.add(statement.value.type.dtype)
+    return frozenset(dtypes)
 
 
 # The walk decides nothing: what a machine has or lacks was decided in `expand/`. So all dialects
@@ -100,13 +100,17 @@ class _Walk:
     def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
         self.kernel = kernel
         self.dialect = dialect
-        within = (*(each.buffer for each in kernel.scratch), *kernel.shared)
-        self.elements = {each.name: memory_type(each.dtype) for each in (*kernel.buffers, *within)}
+        within = (*(buffer.buffer for buffer in kernel.scratch), *kernel.shared)
+        self.elements = {
+            buffer.name: memory_type(buffer.dtype) for buffer in (*kernel.buffers, *within)
+        }
         self.lines: list[str] = []
         self.depth = 0
 
     def text(self) -> str:
         kernel, dialect = self.kernel, self.dialect
+        # The signature is the driver's contract: operands, scratch, then integers. Workers take
+        # every n-th chunk, so neighbours in memory are at work at the same time.
         pointers = [*(f"{buffer.name}_memory" for buffer in kernel.buffers), SCRATCH]
         integers = [*(f"v{param.value.id}" for param in kernel.params), STRIDE, CHUNKS]
         extremes = [
@@ -209,8 +213,8 @@ class _Walk:
         )
 
     def _element(self, statement: Load | Store, dtype: DType) -> str:
-        own = self.elements[statement.buffer]
-        assert dtype.size == own.size, "no device of C has dots, which take words"
+        element = self.elements[statement.buffer]
+        assert dtype.size == element.size, "no device of C has dots, which take words"
         distance = statement.distance
         further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""
         return f"{statement.buffer}[{self._operand(statement.address)}{further}]"
@@ -234,7 +238,7 @@ class _Walk:
             self._operand(loop.start),
             self._operand(loop.stop),
         )
-        if self.dialect.not_unrolled and any(isinstance(each, Barrier) for each in loop.body):
+        if self.dialect.not_unrolled and any(isinstance(inner, Barrier) for inner in loop.body):
             self._put(self.dialect.not_unrolled)
         head = f"{self.dialect.types['i64']} {index} = {start}; {index} < {stop}"
         self._put(f"for ({head}; {index} += {loop.step}) {{")

@@ -33,7 +33,7 @@ or found in their rows.
 
 
 class MetalC(Dialect):
-    """A kernel may have 31 parameters: its integers share one.
+    """The dialect of Metal. A kernel may have 31 parameters, so its integers share one.
 
     Apple's GPUs may take denormals for zero; no option keeps them.
     """

@@ -29,7 +29,9 @@ EXTREME = """static __attribute__((noinline)) {type} {name}(const {type} a, cons
 
 
 class OpenClC(Dialect):
-    """Memory comes as an object and a byte offset: the host knows no addresses in it."""
+    """The dialect of OpenCL C. Memory comes as an object and a byte offset: the host knows no
+    addresses in it.
+    """
 
     name = "OpenCL C"
     types = TYPES

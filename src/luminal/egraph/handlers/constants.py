@@ -1,4 +1,4 @@
-"""Operations on literals."""
+"""Operations on literals are computed by the reference, once and for all."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def factor_out(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) 
         if not guards.hold(K=bound):
             continue
         products = [n for n in table.nodes[x] if n.op in ("Mul", "Div") and x not in n.args]
-        for each in products[:MAX_PRODUCTS]:
-            over, under = _factors(table, x, each)
+        for product_node in products[:MAX_PRODUCTS]:
+            over, under = _factors(table, x, product_node)
             free = [f for f in over if may_leave(table.axes[f], bound)]
             gone = [f for f in under if may_leave(table.axes[f], bound)]
             rest = [f for f in over if f not in free]
@@ -57,12 +57,14 @@ def factor_out(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) 
 
 def _factors(table: Table, x: int, node: Node) -> tuple[list[int], list[int]]:
     """Factors above and below the line of a product: by the first spelling of each."""
+    # Through Mul and Div alone: a factor is whatever stands above or below the line once the
+    # product is written as one fraction. A class that refers to itself is opened once on each path.
     over: list[int] = []
     under: list[int] = []
     stack: list[tuple[int, Node | None, bool, frozenset[int]]] = [(x, node, True, frozenset())]
     while stack:
-        number, known, above, path = stack.pop()
-        inside = known or _quotient_or_product(table, number, path)
+        number, forced, above, path = stack.pop()
+        inside = forced or _quotient_or_product(table, number, path)
         if inside is None or len(over) + len(under) + len(stack) > MAX_FACTORS:
             (over if above else under).append(number)
             continue
@@ -97,16 +99,18 @@ def merge(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fo
     Weights are joined when they are set, not in a run; and a run needs all contractions that the
     program itself has.
     """
+    # Products of one input with several weights (q, k and v) are one product of the weights side by
+    # side: one kernel reads the input once and fills the machine better.
     groups: defaultdict[tuple[Axes, int, frozenset[Symbol]], dict[int, Member]] = defaultdict(dict)
     for number, node in nodes:
         for factors in table.of(node.args[0], "Mul"):
             x, w = factors.args
             shared = table.axes[x] | frozenset(node.attrs)
-            own = axis_order(table.axes[w] - shared)
-            if own and guards.hold(y=number, x=x, w=w, J=frozenset(own)):
+            alone = axis_order(table.axes[w] - shared)
+            if alone and guards.hold(y=number, x=x, w=w, J=frozenset(alone)):
                 # Weights lie side by side where they have the same axes in common with the rest.
                 key = (node.attrs, x, table.axes[w] & shared)
-                groups[key].setdefault(number, Member(number, w, own))
+                groups[key].setdefault(number, Member(number, w, alone))
     for (bound, x, _), group in groups.items():
         members = sorted(group.values())
         if len({member.weight for member in members}) > 1:
@@ -147,8 +151,8 @@ def _joined(
     return result if table.dtype[narrow[0]] is dtype else New("Cast", None, (result,), dtype)
 
 
-def _part(weight: int, own: Axes, position: Expression) -> New:
-    where = spread(position, own)
+def _part(weight: int, axes: Axes, position: Expression) -> New:
+    where = spread(position, axes)
     entries = sorted(where.items(), key=lambda pair: pair[0].sort_key)
     return New("At", tuple(entries), (weight,))
 

@@ -25,9 +25,9 @@ def each(*ops: str) -> Callable[[OfNode], Handler]:
         def handler(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Found:
             for number, node in nodes:
                 if (not ops or node.op in ops) and number not in node.args:
-                    made = function(table, number, node, guards)
-                    if made is not None:
-                        yield number, made
+                    new = function(table, number, node, guards)
+                    if new is not None:
+                        yield number, new
 
         return handler
 

@@ -64,19 +64,19 @@ def compose(table: Table, number: int, node: Node, guards: Guards) -> New | int 
         return None
     outer = where_of(node)
     # An axis that the inner At replaces is x's no more: outside, its name stands in indices only.
-    found: Where = {a: i for a, i in outer.items() if a not in dict(inner.attrs)}
+    composed: Where = {a: i for a, i in outer.items() if a not in dict(inner.attrs)}
     for a, index in where_of(inner).items():
         if not isinstance(index, Expression):
             assert isinstance(index, int)
-            found[a] = at(table, index, outer)
+            composed[a] = at(table, index, outer)
         elif isinstance(index, Symbol) and index in outer:
-            found[a] = outer[index]
+            composed[a] = outer[index]
         else:
             used = {s: outer[s] for s in positions(index) if s in outer}
             if not all(isinstance(i, Expression) for i in used.values()):
                 return None
-            found[a] = index.substitute(used)  # type: ignore[arg-type]
-    return at(table, inner.args[0], found)
+            composed[a] = index.substitute(used)  # type: ignore[arg-type]
+    return at(table, inner.args[0], composed)
 
 
 @each("At")
@@ -128,7 +128,7 @@ def _axes_of(table: Table, index: Expression | New | int) -> frozenset[Symbol]:
 
 
 def _other(bound: Symbol, taken: frozenset[Symbol]) -> Symbol:
-    """The same axis under a name of its own."""
+    """The bound axis under a name that is not taken yet."""
     other = bound
     while other in taken:
         other = axis(f"{other.name}.bound", bound.extent)  # type: ignore[arg-type]

@@ -60,9 +60,9 @@ def split(table: Table, nodes: Iterable[tuple[int, Node]], guards: Guards) -> Fo
         if not is_fixed(along) or not guards.hold(y=number, x=x, K=bound, J=frozenset((along,))):
             continue
         for chunks in guards.shares.tried:
-            made = _split(node, x, along, chunks)
-            if made is not None:
-                yield number, made
+            staged = _split(node, x, along, chunks)
+            if staged is not None:
+                yield number, staged
 
 
 def _split(node: Node, x: int, along: Symbol, chunks: int) -> New | None:

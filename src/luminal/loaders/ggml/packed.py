@@ -20,7 +20,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.loaders.ggml.simple import UNEVEN
 from luminal.loaders.ggml.types import BLOCKS, kind_of
 from luminal.loaders.mapped import Array
-from luminal.memory.row_order import Rows
+from luminal.memory.row_order import StoredRows
 
 
 # Axes are chosen so that the innermost is a run of bytes that lie side by side: then vectors load
@@ -185,13 +185,15 @@ RECORDED: Mapping[str, Callable[[_Blocks], Codes]] = {
 """Types whose blocks can stay packed; the others are decoded when they are loaded."""
 
 
-def packed(matrix: Array | Rows, name: str | None = None) -> Packed:
+def packed(matrix: Array | StoredRows, name: str | None = None) -> Packed:
     """A Parameter (..., in_features) over (..., blocks) records of a type, which it keeps as they
     lie.
 
     Raises InputError for a type that is not in RECORDED.
     """
-    blocks, order = (matrix.memory, matrix.order) if isinstance(matrix, Rows) else (matrix, None)
+    blocks, order = (
+        (matrix.memory, matrix.order) if isinstance(matrix, StoredRows) else (matrix, None)
+    )
     kind = kind_of(blocks)
     if kind not in RECORDED:
         raise InputError(f"{name}: {kind} cannot stay packed; of {', '.join(RECORDED)} one can")

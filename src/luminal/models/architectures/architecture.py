@@ -20,7 +20,7 @@ from luminal.frontend.handle import Array
 from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
-from luminal.memory.row_order import Rows
+from luminal.memory.row_order import StoredRows
 from luminal.models.architectures.layers import layers_of
 from luminal.models.architectures.settings import COMMON, decoder_config, experts_of, refuse
 from luminal.models.checkpoint import EMBEDDING, OUTPUT
@@ -28,7 +28,7 @@ from luminal.models.decoder_config import DecoderConfig, Layers
 from luminal.models.gguf.form import GGUF
 
 Tensors = Mapping[str, Any]
-"""Arrays, or Rows."""
+"""Arrays, or StoredRows."""
 
 _FUSED = re.compile(r"(.*)\.(qkv_proj|gate_up_proj)\.(weight|bias)")
 _EXPERT = re.compile(r"(.*\.mlp\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
@@ -149,7 +149,7 @@ class Architecture:
                 continue
             expert = _EXPERT.fullmatch(name)
             changes = bool(expert) or self.adapted is not _kept or self.divided is not None
-            if isinstance(array, Rows) and (changes or _FUSED.fullmatch(name)):
+            if isinstance(array, StoredRows) and (changes or _FUSED.fullmatch(name)):
                 array = np.asarray(array)
             if changes:
                 array = unpacked(array)
@@ -158,7 +158,7 @@ class Architecture:
                     f"weights: {theirs!r} is {array.dtype} of shape {array.shape}; it must be an "
                     "array of floats"
                 )
-            if isinstance(array, Rows):
+            if isinstance(array, StoredRows):
                 weights[name] = array
                 continue
             array = self.adapted(name, array)

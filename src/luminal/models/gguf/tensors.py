@@ -13,7 +13,7 @@ from luminal.loaders.ggml.packed import RECORDED
 from luminal.loaders.gguf import StoredTensor
 from luminal.loaders.mapped import Array, is_mapped
 from luminal.loaders.read_ahead import let_go
-from luminal.memory.row_order import Rows
+from luminal.memory.row_order import StoredRows
 from luminal.models.architectures.architecture import Architecture
 from luminal.models.gguf.changes import GROUPED, Change, Heads
 from luminal.models.gguf.form import GGUF
@@ -36,7 +36,7 @@ def hugging_face_tensors(
 
     `keep_quantized`: matrices of which no rows are joined or changed stay blocks, (rows, blocks)
     records, where their type can be read so. `keep_order`: mapped matrices stay as they lie, as
-    Rows, where Parameters can keep their order.
+    StoredRows, where Parameters can keep their order.
     """
     form = form_of(architecture)
     names = {theirs: architecture.original(ours) for ours, theirs in _templates(form)}
@@ -61,7 +61,7 @@ def hugging_face_tensors(
             continue
         ours = names[template] + end
         if change is not None and change.order is not None and keep_order and _can_stay(array):
-            arrays[_filled(ours, numbers)] = Rows(array, change.order(array, heads))
+            arrays[_filled(ours, numbers)] = StoredRows(array, change.order(array, heads))
             continue
         if change is not None:
             array = _read(name, change.read, array, heads)
