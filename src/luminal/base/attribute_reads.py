@@ -47,20 +47,22 @@ class Watched:
 
     def add(self, obj: Any) -> None:
         """Meets an object, and if it is a module all modules below it."""
-        below = [each for _, each in obj.named_modules()] if hasattr(obj, "named_modules") else []
-        for each in below or [obj]:
-            if id(each) not in self._met:
-                self._met[id(each)] = each, _attributes(each)
+        below = (
+            [module for _, module in obj.named_modules()] if hasattr(obj, "named_modules") else []
+        )
+        for part in below or [obj]:
+            if id(part) not in self._met:
+                self._met[id(part)] = part, _attributes(part)
 
     def snapshot(self) -> tuple[Seen, ...]:
         """To be taken after the recording: attributes that it changed itself are left out."""
-        found = []
+        records = []
         for obj, before in self._met.values():
             after = _attributes(obj)
             kept = {name: after[name] for name in before if after.get(name) is before[name]}
             if kept:
-                found.append(Seen.of(obj, kept))
-        return tuple(found)
+                records.append(Seen.of(obj, kept))
+        return tuple(records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Seen:
 
     @classmethod
     def of(cls, obj: Any, attributes: dict[str, Any]) -> Seen:
-        """Of these attributes."""
+        """The record of these attributes of an object."""
         values = tuple(attributes.values())
         contents = tuple(_content(v) for v in values if isinstance(v, list | dict))
         return cls(_reference(obj), attrgetter(*attributes, "__class__"), values, contents)
@@ -95,12 +97,12 @@ class Seen:
 
 def _attributes(obj: Any) -> dict[str, Any]:
     """An object's attributes, with the plain ones of its class where it has none of its own."""
-    found = {}
+    attributes = {}
     for kind in reversed(type(obj).__mro__[:-1]):
         for name, value in vars(kind).items():
             if not (name.startswith("__") or callable(value) or hasattr(value, "__get__")):
-                found[name] = value
-    return found | getattr(obj, "__dict__", {})
+                attributes[name] = value
+    return attributes | getattr(obj, "__dict__", {})
 
 
 def _reference(obj: Any) -> Callable[[], Any]:

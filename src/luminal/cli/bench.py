@@ -13,7 +13,7 @@ import typer
 from luminal.base.errors import InputError
 from luminal.cli import bench_decoder, onnx_inputs
 from luminal.cli.console import console, table
-from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
+from luminal.cli.options import Backend, ComputeDtype, KeepQuantized, Mode
 
 BLOCK_SECONDS = 0.25
 """A block of one runtime; blocks take turns, so that a slow spell of the machine meets all."""
@@ -21,7 +21,7 @@ BLOCK_SECONDS = 0.25
 
 def command(
     onnx: Annotated[
-        Path | None, typer.Argument(metavar="[MODEL.onnx]", help="An ONNX model.")
+        Path | None, typer.Argument(metavar="[MODEL.onnx]", help="The ONNX model to time.")
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="A decoder: a folder, a .gguf, or a Hugging Face id.")
@@ -43,7 +43,7 @@ def command(
     dims: Annotated[
         list[str] | None, typer.Option(metavar="N=1", help="The size of a dim; may be repeated.")
     ] = None,
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    mode: Mode = "fast",
     backend: Backend = "cpu",
     blocks: Annotated[int, typer.Option(min=1, help="Blocks of a quarter second for each.")] = 8,
     threads: Annotated[int, typer.Option(min=1, help="Threads of every runtime.")] = 2,

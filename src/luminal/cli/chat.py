@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from luminal.base.errors import InputError
-from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
+from luminal.cli.options import (
+    Backend,
+    ComputeDtype,
+    KeepQuantized,
+    Mode,
+    Seed,
+    Temperature,
+    Template,
+    TopP,
+)
 
 if TYPE_CHECKING:
     from luminal.models import LanguageModel
@@ -22,18 +31,12 @@ def command(
         str, typer.Option(help="A folder or .gguf with a chat template, or a Hugging Face id.")
     ],
     system: Annotated[str, typer.Option(help="What the model is told before the chat.")] = "",
-    template: Annotated[
-        typer.FileText | None, typer.Option(help="A chat template (Jinja) instead of the model's.")
-    ] = None,
+    template: Template = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")] = 1000,
-    temperature: Annotated[
-        float, typer.Option(min=0.0, help="0 takes the likeliest token; higher is more varied.")
-    ] = 0.7,
-    top_p: Annotated[
-        float, typer.Option(max=1.0, help="Sample from the likeliest of this total probability.")
-    ] = 0.95,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    temperature: Temperature = 0.7,
+    top_p: TopP = 0.95,
+    seed: Seed = 0,
+    mode: Mode = "fast",
     backend: Backend = "cpu",
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,

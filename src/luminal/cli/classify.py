@@ -12,7 +12,7 @@ import typer
 
 from luminal.base.errors import InputError
 from luminal.cli import onnx_inputs
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, Mode
 
 if TYPE_CHECKING:
     from luminal.models.image_model import Guess
@@ -27,7 +27,7 @@ def command(
         list[str] | None, typer.Option(help="A text to choose from, for CLIP; may be repeated.")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="How many labels to show.")] = 5,
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:
     """Print the likeliest labels of each image, with their probabilities."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from luminal.base.errors import InputError
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, Mode
 from luminal.cli.output import writing
 
 if TYPE_CHECKING:  # imported when the command runs
@@ -45,7 +45,7 @@ def command(
         list[Stage] | None, typer.Option(help="Stage to print; may be given several times.")
     ] = None,
     backend: Backend = "cpu",
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    mode: Mode = "fast",
     dims: Annotated[
         list[str] | None, typer.Option(metavar="s=1..64", help="Narrow a dim; may be repeated.")
     ] = None,

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from luminal.cli.options import Tokenizer
+
 
 def command(
     source: Annotated[
@@ -24,9 +26,7 @@ def command(
             show_default="as they are",
         ),
     ] = None,
-    tokenizer: Annotated[
-        str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
-    ] = None,
+    tokenizer: Tokenizer = None,
 ) -> None:
     """Write the model in IN as OUT."""
     from luminal.models.conversion import convert

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from luminal.base.errors import InputError
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, Mode
 
 
 def command(
@@ -19,7 +19,7 @@ def command(
     ] = None,
     confidence: Annotated[float, typer.Option(help="Show what is at least so likely.")] = 0.25,
     iou: Annotated[float, typer.Option(help="Boxes that overlap more are one thing.")] = 0.7,
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:
     """Print a line for each thing: how sure it is, what it is, its box in pixels."""

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from luminal.base.errors import InputError
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, Mode
 from luminal.cli.output import writing
 from luminal.loaders.write_atomic import replacing
 
@@ -24,9 +24,10 @@ def command(
         typer.Argument(metavar="[TEXT]...", help="The texts; without one, lines of the input."),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE.npy", help="Write one array.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE.npy", help="Write them as one array."),
     ] = None,
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:
     """Print a line of JSON for each text: the text and its vector."""

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
 from luminal.base.errors import InputError
-from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
+from luminal.cli.options import (
+    Backend,
+    ComputeDtype,
+    KeepQuantized,
+    Mode,
+    Seed,
+    Temperature,
+    Tokenizer,
+    TopP,
+)
 
 
 def command(
@@ -19,20 +29,13 @@ def command(
             show_default="the small one that comes with Luminal",
         ),
     ] = "",
-    tokenizer: Annotated[
-        str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
-    ] = None,
+    tokenizer: Tokenizer = None,
     max_tokens: Annotated[int, typer.Option(min=0, help="Most tokens to generate.")] = 200,
-    temperature: Annotated[
-        float, typer.Option(min=0.0, help="0 takes the likeliest token; higher is more varied.")
-    ] = 0.0,
+    temperature: Temperature = 0.0,
     top_k: Annotated[
         int | None, typer.Option(min=1, help="Sample from the k likeliest tokens only.")
     ] = None,
-    top_p: Annotated[
-        float,
-        typer.Option(max=1.0, help="Sample from the likeliest of this total probability, above 0."),
-    ] = 1.0,
+    top_p: TopP = 1.0,
     min_p: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, help="Leave out tokens below this times the likeliest."),
@@ -40,7 +43,7 @@ def command(
     repetition_penalty: Annotated[
         float, typer.Option(help="Above 1: tokens of the text become less likely.")
     ] = 1.0,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sampling.")] = 0,
+    seed: Seed = 0,
     stop: Annotated[
         list[str] | None, typer.Option(help="End where this text comes; may be given often.")
     ] = None,
@@ -52,7 +55,7 @@ def command(
         str | None,
         typer.Option(help="A smaller model that proposes tokens, or `lookup`: from the text."),
     ] = None,
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    mode: Mode = "fast",
     backend: Backend = "cpu",
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,
@@ -62,33 +65,28 @@ def command(
     from luminal import models
 
     loaded = models.load(
-        model or models.SHIPPED,
-        tokenizer,
-        mode,
-        backend,
-        keep_quantized=keep_quantized,
-        compute_dtype=compute_dtype,
-    )
+        model or models.SHIPPED, tokenizer, mode, backend,
+        keep_quantized=keep_quantized, compute_dtype=compute_dtype,
+    )  # fmt: skip
     if not isinstance(loaded, models.LanguageModel):
         raise InputError(f"generate: {model} is a {type(loaded).__name__}; give a language model")
     pieces = loaded.stream(
-        prompt,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        seed=seed,
+        prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+        min_p=min_p, repetition_penalty=repetition_penalty, seed=seed,
         **_more(loaded, stop, regex, json_schema, draft),
-    )
+    )  # fmt: skip
+    _print(prompt, pieces)
+    if stats:
+        typer.echo()
+        typer.echo(loaded.stats.text())
+
+
+def _print(prompt: str, pieces: Iterable[str]) -> None:
+    """Prints the prompt, and each piece as it comes."""
     typer.echo(prompt, nl=False)  # after all that can be wrong was checked
     for piece in pieces:
         typer.echo(piece, nl=False)  # echo flushes: the pieces appear as they come
     typer.echo()
-    if stats:
-        typer.echo()
-        typer.echo(loaded.stats.text())
 
 
 def _more(

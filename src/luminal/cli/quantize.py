@@ -8,6 +8,7 @@ import typer
 
 from luminal.base.errors import InputError
 from luminal.cli.console import console, progress
+from luminal.cli.options import Tokenizer
 
 
 def command(
@@ -23,9 +24,7 @@ def command(
     kind: Annotated[
         str, typer.Option("--type", help="q8_0 to q2_k, iq4_nl, or a mix such as q4_k_m.")
     ],
-    tokenizer: Annotated[
-        str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
-    ] = None,
+    tokenizer: Tokenizer = None,
     report: Annotated[
         bool, typer.Option("--report", help="Tell the errors of every weight.")
     ] = False,

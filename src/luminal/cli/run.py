@@ -9,12 +9,12 @@ import numpy as np
 import typer
 
 from luminal.cli import onnx_inputs
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, Mode
 from luminal.cli.output import writing
 
 
 def command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The model.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The ONNX model to run.")],
     input: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE.npy", help="An input, in order; may be repeated."),
@@ -25,9 +25,9 @@ def command(
     dims: Annotated[
         list[str] | None, typer.Option(metavar="N=1", help="The size of a dim; may be repeated.")
     ] = None,
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    mode: Mode = "fast",
     backend: Backend = "cpu",
-    profile: Annotated[bool, typer.Option("--profile", help="Time every kernel.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Time each kernel too.")] = False,
     output: Annotated[
         Path | None, typer.Option(metavar="FILE.npz", help="Write the outputs here.")
     ] = None,

@@ -12,23 +12,28 @@ import typer
 
 from luminal.base import installation
 from luminal.base.errors import InputError
-from luminal.cli.options import Backend, ComputeDtype, KeepQuantized
+from luminal.cli.options import Backend, ComputeDtype, KeepQuantized, Template, Tokenizer
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@A-Z\s]+")
 SWITCH = 0.0005
 """Seconds that a thread may keep the interpreter from others: a step waits for it after its run."""
+
+Origins = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cors-origin",
+        metavar="ORIGIN",
+        help="A site whose web pages may ask, as https://a.example; * lets all.",
+    ),
+]
 
 
 def command(
     model: Annotated[
         str, typer.Argument(help="A folder, a .gguf, a llama2.c .bin, or a Hugging Face id.")
     ],
-    tokenizer: Annotated[
-        str | None, typer.Option(help="Tokenizer file, where the model has none of its own.")
-    ] = None,
-    template: Annotated[
-        typer.FileText | None, typer.Option(help="A chat template (Jinja) instead of the model's.")
-    ] = None,
+    tokenizer: Tokenizer = None,
+    template: Template = None,
     name: Annotated[
         str, typer.Option(help="What clients call it.", show_default="the file's name")
     ] = "",
@@ -37,12 +42,7 @@ def command(
     keys: Annotated[
         Path | None, typer.Option(help="A file of API keys, one a line; without: no key needed.")
     ] = None,
-    cors_origin: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN", help="Whose web pages may ask, as https://a.example; * lets all."
-        ),
-    ] = None,
+    cors_origin: Origins = None,
     context: Annotated[int | None, typer.Option(min=2, help="Most tokens of a text.")] = None,
     cache: Annotated[
         int | None,

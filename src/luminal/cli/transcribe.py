@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from luminal.base.errors import InputError
-from luminal.cli.options import Backend
+from luminal.cli.options import Backend, Mode
 
 
 def command(
@@ -18,9 +18,11 @@ def command(
         str | None,
         typer.Option(help="The code of the language, as en.", show_default="the likeliest one"),
     ] = None,
-    translate: Annotated[bool, typer.Option("--translate", help="Write in English.")] = False,
+    translate: Annotated[
+        bool, typer.Option("--translate", help="Translate what is said to English.")
+    ] = False,
     timestamps: Annotated[bool, typer.Option(help="Show the time of each line.")] = True,
-    mode: Annotated[str, typer.Option(help="How to compile; see lm.compile.")] = "fast",
+    mode: Mode = "fast",
     backend: Backend = "cpu",
 ) -> None:
     """Print what is said, a line for each segment as it is found."""

@@ -272,23 +272,25 @@ def singular_values(a: Array) -> Results:
 
 
 def symmetric_eigen(a: Array) -> Results:
-    """Of the lower triangle: ascending values, vectors as columns; NaN where it is not finite."""
-    lower, known = _lower(a)
+    """The ascending eigenvalues of the lower triangle, then vectors as columns; NaN where it is not
+    finite.
+    """
+    lower, is_finite = _lower(a)
     values, vectors = np.linalg.eigh(lower, "L")
-    return np.where(known[..., 0], values, np.nan), np.where(known, vectors, np.nan)
+    return np.where(is_finite[..., 0], values, np.nan), np.where(is_finite, vectors, np.nan)
 
 
 def symmetric_values(a: Array) -> Results:
     """The values of `symmetric_eigen`."""
-    lower, known = _lower(a)
-    return (np.where(known[..., 0], np.linalg.eigvalsh(lower, "L"), np.nan),)
+    lower, is_finite = _lower(a)
+    return (np.where(is_finite[..., 0], np.linalg.eigvalsh(lower, "L"), np.nan),)
 
 
 def _lower(a: Array) -> tuple[Array, Array]:
     """The lower triangles, zeros instead of those that are not finite, and which are."""
     lower = np.tril(a)
-    known = np.asarray(np.isfinite(lower).all((-2, -1), keepdims=True))
-    return np.where(known, lower, 0), known
+    is_finite = np.asarray(np.isfinite(lower).all((-2, -1), keepdims=True))
+    return np.where(is_finite, lower, 0), is_finite
 
 
 def unknown(a: Array) -> int:

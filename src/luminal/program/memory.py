@@ -53,7 +53,7 @@ class Memory:
 
 
 def owner_of(leaf: Term) -> tuple[BufferKind, Owner]:
-    """Whose memory holds a leaf."""
+    """The owner whose memory holds a leaf."""
     match leaf.attrs.value.node.attrs:
         case InputAttrs(name=name):
             return BufferKind.INPUT, name

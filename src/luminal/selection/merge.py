@@ -50,11 +50,8 @@ def merges(
         near = {g for read in reads[term] for g in touching.get((grid, term.phase, read), ())}
         for place in sorted(near):
             group = groups[place]
-            if (
-                len(group) >= most
-                or _is_too_long(group, term, sizes)
-                or not moves[term].isdisjoint(group)
-            ):
+            is_full = len(group) >= most or _is_too_long(group, term, sizes)
+            if is_full or not moves[term].isdisjoint(group):
                 continue
             if _share(group, term, reads) and graph.merge((group[0], term), REACH):
                 group.append(term)
@@ -72,9 +69,7 @@ def merges(
         one, other = (home.setdefault(term, [term]) for term in pair)
         union = [*one, *other]
         fits = len(union) <= most and sum(sizes[term] for term in union) <= KERNEL_TERMS
-        alike = (
-            len({(grids[term], term.phase) for term in union}) == 1 and grids[pair[0]] is not None
-        )
+        alike = grids[pair[0]] is not None and len({(grids[t], t.phase) for t in union}) == 1
         still = all(moves[term].isdisjoint(union) for term in union)
         if one is not other and fits and alike and still and graph.merge(pair, REACH):
             home |= dict.fromkeys(union, union)
