@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 from luminal.backends.backend import Backend
 from luminal.base.errors import CompileError
 from luminal.base.numerics import Numerics
-from luminal.compiler.checkpoints import Step
 from luminal.compiler.compile import lower_to_program
+from luminal.compiler.rematerialization import Step
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
 from luminal.program import memory_plan
@@ -41,7 +41,8 @@ def fitting(
 ) -> Graph:
     """The graph if its `arena` is within the limit, else the one with fewest flops more that is.
 
-    `pulled` and `cotangents` are what was recorded for derivatives (see `compiler.checkpoints`).
+    `pulled` and `cotangents` are what was recorded for derivatives (see
+    `compiler.rematerialization`).
     Raises CompileError that names the least bytes found.
     """
     # Plans come from few flops to many, and each is compiled to a memory plan: an estimate of bytes

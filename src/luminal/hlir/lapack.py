@@ -61,8 +61,8 @@ class Evaluation:
         """All matrices at once; where one fails, each alone."""
         info[...] = 0
         try:
-            for out, found in zip(outs, self.meaning(*operands), strict=True):
-                out[...] = found
+            for out, result in zip(outs, self.meaning(*operands), strict=True):
+                out[...] = result
         except LinAlgError:
             for at in np.ndindex(info.shape):
                 one = tuple(x[at] for x in operands)

@@ -59,7 +59,7 @@ def _trips(launch: Launch, depth: int) -> list[tuple[Launch, ...]]:
     if not launch.trips.is_const or any(o.stride != 0 or not o.offset.is_const for o in operands):
         return [(LoopLaunch(launch.trips, body),)]
     count = launch.trips.value
-    return [tuple(_resolved(each, depth, t, {}) for each in body) for t in range(count)]
+    return [tuple(_resolved(part, depth, t, {}) for part in body) for t in range(count)]
 
 
 def _resolved(launch: Launch, depth: int, t: int, entries: Entries) -> Launch:
