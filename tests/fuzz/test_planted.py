@@ -14,7 +14,7 @@ import pytest
 from luminal.algebra.lower import _Lowering
 from luminal.base import config
 from luminal.frontend.reduce import normalization
-from luminal.kernel import stages
+from luminal.kernel import reductions
 from luminal.memory.state import Parameter
 from luminal.program import memory_plan
 from tests.fuzz.campaign import Tally, how_of, programs
@@ -50,13 +50,13 @@ def swapped_axis(patch: pytest.MonkeyPatch) -> None:
 
 def short_guard(patch: pytest.MonkeyPatch) -> None:
     """Loops that are cut to where a condition holds stop one position early."""
-    right = stages.ranges
+    right = reductions.ranges
 
     def wrong(*given: Any) -> Any:
         found = right(*given)
         return found and {s: (start, stop - 1) for s, (start, stop) in found.items()}
 
-    patch.setattr(stages, "ranges", wrong)
+    patch.setattr(reductions, "ranges", wrong)
 
 
 def stale_weights(patch: pytest.MonkeyPatch) -> None:
