@@ -34,7 +34,8 @@ def ended() -> ApiError:
 
 def late(seconds: float) -> ApiError:
     """What a request ends with whose time is over."""
-    return ApiError(504, f"It took more than {seconds:g} s", code="timeout")
+    text = f"It took more than {seconds:g} s, the server's --timeout; ask for less, or raise it"
+    return ApiError(504, text, code="timeout")
 
 
 class Work:
