@@ -84,7 +84,6 @@ def without_points(terms: Terms, bound: Axes, x: Term, monoid: Monoid) -> tuple[
 
     Transposed views are full of these: the gradient of one element that was read is such a sum.
     """
-    # A mask with one position left is no sum but a read: the loop over it would add zeros.
     mask = masked(x, monoid)
     if mask is None:
         return bound, x

@@ -39,8 +39,6 @@ def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
     """The costs of a GPU: arithmetic is nearly free beside memory, and there are many units to be
     fed.
     """
-    # Arithmetic is nearly free beside memory on a GPU, so a load weighs more than on a CPU and
-    # values are rather computed again than read.
     special = dict.fromkeys(("Exp", "Log", "Exp2", "Log2", "Sqrt", "Recip"), 4)  # own pipes, slower
     long = dict.fromkeys(("Div", "Sin", "Cos"), 8) | dict.fromkeys(("FloorDiv", "Mod"), 16)
     return _costs(

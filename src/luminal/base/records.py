@@ -61,8 +61,6 @@ def _written(
     cls: Any, all_fields: tuple[Field[Any], ...], frozen: bool, eq: bool
 ) -> dict[str, Any]:
     """`__init__`, and where objects are compared `__eq__` and `__hash__`."""
-    # One text for the three methods that every object runs often; `exec` is what costs time in the
-    # standard library, seven times a class.
     names_in_text: dict[str, Any] = {"set_": _set, "missing_": MISSING}
     takes: list[str] = []
     named: list[str] = []

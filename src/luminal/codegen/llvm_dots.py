@@ -20,8 +20,6 @@ def bytes_by_signed(b: FunctionBuilder, acc: IRValue, a: IRValue, x: IRValue) ->
     """The value of `acc + a * x` for words of four u8 and of four i8, in i32: by one instruction,
     or by those for pairs of i16, of the bytes at even and at odd places.
     """
-    # vpmaddubsw would saturate pairs of products to i16; split in even and odd bytes, vpmaddwd adds
-    # the same pairs exactly in i32.
     if "avx512vnni" in b.features:
         return _dot(b, "avx512.vpdpbusd", IRType("i8", 4), acc, a, x)
     halves = IRType("i16", 2 * acc.type.lanes)

@@ -82,10 +82,6 @@ class BoundLoop:
         The first is where the value starts, the last the result's home, between them two buffers
         take turns. Trips that vary know two buffers only; the start is copied into one.
         """
-        # A carried value is never copied from trip to trip: launches look its buffers up in a list,
-        # one further in each iteration, so the first entry may be the start itself and the last one
-        # the result's home. That list needs to know how many trips there are; otherwise two buffers
-        # alternate.
         memory, trips, depth = self.memory, self.loop.trips, self.depth
         table, places, final = memory.partition.table, self.outer.places, self.results.get(k)
 

@@ -93,8 +93,6 @@ class KernelGraph:
 
     def _reaches(self, starts: Collection[int], wanted: Set[int], reach: float) -> bool:
         """Does one of `starts` wait for one of `wanted`? Also true where that is beyond reach."""
-        # Levels only fall along a path, so nothing below the lowest wanted level is worth a visit:
-        # this keeps a merge from walking the whole graph.
         lowest = min(self._level[n] for n in wanted)
         seen = {n for n in starts if self._level[n] > lowest}
         stack = [*seen]

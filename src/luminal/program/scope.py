@@ -112,10 +112,6 @@ class Scope:
         term, is_stored = root.term, self.selection.is_stored
         if self.may_fail or term in self.places:
             return None
-        # A State written where it lies saves a copy of it in every run, a key-value cache's above
-        # all. It is legal only if the kernel reads no element after it was written, and if every
-        # other reader can run before; the second is asked last, because the answer fixes an order
-        # for good.
         together = self.merged.get(term, [term])
         if not all(is_as_wide(t, self.places[t].frame) for t in together if t in self.places):
             return None

@@ -184,7 +184,6 @@ class BoundDevice:
             self._made = self._make()
         bound, workspace = self._made
         runner.prologue.refresh()
-        # All that may fail for want of memory comes before anything is queued.
         kept_buffers = self._own_buffers()
         overwritten = [state.on(device) for state in runner.overwritten]
         following = [spare_on(state, device) for state in runner.program.swaps]

@@ -40,8 +40,6 @@ class Pairs(NamedTuple):
         """Is the first program faster: by `share` and beyond the spread in the median pair, and
         also in its quietest round?
         """
-        # Pairs side by side, since a machine's speed drifts more than programs differ: the median
-        # of the ratios must be ahead by more than half their spread.
         low, middle, high = np.percentile(np.divide(self.second, self.first), [25, 50, 75])
         certain = middle - (high - low) / 2 > 1 and middle > 1 + share
         return bool(certain and min(self.first) < min(self.second))

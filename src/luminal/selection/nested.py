@@ -35,8 +35,6 @@ def _inner(order: list[Term]) -> dict[Term, Term]:
     """The reduction of the same operand over most, but not all, of a reduction's axes, by that
     one.
     """
-    # See lessons: The layer norm that wanted 67 MB. Merging nested reductions is a choice, and the
-    # wrong one where the inner reduction is needed by itself.
     alike: defaultdict[tuple[str, Term], list[Term]] = defaultdict(list)
     for term in order:
         if term.is_reduction:

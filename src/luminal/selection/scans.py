@@ -81,9 +81,6 @@ class _ScanInBlocks:
 
     def before(self, size: int) -> Term:
         """The total of all that stands before a block, by block."""
-        # Blelloch's scan in three phases: totals of blocks, their scan, and the scans of all
-        # blocks, each of which begins with what is before it. Only the middle one is serial, over
-        # as few as the blocks.
         blocks = ceil_div(self.extent, size)
         block, last = self.new_axis("block", blocks), self.new_axis("full", blocks - 1)
         totals = self.totals(last, self.new_axis("in", const(size)))

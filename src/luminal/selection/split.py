@@ -88,10 +88,9 @@ def _places(
 def _is_wanted(term: Term, shapes: Mapping[Term, Frame], costs: Costs) -> bool:
     if not isinstance(term, Reduction):
         return False
-    # Both reasons are facts of the machine, not of the graph, so they come from the costs; but the
-    # chunks are fixed by the extents alone, or the bits would depend on the number of threads.
     # Idle: fewer results than units. Long: each operand is read once per tile of results, and
-    # what does not stay in a cache in between comes from memory every time.
+    # what does not stay in a cache in between comes from memory every time. Both are facts of the
+    # machine, so they come from the costs.
     points, length = upper(term.axes), upper(term.attrs)
     idle = costs.shares.leave_idle(points, points * length)
     if is_contraction(term):

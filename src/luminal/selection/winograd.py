@@ -183,9 +183,6 @@ class _Tiled:
 
     def of(self, conv: Term, frame: Frame, stored_frames: dict[Term, Frame]) -> Term:
         """The convolution, whose axes stand in `frame`; `stored_frames` takes what is stored."""
-        # Sixteen multiplications in place of thirty-six for four outputs: transforms of data and
-        # taps are sums, the product over channels is a batch of matrix products, one for each
-        # point, as in Lavin and Gray.
         x, weights = conv.args[0].args
         data, taps = self.data(x), self.taps(weights)
         product = self.terms.pointwise("Mul", (data, taps), float32)

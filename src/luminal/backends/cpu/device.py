@@ -136,9 +136,6 @@ class CpuRunner:
 
     def _saving(self, work: Work) -> float:
         rates = costs.of(self.target)
-        # A thread asleep takes 36 to 130 microseconds to wake, which is longer than a small run:
-        # the team is only worth it where a roofline estimate says that sharing saves more than the
-        # meeting costs.
         is_tile = work.flops > TILE_INTENSITY * work.bytes
         speed = np.where(is_tile, rates.contraction_flops, rates.pointwise_flops)
         computing = work.flops / speed

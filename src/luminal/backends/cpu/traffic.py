@@ -106,8 +106,6 @@ class Access:
 def traffic(accesses: Iterable[Access], cache: int, core: Core) -> float:
     """The bytes that come into a cache of a size."""
     places_of: dict[object, list[tuple[Touched, int, float]]] = {}
-    # The outermost loop whose footprint fits decides: everything inside is fetched once, and each
-    # step of the loops around fetches it again.
     line = core.target.line_bytes
     for access in accesses:
         levels = access.levels
