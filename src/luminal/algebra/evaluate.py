@@ -43,7 +43,7 @@ class TooMuchWork(Exception):
 
 
 class Limit:
-    """How many operations may still be done."""
+    """The number of operations that may still be done."""
 
     def __init__(self, operations: float = inf) -> None:
         self.left = operations
@@ -153,7 +153,9 @@ class Evaluator:
         return self.known[wanted]
 
     def _needs(self, task: _Task) -> list[_Task]:
-        """What must be known first. An At knows where it reads once its index terms are known."""
+        """The tasks that must be known before this one. An At knows where it reads once its index
+        terms are known.
+        """
         # Demand-driven: a task is a term at some positions, and needs its operands at the positions
         # that follow. A few elements of an attention over thousands of keys so cost a few rows.
         term, ranges = task
@@ -169,7 +171,9 @@ class Evaluator:
         return [_task(arg, dict(ranges)) for arg in term.args]
 
     def _operations(self, task: _Task) -> float:
-        """One for each element, of a reduction for each that is reduced."""
+        """The number of operations of a task: one for each element, or of a reduction for each that
+        is reduced.
+        """
         reduced = task.term.attrs if task.term.is_reduction else ()
         lengths = [self._extent(axis) for axis in reduced]
         return float(_product(self._sizes(task))) * _product(lengths)
@@ -350,7 +354,7 @@ class Evaluator:
     # --- opaque operations
 
     def _opaque(self, term: Term) -> tuple[Array, ...]:
-        """All results of the operation, whole, computed once."""
+        """The results of an opaque operation, whole, computed once."""
         key = (term.op, term.args, term.attrs.site)
         if key not in self.opaque:
             attrs = term.attrs

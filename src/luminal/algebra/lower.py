@@ -135,7 +135,9 @@ class _Lowering:
         return axes_of_frame
 
     def positions(self, shape: Shape, frame: Frame) -> dict[Symbol, Expression]:
-        """Each index symbol of `shape` in terms of the frame's axes."""
+        """The position that each index symbol of `shape` stands for, in terms of the frame's
+        axes.
+        """
         return {index(k, n): linear(frame[k]) for k, n in enumerate(shape)}
 
     def substitution(

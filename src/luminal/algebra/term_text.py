@@ -64,7 +64,7 @@ class Printer:
         self.states = _state_names(roots, self.order)
 
     def lines(self, indent: str) -> list[str]:
-        """Everything, a line each."""
+        """The lines of the whole text: axes, terms, roots."""
         lines = [f"{indent}dim {quoted(d.name)} in {d.lo}..{d.hi}" for d in self.dims()]
         lines += [f"{indent}axis {quoted(a.name)} < {a.extent}" for a in self.axes()]
         shown: set[int] = set()

@@ -137,7 +137,7 @@ class Literal(Term):
 
     @property
     def is_zero(self) -> bool:
-        """All bits are 0: false for -0.0."""
+        """Are all bits of the literal 0? They are not for -0.0."""
         return not any(self.attrs.data)
 
 

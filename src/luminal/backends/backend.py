@@ -27,7 +27,9 @@ class Schedules(Protocol):
         """The schedules of a kernel worth timing, the default first: ()."""
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
-        """One kernel under a schedule. Raises KnobError for knobs that it does not have."""
+        """The kernel of a step under a schedule. Raises KnobError for knobs that it does not
+        have.
+        """
 
 
 # A backend is a plain value, so a search can send it to its workers, and a test can pretend a

@@ -142,11 +142,11 @@ class CBackend(ABC):
         return self.costs.seconds(flops, size)
 
     def expect(self, operations: int) -> None:
-        """Nothing: drivers compile what is loaded."""
+        """Does nothing: drivers compile what is loaded."""
         return
 
     def begin(self, kernel: Kernel, text: str) -> None:
-        """Nothing: drivers compile what is loaded."""
+        """Does nothing: drivers compile what is loaded."""
         return
 
     def compile(self, kernel: Kernel, text: str) -> object:

@@ -20,7 +20,7 @@ _was_enabled = False
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Nothing is collected inside the block; several threads may be in one.
+    """Holds Python's collector still inside the block; several threads may be in one.
 
     The collector is the process's: who leaves last restores what the first one found.
     """

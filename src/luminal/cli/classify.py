@@ -64,7 +64,9 @@ def _by_model(
 def _by_onnx(
     images: Sequence[Path], path: Path, top: int, mode: str, backend: str
 ) -> Iterator[list[Guess]]:
-    """One image at a time; settings and labels are those of the folder, where it has any."""
+    """The guesses for one image at a time; settings and labels are those of the folder, where it
+    has any.
+    """
     from luminal.loaders.fields import Fields
     from luminal.loaders.image import IMAGENET, read_image
     from luminal.models.checkpoint import folder_config, has_processor

@@ -31,8 +31,8 @@ _ROUNDED = 1e-3  # that a score in half precision may be off
 
 
 class OnnxDetector(Detector):
-    """One input, (1, 3, size, size); one output of a known Layout. Labels are the metadata's
-    `names`, numbers where there are none.
+    """A detector of one input, (1, 3, size, size), and one output of a known Layout. Labels are the
+    metadata's `names`, numbers where there are none.
     """
 
     def __init__(self, path: Path, mode: str, backend: str) -> None:

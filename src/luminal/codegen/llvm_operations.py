@@ -36,7 +36,9 @@ def ir_type(type_: Type) -> IRType:
 
 
 def _by_kind(of_floats: str, signed: str, unsigned: str | None = None) -> Callable[..., str]:
-    """One instruction on two operands for floats, one for integers, or one for each of these."""
+    """The text of an instruction on two operands: one for floats, one for integers, or one for each
+    kind of these.
+    """
 
     @lru_cache(256)
     def spelled(dtype: DType, type_: IRType) -> str:

@@ -92,7 +92,7 @@ def _lowered(graph: Graph) -> Lowered:
 
 
 def _operations(graph: Graph) -> int:
-    """How many there are, with those of Loops' bodies."""
+    """The number of operations of a graph, with those of Loops' bodies."""
     bodies = [loop.attrs.body for loop in graph.by_op().get("Loop", ())]
     return len(graph.nodes()) + sum(len(topological(body.results)) for body in bodies)
 

@@ -54,7 +54,7 @@ class Dump:
 
     @cached_property
     def stages(self) -> compile.Stages:
-        """All IRs of the compile."""
+        """The IRs of the whole compile, in order."""
         if self._compiled is not None:
             return self._compiled
         assert not isinstance(self.backend, Interpreter)

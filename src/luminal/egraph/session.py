@@ -224,7 +224,7 @@ class Session:
     # --- reading
 
     def read(self, *, makers: bool = False) -> Table:
-        """All classes and nodes; with `makers`, the rules that made them."""
+        """The table of all classes and nodes; with `makers`, the rules that made them."""
         return Reader(self.egraph, self.interned, self.terms).read(makers)
 
 

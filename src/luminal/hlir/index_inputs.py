@@ -155,7 +155,7 @@ def _reads_all(node: Node) -> bool:
 
 
 def _arguments(node: Node) -> Iterator[tuple[Node, Value | None]]:
-    """Each argument of a Loop's body and the operand it is, or is one slice of."""
+    """The argument nodes of a Loop's body, each with the operand that it is, or is one slice of."""
     attrs: LoopAttrs = node.attrs
     carried, streams, invariants = attrs.split(node.args)
     whole = (args[0] if not n else None for n, args in zip(attrs.streams, streams, strict=True))

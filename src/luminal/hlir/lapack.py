@@ -58,7 +58,7 @@ class Evaluation:
             raise InputError(f"{self.name}: {which} {wrong}; {self.failure.fix}")
 
     def _evaluate(self, operands: Results, outs: Results, info: Array) -> None:
-        """All matrices at once; where one fails, each alone."""
+        """Computes all matrices at once; where one fails, each alone."""
         info[...] = 0
         try:
             for out, result in zip(outs, self.meaning(*operands), strict=True):
@@ -208,7 +208,7 @@ def only_r(a: Array) -> Results:
 
 
 def lu(a: Array) -> Results:
-    """Both factors in one matrix, and the row (from 1) that each row was exchanged with.
+    """The two factors of a matrix in one, and the row (from 1) that each row was exchanged with.
 
     Gaussian elimination with partial pivoting, column by column. Golub and Van Loan, 3.4.
     A NaN is chosen where its row comes first, as LAPACK's search for the greatest goes.
@@ -294,5 +294,5 @@ def _lower(a: Array) -> tuple[Array, Array]:
 
 
 def unknown(a: Array) -> int:
-    """Where there is nothing to tell."""
+    """The place at which LAPACK failed, for functions that have nothing to tell of it."""
     return 1

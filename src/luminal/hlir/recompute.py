@@ -62,7 +62,7 @@ class Recomputation:
         return value.node.args
 
     def made(self, parts: Parts, value: Value, copy: Value) -> None:
-        """Told of each copy, after those of its operands."""
+        """Is called for each copy that is recorded, after those of its operands."""
 
     def _is_inside(self, parts: Parts, value: Value) -> bool:
         """Is the value an operation of the innermost part?"""

@@ -97,7 +97,7 @@ class MemorySpace(ABC, Generic[B]):
 
     @abstractmethod
     def memory(self) -> DeviceMemory:
-        """What there is, and how much of it is free."""
+        """The memory that the device has, and how much of it is free."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"

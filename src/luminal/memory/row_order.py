@@ -29,7 +29,7 @@ class Interleaved:
     heads: int
 
     def value(self, rows: Any) -> Any:
-        """What lies so, in the order of the value."""
+        """The rows that lie so in memory, in the order of the value."""
         return self._swapped(rows, self._half(rows), 2)
 
     def rows(self, value: Any) -> Any:

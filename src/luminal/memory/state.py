@@ -365,7 +365,7 @@ class Parameter(_Held):
             self.changed()
 
     def assigned(self) -> None:
-        """Told that programs are going to assign it."""
+        """Is called where programs are going to assign the Parameter."""
         if self.lock is None:
             self.lock = forks.rlock()
             self.changed()

@@ -139,7 +139,7 @@ class BoundLoop:
         return replace(operand, stride=operand.stride * factor, start=operand.stride * start)
 
     def _walked(self, entry: int, size: int, shape: Sequence[Expression]) -> Operand:
-        """One slice of this shape an iteration."""
+        """The operand that is one slice of this shape an iteration."""
         stride = const(size)
         for extent in shape:
             stride = stride * extent

@@ -74,7 +74,7 @@ def _sink(scope: Scope, root: Root) -> None:
 
 
 def _ordered(scope: Scope) -> list[Unit]:
-    """All units in an order that respects what each reads and overwrites."""
+    """The units in an order that respects what each reads and overwrites."""
     units: list[Unit] = []
     for term in scope.selection.choices:
         if scope.selection.is_stored(term):
@@ -121,7 +121,9 @@ def _scatter(scope: Scope, term: Term) -> list[Unit]:
 
 
 def _sort(scope: Scope, term: Term) -> list[Unit]:
-    """Both results at once; one that nobody uses gets a buffer all the same."""
+    """The unit of a sort, with both results at once; one that nobody uses gets a buffer all the
+    same.
+    """
     used, frame = scope.siblings(term), term.attrs.result
     before: list[Unit] = []
     source = scope.exact(term.args[0], term.attrs.frames[0], before)

@@ -198,7 +198,7 @@ def verify_for(selection: Selection, target: Target) -> None:
 
 
 def _verify_cascades(selection: Selection) -> None:
-    """Each is one of its kernel, which has no other."""
+    """Checks that each cascade is one of its kernel, which has no other."""
     kernels = list(selection.kernels()) if selection.cascades else []
     computed = [set(selection.computed(kernel)) for kernel in kernels]
     taken: set[tuple[Term, ...]] = set()
@@ -235,7 +235,9 @@ def _no_cascade(selection: Selection, cascade: Cascade, kernel: tuple[Term, ...]
 
 
 def _verify_dots(selection: Selection) -> None:
-    """Each computes a contraction of some kernel, whose factors lie as it reads them."""
+    """Checks that each dot computes a contraction of some kernel, whose factors lie as it reads
+    them.
+    """
     waiting = dict(selection.dots)
     for kernel in selection.kernels() if waiting else ():
         for term in selection.computed(kernel):
@@ -249,7 +251,7 @@ def _verify_dots(selection: Selection) -> None:
 
 
 def _verify_calls(selection: Selection, merged: Set[Term]) -> None:
-    """Each is a product of matrices in a kernel of its own."""
+    """Checks that each call is a product of matrices in a kernel of its own."""
     for term, library in selection.calls.items():
         if not selection.is_stored(term) or term in merged:
             raise VerifyError(

@@ -281,7 +281,9 @@ class _Reader:
         return terms.pointwise(op, [self.term(word) for word in words.rest().split(", ")], dtype)
 
     def scan(self, words: Line, dtype: DType) -> Term:
-        """One in blocks, which no graph knows: `#5 add axis=0 blocks=64 (%1 [a0]) -> [a1]`."""
+        """The term of a Scan in blocks, which no graph knows: `#5 add axis=0 blocks=64 (%1 [a0]) ->
+        [a1]`.
+        """
         words.expect("#")
         site, kind = words.integer(), words.match(WORD)
         words.expect("axis=")

@@ -327,8 +327,9 @@ class _Loop:
                 return self._invariant(value)
 
     def _stream(self, values: tuple[Value, ...]) -> Value:
-        """One of these values an iteration: of slices of one tensor, taken at even distances, that
-        tensor is walked, and the body has what they do with a slice, or what equal views do.
+        """The value that an iteration reads of these, one for each: where they are slices of one
+        tensor, taken at even distances, that tensor is walked, and the body has what they do with a
+        slice, or what equal views do.
         """
         sliced = _slices_of_one(values)
         view = _equal_view(values)
@@ -424,7 +425,7 @@ def _begun(whole: Value) -> Value | None:
 
 
 def _slice_view(shape: Shape, place: Expression) -> View:
-    """One slice of the leading axis."""
+    """The view of one slice of the leading axis."""
     rest = shape[1:]
     return made(shape, rest, [place, *(index(k, n) for k, n in enumerate(rest))])
 

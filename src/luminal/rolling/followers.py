@@ -110,7 +110,9 @@ def with_operands(block: NodeTable, layers: Layers) -> list[Iteration]:
 
 
 def _is_drawn(block: NodeTable, values: tuple[Value, ...], nodes: tuple[int, ...]) -> bool:
-    """One cheap operation for each iteration, the same in all, that depends on a run."""
+    """Are the values one cheap operation for each iteration, the same in all, that depends on a
+    run?
+    """
     first = values[0]
     return (
         is_cheap(first.node)

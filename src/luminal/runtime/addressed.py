@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Addressed:
-    """See `Executable.at`. `dims` are those of the run, `outputs` what it writes, in order."""
+    """A program bound to shapes, to be run on memory by address (`Executable.at`). `dims` are those
+    of the run, `outputs` what it writes, in order.
+    """
 
     __slots__ = ("_bound", "_executable", "_sizes", "dims", "outputs")
 

@@ -75,8 +75,8 @@ class DeviceBuffer(Buffer):
 
 
 class Device(MemorySpace[DeviceBuffer]):
-    """All that is asked of a driver goes through here: by one thread at a time, and not in a forked
-    child where its device does not survive that.
+    """The door to a driver: all that is asked of it goes through here, by one thread at a time, and
+    not in a forked child where its device does not survive that.
     """
 
     def __init__(self, driver: Driver) -> None:

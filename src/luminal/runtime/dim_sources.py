@@ -62,6 +62,6 @@ class DimSources:
         )
 
     def given(self, shapes: Shapes) -> Sequence[tuple[InputSpec, tuple[int, ...]]]:
-        """What is there, for `Signature.resolve`."""
+        """The inputs and shapes of the sources that are given, for `Signature.resolve`."""
         pairs = zip(self.specs, shapes, strict=True)
         return [(spec, shape) for spec, shape in pairs if shape is not None]

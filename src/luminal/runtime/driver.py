@@ -49,8 +49,8 @@ class Code(Protocol):
 def launch_shape(
     code: Code, workers: int, group: int, scratch: DevicePointer | None
 ) -> tuple[int, int]:
-    """How many groups are launched, of how many threads: where each thread is a worker, groups of
-    `group` at most.
+    """The number of groups that are launched, and of threads in each: where each thread is a
+    worker, groups of `group` at most.
     """
     if code.lanes > 1:
         return workers, code.lanes
@@ -75,7 +75,7 @@ class Driver(ABC):
 
     @abstractmethod
     def memory(self) -> DeviceMemory:
-        """What there is, and how much of it is free."""
+        """The memory that the device has, and how much of it is free."""
 
     @abstractmethod
     def allocate(self, size: int) -> DeviceBlock:
@@ -138,7 +138,7 @@ class Driver(ABC):
         """The seconds from one mark to a later one, once both have been reached."""
 
     def workers_of(self, code: Code) -> int:
-        """How many may walk the chunks of this code."""
+        """The number of workers that may walk the chunks of this code."""
         return self.workers if code.lanes == 1 else self.groups
 
     def check_lanes(self, lanes: int) -> None:

@@ -84,7 +84,7 @@ def entry(graph: Graph, *made_by: Any) -> Entry | None:
 
 @functools.cache
 def _is_as_in_files() -> bool:
-    """Asked first before this process compiles anything."""
+    """Is the compiler in this process as its files are? Asked first before it compiles anything."""
     return COMPILER not in sys.modules
 
 

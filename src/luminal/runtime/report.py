@@ -29,7 +29,7 @@ class KernelRow:
     seconds: float | None = None  # of all trips, where a profile was made
 
     def limit(self, peaks: Peaks) -> tuple[Bound, float]:
-        """What bounds it on this machine, and the least seconds it can take there."""
+        """The bound of the launch on this machine, and the least seconds it can take there."""
         return peaks.limit(self.flops, self.bytes, self.trips)
 
     def roofline(self, peaks: Peaks | None) -> float | None:
@@ -41,7 +41,7 @@ class KernelRow:
         return peaks.share(self.flops, self.bytes, self.trips, self.seconds)
 
     def is_impossible(self, peaks: Peaks | None) -> bool:
-        """Whether it seems to have taken less time than it can."""
+        """Does the launch seem to have taken less time than it can?"""
         timed = self.seconds is not None and peaks is not None
         return timed and self.roofline(peaks) is None and self.flops + self.bytes > 0
 

@@ -98,7 +98,9 @@ def _head(report: Report) -> str:
 
 
 def _run(report: Report) -> str:
-    """What a run takes, and how that and the sum of its launches come together."""
+    """The sentence that says what a run takes, and how that and the sum of its launches come
+    together.
+    """
     run_seconds, seconds = report.run_seconds or 0.0, report.seconds or 0.0
     if report.adds_up_to_more:
         return f"A run takes {duration(run_seconds)}."

@@ -21,7 +21,7 @@ class Timed(Protocol):
         """The seconds that the launch took, where it was timed."""
 
     def limit(self, peaks: Peaks) -> tuple[Bound, float]:
-        """What bounds it, and the least seconds it can take."""
+        """The bound of the launch, and the least seconds it can take."""
 
 
 # The greatest peaks ever measured count: whatever else runs only slows a measurement down.

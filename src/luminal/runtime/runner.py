@@ -71,7 +71,7 @@ class Runner(Protocol):
         """What the machine reaches at most, measured at the first call; None where unknown."""
 
     def memory(self) -> WorkMemory:
-        """What is held now."""
+        """The memory that the program holds now."""
 
     def abandon_run(self) -> None:
         """Forgets a run under way: this is a forked child, its thread is another process's."""

@@ -80,7 +80,7 @@ class Sites:
 def _counted(
     launches: tuple[Launch, ...], trips: Expression
 ) -> Iterator[tuple[KernelLaunch, Expression]]:
-    """Each launch, and how often a run comes by."""
+    """The kernel launches of a list, each with the number of times that a run comes by."""
     for launch in launches:
         if isinstance(launch, LoopLaunch):
             yield from _counted(launch.body, trips * launch.trips)

@@ -176,8 +176,8 @@ def _line(line: Line, x: Scale, y: Scale) -> str:
 
 
 def _line_names(lines: Sequence[Line], x: Scale, y: Scale) -> Iterable[str]:
-    """Each above the end of its line, or below it where another name stands above; to the right of
-    an end at the left, where the names of values stand.
+    """The names of lines, each above the end of its line, or below it where another name stands
+    above; to the right of an end at the left, where the names of values stand.
     """
     taken: list[tuple[float, float]] = []  # left ends and heights
     for line in sorted(lines, key=lambda line: -line.points[-1][1]):

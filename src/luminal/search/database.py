@@ -110,7 +110,7 @@ class Database:
         self._write("delete from programs where key = ?", [(key,)])
 
     def counts(self) -> tuple[int, int]:
-        """How many prices and how many programs are stored."""
+        """The numbers of prices and of programs that are stored."""
         query = "select (select count(*) from prices), (select count(*) from programs)"
         numbers = self._asked(lambda connection: connection.execute(query).fetchone(), (0, 0))
         prices, programs = numbers

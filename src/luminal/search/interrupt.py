@@ -25,7 +25,7 @@ def first() -> bool:
 
 
 def finished() -> None:
-    """Told of a search that came to its end by itself."""
+    """Notes that a search came to its end by itself."""
     global _is_last_search
     _is_last_search = False
 

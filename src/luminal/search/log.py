@@ -40,7 +40,7 @@ class Log:
 
     @property
     def candidates(self) -> int:
-        """How many were timed."""
+        """The number of candidates that were timed."""
         return sum(self.tried_by.values())
 
     def tried(self, side: str, count: int = 1) -> None:
@@ -49,7 +49,7 @@ class Log:
         self._show()
 
     def side(self, side: str) -> SideSummary:
-        """What a side got so far."""
+        """A summary of what a side got so far."""
         return SideSummary(self.tried_by[side], self.seconds_of[side])
 
     def reject(self, reason: str, example: str) -> None:

@@ -75,7 +75,7 @@ class Process:
         return reply
 
     def call(self, operation: str, *arguments: Any, seconds: float) -> Any:
-        """One request and its result; see `answer`."""
+        """Sends one request and gives its result; see `answer`."""
         self.start(pack((operation, arguments)))
         return self.answer(seconds)
 
@@ -86,7 +86,7 @@ class Process:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the process has ended."""
+        """Has the process ended?"""
         return self._process.poll() is not None
 
     def kill(self) -> None:

@@ -114,7 +114,7 @@ class Strategy:
             self.step(min(waiting, key=lambda side: side.used))
 
     def step(self, side: Side) -> None:
-        """One step of a side; what it used is time, or candidates where time has no limit."""
+        """Takes one step of a side; what it used is time, or candidates where time has no limit."""
         tried, start = self.log.candidates, time.monotonic()
         side.steps = side.steps or side.start()
         if next(side.steps, END) is END:
@@ -129,13 +129,13 @@ class Strategy:
         return replace(self.best.candidate.genome, tuned=())
 
     def is_over(self) -> bool:
-        """Whether a limit is reached: time, candidates, or a program fast enough."""
+        """Is a limit reached: time, candidates, or a program fast enough?"""
         many = self.log.candidates >= self.options.max_candidates
         return self.is_late or many or self.best.seconds * 1e6 < self.options.stop_below_us
 
     @property
     def is_late(self) -> bool:
-        """Whether the time is up."""
+        """Is the time of the search up?"""
         return self.deadline is not None and time.monotonic() >= self.deadline
 
     # --- schedules
@@ -365,7 +365,7 @@ class Strategy:
     # --- the end
 
     def duel(self) -> tuple[bool, float, float]:
-        """Whether the best program beats the fast one for certain; seconds of both."""
+        """A yes where the best program beats the fast one for certain, and the seconds of both."""
         pairs = self.pairs(self.best.number, self.fast)
         first, second = map(statistics.median, pairs)
         return pairs.wins(WIN), first, second

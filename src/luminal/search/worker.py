@@ -162,7 +162,9 @@ class Worker:
         return seconds
 
     def run_once(self, number: int) -> None:
-        """One run from the States' first values; the results stay for `elements` and `distance`."""
+        """Runs a program once from the States' first values; the results stay for `elements` and
+        `distance`.
+        """
         for kind, leaf in self.leaves:
             if kind == "state":
                 self.settle(kind, leaf)

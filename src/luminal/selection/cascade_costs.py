@@ -109,8 +109,8 @@ def _is_worth(cascades: Collection[Cascade], costs: Costs) -> bool:
 
 
 def _walks(cascade: Cascade, costs: Costs) -> int:
-    """How often its contractions are done: once where what several sweeps need is kept, which is a
-    block of rows, or half of one.
+    """The number of times that the contractions of a cascade are done: once where what several
+    sweeps need is kept, which is a block of rows, or half of one.
     """
     size, steps = cascade.inner[0].dtype.size, estimate(extent_of(axis_order(cascade.steps)))
     block = costs.shares.lanes * steps * size * len(cascade.inner)

@@ -37,7 +37,7 @@ class Pass:
 
     @property
     def terms(self) -> frozenset[Term]:
-        """All that is computed in the pass: it can belong to no other one."""
+        """The terms that are computed in the pass: they can belong to no other one."""
         return self.inner.union(self.roots, self.step, self.cascade.reductions)
 
 

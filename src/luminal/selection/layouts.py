@@ -66,7 +66,7 @@ class _Read:
 
     @property
     def elements(self) -> int:
-        """How many are read."""
+        """The number of the weight's elements that are read."""
         return self.matrices * upper(a for dimension in self.frame for a in dimension if a.extent)
 
 

@@ -47,7 +47,7 @@ def _monoid(scan: Term) -> Monoid:
 # what stands before it: two passes that all threads share, for one chain that one thread walks
 # (Blelloch, Prefix sums and their applications, 1990).
 class _ScanInBlocks:
-    """One Scan; `site` and the one after it number new operations."""
+    """The terms of one Scan in blocks; `site` and the one after it number new operations."""
 
     def __init__(self, terms: Terms, scan: Term, site: int) -> None:
         self.terms, self.term, self.site = terms, scan, site

@@ -82,8 +82,8 @@ class Streams:
         return self._needed_elsewhere()
 
     def in_order(self) -> list[tuple[Stream, set[Term]]]:
-        """Each after those whose results it reads, with those results; of some that wait for each
-        other, none.
+        """The streams, each after those whose results it reads, with those results; of some that
+        wait for each other, none.
         """
         waiting = [(stream, self._read_by(stream)) for stream in self.found]
         ready_results: set[Term] = set()

@@ -135,7 +135,7 @@ def _is_picture(data: Term) -> bool:
 
 
 def _positions(data: Term) -> list[Expression]:
-    """All expressions by which a picture depends on taps and outputs."""
+    """The expressions by which a picture depends on taps and outputs."""
     if data.op == "Select":
         return [data.args[0].attrs, *_positions(data.args[1])]
     return [position for _, position in data.attrs]

@@ -229,7 +229,7 @@ def _numerics(name: str) -> Numerics:
 
 
 def compile_count() -> int:
-    """How many graphs this process has compiled."""
+    """The number of graphs that this process has compiled."""
     return _compile_count
 
 

@@ -128,7 +128,7 @@ class Jitted:
 
     @property
     def entries(self) -> int:
-        """How many compiled forms are kept."""
+        """The number of compiled forms that are kept."""
         return len(self._forms)
 
     def __repr__(self) -> str:
@@ -283,7 +283,7 @@ class JittedModule(Jitted):
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """Stands for an output in a result's tree."""
+    """A name that stands for an output in a result's tree."""
 
     name: str
 

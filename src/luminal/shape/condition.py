@@ -149,7 +149,9 @@ def truth(value: Expression) -> Expression:
 
 
 def conjunction(conditions: tuple[Expression, ...]) -> Expression:
-    """All of the conditions: flat, sorted, of comparable bounds only the tightest."""
+    """The condition that all of the conditions hold: flat, sorted, with the tightest alone of
+    comparable bounds.
+    """
     return _join("and", conditions)
 
 

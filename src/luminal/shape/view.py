@@ -93,7 +93,9 @@ def made(
 
 
 def _simplified(shape: Shape, indices: Sequence[Expression], domain: Expression) -> View:
-    """Each part of the domain under the others, then the maps under the domain."""
+    """The view with each part of its domain simplified under the others, then the maps under the
+    domain.
+    """
     parts = list(domain.args) if domain.op == "and" else [domain]
     for part in list(parts):
         others = [other for other in parts if other is not part]
@@ -161,7 +163,7 @@ def slice_(
 
 
 def flip(shape: ShapeLike, dimension: int) -> View:
-    """One dimension back to front."""
+    """The view that reads one dimension back to front."""
     source = shape_of(shape)
     indices = [_position(k, n) for k, n in enumerate(source)]
     indices[dimension] = source[dimension] - 1 - indices[dimension]

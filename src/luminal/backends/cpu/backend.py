@@ -117,10 +117,12 @@ class Cpu:
 
 
 def current(number: int = 0) -> Cpu:
-    """This machine's, capped by LUMINAL_TARGET. Raises CompileError where it is none of ours."""
+    """The backend of this machine, capped by LUMINAL_TARGET. Raises CompileError where it is none
+    of ours.
+    """
     return Cpu(target.current())
 
 
 def count() -> int:
-    """All cores are one device."""
+    """The number of devices, which is one: all cores are one device."""
     return 1

@@ -328,7 +328,7 @@ class BoundPython(BoundCpu):
 
     @cached_property
     def _python_calls(self) -> int:
-        """How many a run makes."""
+        """The number of Python kernels that a run of these launches calls."""
         code, rows = self._runner.code, self._runner.sites.report(self._values)
         return sum(
             row.trips for row in rows if row.chunks > 0 and isinstance(code[row.kernel], PythonCode)

@@ -140,7 +140,9 @@ class PythonCode:
         self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
     def _run(self, slots: int, dims: int, begin: int, end: int, scratch: int | None) -> None:
-        """Nothing may leave a callback: native code knows no exceptions."""
+        """Runs the Python function. Nothing may leave a callback: native code knows no
+        exceptions.
+        """
         try:
             arrays = self._arrays(slots, dims)
             self._kernel.run(arrays[: self._operands], arrays[self._operands :])

@@ -64,7 +64,7 @@ def current() -> CpuTarget:
 
 @functools.cache
 def detect() -> CpuTarget:
-    """This machine's facts, all it has.
+    """The facts of this machine, all it has.
 
     Raises CompileError where this is not Linux on x86-64.
     """

@@ -206,7 +206,7 @@ class _Count:
         self.vector[loop.axis], self.unroll[loop.axis] = loop.vector, loop.unroll
 
     def loop(self, loop: Loop) -> float:
-        """All steps of a loop: whole tiles, then a piece at a time."""
+        """The cycles of all steps of a loop: whole tiles, then a piece at a time."""
         start = self.value(loop.start)
         positions = max(0, self.value(loop.stop) - start)
         whole, rest = divmod(positions, loop.tile)
@@ -307,7 +307,7 @@ class _Count:
     # --- traffic
 
     def strides(self, offset: Expression, size: int) -> tuple[int, ...]:
-        """How many bytes an access moves with a step of each loop around it by one position."""
+        """The bytes that an access moves by with a step of each loop around it by one position."""
         used = offset.symbols()
         at = self.value(offset)
         moves_by = []

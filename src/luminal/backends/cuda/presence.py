@@ -15,7 +15,7 @@ PACKAGES = ("cuda.core", "cuda.bindings.nvrtc")
 
 
 def device_count() -> int:
-    """How many devices the driver has; 0 where `absence` says why."""
+    """The number of devices that the driver has; 0 where `absence` says why."""
     try:
         driver = ctypes.CDLL(LIBRARY)
     except OSError:

@@ -15,7 +15,7 @@ def bindings() -> Any:
 
 
 def device_count() -> int:
-    """How many devices there are; 0 where `absence` says why."""
+    """The number of devices; 0 where `absence` says why."""
     count, _ = _found()
     return count
 

@@ -16,7 +16,7 @@ def bindings() -> Any:
 
 
 def devices() -> tuple[Any, ...]:
-    """What the system has; nothing where `absence` says why."""
+    """The devices that the system has; none where `absence` says why."""
     try:
         return tuple(bindings().MTLCopyAllDevices())
     except ImportError:

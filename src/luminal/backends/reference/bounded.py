@@ -104,7 +104,7 @@ def overflows(size: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def same_kind(probe: Array, y: Array) -> Array:
-    """Whether float64 `probe`, rounded to y's dtype, is finite, inf or NaN as y is."""
+    """A mask of where float64 `probe`, rounded to y's dtype, is finite, inf or NaN as y is."""
     rounded = convert(probe, dtypes.dtype_of(y)).astype(np.float64)
     wide = y.astype(np.float64)
     return np.asarray(

@@ -35,7 +35,7 @@ class ReferenceRunner:
         """The work of nodes is not counted, so there is nothing to compare."""
 
     def memory(self) -> WorkMemory:
-        """Nothing is held between runs."""
+        """The memory held between runs, which is none."""
         return WorkMemory()
 
     def abandon_run(self) -> None:
@@ -78,7 +78,7 @@ class BoundReference:
         return np.array(rows)
 
     def report(self) -> Report:
-        """One row a node; the work is not estimated."""
+        """A report with one row a node; the work is not estimated."""
         rows = (KernelRow(node.op.name, k, 1, 1, 0, 0) for k, node in enumerate(self._nodes()))
         return Report(self.dims, tuple(rows))
 
