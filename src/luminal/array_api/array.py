@@ -53,7 +53,7 @@ class Array:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents."""
+        """The extents of all dims."""
         return self._deferred.shape
 
     @property
@@ -68,7 +68,7 @@ class Array:
 
     @property
     def device(self) -> str:
-        """Always "cpu"."""
+        """The name of the device, always "cpu"."""
         return "cpu"
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Array:
@@ -87,7 +87,7 @@ class Array:
 
     @property
     def mT(self) -> Array:
-        """With its last two dims exchanged."""
+        """The array with its last two dims exchanged."""
         return _transposed(self)  # type: ignore[no-any-return]
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
@@ -389,7 +389,9 @@ def _refuse(x: Any) -> NoReturn:
 
 
 def _operator(function: Callable[..., Any], *, literal: bool = False) -> Callable[..., Any]:
-    """As `promoting`, for operators of Python: what they do not know is left to the other side."""
+    """A Python operator that promotes its operands and leaves what it does not know to the other
+    side; see `promoting`.
+    """
     calling = promoting(function, literal=literal)
 
     def operator(x: Any, y: Any) -> Any:

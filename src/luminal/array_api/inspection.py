@@ -17,11 +17,11 @@ class Info:
     """What the standard lets callers ask of a namespace."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Optional features."""
+        """The optional features of the standard, and whether they are there."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
-        """Always "cpu"."""
+        """The name of the default device, always "cpu"."""
         return "cpu"
 
     def devices(self) -> list[str]:

@@ -65,7 +65,7 @@ def _cast(x: Tensor, dtype: Any) -> Tensor:
 
 @of_arrays
 def expand_dims(x: Tensor, /, axis: int | tuple[int, ...] = 0) -> Tensor:
-    """With a new dim of extent 1 at `axis`."""
+    """x with a new dim of extent 1 at `axis`."""
     return views.unsqueeze(x, axis)
 
 
@@ -77,13 +77,13 @@ def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
 
 @of_arrays
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
-    """With the dims `source` at `destination`, the others in their order."""
+    """x with the dims `source` at `destination`, the others in their order."""
     return views.movedim(x, source, destination)
 
 
 @of_arrays
 def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
-    """With its dims in this order."""
+    """x with its dims in this order."""
     return views.permute(x, axes)
 
 
@@ -112,7 +112,7 @@ def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
 
 @of_arrays
 def squeeze(x: Tensor, /, axis: int | tuple[int, ...]) -> Tensor:
-    """Without the dims `axis`, which have one element; raises ShapeError for others."""
+    """x without the dims `axis`, which have one element; raises ShapeError for others."""
     for k in axes_of("squeeze", axis, x.ndim):
         if x.extents[k] != const(1):
             raise ShapeError(
@@ -158,13 +158,13 @@ def meshgrid(*arrays: Tensor, indexing: str = "xy") -> list[Tensor]:
 
 @of_arrays
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """Of the last two dims what lies at and below diagonal `k`, zeros above it."""
+    """The part of the last two dims at and below diagonal `k`, zeros above it."""
     return padding.tril(x, k)
 
 
 @of_arrays
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """Of the last two dims what lies at and above diagonal `k`, zeros below it."""
+    """The part of the last two dims at and above diagonal `k`, zeros below it."""
     return padding.triu(x, k)
 
 

@@ -50,52 +50,52 @@ def type_as(x: Tensor, other: Tensor) -> Tensor:
 
 
 def float_(x: Tensor) -> Tensor:
-    """As float32."""
+    """x in float32."""
     return cast(x, dtypes.float32)
 
 
 def double(x: Tensor) -> Tensor:
-    """As float64."""
+    """x in float64."""
     return cast(x, dtypes.float64)
 
 
 def half(x: Tensor) -> Tensor:
-    """As float16."""
+    """x in float16."""
     return cast(x, dtypes.float16)
 
 
 def bfloat16(x: Tensor) -> Tensor:
-    """As bfloat16."""
+    """x in bfloat16."""
     return cast(x, dtypes.bfloat16)
 
 
 def bool_(x: Tensor) -> Tensor:
-    """As bool: is it not 0?"""
+    """Bools that are True where x is not 0."""
     return cast(x, dtypes.bool_)
 
 
 def byte(x: Tensor) -> Tensor:
-    """As uint8."""
+    """x in uint8."""
     return cast(x, dtypes.uint8)
 
 
 def char(x: Tensor) -> Tensor:
-    """As int8."""
+    """x in int8."""
     return cast(x, dtypes.int8)
 
 
 def short(x: Tensor) -> Tensor:
-    """As int16."""
+    """x in int16."""
     return cast(x, dtypes.int16)
 
 
 def int_(x: Tensor) -> Tensor:
-    """As int32."""
+    """x in int32."""
     return cast(x, dtypes.int32)
 
 
 def long(x: Tensor) -> Tensor:
-    """As int64."""
+    """x in int64."""
     return cast(x, dtypes.int64)
 
 

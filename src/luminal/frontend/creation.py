@@ -43,7 +43,7 @@ def position(graph: Recorder, expr: Expression, shape: Shape, dtype: DType) -> T
 
 
 def full(graph: Recorder, shape: Sequence[Extent], value: Any, dtype: Any = None) -> Tensor:
-    """One number, everywhere."""
+    """A tensor of this shape that holds one number everywhere."""
     if not np.isscalar(value):
         raise DTypeError(f"full: {value!r} is not a number; use constant(...).expand(shape)")
     scalar = constant(graph, value, dtype)
@@ -61,7 +61,7 @@ def filled(graph: Recorder, shape: Sequence[Any], value: int, dtype: Any) -> Ten
 
 
 def iota(graph: Recorder, shape: Sequence[Extent], dim: int, dtype: Any) -> Tensor:
-    """Positions along `dim`."""
+    """The positions along `dim` as the elements of a tensor."""
     extents = graph.extents(shape)
     axis = axis_of("iota", dim, len(extents))
     return position(graph, along(axis, extents[axis]), extents, dtypes.dtype_of(dtype))

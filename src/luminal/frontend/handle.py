@@ -111,7 +111,7 @@ def value_of(x: Any) -> Any:
 
 
 def _values_of(x: Any) -> Any:
-    """As `value_of`, in a list or tuple of operands too."""
+    """The value of an operand, or of each operand in a list or tuple; see `value_of`."""
     return type(x)(map(value_of, x)) if type(x) in (list, tuple) else value_of(x)
 
 

@@ -62,7 +62,7 @@ class Mish(_Activation):
 
 
 class Tanh(_Activation):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent, element by element."""
 
     method = "tanh"
 

@@ -55,7 +55,7 @@ class Passing:
         return attention.attend(q, k, v)
 
     def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
-        """See `Cache`."""
+        """Attends what is kept, without keys and values of its own; see `Cache`."""
         if self.keys is None or self.values is None:
             raise InputError("cache: nothing was kept; the layer that keeps keys comes first")
         return attention.attend(q, self.keys, self.values)
@@ -100,7 +100,7 @@ class KVCache:
         return attention.attend(q, *self.keep(k, v, positions), positions)
 
     def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
-        """See `Cache`."""
+        """Attends what is kept, without keys and values of its own; see `Cache`."""
         return attention.attend(q, *self._kept(q, positions), positions)
 
     def keep(self, k: Tensor, v: Tensor, positions: Positions) -> tuple[Tensor, Tensor]:

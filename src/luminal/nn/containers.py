@@ -65,15 +65,15 @@ class _Named(Module, Generic[T]):
         self._parts[name] = part
 
     def keys(self) -> Iterable[str]:
-        """The names."""
+        """The names of the parts, in order."""
         return self._parts.keys()
 
     def values(self) -> Iterable[T]:
-        """The parts."""
+        """The parts, in order."""
         return self._parts.values()
 
     def items(self) -> Iterable[tuple[str, T]]:
-        """Names and parts."""
+        """The names and the parts, in order."""
         return self._parts.items()
 
     def update(self, parts: Mapping[str, T]) -> None:
@@ -101,19 +101,19 @@ class _Named(Module, Generic[T]):
 
 
 class ModuleList(_Numbered[Module]):
-    """Modules by number."""
+    """Modules by number, in order."""
 
 
 class ModuleDict(_Named[Module]):
-    """Modules by name."""
+    """Modules by name, in the order they were put in."""
 
 
 class ParameterList(_Numbered[Parameter]):
-    """Parameters by number."""
+    """Parameters by number, in order."""
 
 
 class ParameterDict(_Named[Parameter]):
-    """Parameters by name."""
+    """Parameters by name, in the order they were put in."""
 
 
 class Sequential(ModuleList):

@@ -54,7 +54,7 @@ modules hold: they are pickled.
 
 
 def activation_of(name: str) -> Callable[[Tensor], Tensor]:
-    """Of ACTIVATIONS; raises InputError for a name that is not there."""
+    """The activation of this name among ACTIVATIONS; raises InputError for another name."""
     if name not in ACTIVATIONS:
         raise InputError(
             f"activation {shown(name)} is not known; known are {', '.join(ACTIVATIONS)}"
@@ -67,7 +67,7 @@ GatedActivation: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 def gated(name: str) -> GatedActivation:
-    """`activation(gate) * up`."""
+    """The function `activation(gate) * up`, with the activation of this name."""
     return partial(_gated, activation_of(name))
 
 

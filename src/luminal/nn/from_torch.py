@@ -39,7 +39,7 @@ HARMLESS = ("extra_repr", "reset_parameters", "__init__", "__repr__")
 
 
 def _layer_options(layer: Any) -> dict[str, Any]:
-    """Of a layer of PyTorch's transformers, which keeps parts instead of options."""
+    """The options of a layer of PyTorch's transformers, which keeps parts instead of options."""
     return {
         "d_model": layer.self_attn.embed_dim,
         "nhead": layer.self_attn.num_heads,

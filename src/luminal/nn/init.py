@@ -93,7 +93,7 @@ def uniform(rng: Rng, shape: Shape, a: float = 0.0, b: float = 1.0) -> Array:
 
 
 def normal(rng: Rng, shape: Shape, mean: float = 0.0, std: float = 1.0) -> Array:
-    """The normal distribution."""
+    """Numbers of the normal distribution."""
     return rng.normal(mean, std, shape)
 
 
@@ -110,17 +110,17 @@ def trunc_normal(
 
 
 def constant(rng: Rng, shape: Shape, val: float) -> Array:
-    """`val` everywhere."""
+    """An array that holds `val` everywhere."""
     return np.full(shape, val)
 
 
 def ones(rng: Rng, shape: Shape) -> Array:
-    """1 everywhere."""
+    """An array that holds 1 everywhere."""
     return np.ones(shape)
 
 
 def zeros(rng: Rng, shape: Shape) -> Array:
-    """0 everywhere."""
+    """An array that holds 0 everywhere."""
     return np.zeros(shape)
 
 

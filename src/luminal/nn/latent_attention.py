@@ -92,7 +92,7 @@ class LatentAttention(CausalAttention):
         return KVCache(keys, values)
 
     def _queries(self, x: Tensor) -> Tensor:
-        """(..., s, heads * features)."""
+        """The queries of x, (..., s, heads * features)."""
         if self.q_proj is not None:
             return self.q_proj(x)  # type: ignore[no-any-return]
         return self.q_b_proj(self.q_a_layernorm(self.q_a_proj(x)))  # type: ignore[misc, no-any-return]

@@ -53,7 +53,7 @@ class MaskedAttention(Module):
         self.o_proj = Linear(inner, hidden, bias if output_bias is None else output_bias, dtype)
 
     def keys_values(self, x: Tensor) -> KeysValues:
-        """Of what is attended, (..., k, hidden)."""
+        """The keys and values of what is attended, (..., k, hidden)."""
         return KeysValues(self._heads(self.k_proj(x)), self._heads(self.v_proj(x)))
 
     def forward(

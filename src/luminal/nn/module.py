@@ -143,11 +143,11 @@ class Module:
         setattr(self, name, state)
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """Sets attribute `name`."""
+        """Sets the attribute `name` to a Parameter."""
         setattr(self, name, parameter)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Sets attribute `name`."""
+        """Sets the attribute `name` to a module."""
         setattr(self, name, module)
 
     def parts(self) -> Iterable[tuple[str, Any]]:
@@ -185,7 +185,7 @@ class Module:
         return self._named(Parameter)
 
     def parameters(self) -> list[Parameter]:
-        """Every Parameter once."""
+        """Every Parameter of this module and those below it, once."""
         return list(dict.fromkeys(parameter for _, parameter in self.named_parameters()))
 
     def named_buffers(self) -> Iterator[tuple[str, State]]:
@@ -236,23 +236,23 @@ class Module:
         return self
 
     def cpu(self: Self) -> Self:
-        """Itself."""
+        """The module itself: its values lie on the host."""
         return self
 
     def float(self: Self) -> Self:
-        """As `to(float32)`."""
+        """Casts all that `to(float32)` casts."""
         return self.to(float32)
 
     def double(self: Self) -> Self:
-        """As `to(float64)`."""
+        """Casts all that `to(float64)` casts."""
         return self.to(float64)
 
     def half(self: Self) -> Self:
-        """As `to(float16)`."""
+        """Casts all that `to(float16)` casts."""
         return self.to(float16)
 
     def bfloat16(self: Self) -> Self:
-        """As `to(bfloat16)`."""
+        """Casts all that `to(bfloat16)` casts."""
         return self.to(bfloat16)
 
     # --- values

@@ -19,7 +19,7 @@ from luminal.nn.module import Module
 
 
 class Routes(NamedTuple):
-    """For each token, (tokens, top_k): the experts it goes to (int), and what each counts for."""
+    """The experts that each token goes to, (tokens, top_k) ints, and what each counts for."""
 
     experts: Tensor
     weights: Tensor

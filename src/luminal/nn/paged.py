@@ -69,7 +69,7 @@ class PagedCache:
         return self.attend_kept(attention, q, positions)
 
     def attend_kept(self, attention: CausalAttention, q: Tensor, positions: Positions) -> Tensor:
-        """See `Cache`."""
+        """Attends what is kept in the pages; see `Cache`."""
         assert isinstance(positions, Tensor)
         graph, attended, start = q.graph, [], q.graph.extent(0)
         for segment in self.places.segments:

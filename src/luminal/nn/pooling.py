@@ -136,7 +136,7 @@ class LPPool3d(_LPPool):
 
 
 class _AdaptivePool(Module):
-    """As many windows of nearly equal size as asked for; None: as many as elements."""
+    """Pooling over as many windows of nearly equal size as asked for; None: as many as elements."""
 
     function: ClassVar[str]
 
@@ -214,18 +214,18 @@ class _MaxUnpool(Module):
 
 
 class MaxUnpool1d(_MaxUnpool):
-    """Of the last dim."""
+    """The inverse of MaxPool1d: values at their positions in the last dim, 0 elsewhere."""
 
     function = "max_unpool1d"
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """Of the last two dims."""
+    """The inverse of MaxPool2d: values at their positions in the last two dims, 0 elsewhere."""
 
     function = "max_unpool2d"
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """Of the last three dims."""
+    """The inverse of MaxPool3d: values at their positions in the last three dims, 0 elsewhere."""
 
     function = "max_unpool3d"

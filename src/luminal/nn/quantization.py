@@ -54,7 +54,7 @@ class PackedWeight:
     def of(
         cls, name: str, kind: str, before: Array, after: Array, nbytes: tuple[int, int]
     ) -> PackedWeight:
-        """Of values and what they are after packing; `nbytes` of both."""
+        """The record of a weight's values before and after packing; `nbytes` of both."""
         values = before.astype(np.float32)
         error = after.astype(np.float64) - values
         greatest = float(np.abs(error).max(initial=0))
@@ -63,7 +63,7 @@ class PackedWeight:
 
 @dataclass(frozen=True, slots=True)
 class QuantizationReport:
-    """Of each weight that was packed, and why others were not, by name."""
+    """What became of each weight, by name: how it was packed, or why it was not."""
 
     kind: str
     weights: tuple[PackedWeight, ...]
@@ -71,12 +71,12 @@ class QuantizationReport:
 
     @property
     def bytes_before(self) -> int:
-        """Of the weights that were packed."""
+        """The bytes of the packed weights before they were packed."""
         return sum(each.bytes_before for each in self.weights)
 
     @property
     def bytes_after(self) -> int:
-        """The same, packed."""
+        """The bytes of the packed weights now."""
         return sum(each.bytes_after for each in self.weights)
 
     @property
@@ -176,7 +176,9 @@ def _names(skip: Any) -> Collection[str]:
 
 
 def _kinds(kind: str, rows: Mapping[str, int]) -> dict[str, str]:
-    """Of each weight whose rows are whole blocks, of lengths of rows by name."""
+    """The kind of blocks for each weight whose rows are whole blocks; `rows` are their lengths by
+    name.
+    """
     if kind in CHOICES:
         return {name: each.lower() for name, each in types_of(kind.upper(), rows).items()}
     return {name: kind for name, length in rows.items() if length % KINDS[kind].size == 0}

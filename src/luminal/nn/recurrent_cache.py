@@ -41,7 +41,7 @@ class RecurrentCache:
         )
 
     def within(self, reach: Extent) -> RecurrentCache:
-        """As of `KVCache`: itself, for nothing of single positions is kept."""
+        """The cache itself, for nothing of single positions is kept; see `KVCache`."""
         return self
 
     def before(self, x: Tensor, positions: Positions) -> list[Tensor]:

@@ -126,7 +126,7 @@ class _Pad(Module):
 
 
 class _ConstantPad(_Pad):
-    """`value` all around."""
+    """Padding with one number on all sides."""
 
     def __init__(self, padding: Ints, value: float) -> None:
         super().__init__(padding)

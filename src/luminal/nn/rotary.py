@@ -58,7 +58,8 @@ class RotaryEmbedding(Module):
         self.interleaved = interleaved
 
     def angles(self, graph: Recorder, length: Extent, positions: Positions = 0) -> Angles:
-        """For `length` positions from an Extent on, or for those of a Tensor (..., length).
+        """The angles of `length` positions from an Extent on, or of those of a Tensor (...,
+        length).
 
         Where frequencies change with the length of a text, each row is a text.
         """
@@ -76,7 +77,7 @@ class RotaryEmbedding(Module):
         return Angles(angles.cos() * factor, angles.sin() * factor)
 
     def _frequencies(self, total: Tensor) -> Array | Tensor:
-        """Those of texts of `total` positions so far."""
+        """The frequencies of texts of `total` positions so far."""
         longer = self.scaled.longer
         if longer is None:
             return self.frequencies

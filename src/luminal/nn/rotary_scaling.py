@@ -34,7 +34,9 @@ class Scaled(NamedTuple):
 
 
 def scaled_frequencies(dims: int, theta: float, scaling: Mapping[str, Any] | None) -> Scaled:
-    """Of `dims` features that are turned. Raises ShapeError for a scaling that is not known."""
+    """The frequencies of `dims` features that are turned. Raises ShapeError for a scaling that is
+    not known.
+    """
     plain = theta ** (-np.arange(0, dims, 2) / dims)
     options = scaling or {}
     kind = options.get("rope_type", options.get("type", "default"))
@@ -65,7 +67,7 @@ def _llama3(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
 
 
 def _yarn(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
-    """As llama3, but the blend is linear in the feature's number; attention grows sharper."""
+    """A blend as llama3's, but linear in the feature's number; attention grows sharper."""
     dims, factor = 2 * len(plain), options["factor"]
     length = options["original_max_position_embeddings"]
 

@@ -120,7 +120,7 @@ class TimeMix(Module):
         return self.o_proj(gated), last, memory, first
 
     def _heads(self, x: Tensor) -> Tensor:
-        """(..., heads, head_dim)."""
+        """x by heads, (..., heads, head_dim)."""
         return x.unflatten(-1, (self.heads, self.head_dim))
 
 

@@ -179,7 +179,7 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """Encoder and decoder."""
+    """The encoder and the decoder of "Attention is all you need", arXiv 1706.03762."""
 
     def __init__(
         self,

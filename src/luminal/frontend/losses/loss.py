@@ -79,7 +79,7 @@ def _elementwise(
 def mse_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
-    """(input - target)**2."""
+    """The square of the difference, (input - target)**2."""
     return _elementwise("mse_loss", lambda x, y: (x - y).square(), input, target, weight, reduction)
 
 
@@ -96,7 +96,7 @@ def rmse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
 def l1_loss(
     input: Tensor, target: Tensor, reduction: str = "mean", weight: Tensor | None = None
 ) -> Tensor:
-    """|input - target|."""
+    """The size of the difference, |input - target|."""
     return _elementwise("l1_loss", lambda x, y: abs(x - y), input, target, weight, reduction)
 
 
@@ -138,7 +138,7 @@ def huber_loss(
 
 
 def _logs(p: Tensor) -> tuple[Tensor, Tensor]:
-    """Of p and of 1 - p, at least -100."""
+    """The logarithms of p and of 1 - p, at least -100 as in PyTorch."""
     return p.log().maximum(-100), (-p).log1p().maximum(-100)
 
 
@@ -371,7 +371,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """As `triplet_margin_loss`, of any function of two tensors."""
+    """`triplet_margin_loss` with any function of two tensors as the distance."""
     distance = distance_function or pairwise_distance
     (a, p, n), result = _floats("triplet_margin_loss", anchor, positive, negative)
     near, far = distance(a, p), distance(a, n)

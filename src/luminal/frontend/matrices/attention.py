@@ -83,7 +83,7 @@ def _attended(scores: Tensor, v: Tensor) -> Tensor:
 
 
 def _scale(q: Tensor) -> Tensor | float:
-    """1 / sqrt(width)."""
+    """The factor of the scores by default: 1 / sqrt(width)."""
     width = q.extents[-1]
     if width.is_const:
         return 1 / math.sqrt(width.value) if width.value else 0.0

@@ -133,7 +133,7 @@ _two: Rule = partial(_batch, 2)
 
 
 class SignLog(NamedTuple):
-    """What `slogdet` gives."""
+    """The results of `slogdet`: the determinant's sign, and the logarithm of its size."""
 
     sign: Tensor
     logabsdet: Tensor
@@ -160,14 +160,14 @@ class WithInfo(NamedTuple):
 
 
 class Inverse(NamedTuple):
-    """What `inv_ex` gives."""
+    """The results of `inv_ex`: the inverse, and 0 or the number of the pivot that is 0."""
 
     inverse: Tensor
     info: Tensor
 
 
 def inv_ex(x: Tensor, *, check_errors: bool = False) -> Inverse:
-    """As `inv`, without an error: NaN for singular matrices, and their info is not 0."""
+    """The inverse without an error: NaN for singular matrices, and their info is not 0."""
     a = square("linalg.inv", x)
     if check_errors:
         found = inv(x)
@@ -186,7 +186,7 @@ def solve(a: Tensor, b: Tensor, *, left: bool = True) -> Tensor:
 
 
 def solve_ex(a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False) -> WithInfo:
-    """As `solve`, without an error: NaN for singular matrices, and their info is not 0."""
+    """The solution without an error: NaN for singular matrices, and their info is not 0."""
     if check_errors:
         zeros = a.graph.full(a.extents[:-2], 0, dtypes.int32)
         return WithInfo(solve(a, b, left=left), zeros)
@@ -236,15 +236,16 @@ def cholesky(x: Tensor, *, upper: bool = False) -> Tensor:
 
 
 class Cholesky(NamedTuple):
-    """What `cholesky_ex` gives."""
+    """The results of `cholesky_ex`: the factor, and 0 or the order of the minor that fails."""
 
     L: Tensor
     info: Tensor
 
 
 def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -> Cholesky:
-    """As `cholesky`, without an error: NaN for a matrix that is not positive-definite, and its info
-    is the order of its first leading minor that is not."""
+    """The Cholesky factor without an error: NaN for a matrix that is not positive-definite, and its
+    info is the order of its first leading minor that is not.
+    """
     a = square("linalg.cholesky", x)
     if check_errors:
         zeros = x.graph.full(x.extents[:-2], 0, dtypes.int32)
@@ -289,7 +290,7 @@ def solve_triangular(
 
 
 class QR(NamedTuple):
-    """What `qr` gives."""
+    """The results of `qr`: Q with orthonormal columns, and R, upper triangular."""
 
     Q: Tensor
     R: Tensor
@@ -328,7 +329,7 @@ def _only_r(a: TensorType) -> list[tuple[Shape, Any]]:
 
 
 class SVD(NamedTuple):
-    """What `svd` gives."""
+    """The results of `svd`: x = U @ diag(S) @ Vh."""
 
     U: Tensor
     S: Tensor
@@ -372,7 +373,7 @@ def _values(a: TensorType) -> list[tuple[Shape, Any]]:
 
 
 class Eigen(NamedTuple):
-    """What `eigh` gives."""
+    """The results of `eigh`: ascending eigenvalues, and a column of eigenvectors for each."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -407,7 +408,7 @@ def _eigen(a: TensorType) -> list[tuple[Shape, Any]]:
 
 
 class LUFactor(NamedTuple):
-    """What `lu_factor` gives."""
+    """The results of `lu_factor`: L and U in one matrix, and the rows that were exchanged."""
 
     LU: Tensor
     pivots: Tensor

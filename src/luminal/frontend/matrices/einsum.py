@@ -221,7 +221,7 @@ def _simple(x: Tensor, labels: Labels) -> _Part:
 
 
 def _summed(part: _Part, needed: frozenset[str]) -> _Part:
-    """Without the labels that nothing else needs."""
+    """The part summed over the labels that nothing else needs."""
     gone = [k for k, label in enumerate(part.labels) if label not in needed]
     if not gone:
         return part

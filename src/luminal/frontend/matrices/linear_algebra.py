@@ -166,7 +166,7 @@ def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
 
 
 class Triangular(NamedTuple):
-    """What `triangular_solve` gives."""
+    """The results of `triangular_solve`: the solution, and the matrix that it was given."""
 
     solution: Tensor
     cloned_coefficient: Tensor
@@ -182,7 +182,7 @@ def triangular_solve(
 
 
 class LeastSquares(NamedTuple):
-    """What `lstsq` gives."""
+    """The results of `lstsq`: the solution, and what is known of its fit."""
 
     solution: Tensor
     residuals: Tensor
@@ -248,7 +248,7 @@ def lu_solve(
 
 
 class LU(NamedTuple):
-    """What `lu` gives."""
+    """The results of `lu`: x = P @ L @ U."""
 
     P: Tensor
     L: Tensor

@@ -133,8 +133,9 @@ def matrix_norm(
     keepdim: bool = False,
     dtype: Any = None,
 ) -> Tensor:
-    """Of matrices in the two dims `dim`: "fro", or the extreme sum of |x| of a column (1, -1) or
-    row (inf, -inf), or of the singular values the greatest (2), the least (-2), the sum ("nuc").
+    """The norm of the matrices in the two dims `dim`: "fro", or the extreme sum of |x| of a column
+    (1, -1) or row (inf, -inf), or of the singular values the greatest (2), the least (-2), the sum
+    ("nuc").
 
     The greatest of nothing is 0. Raises ShapeError for other orders.
     """
@@ -173,8 +174,9 @@ def linalg_norm(
     keepdim: bool = False,
     dtype: Any = None,
 ) -> Tensor:
-    """As torch.linalg.norm: with two dims (of a matrix also without `dim`) `matrix_norm`, else
-    `vector_norm`; without `ord` the 2-norm of all elements over `dim`."""
+    """The norm as torch.linalg.norm has it: with two dims (of a matrix also without `dim`)
+    `matrix_norm`, else `vector_norm`; without `ord` the 2-norm of all elements over `dim`.
+    """
     if ord is None:
         return vector_norm(x, 2, dim, keepdim, dtype)
     if dim is None:

@@ -81,7 +81,7 @@ class Packed(Parameter):
 
     @property
     def nbytes(self) -> int:
-        """Of its data."""
+        """The bytes of the codes and scales in memory."""
         return sum(array.nbytes for array in self._data.values())
 
     @property
@@ -138,7 +138,7 @@ class Packed(Parameter):
 
     @property
     def has_value(self) -> bool:
-        """Always."""
+        """A packed weight always has a value."""
         return True
 
     @property
@@ -155,7 +155,7 @@ class Packed(Parameter):
         self._refuse()
 
     def set(self, value: Any) -> None:
-        """Raises DTypeError."""
+        """Raises DTypeError: a packed weight cannot be set."""
         self._refuse()
 
     def assigned(self) -> None:

@@ -158,7 +158,8 @@ def index_select(x: Tensor, dim: int, index: Operand) -> Tensor:
 
 @numpy_names
 def take_along_axis(x: Tensor, indices: Operand, dim: int | None = None) -> Tensor:
-    """As `gather`, but x and the indices broadcast outside of `dim`, as NumPy's; None: flattened.
+    """The elements at `indices` along `dim`; x and the indices broadcast elsewhere, as NumPy's do,
+    where `gather` takes them as they are. None flattens x.
 
     PyTorch's name for it is take_along_dim.
     """

@@ -66,7 +66,7 @@ def atleast_1d(*tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
 
 
 def atleast_2d(*tensors: Tensor) -> Tensor | tuple[Tensor, ...]:
-    """With dims of extent 1 in front up to 2 dims; a tuple for several."""
+    """The tensor with dims of extent 1 in front up to 2 dims; a tuple for several."""
     return _each(2, tensors)
 
 
@@ -307,7 +307,7 @@ def repeat(
 
 
 def tile(x: Tensor, *times: Extent | Sequence[Extent]) -> Tensor:
-    """As `repeat`; dims without an entry, at the front, are not repeated."""
+    """The tensor repeated as a whole; dims without an entry, at the front, are not repeated."""
     given = listed(times)
     return repeat(x, (*(1,) * (x.ndim - len(given)), *given))
 

@@ -122,7 +122,9 @@ def scatter(
 
 @numpy_names
 def scatter_add(x: Tensor, dim: int, index: Operand, src: Operand) -> Tensor:
-    """As `scatter`, but adds to x, in row-major order where positions repeat. One Scatter."""
+    """x with the values added at the positions, in row-major order where positions repeat. One
+    Scatter.
+    """
     return _scatter("scatter_add", x, dim, index, src, "add")
 
 
@@ -148,7 +150,7 @@ REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 def scatter_reduce(
     x: Tensor, dim: int, index: Operand, src: Operand, reduce: str, include_self: bool = True
 ) -> Tensor:
-    """As `scatter`, with all that meets at one position combined: sum, prod, mean, amax or amin.
+    """x with all that meets at one position combined: sum, prod, mean, amax or amin.
 
     `include_self` counts x's own element among them. NaN wins in amax and amin; the mean of
     integers rounds down. Sum is a Scatter; mean two; amax sorts src along `dim`, so that the
@@ -172,7 +174,7 @@ def scatter_reduce(
 
 
 def _mirrored(x: Tensor) -> Tensor:
-    """With the order of the values reversed; NaN stays NaN."""
+    """Values in the reverse order of x's, so that a maximum is a minimum; NaN stays NaN."""
     return -x if x.dtype.is_float else ~x
 
 
@@ -240,7 +242,7 @@ def _combined(
 
 
 def _product_of_others(x: Tensor, src: Tensor, axis: int, index: Tensor) -> Tensor:
-    """For each element of src the product of the others that meet at its place, no division."""
+    """The product of the others that meet at its place, for each element of src; no division."""
     place, order = sort(wrapped(index, x.extents[axis]), axis)
     values = gather(src, axis, order)
     before = _products_before(place, values, axis)
@@ -358,7 +360,7 @@ def _filled(x: Tensor, value: Operand, dim: int, index: Operand) -> Tensor:
 def index_reduce(
     x: Tensor, dim: int, index: Operand, source: Operand, reduce: str, include_self: bool = True
 ) -> Tensor:
-    """As `index_add`, with slices combined by prod, mean, amax or amin; see scatter_reduce."""
+    """x with slices combined at the indices by prod, mean, amax or amin; see `scatter_reduce`."""
     if x.ndim == 0:
         found = reshape(source, 1) if is_tensor(source) else source
         return reshape(index_reduce(reshape(x, 1), dim, index, found, reduce, include_self), ())

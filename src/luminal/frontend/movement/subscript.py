@@ -235,7 +235,8 @@ def _slice(x: Tensor, dim: int, entry: slice) -> tuple[Expression, int, Expressi
 def _symbolic_slice(
     x: Tensor, extent: Expression, entry: slice, step: int
 ) -> tuple[Expression, int, Expression]:
-    """As `_slice`, without clamping: that the bounds lie in the dim is proved or required.
+    """Start, step and length of a slice whose bounds are not clamped: that they lie in the dim is
+    proved or required.
 
     Literal bounds that have passed each other hold nothing; those given as Expressions may not.
     """

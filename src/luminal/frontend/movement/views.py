@@ -162,7 +162,7 @@ def permute(x: Tensor, *dims: int | Sequence[int]) -> Tensor:
 
 
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dims exchanged."""
+    """x with two dims exchanged."""
     if x.ndim == 0 and {dim0, dim1} <= {0, -1}:
         return x
     order = list(range(x.ndim))
@@ -245,14 +245,14 @@ def expand_as(x: Tensor, other: Tensor) -> Tensor:
 
 @numpy_names
 def squeeze(x: Tensor, dim: int | Sequence[int] | None = None) -> Tensor:
-    """Without the dims of extent 1 among `dim` (None: among all), as PyTorch."""
+    """x without the dims of extent 1 among `dim` (None: among all), as PyTorch."""
     gone = [k for k in axes_of("squeeze", dim, x.ndim) if x.extents[k] == const(1)]
     return reshape(x, tuple(n for k, n in enumerate(x.extents) if k not in gone))
 
 
 @numpy_names
 def unsqueeze(x: Tensor, dim: int | Sequence[int]) -> Tensor:
-    """With new dims of extent 1, at these positions of the result."""
+    """x with new dims of extent 1, at these positions of the result."""
     count = 1 if isinstance(dim, int) else len(dim)
     new = axes_of("unsqueeze", dim, x.ndim + count)
     old = iter(x.extents)

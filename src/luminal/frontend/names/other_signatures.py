@@ -67,7 +67,7 @@ def _last_dims(what: str, x: Tensor, shape: Sequence[Extent]) -> tuple[int, ...]
 
 
 def cholesky(x: Tensor, upper: bool = False) -> Tensor:
-    """`linalg.cholesky`."""
+    """The Cholesky factor, `linalg.cholesky`, with `upper` as torch.cholesky has it."""
     return decompositions.cholesky(x, upper=upper)
 
 

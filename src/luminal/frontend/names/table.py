@@ -564,7 +564,7 @@ Function = Callable[..., Any]
 
 
 def _by_place(table: str) -> dict[str, dict[str, tuple[str, str]]]:
-    """For each place what it offers: names, and the module and the name of the function."""
+    """The names that each place offers, with the module and the name of the function."""
     offers: dict[str, dict[str, tuple[str, str]]] = {}
     module = ""
     for line in table.splitlines():

@@ -59,7 +59,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
 
 @in_float
 def rrelu(x: Tensor, lower: float = 1 / 8, upper: float = 1 / 3) -> Tensor:
-    """As at inference: leaky_relu with the middle of lower and upper."""
+    """Randomized relu at inference: leaky_relu with the middle of lower and upper."""
     return where(x > 0, x, x * ((lower + upper) / 2))
 
 

@@ -279,7 +279,7 @@ def _general_derivative(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Ten
 
 @differentiated(_general_derivative)
 def _float_power(x: Tensor, y: Tensor) -> Tensor:
-    """As C's pow: |x| ** y with the sign of x for odd y, NaN for other y of a negative x.
+    """C's pow: |x| ** y with the sign of x for odd y, NaN for other y of a negative x.
 
     Within 2 ulp in f32, where the exponent y * log2(x) is formed in f64. In f64 within 1e-13 of the
     result, as the rounding of the exponent counts up to 1024 times.
@@ -325,7 +325,7 @@ def _scaled(x: Tensor, whole: Tensor) -> Tensor:
 
 
 def _integer_power(x: Tensor, y: Tensor) -> Tensor:
-    """By squaring, a step per bit of y, wrapping; negative powers are 0 but of 1 and -1."""
+    """x ** y by squaring, a step per bit of y, wrapping; negative powers are 0 but of 1 and -1."""
     result = x.graph.full(x.extents, 1, x.dtype)
     square = x
     for bit in range(y.dtype.bits):

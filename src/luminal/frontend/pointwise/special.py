@@ -286,17 +286,17 @@ def chebyshev_polynomial_t(x: Operand, n: Operand) -> Tensor:
 
 
 def chebyshev_polynomial_u(x: Operand, n: Operand) -> Tensor:
-    """Of the second kind: sin((n + 1) acos(x)) / sin(acos(x))."""
+    """The second kind: sin((n + 1) acos(x)) / sin(acos(x))."""
     return _chebyshev("chebyshev_polynomial_u", x, n, lambda x: 2 * x, _u)
 
 
 def chebyshev_polynomial_v(x: Operand, n: Operand) -> Tensor:
-    """Of the third kind: cos((n + 1/2) acos(x)) / cos(acos(x) / 2)."""
+    """The third kind: cos((n + 1/2) acos(x)) / cos(acos(x) / 2)."""
     return _chebyshev("chebyshev_polynomial_v", x, n, lambda x: 2 * x - 1, _v)
 
 
 def chebyshev_polynomial_w(x: Operand, n: Operand) -> Tensor:
-    """Of the fourth kind: sin((n + 1/2) acos(x)) / sin(acos(x) / 2)."""
+    """The fourth kind: sin((n + 1/2) acos(x)) / sin(acos(x) / 2)."""
     return _chebyshev(
         "chebyshev_polynomial_w", x, n, lambda x: 2 * x + 1, lambda x, n: _parity(n) * _v(-x, n)
     )

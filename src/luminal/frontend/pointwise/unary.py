@@ -348,7 +348,9 @@ def rising_bits(x: Tensor) -> Tensor:
 
 
 def flipped_bits(bits: Tensor) -> Tensor:
-    """Those of negative numbers flipped below the sign, from a float's to ordered ones and back."""
+    """Bits with those of negative numbers flipped below the sign: a float's become integers in the
+    floats' order, and back.
+    """
     return bits ^ ((bits >> (bits.dtype.bits - 1)) & np.iinfo(bits.dtype.numpy).max)
 
 

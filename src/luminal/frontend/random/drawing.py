@@ -125,7 +125,7 @@ def dropout(
     *,
     key: Tensor | None = None,
 ) -> Tensor:
-    """In training each element is 0 with probability `p`, else divided by 1 - p.
+    """x in which, in training, each element is 0 with probability `p`, else divided by 1 - p.
 
     Srivastava et al. 2014. Here and below: x itself outside of training; `key` is by default one of
     `nn.keyed`'s (GraphError outside of it); `inplace` changes nothing; InputError for other p.
@@ -141,7 +141,7 @@ def dropout1d(
     *,
     key: Tensor | None = None,
 ) -> Tensor:
-    """As `dropout`, of whole channels of ([batch,] channels, length). arXiv 1411.4280."""
+    """Dropout of whole channels of ([batch,] channels, length). arXiv 1411.4280."""
     _check_rank("dropout1d", x, (2, 3))
     return _scaled("dropout1d", x, p, training, key, whole=1)
 
@@ -154,7 +154,7 @@ def dropout2d(
     *,
     key: Tensor | None = None,
 ) -> Tensor:
-    """As `dropout`, of whole channels of (batch, channels, height, width).
+    """Dropout of whole channels of (batch, channels, height, width).
 
     Three dims are (batch, channels, length), as PyTorch's: without a batch say unsqueeze(0).
     """
@@ -170,7 +170,7 @@ def dropout3d(
     *,
     key: Tensor | None = None,
 ) -> Tensor:
-    """As `dropout`, of whole channels of ([batch,] channels, depth, height, width)."""
+    """Dropout of whole channels of ([batch,] channels, depth, height, width)."""
     _check_rank("dropout3d", x, (4, 5))
     return _scaled("dropout3d", x, p, training, key, whole=3)
 

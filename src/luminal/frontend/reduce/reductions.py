@@ -149,7 +149,7 @@ def amax(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 
 def greatest(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
-    """As `amax`, but the dtype's lowest value (-inf) of nothing."""
+    """The greatest over `axes`, as `amax` has it; of nothing the dtype's lowest value (-inf)."""
     work = dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute
     return _greatest(x.cast(work), axes, keepdim).cast(x.dtype)
 
@@ -210,7 +210,7 @@ def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 
 
 class MinMax(NamedTuple):
-    """What `aminmax` gives."""
+    """The results of `aminmax`: the least, and the greatest."""
 
     min: Tensor
     max: Tensor
@@ -242,7 +242,7 @@ def _one_of(x: Tensor, extreme: Reduction, place: Reduction, dim: int, keepdim: 
 
 @numpy_names
 def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Without `dim` the greatest of all; with it `(values, indices)` along it, as PyTorch.
+    """The greatest of all without `dim`; with it `(values, indices)` along it, as PyTorch.
 
     With a Tensor, `maximum` of both.
     """
@@ -255,7 +255,7 @@ def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
 @numpy_names
 def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Without `dim` the least of all; with it `(values, indices)` along it, as PyTorch.
+    """The least of all without `dim`; with it `(values, indices)` along it, as PyTorch.
 
     With a Tensor, `minimum` of both.
     """
@@ -410,7 +410,7 @@ def _sums_so_far(x: Tensor, weight: Tensor | None, unit: Tensor, axis: int) -> T
 
 
 def _sums_in_block(x: Tensor, weight: Tensor | None, unit: Tensor, axis: int) -> Tensor:
-    """As `_sums_so_far`, each sum by itself."""
+    """The sums so far, each added up by itself; see `_sums_so_far`."""
     here, reads = axis, axis + 1
     apart = x.unsqueeze(here) - unit.unsqueeze(reads)
     is_before = x.graph.iota(apart.extents, reads) <= x.graph.iota(apart.extents, here)

@@ -252,7 +252,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
 
 
 class Histogram(NamedTuple):
-    """What `histogram` gives."""
+    """The results of `histogram`: counts, and the edges of the bins."""
 
     hist: Tensor
     bin_edges: Tensor

@@ -157,7 +157,7 @@ def _least(keys: Tensor, axis: int, count: Extent) -> Tensor:
 
 
 def _least_by_passes(keys: Tensor, axis: int, count: int) -> Tensor:
-    """As `_least`, by a minimum for each: with its position behind it no key equals another, so
+    """The k least keys by a minimum for each: with its position behind it no key equals another, so
     what is left after a minimum is what exceeds it.
     """
     ranks = (keys.cast(dtypes.int64) << 32) | keys.graph.iota(keys.extents, axis)
@@ -184,7 +184,7 @@ def _sides(extent: Expression, count: Expression) -> tuple[int, ...]:
 def _least_in_blocks(
     keys: Tensor, at: Callable[[Tensor], Tensor], axis: int, count: int, sides: Sequence[int]
 ) -> Tensor:
-    """As `_least`, of few blocks: the k least keys lie in the k blocks whose least keys are least.
+    """The k least keys of few blocks: they lie in the k blocks whose least keys are least.
 
     `at` gives the keys at positions. Of blocks whose least keys are equal the first ones are taken;
     then the first of equal keys are among them: for each of these that no earlier block taken has

@@ -177,7 +177,7 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
 @numpy_names
 def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """As `median`, of what is not NaN."""
+    """The median of what is not NaN; see `median`."""
     if dim is None:
         return _median(x.reshape(-1), 0, False, False).values
     return _median(x, dim, keepdim, False)
@@ -220,7 +220,7 @@ def nanquantile(
     keepdim: bool = False,
     interpolation: str = "linear",
 ) -> Tensor:
-    """As `quantile`, of what is not NaN."""
+    """The quantiles of what is not NaN; see `quantile`."""
     return _quantile(x, q, dim, keepdim, interpolation, nan_wins=False)
 
 

@@ -240,7 +240,7 @@ class Run(NamedTuple):
     move: int = 0
 
     def joined(self, other: Run) -> Run | None:
-        """With the residue that follows, if that makes one run."""
+        """This run with the residue that follows, if both make one run."""
         step, move = other.first - self.first, other.at - self.at
         n = self.number
         if self.taps is not other.taps:
@@ -285,7 +285,7 @@ class Residues:
         return phases(self.stride, self.dilation)
 
     def runs(self) -> list[Run]:
-        """Of all residues."""
+        """The runs that hold all residues, as long ones as there are."""
         found: list[Run] = []
         for residue in range(self.stride):
             one = self._run(residue)
@@ -294,7 +294,7 @@ class Residues:
         return found
 
     def _run(self, residue: int) -> Run:
-        """Of one residue."""
+        """The run that one residue makes."""
         q = residue + self.padding
         common = gcd(self.stride, self.dilation)
         if q % common:
@@ -393,12 +393,12 @@ def _joined(
 
 
 def _after(x: Tensor, axis: int, zeros: int) -> Tensor:
-    """With so many zeros before it: residues that no tap reaches."""
+    """x with so many zeros before it: residues that no tap reaches."""
     return pad(x, [(zeros if k == axis else 0, 0) for k in range(x.ndim)]) if zeros else x
 
 
 def _behind(x: Tensor, axis: int, zeros: int) -> Tensor:
-    """With so many zeros behind it."""
+    """x with so many zeros behind it."""
     return pad(x, [(0, zeros if k == axis else 0) for k in range(x.ndim)]) if zeros else x
 
 

@@ -105,7 +105,7 @@ def max_of_windows(x: Tensor, windows: Sequence[Windows], return_indices: bool) 
 
 
 def _greatest_derivative(g: Tensor, y: Tensor, taps: Tensor, over: tuple[int, ...]) -> Tensor:
-    """To the first of equals."""
+    """The gradient goes to the first of equals."""
     shape = taps.extents[-len(over) :]
     number: Expression = const(0)
     for k, n in enumerate(shape, taps.ndim - len(over)):
