@@ -93,8 +93,8 @@ class Array:
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
         """`lm.array_api`; raises InputError for a version of the standard that it does not know."""
         if api_version not in (None, *VERSIONS):
-            known = ", ".join(VERSIONS)
-            raise InputError(f"api_version {api_version!r}: takes one of {known}")
+            versions = ", ".join(VERSIONS)
+            raise InputError(f"api_version {api_version!r}: takes one of {versions}")
         return sys.modules[__package__]
 
     # --- elements
@@ -178,13 +178,13 @@ class Array:
 
         Raises DTypeError where the value would not be kept.
         """
-        given = _assignable(self.dtype, value)
+        elements = _assignable(self.dtype, value)
         array = self._deferred.array()
         if not self._deferred.is_private:
             array = array.copy()
             self._deferred = Deferred(array)
             self._deferred.is_private = True
-        array[_key(key)] = given
+        array[_key(key)] = elements
 
     def _become(self, other: Any) -> Array:
         """The result of an operator that assigns; raises where it has another type."""
@@ -298,9 +298,9 @@ def of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
         def within(tensors: Any) -> Any:
-            found = iter(tensors)
-            given = [next(found) if isinstance(x, Array) else x for x in leaves]
-            positional, named = tree.build(given)
+            remaining = iter(tensors)
+            arguments = [next(remaining) if isinstance(x, Array) else x for x in leaves]
+            positional, named = tree.build(arguments)
             return function(*positional, **named)
 
         return record(within, operands, Array)
@@ -325,15 +325,15 @@ def promoting(
         held = [
             _held(x) if k < kept else _operand(x, dtype, literal) for k, x in enumerate(operands)
         ]
-        given = [each for each in held if isinstance(each, Deferred)]
+        deferred = [operand for operand in held if isinstance(operand, Deferred)]
 
         def within(tensors: Any) -> Any:
-            found = iter(tensors)
-            parts = [next(found) if isinstance(x, Deferred) else x for x in held]
+            remaining = iter(tensors)
+            parts = [next(remaining) if isinstance(x, Deferred) else x for x in held]
             cast = [x.cast(dtype) if is_tensor(x) else x for x in parts[kept:]]
             return function(*parts[:kept], *cast, **options)
 
-        return record(within, given, Array)
+        return record(within, deferred, Array)
 
     return calling
 
@@ -343,8 +343,8 @@ def in_their_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def product(x: Any, y: Any, **options: Any) -> Any:
-        found = function(x, y, **options)
-        return found.cast(dtypes.promote(x.dtype, y.dtype))
+        product_of_two = function(x, y, **options)
+        return product_of_two.cast(dtypes.promote(x.dtype, y.dtype))
 
     return product
 
@@ -367,18 +367,18 @@ def common_dtype(operands: Any) -> DType:
 
     Unlike elsewhere in Luminal, 0-d arrays count as others do. Raises DTypeError for what is none.
     """
-    found: list[DType] = []
+    dtypes_met: list[DType] = []
     numbers = []
     for x in operands:
         if isinstance(x, DType | Array):
-            found.append(x if isinstance(x, DType) else x.dtype)
+            dtypes_met.append(x if isinstance(x, DType) else x.dtype)
         elif isinstance(x, Number):
             numbers.append(x)
         else:
             _refuse(x)
-    if not found:
+    if not dtypes_met:
         raise DTypeError("no array or dtype is given; pass one")
-    result = reduce(dtypes.promote, found)
+    result = reduce(dtypes.promote, dtypes_met)
     return reduce(lambda d, x: dtypes.promote_weak(dtypes.default_dtype(x), d), numbers, result)
 
 
@@ -395,8 +395,8 @@ def _operator(function: Callable[..., Any], *, literal: bool = False) -> Callabl
     calling = promoting(function, literal=literal)
 
     def operator(x: Any, y: Any) -> Any:
-        known = all(isinstance(each, Array | Number) for each in (x, y))
-        return calling(x, y) if known else NotImplemented
+        is_known = all(isinstance(operand, Array | Number) for operand in (x, y))
+        return calling(x, y) if is_known else NotImplemented
 
     return operator
 

@@ -33,9 +33,9 @@ def asarray(
     check_device("asarray", device)
     wanted = None if dtype is None else dtypes.dtype_of(dtype)
     is_ours = isinstance(obj, Array)
-    given = memory_of(obj) if is_ours else obj
-    array = array_of(given, wanted, "asarray")
-    is_new = not (is_array(given) and _in_one_memory(array, array_of(given)))
+    elements = memory_of(obj) if is_ours else obj
+    array = array_of(elements, wanted, "asarray")
+    is_new = not (is_array(elements) and _in_one_memory(array, array_of(elements)))
     if copy is False and is_new:
         raise InputError("asarray: copy=False, but a copy is needed; leave copy out")
     if copy:

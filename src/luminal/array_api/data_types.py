@@ -34,7 +34,7 @@ def of_kind(kind: str) -> tuple[str, ...]:
 def isdtype(dtype: DType, kind: DType | str | tuple[Any, ...]) -> bool:
     """Is the dtype this one, of this kind, or one of several of these?"""
     if isinstance(kind, tuple):
-        return any(isdtype(dtype, each) for each in kind)
+        return any(isdtype(dtype, one_kind) for one_kind in kind)
     return dtype is kind if isinstance(kind, DType) else dtype.kind in of_kind(kind)
 
 
@@ -52,7 +52,7 @@ def _astype(x: Any, dtype: DType) -> Any:
 def can_cast(from_: DType | Array, to: DType, /) -> bool:
     """Do the promotion rules lead from one dtype to the other, of the same kind?"""
     source = from_.dtype if isinstance(from_, Array) else from_
-    kinds = {each.kind for each in (source, to)}
+    kinds = {one_dtype.kind for one_dtype in (source, to)}
     same_kind = len(kinds) == 1 or kinds == {"int", "uint"}
     return same_kind and dtypes.promote(source, to) is to
 
@@ -86,21 +86,21 @@ class IntegerLimits:
 
 def finfo(type: DType | Array, /) -> FloatLimits:
     """The limits of a float dtype; raises DTypeError for others."""
-    found = conversion.finfo(_dtype(type))
+    limits = conversion.finfo(_dtype(type))
     return FloatLimits(
-        int(found.bits),
-        float(found.eps),
-        float(found.max),
-        float(found.min),
-        float(found.smallest_normal),
+        int(limits.bits),
+        float(limits.eps),
+        float(limits.max),
+        float(limits.min),
+        float(limits.smallest_normal),
         _dtype(type),
     )
 
 
 def iinfo(type: DType | Array, /) -> IntegerLimits:
     """The limits of an integer dtype; raises DTypeError for others."""
-    found = conversion.iinfo(_dtype(type))
-    return IntegerLimits(int(found.bits), int(found.max), int(found.min), _dtype(type))
+    limits = conversion.iinfo(_dtype(type))
+    return IntegerLimits(int(limits.bits), int(limits.max), int(limits.min), _dtype(type))
 
 
 def _dtype(x: DType | Array) -> DType:

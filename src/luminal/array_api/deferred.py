@@ -148,39 +148,39 @@ def record(
     """
     _shorten(operands)
     chain = current()
-    tensors = [each.within(chain) for each in operands]
+    tensors = [value.within(chain) for value in operands]
     with recording(chain):
         leaves, tree = flatten(function(tensors))
-    depth = 1 + max((each.depth for each in operands), default=0)
+    depth = 1 + max((value.depth for value in operands), default=0)
     inputs = _inputs_of(operands)
-    made = [_deferred(chain, x, depth, inputs) if is_tensor(x) else None for x in leaves]
-    if any(each.is_shared for each in operands):
-        for each in made:
-            if each is not None:
-                each.array()
-    pairs = zip(leaves, made, strict=True)
-    return tree.build([x if each is None else wrap(each) for x, each in pairs])
+    results = [_deferred(chain, x, depth, inputs) if is_tensor(x) else None for x in leaves]
+    if any(value.is_shared for value in operands):
+        for value in results:
+            if value is not None:
+                value.array()
+    pairs = zip(leaves, results, strict=True)
+    return tree.build([x if value is None else wrap(value) for x, value in pairs])
 
 
 def _shorten(operands: Sequence[Deferred]) -> None:
     """Computes operands where what leads to them has grown long or wide."""
-    is_long = any(each.depth >= MAX_DEPTH for each in operands)
+    is_long = any(operand.depth >= MAX_DEPTH for operand in operands)
     if is_long or len(_inputs_of(operands)) > MAX_INPUTS:
-        for each in operands:
-            each.array()
+        for operand in operands:
+            operand.array()
 
 
 def _inputs_of(operands: Iterable[Deferred]) -> tuple[Memory, ...]:
     """Every array that the operands are computed from, once."""
-    return tuple({id(array): array for each in operands for array in each.inputs}.values())
+    return tuple({id(array): array for operand in operands for array in operand.inputs}.values())
 
 
 def _deferred(chain: Chain, x: Tensor, depth: int, inputs: tuple[Memory, ...]) -> Deferred:
     """The one Deferred for this value of the chain."""
-    found = chain.held.get(x.value)
-    if found is None:
-        found = chain.held[x.value] = Deferred(None, x, depth=depth, inputs=inputs)
-    return found
+    held = chain.held.get(x.value)
+    if held is None:
+        held = chain.held[x.value] = Deferred(None, x, depth=depth, inputs=inputs)
+    return held
 
 
 def _compute(wanted: Deferred) -> None:
@@ -189,13 +189,13 @@ def _compute(wanted: Deferred) -> None:
     chain = wanted.tensor.graph
     assert isinstance(chain, Chain)
     value = _resumed(chain, wanted.tensor.value)
-    found = {value: wanted}
-    for each in _values_below(value):
-        held = chain.held.get(each)
+    originals = {value: wanted}
+    for below in _values_below(value):
+        held = chain.held.get(below)
         if held is not None and not held.is_computed:
-            found.setdefault(each, held)
-    arrays = programs.arrays(chain, [*found])
-    for held, array in zip(found.values(), arrays, strict=True):
+            originals.setdefault(below, held)
+    arrays = programs.arrays(chain, [*originals])
+    for held, array in zip(originals.values(), arrays, strict=True):
         held.computed(array)
     if len(chain.builder) > MAX_NODES and getattr(_of_thread, "chain", None) is chain:
         _of_thread.chain = None
@@ -217,12 +217,12 @@ def _resumed(chain: Chain, value: Value) -> Value:
         args = tuple([instead.get(arg, arg) for arg in node.args])
         anew = copied(chain.builder, node, args) if args != node.args else None
         for index in range(len(node.types)):
-            own = Value(node, index)
-            held = chain.held.get(own)
+            resumed = Value(node, index)
+            held = chain.held.get(resumed)
             if held is not None and held.is_computed and not held.is_shared:
-                instead[own] = held.within(chain).value
+                instead[resumed] = held.within(chain).value
             elif anew is not None:
-                instead[own] = anew[index]
+                instead[resumed] = anew[index]
                 if held is not None:
                     chain.held[anew[index]] = held
     return instead.get(value, value)
@@ -231,6 +231,6 @@ def _resumed(chain: Chain, value: Value) -> Value:
 def settle(array: Memory) -> None:
     """Computes all that was recorded of `array`, before someone writes to it."""
     for chain in [*_chains]:
-        for each in [*chain.held.values()]:
-            if not each.is_computed and any(given is array for given in each.inputs):
-                each.array()
+        for value in [*chain.held.values()]:
+            if not value.is_computed and any(operand is array for operand in value.inputs):
+                value.array()

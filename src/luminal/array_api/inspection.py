@@ -42,10 +42,10 @@ class Info:
         """Dtypes by name: all, those of a kind, or of several kinds."""
         check_device("dtypes", device)
         if kind is None:
-            return {each.name: each for each in STANDARD}
+            return {dtype.name: dtype for dtype in STANDARD}
         names = kind if isinstance(kind, tuple) else (kind,)
-        kinds = {each for name in names for each in of_kind(name)}
-        return {each.name: each for each in STANDARD if each.kind in kinds}
+        kinds = {dtype for name in names for dtype in of_kind(name)}
+        return {dtype.name: dtype for dtype in STANDARD if dtype.kind in kinds}
 
 
 def __array_namespace_info__() -> Info:

@@ -105,8 +105,8 @@ def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
         return views.roll(x, shift)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
-    for each, along in zip(shifts, axes, strict=True):
-        x = views.roll(x, each, along)
+    for amount, along in zip(shifts, axes, strict=True):
+        x = views.roll(x, amount, along)
     return x
 
 

@@ -38,10 +38,10 @@ def to(
     to the host from anywhere. `non_blocking` and `copy` are accepted and change nothing. Raises
     InputError for a device that cannot be used, or another one than the graph's.
     """
-    found, where = type_and_device(targets, dtype, device)
+    dtype_asked, where = type_and_device(targets, dtype, device)
     if where is not None:
         x.graph.place("to", where)
-    return x if found is None else cast(x, found)
+    return x if dtype_asked is None else cast(x, dtype_asked)
 
 
 def type_as(x: Tensor, other: Tensor) -> Tensor:
@@ -138,10 +138,10 @@ def _wider(x: Tensor, wanted: DType) -> Tensor:
         )
     bits = cast(bitcast(x, _unsigned(x.dtype.size)), _unsigned(wanted.size))
     groups = unflatten(bits, -1, (-1, count))
-    made = select(groups, -1, 0)
+    joined = select(groups, -1, 0)
     for k in range(1, count):
-        made = made | (select(groups, -1, k) << (8 * x.dtype.size * k))
-    return bitcast(made, wanted)
+        joined = joined | (select(groups, -1, k) << (8 * x.dtype.size * k))
+    return bitcast(joined, wanted)
 
 
 # --- queries --------------------------------------------------------------------------------------
@@ -190,8 +190,8 @@ def stride(x: Tensor, dim: int | None = None) -> Any:
     """
     extents = x.extents
     steps = [product_of(extents[k + 1 :]) for k in range(x.ndim)]
-    found = tuple(n.value if n.is_const else n for n in steps)
-    return found if dim is None else found[axis_of("stride", dim, x.ndim)]
+    strides = tuple(n.value if n.is_const else n for n in steps)
+    return strides if dim is None else strides[axis_of("stride", dim, x.ndim)]
 
 
 def equal(x: Tensor, other: Operand) -> Tensor:
@@ -201,10 +201,10 @@ def equal(x: Tensor, other: Operand) -> Tensor:
     """
     y = x.graph.constant(other)
     if x.extents != y.extents:
-        known = [
+        differ = [
             n.is_const and m.is_const and n != m for n, m in zip(x.extents, y.extents, strict=False)
         ]
-        if x.ndim == y.ndim and not any(known):
+        if x.ndim == y.ndim and not any(differ):
             raise ShapeError(
                 f"equal: {describe(x)} and {describe(y)} may have the same shape or not, as their "
                 "dims are bound; reshape one of them"
@@ -240,18 +240,18 @@ def finfo(dtype: DType | Tensor | Any = dtypes.float32) -> Any:
 
     Raises DTypeError for another dtype.
     """
-    found = dtypes.dtype_of(dtype)
-    if not found.is_float:
-        raise DTypeError(f"finfo: {found} is no float; lm.iinfo has the limits of integers")
-    return ml_dtypes.finfo(found.numpy)  # type: ignore[no-untyped-call]
+    float_type = dtypes.dtype_of(dtype)
+    if not float_type.is_float:
+        raise DTypeError(f"finfo: {float_type} is no float; lm.iinfo has the limits of integers")
+    return ml_dtypes.finfo(float_type.numpy)  # type: ignore[no-untyped-call]
 
 
 def iinfo(dtype: DType | Tensor | Any) -> np.iinfo[Any]:
     """The limits of an integer dtype: `bits`, `max`, `min`. Raises DTypeError for another one."""
-    found = dtypes.dtype_of(dtype)
-    if not found.is_int:
-        raise DTypeError(f"iinfo: {found} is no integer; lm.finfo has the limits of floats")
-    return np.iinfo(found.numpy)
+    integer_type = dtypes.dtype_of(dtype)
+    if not integer_type.is_int:
+        raise DTypeError(f"iinfo: {integer_type} is no integer; lm.finfo has the limits of floats")
+    return np.iinfo(integer_type.numpy)
 
 
 def promote_types(a: DType | Any, b: DType | Any) -> DType:

@@ -108,12 +108,12 @@ def linspace(
     low, high = (graph.constant(end).cast(dtypes.float64) for end in (start, stop))
     k = position(graph, along(0, count), (count,), dtypes.float64)
     gaps = maximum(count - 1, 1) if endpoint else maximum(count, 1)
-    found = k * ((high - low) / graph.constant(gaps, dtypes.float64)) + low
+    points = k * ((high - low) / graph.constant(gaps, dtypes.float64)) + low
     if endpoint:
         last = position(graph, along(0, count).eq(count - 1) & (count > 1), (count,), dtypes.bool_)
         end = graph.wrap(graph.builder.view(high.value, expand((), (count,))))
-        found = graph.wrap(graph.builder.apply("Select", last.value, end.value, found.value))
-    return found.cast(dtype or dtypes.float32)
+        points = graph.wrap(graph.builder.apply("Select", last.value, end.value, points.value))
+    return points.cast(dtype or dtypes.float32)
 
 
 def logspace(

@@ -45,24 +45,24 @@ class CustomOperation:
         name = self.kernel.name
         graph = graph_of(name, operands)
         values = [graph.bring(graph.constant(x)) for x in operands]
-        given = [value.type for value in values]
+        types_in = [value.type for value in values]
         rule = self.results
-        types = self._types(graph, rule(*given) if callable(rule) else rule)
-        chunks = self._count(graph, "chunks", self.chunks, given)
+        types = self._types(graph, rule(*types_in) if callable(rule) else rule)
+        chunks = self._count(graph, "chunks", self.chunks, types_in)
         if self.flops is None:
             flops = sum((product_of(shape) for shape, _ in types), start=const(0))
         else:
-            flops = self._count(graph, "flops", self.flops, given)
-        made = graph.builder.custom(self.kernel, values, types, chunks, flops)
-        tensors = tuple(map(graph.wrap, made))
+            flops = self._count(graph, "flops", self.flops, types_in)
+        results_of_kernel = graph.builder.custom(self.kernel, values, types, chunks, flops)
+        tensors = tuple(map(graph.wrap, results_of_kernel))
         return tensors[0] if len(tensors) == 1 else tensors
 
-    def _types(self, graph: Recorder, found: Any) -> list[TensorType]:
+    def _types(self, graph: Recorder, rule_result: Any) -> list[TensorType]:
         """What the rule says, as types with dims of the graph."""
-        if not isinstance(found, tuple | list) or not found:
-            raise self._unreadable(found)
-        single = len(found) == 2 and not isinstance(found[1], tuple | list)
-        return [self._type(graph, each) for each in ([found] if single else found)]
+        if not isinstance(rule_result, tuple | list) or not rule_result:
+            raise self._unreadable(rule_result)
+        single = len(rule_result) == 2 and not isinstance(rule_result[1], tuple | list)
+        return [self._type(graph, result) for result in ([rule_result] if single else rule_result)]
 
     def _type(self, graph: Recorder, pair: Any) -> TensorType:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -78,21 +78,23 @@ class CustomOperation:
             graph.require(extent >= 0, f"{self.kernel.name}: results")
         return TensorType(shape, dtype)
 
-    def _unreadable(self, found: Any) -> ShapeError:
+    def _unreadable(self, rule_result: Any) -> ShapeError:
         return ShapeError(
-            f"{self.kernel.name}: results gave {found!r}; it gives (shape, dtype), as "
+            f"{self.kernel.name}: results gave {rule_result!r}; it gives (shape, dtype), as "
             '((2, "n"), "float32"), or a list of such pairs'
         )
 
     def _count(
-        self, graph: Recorder, what: str, rule: Count, given: list[TensorType]
+        self, graph: Recorder, what: str, rule: Count, operands: list[TensorType]
     ) -> Expression:
-        found = rule(*given) if callable(rule) else rule
+        number = rule(*operands) if callable(rule) else rule
         try:
-            count = graph.extent(found)
+            count = graph.extent(number)
         except ShapeError:
             name = self.kernel.name
-            raise ShapeError(f"{name}: {what} is {found!r}; give an int or an Expression") from None
+            raise ShapeError(
+                f"{name}: {what} is {number!r}; give an int or an Expression"
+            ) from None
         graph.require(count >= 0, f"{self.kernel.name}: {what}")
         return count
 
@@ -143,12 +145,12 @@ def to_file(x: Tensor, name: str) -> Tensor:
     Raises GraphError where another Tensor of the graph is written to the same file.
     """
     path = os.path.normpath(name) + ".bin"
-    known = x.graph.diffs.get(path)
-    if known is not None and known[0].value == x.value:
-        return known[1]
-    if known is not None:
+    written = x.graph.diffs.get(path)
+    if written is not None and written[0].value == x.value:
+        return written[1]
+    if written is not None:
         raise GraphError(
-            f"diff: {path} is written by {describe(known[0])} and by {describe(x)}; "
+            f"diff: {path} is written by {describe(written[0])} and by {describe(x)}; "
             "give one of them another name"
         )
 
@@ -184,8 +186,8 @@ def _copy(value: Array, same: Array) -> None:
     same[...] = value
 
 
-def _same(given: TensorType) -> TensorType:
-    return given
+def _same(operand: TensorType) -> TensorType:
+    return operand
 
 
 def _identity_vjp(operands: Any, results: Any, cotangents: Any) -> Any:

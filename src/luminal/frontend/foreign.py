@@ -101,10 +101,10 @@ def placed(function: Callable[P, R]) -> Callable[P, R]:
             device = kwargs.pop("device", None)
             kwargs.pop("pin_memory", None)
             kwargs.pop("requires_grad", None)
-        made: Any = function(*args, **kwargs)
+        tensor: Any = function(*args, **kwargs)
         if device is not None:
-            made.graph.place(function.__name__, device)
-        return made  # type: ignore[no-any-return]
+            tensor.graph.place(function.__name__, device)
+        return tensor  # type: ignore[no-any-return]
 
     return making
 

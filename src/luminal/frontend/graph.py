@@ -105,22 +105,24 @@ class Recorder:
         by it. Raises DimError if the name already stands for another interval.
         """
         wanted = symbol(name, lo, hi)
-        known = self.dims.setdefault(name, wanted)
-        if known is not wanted:
+        bounds = self.dims.setdefault(name, wanted)
+        if bounds is not wanted:
             raise DimError(
-                f"dim {name}: declared as {known.lo}..{known.hi} and as {lo}..{hi}; "
+                f"dim {name}: declared as {bounds.lo}..{bounds.hi} and as {lo}..{hi}; "
                 "declare it once, before its first use in a shape"
             )
-        return known
+        return bounds
 
     def extent(self, n: Extent) -> Expression:
         """`n` as an Expression whose dims this graph declares; a name declares itself if new."""
         if isinstance(n, str):
             return self.dims[n] if n in self.dims else self.dim(n)
         if isinstance(n, Expression):
-            for each in sorted(n.symbols(), key=lambda each: each.name):
-                if each.extent is None:
-                    self.dim(each.name, each.lo or 0, MAX_DIM if each.hi is None else each.hi)
+            for symbol in sorted(n.symbols(), key=lambda symbol: symbol.name):
+                if symbol.extent is None:
+                    self.dim(
+                        symbol.name, symbol.lo or 0, MAX_DIM if symbol.hi is None else symbol.hi
+                    )
             return n
         if isinstance(n, bool) or not isinstance(n, int | np.integer):
             hint = "; a tuple is a shape, data is a list: [1.0, 2.0]" if _is_number(n) else ""
@@ -133,11 +135,11 @@ class Recorder:
         """A shape as Expressions; raises ShapeError where an extent can only be negative."""
         if isinstance(shape, str | Expression | int):
             raise ShapeError(f"shape: {shape!r} is not a tuple; write ({shape!r},)")
-        found = tuple(self.extent(n) for n in shape)
-        for n in found:
+        extents = tuple(self.extent(n) for n in shape)
+        for n in extents:
             if n.interval.hi is not None and n.interval.hi < 0:
                 raise ShapeError(f"shape: {tuple(shape)} has the negative extent {n}")
-        return found
+        return extents
 
     def require(self, condition: Expression | bool, what: str = "require") -> None:
         """Makes `condition`, of the dims, a requirement that every run is checked for.
@@ -207,20 +209,20 @@ class Recorder:
 
     def packed(self, parameter: Packed, name: str | None = None) -> Tensor:
         """The one value of a packed Parameter in this graph, as `weight_of`."""
-        found = self._packed.get(parameter)
-        if found is None:
+        weight = self._packed.get(parameter)
+        if weight is None:
             value = self.codes(parameter, name).decoded().reshape(*parameter.shape)
-            found = self._packed[parameter] = value.cast(parameter.dtype)
-        return found
+            weight = self._packed[parameter] = value.cast(parameter.dtype)
+        return weight
 
     def codes(self, parameter: Packed, name: str | None = None) -> Codes:
         """What a packed Parameter is made of in this graph, of Weights that begin with `name`."""
-        found = self._codes.get(parameter)
-        if found is None:
+        codes = self._codes.get(parameter)
+        if codes is None:
             paths = parameter_names.get() or {}
             name = name or paths.get(parameter, parameter.name)
-            found = self._codes[parameter] = parameter.codes(self, name)
-        return found
+            codes = self._codes[parameter] = parameter.codes(self, name)
+        return codes
 
     def state(
         self, shape: Sequence[int], dtype: Any = dtypes.float32, init: Any = 0, name: str = ""
@@ -256,18 +258,18 @@ class Recorder:
             )
         if isinstance(held, Packed):
             held.assigned()
-        found = self.bring(value)
+        brought = self.bring(value)
         whole = self.constant(held).value
-        if found.type != whole.type:
-            raise GraphError(f"assign: {held!r} cannot hold {found.type}; make both types agree")
+        if brought.type != whole.type:
+            raise GraphError(f"assign: {held!r} cannot hold {brought.type}; make both types agree")
         if held.order is not None:
-            found = held.order.rows(self.wrap(found)).value
+            brought = held.order.rows(self.wrap(brought)).value
         earlier = self._assigned.get(held)
         if earlier is not None and not again:
             raise GraphError(f"assign: {held!r} is assigned twice; assign it once per graph")
         if earlier is not None:
             self.sinks.remove(earlier)
-        self._assigned[held] = Assign(held, found)
+        self._assigned[held] = Assign(held, brought)
         self.sinks.append(self._assigned[held])
 
     def _held_by(self, x: Tensor) -> Assignable:
@@ -275,9 +277,9 @@ class Recorder:
         node = x.value.node
         leaf = node.args[0].node if node.op.name == "View" else node
         if isinstance(leaf.attrs, WeightAttrs):
-            found = leaf.attrs.parameter
-            if self.weight_of(found).value == x.value:
-                return found
+            parameter = leaf.attrs.parameter
+            if self.weight_of(parameter).value == x.value:
+                return parameter
         return x.state
 
     def _leaf_name(self, name: str | None, stem: str) -> str:
@@ -286,8 +288,8 @@ class Recorder:
             numbers = self._numbers.setdefault(stem, itertools.count())
             return next(n for k in numbers if (n := f"{stem}{k}") not in self.leaves)
         if name in self.leaves:
-            known = self.leaves[name].type
-            raise GraphError(f"{name}: the name stands for {known} already; choose another name")
+            earlier = self.leaves[name].type
+            raise GraphError(f"{name}: the name stands for {earlier} already; choose another name")
         return name
 
     def _free_name(self, name: str) -> str:
@@ -382,10 +384,10 @@ class Recorder:
 
     def output(self, value: Tensor, name: str | None = None, *, hidden: bool = False) -> None:
         """Makes `value` an output, by default `out0`, `out1` ...; hidden: it is not returned."""
-        found = self.bring(value)
+        brought = self.bring(value)
         outputs = [sink for sink in self.sinks if isinstance(sink, Output)]
         if name is None:
-            if any(sink.value == found and sink.hidden == hidden for sink in outputs):
+            if any(sink.value == brought and sink.hidden == hidden for sink in outputs):
                 return
             taken = {sink.name for sink in outputs}
             stem = "keep" if hidden else "out"
@@ -393,10 +395,10 @@ class Recorder:
         for sink in outputs:
             if sink.name == name:
                 raise GraphError(
-                    f"output: the name {name!r} stands for {sink.value.type} and for {found.type}; "
-                    "give one of them another name"
+                    f"output: the name {name!r} stands for {sink.value.type} and for "
+                    f"{brought.type}; give one of them another name"
                 )
-        self.sinks.append(Output(found, name, hidden))
+        self.sinks.append(Output(brought, name, hidden))
 
     def graph(self) -> Graph:
         """What is recorded so far, frozen. Raises GraphError if nothing is output or assigned."""
@@ -443,9 +445,9 @@ class Recorder:
 
     def result(self, value: Value) -> Array:
         """The elements of `value`; raises GraphError where this graph cannot compute them."""
-        found = self.known(value)
-        if found is not None:
-            return found
+        array = self.known(value)
+        if array is not None:
+            return array
         attrs = value.node.attrs
         if isinstance(attrs, WeightAttrs):
             return attrs.parameter.numpy()
@@ -491,14 +493,14 @@ def _some(texts: Sequence[str]) -> str:
     return f"{shown} and {len(texts) - 4} more" if len(texts) > 4 else shown
 
 
-def check_shape(name: str, found: tuple[int, ...], wanted: Shape) -> None:
+def check_shape(name: str, shape: tuple[int, ...], wanted: Shape) -> None:
     """Raises ShapeError unless `found` has the rank of `wanted` and fits each extent's interval."""
-    fits = len(found) == len(wanted) and all(
-        n == w.value if w.is_const else _within(n, w) for n, w in zip(found, wanted, strict=True)
+    fits = len(shape) == len(wanted) and all(
+        n == w.value if w.is_const else _within(n, w) for n, w in zip(shape, wanted, strict=True)
     )
     if not fits:
         expected = ", ".join(map(str, wanted))
-        raise ShapeError(f"{name}: expected shape ({expected}), got {found}; reshape the array")
+        raise ShapeError(f"{name}: expected shape ({expected}), got {shape}; reshape the array")
 
 
 def _within(n: int, extent: Expression) -> bool:

@@ -149,11 +149,11 @@ def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
     """
 
     @wraps(function)
-    def saying(*given: P.args, **named: P.kwargs) -> R:
-        args: Any = given
+    def saying(*positional: P.args, **named: P.kwargs) -> R:
+        args: Any = positional
         kwargs: Any = named
         if recorder.get() is not None:
-            args = [_values_of(x) for x in given]
+            args = [_values_of(x) for x in positional]
             kwargs = {name: _values_of(x) for name, x in named.items()}
         try:
             return function(*args, **kwargs)
@@ -205,13 +205,13 @@ def axes_of(what: str, dim: int | Sequence[int] | None, rank: int) -> tuple[int,
             f"{what}: dim is a Tensor, and shapes are fixed before a run; pass an int (under "
             "lm.jit name the argument in static)"
         )
-    given = (dim,) if isinstance(dim, int | np.integer) else tuple(dim)
-    if rank == 0 and all(d in (0, -1) for d in given):
+    dims = (dim,) if isinstance(dim, int | np.integer) else tuple(dim)
+    if rank == 0 and all(d in (0, -1) for d in dims):
         return ()
-    found = sorted(axis_of(what, d, rank) for d in given)
-    if len(set(found)) != len(found):
-        raise ShapeError(f"{what}: dims {given} name one dimension twice; name each once")
-    return tuple(found)
+    axes = sorted(axis_of(what, d, rank) for d in dims)
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"{what}: dims {dims} name one dimension twice; name each once")
+    return tuple(axes)
 
 
 def takes_0d(function: Callable[P, R]) -> Callable[P, R]:
@@ -223,8 +223,8 @@ def takes_0d(function: Callable[P, R]) -> Callable[P, R]:
         if first.ndim:
             return function(*args, **kwargs)
         one: Any = function(*(first.reshape(1), *args[1:]), **kwargs)
-        found: Any = type(one)(*(x.reshape(()) for x in one)) if isinstance(one, tuple) else None
-        return one.reshape(()) if found is None else found  # type: ignore[no-any-return]
+        parts: Any = type(one)(*(x.reshape(()) for x in one)) if isinstance(one, tuple) else None
+        return one.reshape(()) if parts is None else parts  # type: ignore[no-any-return]
 
     return accepting
 
@@ -265,8 +265,8 @@ def in_float(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
             )
         work = work_dtype(first.dtype)
         up: list[Any] = [x.cast(work) if is_tensor(x) else x for x in map(value_of, args)]
-        given = {name: value_of(x) for name, x in kwargs.items()}
-        named: dict[str, Any] = {k: x.cast(work) if is_tensor(x) else x for k, x in given.items()}
+        options = {name: value_of(x) for name, x in kwargs.items()}
+        named: dict[str, Any] = {k: x.cast(work) if is_tensor(x) else x for k, x in options.items()}
         result = function(*up, **named)
         return result.cast(first.dtype) if first.dtype.is_storage else result
 

@@ -48,14 +48,14 @@ def scan(fn: Step, init: Any, xs: Any = None, length: Extent | None = None) -> t
     begun = [x.value for x in carry_args]  # derivatives need them; unread, they are dropped
     block = Body(tuple(x.value.node for x in arguments), (*map(body.bring, results), *begun))
     body.closed = True
-    made = graph.builder.loop(
+    loop = graph.builder.loop(
         trips,
         block,
         [x.value for x in carried_tensors],
         [x.value for x in stream_tensors],
         list(body.captured),
     )
-    outputs = [graph.wrap(value) for value in made]
+    outputs = [graph.wrap(value) for value in loop]
     count = len(carried_tensors)
     return carry_tree.build(outputs[:count]), ys_tree.build(outputs[count : count + len(ys)])
 

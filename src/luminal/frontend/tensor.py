@@ -146,11 +146,11 @@ class Tensor(Methods):
     if not TYPE_CHECKING:  # or every attribute would be Any
 
         def __getattr__(self, name: str) -> Any:
-            raise absent(self, name, lambda known: hasattr(Tensor, known))
+            raise absent(self, name, lambda attribute: hasattr(Tensor, attribute))
 
     def __repr__(self) -> str:
-        known = self.graph.known(self.value)
-        shown = "" if known is None else f"{_elements(known)}, "
+        elements = self.graph.known(self.value)
+        shown = "" if elements is None else f"{_elements(elements)}, "
         return f"Tensor({shown}{describe(self)}, {self.graph.origin(self.value)})"
 
     def __len__(self) -> int:
@@ -314,7 +314,7 @@ def _numpys(data: Any) -> Any:
     if is_tensor(data):
         return data.numpy()
     if isinstance(data, dict):
-        return {name: _numpys(each) for name, each in data.items()}
+        return {name: _numpys(value) for name, value in data.items()}
     if type(data) in (list, tuple):
         return type(data)(map(_numpys, data))
     return data

@@ -83,8 +83,8 @@ class CausalAttention(Module):
         sink = sink.unsqueeze(-1).unsqueeze(-1)
         top = maximum(scores.amax(-1, keepdim=True), sink)
         shares = (scores - top).exp()
-        found: Tensor = shares / (shares.sum(-1, keepdim=True) + (sink - top).exp())
-        return found
+        weights: Tensor = shares / (shares.sum(-1, keepdim=True) + (sink - top).exp())
+        return weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,10 @@ class Temperature:
     def of(self, q: Tensor, positions: Positions) -> Tensor:
         """q (..., heads, s, features), scaled."""
         if isinstance(positions, Tensor):
-            each = positions.unsqueeze(-2)
+            own_positions = positions.unsqueeze(-2)
         else:
-            each = q.graph.arange(q.extents[-2]) + q.graph.constant(positions)
-        steps = ((each + self.start) // self.length).cast(float32)
+            own_positions = q.graph.arange(q.extents[-2]) + q.graph.constant(positions)
+        steps = ((own_positions + self.start) // self.length).cast(float32)
         return q * ((steps + 1).log() * self.scale + 1).unsqueeze(-1)
 
 
@@ -189,8 +189,8 @@ class Attention(CausalAttention):
         """(..., s, count * head_dim) to (..., count, s, head_dim)."""
         split = x.unflatten(-1, (count, self.head_dim))
         if norm is not None:
-            each = norm.normalized_shape == (self.head_dim,)
-            split = norm(split) if each else norm(x).unflatten(-1, (count, self.head_dim))
+            per_head = norm.normalized_shape == (self.head_dim,)
+            split = norm(split) if per_head else norm(x).unflatten(-1, (count, self.head_dim))
         if self.limit is not None:
             split = split.clamp(-self.limit, self.limit)
         return split.transpose(-2, -3)
@@ -239,14 +239,14 @@ def causal_mask(
     rows, columns = graph.extents((queries, keys))
     if isinstance(positions, Tensor):
         key: Any = graph.arange(columns, dtype=positions.dtype)
-        own: Any = positions.unsqueeze(-1)
+        query_positions: Any = positions.unsqueeze(-1)
     else:
-        own, key = graph.extent(positions) + along(0, rows), along(1, columns)
-    visible = own >= key
+        query_positions, key = graph.extent(positions) + along(0, rows), along(1, columns)
+    visible = query_positions >= key
     if window is not None:
-        visible = visible & (key + window > own)
+        visible = visible & (key + window > query_positions)
     if chunk is not None:
-        visible = visible & (key >= own // chunk * chunk)
+        visible = visible & (key >= query_positions // chunk * chunk)
     return visible if is_tensor(visible) else position(graph, visible, (rows, columns), bool_)
 
 

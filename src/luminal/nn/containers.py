@@ -133,7 +133,7 @@ class Sequential(ModuleList):
 
     def set_part(self, name: str, part: Any) -> None:
         """Puts `part` in the place of the module of this name."""
-        self._parts[[each for each, _ in self.parts()].index(name)] = part
+        self._parts[[key for key, _ in self.parts()].index(name)] = part
 
     if not TYPE_CHECKING:  # or every attribute would be Any
 

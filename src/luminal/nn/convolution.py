@@ -72,8 +72,8 @@ class _Conv(_Window):
         super().__init__(in_channels, out_channels, kernel_size, groups, bias, dtype)
         name = type(self).__name__
         if padding_mode not in PADDING_MODES:
-            known = ", ".join(PADDING_MODES)
-            raise InputError(f"{name}: padding_mode {padding_mode!r} is not among {known}")
+            modes = ", ".join(PADDING_MODES)
+            raise InputError(f"{name}: padding_mode {padding_mode!r} is not among {modes}")
         self.stride = per_dim(name, "stride", stride, self.rank)
         self.dilation = per_dim(name, "dilation", dilation, self.rank)
         self.padding, self.padding_mode = padding, padding_mode
@@ -160,7 +160,7 @@ class _ConvTranspose(_Window):
 
     def _extra(self, x: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
         """The output_padding that gives `output_size`."""
-        found = []
+        extra = []
         for k, wanted in enumerate(output_size[-self.rank :]):
             stride, span = self.stride[k], self.dilation[k] * (self.kernel_size[k] - 1) + 1
             extent = x.extents[x.ndim - self.rank + k]
@@ -170,8 +170,8 @@ class _ConvTranspose(_Window):
                     f"{type(self).__name__}: output_size {tuple(output_size)} of {describe(x)}; "
                     f"dim {k} takes {least} to {least + stride - 1}"
                 )
-            found.append(wanted - least.value)
-        return tuple(found)
+            extra.append(wanted - least.value)
+        return tuple(extra)
 
 
 class ConvTranspose1d(_ConvTranspose):

@@ -63,7 +63,9 @@ class GatedDeltaNet(RecurrentLayer):
         mixed, window = self.conv1d(self.in_proj_qkv(x), window)
         q, k, v = mixed.silu().split(self.sizes, -1)
         heads = self.key_heads, self.group
-        q, k = (_unit(each.unflatten(-1, (self.key_heads, 1, self.key_dim))) for each in (q, k))
+        q, k = (
+            _unit(vectors.unflatten(-1, (self.key_heads, 1, self.key_dim))) for vectors in (q, k)
+        )
         v = v.unflatten(-1, (*heads, self.value_dim))
         rate = self.read(self.A_log, x).cast(x.dtype).exp()
         steps = (self.in_proj_a(x) + self.read(self.dt_bias, x)).softplus()

@@ -94,12 +94,12 @@ def twin(module: Any, classes: Classes) -> Any:
     """
     if not (hasattr(module, "state_dict") and hasattr(module, "_parameters")):
         raise InputError(f"from_torch: takes a module of PyTorch, got a {type(module).__name__}")
-    made = _Twins(classes).of(module, "")
-    _tie(module, made)
-    made.load_state_dict(module.state_dict(), adopt_dtypes=True)
-    for path, parameter in made.named_parameters():
+    twin_module = _Twins(classes).of(module, "")
+    _tie(module, twin_module)
+    twin_module.load_state_dict(module.state_dict(), adopt_dtypes=True)
+    for path, parameter in twin_module.named_parameters():
         parameter.requires_grad = module.get_parameter(path).requires_grad
-    return made
+    return twin_module
 
 
 class _Twins:
@@ -131,30 +131,30 @@ class _Twins:
             held.training = module.training
             return held
         _check_lacks(where, base, kind, module)
-        made = kind(**self._options(where, name, kind, module))
-        made.train(module.training)
+        layer = kind(**self._options(where, name, kind, module))
+        layer.train(module.training)
         for part, child in children.items():
-            made.set_part(part, child)
+            layer.set_part(part, child)
         for part, parameter in module._parameters.items():
-            if parameter is None and getattr(made, part, None) is not None:
-                made.set_part(part, None)
+            if parameter is None and getattr(layer, part, None) is not None:
+                layer.set_part(part, None)
         for part, buffer in module._buffers.items():
-            if buffer is not None and getattr(made, part).dtype is not dtype_of(buffer):
-                made.set_part(part, getattr(made, part).rounded(dtype_of(buffer)))
-        return made
+            if buffer is not None and getattr(layer, part).dtype is not dtype_of(buffer):
+                layer.set_part(part, getattr(layer, part).rounded(dtype_of(buffer)))
+        return layer
 
     def _child(self, child: Any, path: str) -> Any:
         return None if child is None else self.of(child, path)
 
     def _options(self, where: str, name: str, kind: Any, module: Any) -> dict[str, Any]:
         if name in OPTIONS:
-            found = OPTIONS[name](module)
+            options = OPTIONS[name](module)
         else:
-            known = inspect.signature(kind).parameters
-            found = {n: getattr(module, n) for n in known if hasattr(module, n)}
-            if "bias" in found:  # a Parameter, where there is one
-                found["bias"] = found["bias"] is not None and found["bias"] is not False
-        return {n: self._option(where, n, value) for n, value in found.items()}
+            parameters = inspect.signature(kind).parameters
+            options = {n: getattr(module, n) for n in parameters if hasattr(module, n)}
+            if "bias" in options:  # a Parameter, where there is one
+                options["bias"] = options["bias"] is not None and options["bias"] is not False
+        return {n: self._option(where, n, value) for n, value in options.items()}
 
     def _option(self, where: str, name: str, value: Any) -> Any:
         """An option as our layer takes it."""
@@ -163,13 +163,14 @@ class _Twins:
         if name == "dim" and value is None:
             raise InputError(f"from_torch: {where} has dim=None, which depends on x; name the dim")
         if callable(value):
-            known = getattr(value, "__name__", "")
-            if known not in ("relu", "gelu"):
+            function_name = getattr(value, "__name__", "")
+            if function_name not in ("relu", "gelu"):
                 raise InputError(
-                    f"from_torch: {where} has {name}={known or value!r}, a function of PyTorch's "
-                    "tensors; give a module of torch.nn, or write the layer with luminal.nn"
+                    f"from_torch: {where} has {name}={function_name or value!r}, a function "
+                    "of PyTorch's tensors; give a module of torch.nn, or write the layer with "
+                    "luminal.nn"
                 )
-            return known
+            return function_name
         return value
 
 
@@ -196,15 +197,15 @@ def _base(module: Any, where: str) -> Any:
 
 def _behaviour(kind: type) -> set[str]:
     """The names of all methods of a class and those it derives from."""
-    named = [item for each in kind.__mro__ for item in vars(each).items()]
+    named = [item for base in kind.__mro__ for item in vars(base).items()]
     return {name for name, value in named if callable(value) or isinstance(value, property)}
 
 
 def _check_lacks(where: str, base: Any, kind: Any, module: Any) -> None:
     """Raises InputError where PyTorch's layer has an option that ours does not know."""
-    known = inspect.signature(kind).parameters
+    parameters = inspect.signature(kind).parameters
     for name, parameter in inspect.signature(base.__init__).parameters.items():
-        if name in known or name in MEANS_NOTHING or not hasattr(module, name):
+        if name in parameters or name in MEANS_NOTHING or not hasattr(module, name):
             continue
         needs = ONLY_WITH.get(name)
         if needs is not None and getattr(module, needs) is None:
@@ -226,9 +227,9 @@ def _container(kind: Any, name: str, module: Any, children: dict[str, Any]) -> A
     return kind(parts.values()) if name.endswith("List") else kind(parts)
 
 
-def _tie(module: Any, made: Module) -> None:
+def _tie(module: Any, layers: Module) -> None:
     """Makes one Parameter of ours of what is one in PyTorch's module."""
-    parts = dict(_parts(made))
+    parts = dict(_parts(layers))
     first: dict[int, Parameter] = {}
     for path, theirs in module.named_parameters(remove_duplicate=False):
         owner, name, ours = parts[path]

@@ -101,12 +101,12 @@ def trunc_normal(
     rng: Rng, shape: Shape, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
 ) -> Array:
     """Normal, with values outside [a, b] drawn again."""
-    found = rng.normal(mean, std, shape)
+    numbers = rng.normal(mean, std, shape)
     if not a < b or b < mean - 4 * std or a > mean + 4 * std:
         raise InputError(f"trunc_normal: [{a}, {b}] is empty or more than 4 std away from {mean}")
-    while (outside := (found < a) | (found > b)).any():
-        found[outside] = rng.normal(mean, std, int(outside.sum()))
-    return found
+    while (outside := (numbers < a) | (numbers > b)).any():
+        numbers[outside] = rng.normal(mean, std, int(outside.sum()))
+    return numbers
 
 
 def constant(rng: Rng, shape: Shape, val: float) -> Array:
@@ -128,8 +128,8 @@ def eye(rng: Rng, shape: Shape) -> Array:
     """1 on the diagonal of a matrix, 0 elsewhere."""
     if len(shape) != 2:
         raise ShapeError(f"eye: shape {tuple(shape)} has {len(shape)} dims; it takes 2")
-    found: Array = np.eye(shape[0], shape[1])
-    return found
+    matrix: Array = np.eye(shape[0], shape[1])
+    return matrix
 
 
 def dirac(rng: Rng, shape: Shape, groups: int = 1) -> Array:
@@ -138,12 +138,12 @@ def dirac(rng: Rng, shape: Shape, groups: int = 1) -> Array:
         raise ShapeError(
             f"dirac: {tuple(shape)} in {groups} groups; it takes 3 to 5 dims, the first a multiple"
         )
-    found, per_group = np.zeros(shape), shape[0] // groups
+    kernel, per_group = np.zeros(shape), shape[0] // groups
     centre = tuple(n // 2 for n in shape[2:])
     for group in range(groups):
         for channel in range(min(per_group, shape[1])):
-            found[(group * per_group + channel, channel, *centre)] = 1
-    return found
+            kernel[(group * per_group + channel, channel, *centre)] = 1
+    return kernel
 
 
 # --- distributions that keep the variance of what passes ------------------------------------------
@@ -154,8 +154,8 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     if nonlinearity == "leaky_relu":
         return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
     if nonlinearity not in GAINS:
-        known = ", ".join((*GAINS, "leaky_relu"))
-        raise InputError(f"calculate_gain: {nonlinearity!r} is not known; known are {known}")
+        names = ", ".join((*GAINS, "leaky_relu"))
+        raise InputError(f"calculate_gain: {nonlinearity!r} is not known; known are {names}")
     return GAINS[nonlinearity]
 
 
@@ -214,18 +214,18 @@ def orthogonal(rng: Rng, shape: Shape, gain: float = 1.0) -> Array:
     tall = rng.normal(size=(max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(tall)
     q = q * np.sign(np.diagonal(r))  # else the distribution is not uniform
-    found: Array = gain * (q if rows >= columns else q.T).reshape(shape)
-    return found
+    matrix: Array = gain * (q if rows >= columns else q.T).reshape(shape)
+    return matrix
 
 
 def sparse(rng: Rng, shape: Shape, sparsity: float, std: float = 0.01) -> Array:
     """Normal, with this share of every column 0. Martens 2010."""
     if len(shape) != 2:
         raise ShapeError(f"sparse: shape {tuple(shape)} has {len(shape)} dims; it takes 2")
-    found = rng.normal(0, std, shape)
-    for column in found.T:
+    matrix = rng.normal(0, std, shape)
+    for column in matrix.T:
         column[rng.permutation(shape[0])[: math.ceil(sparsity * shape[0])]] = 0
-    return found
+    return matrix
 
 
 # --- PyTorch's names: they set a Parameter and return it ------------------------------------------

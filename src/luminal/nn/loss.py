@@ -36,8 +36,10 @@ class _Loss(Module):
         **options: Any,
     ) -> None:
         if reduction not in (*REDUCTIONS, "batchmean"):
-            known = ", ".join(REDUCTIONS)
-            raise InputError(f"{type(self).__name__}: reduction {reduction!r} is not among {known}")
+            reductions = ", ".join(REDUCTIONS)
+            raise InputError(
+                f"{type(self).__name__}: reduction {reduction!r} is not among {reductions}"
+            )
         self.function = partial(function, reduction=reduction, **options)
         self.weight = _held("weight", weight)
         self.pos_weight = _held("pos_weight", pos_weight)

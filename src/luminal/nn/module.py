@@ -71,7 +71,7 @@ class Module:
         """Adds to the text of an error the path of the module whose forward raised it."""
         module = error.__dict__.pop("module", None)
         if module is not None and error.args and not isinstance(error, KeyError):
-            path = next((path for path, each in self.named_modules() if each is module), "")
+            path = next((path for path, below in self.named_modules() if below is module), "")
             where = f"in {path}, {_with_article(module)} of {type(self).__name__}"
             error.args = (f"{error.args[0]} ({where})", *error.args[1:])
 
@@ -128,7 +128,7 @@ class Module:
     if not TYPE_CHECKING:  # or every attribute would be Any
 
         def __getattr__(self, name: str) -> Any:
-            raise absent(self, name, lambda known: False)
+            raise absent(self, name, lambda attribute: False)
 
     def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
         """Sets attribute `name` to a State of this value; one not `persistent` is no part of files.
@@ -210,9 +210,9 @@ class Module:
         """Sets `compute_dtype` here and below, for graphs recorded from now on: a float, or int8,
         which is for weights that are packed. Raises DTypeError for another one.
         """
-        found = None if dtype is None else factors_dtype(dtype)
+        factors = None if dtype is None else factors_dtype(dtype)
         for module in self.modules():
-            module.compute_dtype = found
+            module.compute_dtype = factors
         return self
 
     def to(self: Self, *targets: Any, dtype: Any = None, device: Any = None) -> Self:
@@ -222,17 +222,19 @@ class Module:
         recorded before keep theirs. Raises DTypeError for a dtype that is no float, InputError for
         a device that cannot be used.
         """
-        found, where = type_and_device(targets, dtype, device)
-        if found is not None:
-            wanted = dtype_of(found)
+        dtype_asked, where = type_and_device(targets, dtype, device)
+        if dtype_asked is not None:
+            wanted = dtype_of(dtype_asked)
             if not wanted.is_float:
                 raise DTypeError(f"{type(self).__name__}.to: {wanted.name} is no float")
             held = dict.fromkeys(held for _, held in self._named(Parameter, State))
-            floats = [each for each in held if each.dtype.is_float and each.dtype is not wanted]
-            self.exchange({each: each.rounded(wanted) for each in floats})
+            floats = [
+                holder for holder in held if holder.dtype.is_float and holder.dtype is not wanted
+            ]
+            self.exchange({holder: holder.rounded(wanted) for holder in floats})
         if where is not None:
-            for _, each in self._held():
-                each.to(where)
+            for _, holder in self._held():
+                holder.to(where)
         return self
 
     def cpu(self: Self) -> Self:
@@ -284,11 +286,11 @@ class Module:
         Raises InputError that names the first layer without a twin in luminal.nn, or whose twin
         lacks an option that it uses.
         """
-        made = twin(module, vars(sys.modules[__package__]))
-        if not isinstance(made, cls):
-            found = type(made).__name__
-            raise InputError(f"{cls.__name__}.from_torch: got a {found}; call {found}.from_torch")
-        return made
+        model = twin(module, vars(sys.modules[__package__]))
+        if not isinstance(model, cls):
+            kind = type(model).__name__
+            raise InputError(f"{cls.__name__}.from_torch: got a {kind}; call {kind}.from_torch")
+        return model
 
     def state_dict(self) -> dict[str, Array]:
         """The value of every Parameter and State by path; of a packed Parameter the arrays it lies
@@ -296,13 +298,13 @@ class Module:
 
         Raises ShapeError if a Parameter has no value.
         """
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         for path, held in self._held():
             if isinstance(held, Packed):
-                found |= {f"{path}.{end}": array for end, array in held.data_dict.items()}
+                arrays |= {f"{path}.{end}": array for end, array in held.data_dict.items()}
             else:
-                found[path] = held.numpy()
-        return found
+                arrays[path] = held.numpy()
+        return arrays
 
     def _held(self) -> Iterator[tuple[str, Holder]]:
         """What files hold, by path."""
@@ -340,8 +342,8 @@ class Module:
                 adopts = adopt_dtypes and isinstance(held, Parameter)
                 arrays[held] = _fitting(path, held, whole[path], adopts)
         # All of it fits: only now is anything changed.
-        for taking, given in data.items():
-            taking.load(given)
+        for taking, value in data.items():
+            taking.load(value)
         for held, array in arrays.items():
             held.dtype = dtype_of(array)
             if isinstance(array, StoredRows) and isinstance(held, Parameter):
@@ -350,17 +352,17 @@ class Module:
                 held.set(array)
         self.exchange(packed)
 
-    def exchange(self, made: Mapping[Holder, Holder]) -> None:
+    def exchange(self, replacements: Mapping[Holder, Holder]) -> None:
         """Puts others in the places of Parameters and States; tied ones stay tied."""
         for module in self.modules():
             for name, part in [*module.parts()]:
-                if isinstance(part, Holder) and part in made:
-                    module.set_part(name, made[part])
+                if isinstance(part, Holder) and part in replacements:
+                    module.set_part(name, replacements[part])
 
     def _check_names(
         self, wanted: Mapping[str, Holder], state: Mapping[str, Any], strict: bool
     ) -> None:
-        given = {held for path, held in wanted.items() if path in state}
+        found_names = {held for path, held in wanted.items() if path in state}
         optional = {
             f"{path}.{name}" if path else name
             for path, module in self.named_modules()
@@ -369,7 +371,7 @@ class Module:
         missing = [
             f"{p}.{next(iter(held.data_names))}" if isinstance(held, Packed) else p
             for p, held in wanted.items()
-            if held not in given and p not in optional
+            if held not in found_names and p not in optional
         ]
         unexpected = [name for name in state if name not in wanted]
         problems = []
@@ -394,16 +396,18 @@ class Module:
     def _summary(self) -> str:
         """How much there is below, and the mode: what a module as a whole is asked for."""
         parameters = self.parameters()
-        counts = [math.prod(each.shape) for each in parameters]
-        size = sum(n * each.dtype.size for n, each in zip(counts, parameters, strict=True))
-        empty = sum(not each.has_value for each in parameters)
+        counts = [math.prod(parameter.shape) for parameter in parameters]
+        size = sum(
+            n * parameter.dtype.size for n, parameter in zip(counts, parameters, strict=True)
+        )
+        empty = sum(not parameter.has_value for parameter in parameters)
         modes = [module.training for module in self.modules()]
         mode = "training" if all(modes) else "partly training" if any(modes) else "eval"
         told = f"{sum(counts):,} parameters, {size:,} bytes, {mode} mode"
         return told + (f", {empty} of {len(parameters)} without a value" if empty else "")
 
     def _tree(self) -> str:
-        own = [
+        held_here = [
             f"{name} {part.dtype.short}{list(part.shape)}"
             for name, part in self.parts()
             if isinstance(part, Parameter)
@@ -411,7 +415,9 @@ class Module:
         rows = [
             f"({name}): {child._tree()}".replace("\n", "\n  ") for name, child in self.children()
         ]
-        inside = ", ".join(own) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
+        inside = (
+            ", ".join(held_here) + "".join(f"\n  {row}" for row in rows) + ("\n" if rows else "")
+        )
         return f"{type(self).__name__}({inside})"
 
 
@@ -422,28 +428,28 @@ def _with_article(module: Module) -> str:
 
 def _graph_of(arguments: Iterable[Any]) -> Recorder | None:
     """The graph of the Tensors among arguments, which may lie in lists, tuples and dicts."""
-    found: Recorder | None = None
+    recorder: Recorder | None = None
     for x in arguments:
         if isinstance(x, list | tuple | dict):
             graph = _graph_of(x.values() if isinstance(x, dict) else x)
         else:
             graph = x.graph if is_tensor(x) else None
-        if graph is not None and (found is None or graph.depth > found.depth):
-            found = graph
-    return None if found is None else found.root
+        if graph is not None and (recorder is None or graph.depth > recorder.depth):
+            recorder = graph
+    return None if recorder is None else recorder.root
 
 
 def factors_dtype(dtype: Any) -> DType:
     """What products may be asked to multiply: a float, or int8. DTypeError for anything else."""
-    known = float32, bfloat16, float16, float64, int8
+    allowed = float32, bfloat16, float16, float64, int8
     try:
-        found = dtype_of(dtype)
+        factors = dtype_of(dtype)
     except DTypeError:
-        found = None
-    if found not in known:
-        names = ", ".join(each.name for each in known)
+        factors = None
+    if factors not in allowed:
+        names = ", ".join(allowed_dtype.name for allowed_dtype in allowed)
         raise DTypeError(f"compute_dtype: {dtype!s} is not known; it is one of {names}")
-    return found
+    return factors
 
 
 def _hint(wanted: Mapping[str, Holder], unexpected: list[str]) -> str:
@@ -457,15 +463,15 @@ def _hint(wanted: Mapping[str, Holder], unexpected: list[str]) -> str:
 
 def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict[str, Any]:
     """A state_dict where packed Parameters whose data it has stand for that, under their paths."""
-    found = dict(state)
+    weights = dict(state)
     for path, held in wanted.items():
         if isinstance(held, Packed) and path not in state:
             names = [f"{path}.{end}" for end in held.data_names]
             if all(name in state for name in names):
-                found[path] = held
+                weights[path] = held
                 for name in names:
-                    found.pop(name)
-    return found
+                    weights.pop(name)
+    return weights
 
 
 def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | StoredRows:

@@ -93,8 +93,8 @@ class Router(Module):
         grouped = scores.unflatten(-1, (count, -1))
         best = 1 if self.e_score_correction_bias is None else 2
         of_groups = grouped.topk(best, -1).values.sum(-1)
-        found = of_groups.topk(kept, -1).indices.unsqueeze(-1)  # (tokens, kept, 1)
-        taken = (found == scores.graph.arange(count)).any(1)
+        best_groups = of_groups.topk(kept, -1).indices.unsqueeze(-1)  # (tokens, kept, 1)
+        taken = (best_groups == scores.graph.arange(count)).any(1)
         return where(taken.unsqueeze(-1), grouped, -math.inf).flatten(-2)
 
 
@@ -147,12 +147,12 @@ class Experts(Module):
         experts = routes.experts.reshape(-1)
         rows = x.unsqueeze(1).expand(tokens, top_k, x.extents[-1]).flatten(0, 1)
         if slots.is_const and slots.value <= self.count:  # few share an expert
-            found = self._each(rows, experts)
+            outputs = self._each(rows, experts)
         else:
             order = experts.argsort(stable=True)
             place = order.scatter(0, order, x.graph.arange(slots, dtype=order.dtype))
-            found = self._each(rows.take(order, 0), experts.take(order, 0)).take(place, 0)
-        weighted = found.unflatten(0, (tokens, top_k)) * routes.weights.unsqueeze(-1)
+            outputs = self._each(rows.take(order, 0), experts.take(order, 0)).take(place, 0)
+        weighted = outputs.unflatten(0, (tokens, top_k)) * routes.weights.unsqueeze(-1)
         return weighted.sum(1).cast(x.dtype)
 
     def _each(self, x: Tensor, experts: Tensor) -> Tensor:
@@ -163,10 +163,10 @@ class Experts(Module):
         if self.gate_up_proj_bias is not None:
             biases = self.read(self.gate_up_proj_bias, x).take(experts, 0).chunk(2, -1)
             gate, up = gate + biases[0], up + biases[1]
-        found = self._product(self.activation(gate, up), self.read(self.down_proj, x), experts)
+        outputs = self._product(self.activation(gate, up), self.read(self.down_proj, x), experts)
         if self.down_proj_bias is not None:
-            found = found + self.read(self.down_proj_bias, x).take(experts, 0)
-        return found
+            outputs = outputs + self.read(self.down_proj_bias, x).take(experts, 0)
+        return outputs
 
     def _product(self, x: Tensor, matrices: Tensor, experts: Tensor) -> Tensor:
         """x (slots, n) times one of `matrices` (experts, m, n) each: (slots, m)."""
@@ -232,5 +232,5 @@ class MoE(Module):
         alone = Routes(
             routes.experts.reshape(-1, 1), weights.graph.ones(weights.extents).reshape(-1, 1)
         )
-        found: Tensor = self.experts(read, alone)
-        return found.unflatten(0, weights.extents).sum(1)
+        outputs: Tensor = self.experts(read, alone)
+        return outputs.unflatten(0, weights.extents).sum(1)

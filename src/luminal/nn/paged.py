@@ -75,13 +75,13 @@ class PagedCache:
         for segment in self.places.segments:
             texts = segment.tables.extents[0], graph.extent(segment.length)
             end = start + texts[0] * texts[1]
-            found = attention.attend(
+            values = attention.attend(
                 q[:, start:end].unflatten(1, texts).transpose(0, 1),
                 _read(graph.latest(self.keys), segment.tables).cast(q.dtype),
                 _read(graph.latest(self.values), segment.tables).cast(q.dtype),
                 positions[start:end].unflatten(0, texts),
             )
-            attended.append(found.transpose(0, 1).flatten(1, 2))
+            attended.append(values.transpose(0, 1).flatten(1, 2))
             start = end
         return concat(attended, 1)
 
@@ -89,8 +89,8 @@ class PagedCache:
         """The State has what is new in its places after the run."""
         graph, shape = new.graph, new.extents
         block, offset = (
-            expand(each.unsqueeze(0).unsqueeze(-1), shape)
-            for each in (self.places.blocks, self.places.offsets)
+            expand(places.unsqueeze(0).unsqueeze(-1), shape)
+            for places in (self.places.blocks, self.places.offsets)
         )
         entries = block, along(0, shape[0]), offset, along(2, shape[2])
         graph.assign(state, written(graph.read(state), entries, new.cast(state.dtype), "set"))
@@ -101,7 +101,7 @@ def _read(blocks: Tensor, tables: Tensor) -> Tensor:
     _, heads, size, features = blocks.extents
     texts, count = tables.extents
     shape = texts, heads, count * size, features
-    each = expand(tables.unsqueeze(-1), (texts, count, size)).flatten(1, 2)
-    block = expand(each.unsqueeze(1).unsqueeze(-1), shape)
+    numbers = expand(tables.unsqueeze(-1), (texts, count, size)).flatten(1, 2)
+    block = expand(numbers.unsqueeze(1).unsqueeze(-1), shape)
     offset = along(2, count * size) % size
     return gather_at(blocks, shape, (block, along(1, heads), offset, along(3, features)))

@@ -72,18 +72,18 @@ class QuantizationReport:
     @property
     def bytes_before(self) -> int:
         """The bytes of the packed weights before they were packed."""
-        return sum(each.bytes_before for each in self.weights)
+        return sum(weight.bytes_before for weight in self.weights)
 
     @property
     def bytes_after(self) -> int:
         """The bytes of the packed weights now."""
-        return sum(each.bytes_after for each in self.weights)
+        return sum(weight.bytes_after for weight in self.weights)
 
     @property
     def total(self) -> str:
         """One line: weights, bytes, and the greatest share of an error in its weight."""
-        worst = max((each.share for each in self.weights), default=0.0)
-        kinds = Counter(each.kind.lower() for each in self.weights)
+        worst = max((weight.share for weight in self.weights), default=0.0)
+        kinds = Counter(weight.kind.lower() for weight in self.weights)
         mixed = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
         types = self.kind if {*kinds} <= {self.kind} else f"{self.kind} ({mixed})"
         return (
@@ -94,15 +94,15 @@ class QuantizationReport:
     def __str__(self) -> str:
         """A line for each weight, then the sums."""
         rows = [("weight", "type", "max error", "rms error", "of rms", "bytes", "packed")]
-        for each in self.weights:
-            errors = f"{each.max_error:.3g}", f"{each.rms_error:.3g}", f"{each.share:.2%}"
+        for weight in self.weights:
+            errors = f"{weight.max_error:.3g}", f"{weight.rms_error:.3g}", f"{weight.share:.2%}"
             rows.append(
                 (
-                    each.name,
-                    each.kind.lower(),
+                    weight.name,
+                    weight.kind.lower(),
                     *errors,
-                    f"{each.bytes_before:,}",
-                    f"{each.bytes_after:,}",
+                    f"{weight.bytes_before:,}",
+                    f"{weight.bytes_after:,}",
                 )
             )
         total = f"{self.bytes_before:,}", f"{self.bytes_after:,}"
@@ -134,16 +134,16 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
         )
     kind = str(kind).lower()
     skip = _names(skip)
-    known = [*dict.fromkeys((*CHOICES, *KINDS))]
-    if kind not in known:
-        raise InputError(f"quantize: {kind!r} is not known; it is one of {', '.join(known)}")
-    made: dict[Holder, Holder] = {}
+    kinds_known = [*dict.fromkeys((*CHOICES, *KINDS))]
+    if kind not in kinds_known:
+        raise InputError(f"quantize: {kind!r} is not known; it is one of {', '.join(kinds_known)}")
+    packed_by_parameter: dict[Holder, Holder] = {}
     weights: list[PackedWeight] = []
     kept: dict[str, str] = {}
     names: dict[Parameter, str] = {}
     for name, parameter in module.named_parameters():
         names.setdefault(parameter, name)
-    kinds = _kinds(kind, {name: each.shape[-1] for each, name in names.items() if each.shape})
+    kinds = _kinds(kind, {name: holder.shape[-1] for holder, name in names.items() if holder.shape})
     for parameter, name in names.items():
         why = _refusal(parameter, name, skip)
         if why is None and name not in kinds:
@@ -158,12 +158,14 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
             wide = values.astype(np.float32)
         if not np.isfinite(wide).all():
             raise beyond(name, values, kind, "values are float32")
-        found = made[parameter] = KINDS[kinds[name]].pack(name, wide).rounded(parameter.dtype)
-        nbytes = values.nbytes, found.nbytes
-        weights.append(PackedWeight.of(name, found.kind, values, found.numpy(), nbytes))
-    if not made:
+        packed = packed_by_parameter[parameter] = (
+            KINDS[kinds[name]].pack(name, wide).rounded(parameter.dtype)
+        )
+        nbytes = values.nbytes, packed.nbytes
+        weights.append(PackedWeight.of(name, packed.kind, values, packed.numpy(), nbytes))
+    if not packed_by_parameter:
         raise InputError(f"quantize: nothing of this module can be {kind}: {few_of(kept)}")
-    module.exchange(made)
+    module.exchange(packed_by_parameter)
     return QuantizationReport(kind, tuple(weights), kept)
 
 
@@ -180,7 +182,9 @@ def _kinds(kind: str, rows: Mapping[str, int]) -> dict[str, str]:
     name.
     """
     if kind in CHOICES:
-        return {name: each.lower() for name, each in types_of(kind.upper(), rows).items()}
+        return {
+            name: block_kind.lower() for name, block_kind in types_of(kind.upper(), rows).items()
+        }
     return {name: kind for name, length in rows.items() if length % KINDS[kind].size == 0}
 
 
@@ -249,8 +253,8 @@ def _int4(name: str, values: Array) -> Packed:
 
 def _unpack_int4(data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
     pairs, scales = data["codes"], data["scales"].astype(np.float32)
-    found = np.concatenate([pairs & np.uint8(15), pairs >> np.uint8(4)], -1)
-    return ((found.astype(np.float32) - np.float32(8)) * scales).reshape(shape)
+    numbers = np.concatenate([pairs & np.uint8(15), pairs >> np.uint8(4)], -1)
+    return ((numbers.astype(np.float32) - np.float32(8)) * scales).reshape(shape)
 
 
 def _int4_codes(parts: Mapping[str, Tensor]) -> Codes:

@@ -152,14 +152,14 @@ class _Recurrent(Module):
             y = concat(outputs, -1) if len(outputs) > 1 else outputs[0]
             if layer + 1 < self.num_layers:
                 y = self.dropout(y)
-        final = tuple(stack(each, 0) for each in zip(*lasts, strict=True))
+        final = tuple(stack(states, 0) for states in zip(*lasts, strict=True))
         return (y.transpose(0, 1) if swapped else y), final
 
     def _start(self, x: Tensor, w: _Weights, start: Sequence[Tensor] | None, number: int) -> Carry:
         """Where a direction of a layer begins: zeros, or its slices of what was given."""
         dtype = promote(promote(x.dtype, w.ih.dtype), w.hh.dtype)
         if start is not None:
-            return tuple(each[number].cast(dtype) for each in start)
+            return tuple(states[number].cast(dtype) for states in start)
         sizes = (self.proj_size or self.hidden_size, self.hidden_size)
         count = 2 if isinstance(self, LSTM) else 1
         return tuple(x.graph.zeros((*x.extents[1:-1], n), dtype) for n in sizes[:count])

@@ -59,14 +59,14 @@ class RecurrentCache:
             later = positions[..., 0] > 0
         else:
             later = position(graph, graph.extent(positions) > 0, (), bool_)
-        found = []
+        values = []
         for state in self.states:
             value = (
                 graph.read(state)[*rows].cast(x.dtype) if rows else graph.read(state).cast(x.dtype)
             )
             of_row = later.reshape(*later.extents, *[1] * (value.ndim - later.ndim))
-            found.append(where(of_row, value, 0))
-        return found
+            values.append(where(of_row, value, 0))
+        return values
 
     def keep(self, values: Sequence[Tensor]) -> None:
         """The States hold the values after the run, the first rows where there are fewer."""

@@ -33,9 +33,9 @@ class RelativeBias(Module):
     ) -> None:
         self.farthest, self.both_ways = farthest, both_ways
         self.weight: Parameter = init.parameter((buckets, heads), init.normal, dtype)
-        own = buckets // 2 if both_ways else buckets
-        before = _buckets(own, farthest)[::-1]  # of distances -farthest .. 0
-        self.rows = np.concatenate((before, before[-2::-1] + own)) if both_ways else before
+        one_way = buckets // 2 if both_ways else buckets
+        before = _buckets(one_way, farthest)[::-1]  # of distances -farthest .. 0
+        self.rows = np.concatenate((before, before[-2::-1] + one_way)) if both_ways else before
 
     def forward(self, graph: Recorder, queries: Extent, keys: Extent, past: Extent = 0) -> Tensor:
         """(heads, queries, keys); query i is at position past + i."""

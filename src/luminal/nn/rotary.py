@@ -64,13 +64,13 @@ class RotaryEmbedding(Module):
         Where frequencies change with the length of a text, each row is a text.
         """
         if isinstance(positions, Tensor):
-            each = positions.cast(float32).unsqueeze(-2).unsqueeze(-1)
-            total = each.amax(-2, keepdim=True) + 1
+            places = positions.cast(float32).unsqueeze(-2).unsqueeze(-1)
+            total = places.amax(-2, keepdim=True) + 1
         else:
             count, first = graph.extents((length, positions))
-            each = position(graph, first + along(0, count), (count,), float32).unsqueeze(-1)
+            places = position(graph, first + along(0, count), (count,), float32).unsqueeze(-1)
             total = graph.constant(first + count, float32)
-        angles = each * self._frequencies(total)
+        angles = places * self._frequencies(total)
         factor = self.scaled.attention_factor
         if factor == 1:
             return Angles(angles.cos(), angles.sin())
@@ -93,7 +93,7 @@ class RotaryEmbedding(Module):
             pairs, dim = x.unflatten(-1, (half, 2)), -1
         else:
             pairs, dim = x.unflatten(-1, (2, half)), -2
-        cos, sin = (each.unsqueeze(dim) for each in angles)
+        cos, sin = (part.unsqueeze(dim) for part in angles)
         signs = position(x.graph, along(0, const(2)) * 2 - 1, (const(2),), float32)  # -1 and 1
         if dim == -2:
             signs = signs.unsqueeze(-1)

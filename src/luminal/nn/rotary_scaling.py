@@ -93,11 +93,11 @@ def _sharpness(factor: float, options: Mapping[str, Any]) -> float:
     def of(scale: float) -> float:
         return 0.1 * scale * math.log(factor) + 1 if factor > 1 else 1.0
 
-    given, one, all_dims = (
+    mscale, one, all_dims = (
         options.get(key) for key in ("attention_factor", "mscale", "mscale_all_dim")
     )
-    if given is not None:
-        return float(given)
+    if mscale is not None:
+        return float(mscale)
     return of(one) / of(all_dims) if one and all_dims else of(1)
 
 
@@ -114,8 +114,8 @@ def _dynamic(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
 
 def _stretched(factor: float, length: int, powers: Array, kept: Array, total: Tensor) -> Tensor:
     stretch = total * (factor / length) - (factor - 1)
-    found: Tensor = (stretch.log() * powers).exp() * kept
-    return found
+    frequencies: Tensor = (stretch.log() * powers).exp() * kept
+    return frequencies
 
 
 def _longrope(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
@@ -127,15 +127,15 @@ def _longrope(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
                 f"rotary: {key} has {len(options[key])} numbers for {len(plain)} frequencies"
             )
     short, long = (
-        (plain / np.array(options[f"{each}_factor"])).astype(np.float32)
-        for each in ("short", "long")
+        (plain / np.array(options[f"{length_kind}_factor"])).astype(np.float32)
+        for length_kind in ("short", "long")
     )
-    given = options.get("attention_factor")
-    if given is None:
-        given = math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0
+    factor_given = options.get("attention_factor")
+    if factor_given is None:
+        factor_given = math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0
     if np.array_equal(short, long):
-        return Scaled(short, float(given))
-    return Scaled(short, float(given), Longer(length, partial(_as_given, long)))
+        return Scaled(short, float(factor_given))
+    return Scaled(short, float(factor_given), Longer(length, partial(_as_given, long)))
 
 
 def _as_given(frequencies: Array, total: Tensor) -> Array:
@@ -151,8 +151,8 @@ def _proportional(plain: Array, theta: float, options: Mapping[str, Any]) -> Sca
 
 def _blended(plain: Array, kept: Array, factor: float) -> Array:
     """Each frequency kept to its share, the rest of it divided by `factor`."""
-    found: Array = ((1 - kept) * plain / factor + kept * plain).astype(np.float32)
-    return found
+    frequencies: Array = ((1 - kept) * plain / factor + kept * plain).astype(np.float32)
+    return frequencies
 
 
 _KINDS: Mapping[str, Callable[[Array, float, Mapping[str, Any]], Scaled]] = {

@@ -103,11 +103,11 @@ class TimeMix(Module):
         length = removed.square().sum(-1, keepdim=True).sqrt()
         removed = removed / length.clamp(min=1e-12)
         k = self._heads(k * ((rate - 1) * self.read(self.k_a, x) + 1))
-        r, decay, rate, v = (self._heads(each) for each in (r, decay, rate, values))
+        r, decay, rate, v = (self._heads(vectors) for vectors in (r, decay, rate, values))
 
         # Outer products as broadcasts: a step is one kernel over the memory, (value, key) features.
         def step(memory: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-            r, decay, k, v, removed, put = (each.unsqueeze(-2) for each in xs)
+            r, decay, k, v, removed, put = (vectors.unsqueeze(-2) for vectors in xs)
             said = (memory * removed).sum(-1, keepdim=True)
             memory = memory * decay - said * put + v.mT * k
             return memory, (memory * r).sum(-1)

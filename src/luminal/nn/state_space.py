@@ -125,7 +125,9 @@ class Mamba2(RecurrentLayer):
         u, into, out = mixed.silu().split((self.inner, share, share), -1)
         by_group = self.groups, self.heads // self.groups
         u = u.unflatten(-1, (*by_group, self.head_dim))
-        into, out = (each.unflatten(-1, (self.groups, self.states)) for each in (into, out))
+        into, out = (
+            projected.unflatten(-1, (self.groups, self.states)) for projected in (into, out)
+        )
         dt = (dt + self.read(self.dt_bias, x)).softplus()
         kept = (dt * -self.read(self.A_log, x).cast(x.dtype).exp()).exp().unflatten(-1, by_group)
         added = u * dt.unflatten(-1, by_group).unsqueeze(-1)

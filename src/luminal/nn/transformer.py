@@ -24,12 +24,14 @@ from luminal.nn.norm import LayerNorm
 Activation: TypeAlias = str | Callable[[Tensor], Tensor]
 
 
-def _activation(given: Activation) -> Callable[[Tensor], Tensor]:
-    if callable(given):
-        return given
-    if given not in ("relu", "gelu"):
-        raise InputError(f"activation {given!r} is not known; use 'relu', 'gelu' or a function")
-    return Tensor.relu if given == "relu" else Tensor.gelu
+def _activation(activation: Activation) -> Callable[[Tensor], Tensor]:
+    if callable(activation):
+        return activation
+    if activation not in ("relu", "gelu"):
+        raise InputError(
+            f"activation {activation!r} is not known; use 'relu', 'gelu' or a function"
+        )
+    return Tensor.relu if activation == "relu" else Tensor.gelu
 
 
 class _Layer(Module):

@@ -47,10 +47,10 @@ def cross_entropy(
     loss = _hard("cross_entropy", logs, target, axis, weight, ignore_index)
     if not label_smoothing:
         return _finished("cross_entropy", *loss, reduction).cast(_back(input))
-    each, weights, kept = loss
+    losses, weights, kept = loss
     scaled = logs if weight is None else logs * _per_class(weight, logs, axis)
     even = where(kept, -scaled.mean(axis), 0)
-    mixed = each * (1 - label_smoothing) + even * label_smoothing
+    mixed = losses * (1 - label_smoothing) + even * label_smoothing
     return _finished("cross_entropy", mixed, weights, kept, reduction).cast(_back(input))
 
 
@@ -222,24 +222,25 @@ def _check_blank(blank: int, classes: Expression) -> None:
 
 
 def _lengths(
-    what: str, x: Tensor, given: Lengths, batch: Expression, most: Expression | None
+    what: str, x: Tensor, lengths: Lengths, batch: Expression, most: Expression | None
 ) -> Tensor:
     """One length for each sequence (int64); those that are known are checked."""
-    found = x.graph.constant(given if is_tensor(given) else np.asarray(given, np.int64))
-    if not found.dtype.is_int:
-        raise DTypeError(f"ctc_loss: {what} is {describe(found)}; pass integers")
-    found = found.reshape(1) if found.ndim == 0 else found
-    if found.extents != (batch,):
-        raise ShapeError(f"ctc_loss: {what} is {describe(found)}; it takes ({batch},)")
-    literal = literal_of(found)
-    known = most is not None and most.is_const
+    counts = x.graph.constant(lengths if is_tensor(lengths) else np.asarray(lengths, np.int64))
+    if not counts.dtype.is_int:
+        raise DTypeError(f"ctc_loss: {what} is {describe(counts)}; pass integers")
+    counts = counts.reshape(1) if counts.ndim == 0 else counts
+    if counts.extents != (batch,):
+        raise ShapeError(f"ctc_loss: {what} is {describe(counts)}; it takes ({batch},)")
+    literal = literal_of(counts)
+    is_literal = most is not None and most.is_const
     if literal is not None and literal.size:
         top = int(literal.max())
-        if int(literal.min()) < 0 or (most is not None and known and top > most.value):
+        if int(literal.min()) < 0 or (most is not None and is_literal and top > most.value):
             raise ShapeError(
-                f"ctc_loss: {what} {literal.tolist()} do not lie in 0..{most if known else '...'}"
+                f"ctc_loss: {what} {literal.tolist()} do not lie in 0.."
+                f"{most if is_literal else '...'}"
             )
-    return found.cast(dtypes.int64)
+    return counts.cast(dtypes.int64)
 
 
 def _padded(targets: Tensor, counts: Tensor, batch: Expression, single: bool) -> Tensor:

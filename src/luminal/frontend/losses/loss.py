@@ -399,8 +399,8 @@ def multi_margin_loss(
     (x,), result = _floats("multi_margin_loss", input)
     x = x.reshape(1) if x.ndim == 0 else x
     target = target.reshape(x.extents[:-1])
-    own = x.gather(-1, target.unsqueeze(-1))
-    loss = (margin - own + x).relu() ** p
+    target_score = x.gather(-1, target.unsqueeze(-1))
+    loss = (margin - target_score + x).relu() ** p
     if weight is not None:
         loss = loss * weight.cast(x.dtype).take(target).unsqueeze(-1)
     others = target.unsqueeze(-1) != x.graph.iota(x.extents, -1)
@@ -431,7 +431,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
         -1
     )
     other = ~hits.any(-2).unsqueeze(-2)
-    own = x.gather(-1, where(listed, target, 0)).unsqueeze(-1)
-    margins = where(listed.unsqueeze(-1) & other, (1 - (own - x.unsqueeze(-2))).relu(), 0)
+    target_scores = x.gather(-1, where(listed, target, 0)).unsqueeze(-1)
+    margins = where(listed.unsqueeze(-1) & other, (1 - (target_scores - x.unsqueeze(-2))).relu(), 0)
     loss = margins.sum((-2, -1)) / x.graph.constant(x.extents[-1]).cast(x.dtype)
     return reduced("multilabel_margin_loss", loss, reduction).cast(result)

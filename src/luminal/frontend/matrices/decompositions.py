@@ -56,24 +56,24 @@ def _operation(
     """The one kernel of these fields, so that equal calls are one call."""
     evaluation = Evaluation(f"linalg.{name}", meaning, operands, failure, info)
 
-    def results(*given: TensorType) -> list[tuple[Shape, Any]]:
-        found = rule(*given)
-        return [*found, (given[0].shape[:-2], dtypes.int32)] if info else found
+    def results(*types_in: TensorType) -> list[tuple[Shape, Any]]:
+        types = rule(*types_in)
+        return [*types, (types_in[0].shape[:-2], dtypes.int32)] if info else types
 
     return custom_kernel(f"linalg.{name}", evaluation, results=results, flops=_flops)
 
 
-def _flops(*given: TensorType) -> Expression:
+def _flops(*operands: TensorType) -> Expression:
     """The order of the work: all elements of the first matrix, for each row or column of it."""
-    *batch, rows, columns = given[0].shape
+    *batch, rows, columns = operands[0].shape
     count = rows * columns * minimum(rows, columns)
     for n in batch:
         count = count * n
     return count
 
 
-def _alone(found: Any) -> tuple[Tensor, ...]:
-    return found if type(found) is tuple else (found,)
+def _alone(results: Any) -> tuple[Tensor, ...]:
+    return results if type(results) is tuple else (results,)
 
 
 # --- operands and shapes --------------------------------------------------------------------------
@@ -88,12 +88,12 @@ def matrix(what: str, x: Tensor) -> Tensor:
 
 def square(what: str, x: Tensor) -> Tensor:
     """x in a float dtype; ShapeError if its matrices are not square, DimError if dims tell."""
-    found = matrix(what, x)
+    checked = matrix(what, x)
     rows, columns = x.extents[-2:]
     if rows != columns and rows.is_const and columns.is_const:
         raise ShapeError(f"{what}: takes square matrices; got {describe(x)}: {rows} != {columns}")
     x.graph.require(rows.eq(columns), f"{what}: square matrices")
-    return found
+    return checked
 
 
 def back(x: Tensor, dtype: DType) -> Tensor:
@@ -118,8 +118,8 @@ def _batch(count: int, a: TensorType) -> list[tuple[Shape, Any]]:
 
 def det(x: Tensor) -> Tensor:
     """The determinant of each matrix: (..., n, n) to (...); 0 where it is singular."""
-    found = _operation("det", lapack.determinant, 1, SINGULAR, _det)(square("linalg.det", x))
-    return back(found, x.dtype)
+    determinant = _operation("det", lapack.determinant, 1, SINGULAR, _det)(square("linalg.det", x))
+    return back(determinant, x.dtype)
 
 
 def cofactors(x: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ class SignLog(NamedTuple):
 def slogdet(x: Tensor) -> SignLog:
     """The sign of the determinant and the logarithm of its magnitude: (0, -inf) where singular."""
     a = square("linalg.slogdet", x)
-    found = _operation("slogdet", lapack.log_determinant, 1, SINGULAR, _two)(a)
-    return SignLog(*(back(each, x.dtype) for each in found))
+    parts = _operation("slogdet", lapack.log_determinant, 1, SINGULAR, _two)(a)
+    return SignLog(*(back(part, x.dtype) for part in parts))
 
 
 def inv(x: Tensor) -> Tensor:
@@ -170,8 +170,8 @@ def inv_ex(x: Tensor, *, check_errors: bool = False) -> Inverse:
     """The inverse without an error: NaN for singular matrices, and their info is not 0."""
     a = square("linalg.inv", x)
     if check_errors:
-        found = inv(x)
-        return Inverse(found, x.graph.full(x.extents[:-2], 0, dtypes.int32))
+        inverse = inv(x)
+        return Inverse(inverse, x.graph.full(x.extents[:-2], 0, dtypes.int32))
     result, info = _operation("inv_ex", lapack.inverse, 1, SINGULAR, _same, True)(a)
     return Inverse(back(result, x.dtype), info)
 
@@ -202,11 +202,11 @@ def _solved(name: str, a: Tensor, b: Tensor, left: bool, info: bool) -> tuple[Te
     first, second = paired("linalg.solve", a, b.unsqueeze(-1) if vector else b, left)
     call = _operation(name, lapack.solve, 2, SINGULAR, _second, info)
     if left:
-        found, *rest = _alone(call(first, second))
+        solution, *rest = _alone(call(first, second))
     else:
-        found, *rest = _alone(call(first.mT, second.mT))
-        found = found.mT
-    return back(found.squeeze(-1) if vector else found, common), *rest
+        solution, *rest = _alone(call(first.mT, second.mT))
+        solution = solution.mT
+    return back(solution.squeeze(-1) if vector else solution, common), *rest
 
 
 def paired(what: str, a: Tensor, b: Tensor, left: bool) -> tuple[Tensor, Tensor]:
@@ -256,8 +256,8 @@ def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -
 def _factor(a: Tensor, upper: bool, dtype: DType, info: bool) -> tuple[Tensor, ...]:
     name = "cholesky_ex" if info else "cholesky"
     call = _operation(name, lapack.cholesky, 1, INDEFINITE, _same, info)
-    found, *rest = _alone(call(a.mT if upper else a))
-    return back(found.mT if upper else found, dtype), *rest
+    factor, *rest = _alone(call(a.mT if upper else a))
+    return back(factor.mT if upper else factor, dtype), *rest
 
 
 def solve_triangular(
@@ -281,9 +281,9 @@ def solve_triangular(
         eye = first.graph.eye(first.extents[-1], dtype=dtypes.bool_)
         first = where(eye, 1, first)
     call = _operation("solve_triangular", lapack.triangular, 2, SINGULAR, _second)
-    found = call(first, second)
-    found = flip(found, -2) if upper else found
-    return back(found if left else found.mT, common)
+    solution = call(first, second)
+    solution = flip(solution, -2) if upper else solution
+    return back(solution if left else solution.mT, common)
 
 
 # --- factors --------------------------------------------------------------------------------------
@@ -304,13 +304,13 @@ def qr(x: Tensor, mode: str = "reduced") -> QR:
     """
     a = matrix("linalg.qr", x)
     if mode == "r":
-        found = _operation("qr_r", lapack.only_r, 1, NOT_FINITE, _only_r)(a)
-        return QR(x.graph.full((0,), 0, x.dtype), back(found, x.dtype))
+        factors = _operation("qr_r", lapack.only_r, 1, NOT_FINITE, _only_r)(a)
+        return QR(x.graph.full((0,), 0, x.dtype), back(factors, x.dtype))
     if mode not in ("reduced", "complete"):
         raise ShapeError(f'linalg.qr: mode {mode!r}; give "reduced", "complete" or "r"')
     meaning, rule = (lapack.qr, _qr) if mode == "reduced" else (lapack.full_qr, _full_qr)
-    found = _operation(f"qr_{mode}", meaning, 1, NOT_FINITE, rule)(a)
-    return QR(*(back(each, x.dtype) for each in found))
+    factors = _operation(f"qr_{mode}", meaning, 1, NOT_FINITE, rule)(a)
+    return QR(*(back(factor, x.dtype) for factor in factors))
 
 
 def _qr(a: TensorType) -> list[tuple[Shape, Any]]:
@@ -385,8 +385,8 @@ def eigh(x: Tensor, UPLO: str = "L") -> Eigen:
     Only the lower ("L") or upper ("U") triangle is read; NaN where it is not finite.
     """
     a = _symmetric("linalg.eigh", x, UPLO)
-    found = _operation("eigh", lapack.symmetric_eigen, 1, NOT_FINITE, _eigen)(a)
-    return Eigen(*(back(each, x.dtype) for each in found))
+    parts = _operation("eigh", lapack.symmetric_eigen, 1, NOT_FINITE, _eigen)(a)
+    return Eigen(*(back(part, x.dtype) for part in parts))
 
 
 def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
@@ -420,8 +420,8 @@ def lu_factor(x: Tensor, *, pivot: bool = True) -> LUFactor:
     a = matrix("linalg.lu_factor", x)
     if not pivot:
         raise ShapeError("linalg.lu_factor: pivot=False; rows are exchanged, as PyTorch's on CPUs")
-    found, pivots = _operation("lu_factor", lapack.lu, 1, SINGULAR, _lu)(a)
-    return LUFactor(back(found, x.dtype), pivots)
+    factors, pivots = _operation("lu_factor", lapack.lu, 1, SINGULAR, _lu)(a)
+    return LUFactor(back(factors, x.dtype), pivots)
 
 
 def _lu(a: TensorType) -> list[tuple[Shape, Any]]:
@@ -432,8 +432,8 @@ def _lu(a: TensorType) -> list[tuple[Shape, Any]]:
 def row_order(factors: Tensor, pivots: Tensor) -> Tensor:
     """(..., m) int64: which of x's rows each row of `lu_factor(x)` is, from its pivots."""
     call = _operation("row_order", lapack.row_order, 2, SINGULAR, _rows)
-    found: Tensor = call(matrix("linalg.lu", factors), pivots.unsqueeze(-1).cast(dtypes.int64))
-    return found
+    order: Tensor = call(matrix("linalg.lu", factors), pivots.unsqueeze(-1).cast(dtypes.int64))
+    return order
 
 
 def _rows(a: TensorType, pivots: TensorType) -> list[tuple[Shape, Any]]:

@@ -59,12 +59,12 @@ def einsum(equation: str | Tensor, *operands: Any) -> Tensor:
     return reshape(ordered, tuple(extents[label] for label in output)).cast(dtype)
 
 
-def _of_lists(given: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
+def _of_lists(operands: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
     """The equation that lists of labels mean, and the operands."""
-    pairs = len(given) // 2 * 2
-    parts = [_letters(labels) for labels in given[1:pairs:2]]
-    result = f"->{_letters(given[-1])}" if len(given) > pairs else ""
-    return ",".join(parts) + result, tuple(given[:pairs:2])
+    pairs = len(operands) // 2 * 2
+    parts = [_letters(labels) for labels in operands[1:pairs:2]]
+    result = f"->{_letters(operands[-1])}" if len(operands) > pairs else ""
+    return ",".join(parts) + result, tuple(operands[:pairs:2])
 
 
 def _letters(labels: Any) -> str:
@@ -72,10 +72,10 @@ def _letters(labels: Any) -> str:
     letters = string.ascii_letters
     if not isinstance(labels, list | tuple):
         raise ShapeError(f"einsum: {labels!r} is no list of labels; give one after each operand")
-    for each in labels:
-        if each is not Ellipsis and not (isinstance(each, int) and 0 <= each < len(letters)):
-            raise ShapeError(f"einsum: label {each!r} is not in 0..{len(letters) - 1} or ...")
-    return "".join("..." if each is Ellipsis else letters[each] for each in labels)
+    for label in labels:
+        if label is not Ellipsis and not (isinstance(label, int) and 0 <= label < len(letters)):
+            raise ShapeError(f"einsum: label {label!r} is not in 0..{len(letters) - 1} or ...")
+    return "".join("..." if label is Ellipsis else letters[label] for label in labels)
 
 
 def _flat(operands: Sequence[Tensor | Sequence[Tensor]]) -> list[Tensor]:
@@ -93,8 +93,8 @@ def _flat(operands: Sequence[Tensor | Sequence[Tensor]]) -> list[Tensor]:
 
 def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
     """The labels of every operand and of the result; dims of `...` are `.1`, `.2` from the end."""
-    given, arrow, wanted = equation.replace(" ", "").partition("->")
-    terms = given.split(",")
+    left, arrow, wanted = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
     if len(terms) != len(ranks):
         raise ShapeError(
             f"einsum: {equation!r} has {len(terms)} parts for {len(ranks)} operands; "
@@ -134,17 +134,17 @@ def _extents(
     equation: str, tensors: Sequence[Tensor], inputs: Sequence[Labels]
 ) -> dict[str, Expression]:
     """The extent of every label; 1 gives way to another."""
-    found: dict[str, Expression] = {}
+    extents: dict[str, Expression] = {}
     for x, labels in zip(tensors, inputs, strict=True):
         for label, n in zip(labels, x.extents, strict=True):
-            known = found.get(label, const(1))
-            if const(1) not in (known, n) and known != n:
+            extent = extents.get(label, const(1))
+            if const(1) not in (extent, n) and extent != n:
                 raise ShapeError(
-                    f"einsum: {label!r} of {equation!r} is {known} and, in {describe(x)}, {n}; "
+                    f"einsum: {label!r} of {equation!r} is {extent} and, in {describe(x)}, {n}; "
                     "a label has one extent"
                 )
-            found[label] = n if known == const(1) else known
-    return found
+            extents[label] = n if extent == const(1) else extent
+    return extents
 
 
 # --- the order ------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ class _Plan:
 
 def _path(labels: Sequence[frozenset[str]], kept: frozenset[str], sizes: dict[str, int]) -> Path:
     """The order in which the operands are multiplied: the best, or greedy for many."""
-    plans = [_Plan(0, each, k) for k, each in enumerate(labels)]
+    plans = [_Plan(0, names, k) for k, names in enumerate(labels)]
     if len(plans) > _EXHAUSTIVE:
         return _greedy(plans, kept, sizes)
     best = {1 << k: plan for k, plan in enumerate(plans)}
@@ -234,7 +234,7 @@ def _contracted(parts: Sequence[_Part], path: Path, needed: frozenset[str]) -> _
     if isinstance(path, int):
         return _summed(parts[path], needed)
     sides = [
-        _contracted(parts, each, needed | _used(parts, other)) for each, other in (path, path[::-1])
+        _contracted(parts, half, needed | _used(parts, other)) for half, other in (path, path[::-1])
     ]
     union = list(dict.fromkeys((*sides[0].labels, *sides[1].labels)))
     kept = tuple(label for label in union if label in needed)

@@ -72,8 +72,8 @@ def _pinv_derivative(
     left, right = matmul(y.mT, y), matmul(y, y.mT)
     inner = matmul(g.mT, right) + matmul(left, g.mT)
     outer = matmul(a, matmul(y, matmul(g.mT, right))) + matmul(matmul(left, g.mT), matmul(y, a))
-    found = inner - outer - matmul(y.mT, matmul(g, y.mT))
-    return (found, *(None for limit in (atol, rtol) if is_tensor(limit)))
+    gradient = inner - outer - matmul(y.mT, matmul(g, y.mT))
+    return (gradient, *(None for limit in (atol, rtol) if is_tensor(limit)))
 
 
 @differentiated(_pinv_derivative)
@@ -177,8 +177,8 @@ def triangular_solve(
 ) -> Triangular:
     """(x, a) with a @ x = b (a.mT @ x = b with `transpose`), as torch.triangular_solve."""
     first, is_upper = (a.mT, not upper) if transpose else (a, upper)
-    found = solve_triangular(first, b, upper=is_upper, unitriangular=unitriangular)
-    return Triangular(found, a)
+    solution = solve_triangular(first, b, upper=is_upper, unitriangular=unitriangular)
+    return Triangular(solution, a)
 
 
 class LeastSquares(NamedTuple):
@@ -203,8 +203,8 @@ def lstsq(a: Tensor, b: Tensor, rcond: Limit = None, *, driver: str | None = Non
     if driver not in (None, "gelsy", "gels", "gelsd", "gelss"):
         raise ShapeError(f'{what}: driver {driver!r}; give "gelsy", "gels", "gelsd" or "gelss"')
     if b.ndim == 1 or (a.ndim - 1 == b.ndim and b.extents == a.extents[:-1]):
-        found = lstsq(a, b.unsqueeze(-1), rcond, driver=driver)
-        return found._replace(solution=found.solution.squeeze(-1))
+        fit = lstsq(a, b.unsqueeze(-1), rcond, driver=driver)
+        return fit._replace(solution=fit.solution.squeeze(-1))
     first, second = matrix(what, a), matrix(what, b)
     m, n = a.extents[-2:]
     if b.extents[-2] != m:
@@ -235,16 +235,16 @@ def lu_solve(
     rows = broadcast(order, a.extents[:-1])
     if adjoint:
         half = solve_triangular(a.mT, right, upper=False)
-        found = solve_triangular(a.mT, half, upper=True, unitriangular=True)
+        solution = solve_triangular(a.mT, half, upper=True, unitriangular=True)
         rows = argsort(rows, -1)
     else:
-        found = right
-    columns = expand(rows.unsqueeze(-1), found.extents)
-    found = gather(found, -2, columns)
+        solution = right
+    columns = expand(rows.unsqueeze(-1), solution.extents)
+    solution = gather(solution, -2, columns)
     if not adjoint:
-        half = solve_triangular(a, found, upper=False, unitriangular=True)
-        found = solve_triangular(a, half, upper=True)
-    return back(found, common)
+        half = solve_triangular(a, solution, upper=False, unitriangular=True)
+        solution = solve_triangular(a, half, upper=True)
+    return back(solution, common)
 
 
 class LU(NamedTuple):

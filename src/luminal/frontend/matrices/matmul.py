@@ -100,7 +100,7 @@ def keeps(function: Callable[P, R]) -> Callable[P, R]:
 
 def _rounded(x: Any, graph: Any, dtype: DType) -> Any:
     if isinstance(x, list | tuple):
-        return type(x)(_rounded(each, graph, dtype) for each in x)
+        return type(x)(_rounded(part, graph, dtype) for part in x)
     if isinstance(x, Parameter | State | np.ndarray) and graph is not None:
         x = graph.constant(x)
     if is_tensor(x) and x.dtype.is_float and x.dtype is not float64:
@@ -134,7 +134,7 @@ def matmul(a: Operand, b: Operand) -> Tensor:
     Raises ShapeError where inner extents differ. int8 and other narrow integers give int32.
     """
     graph = next(x.graph for x in (a, b) if is_tensor(x))
-    x, y = (each if is_tensor(each) else graph.constant(each) for each in (a, b))
+    x, y = (operand if is_tensor(operand) else graph.constant(operand) for operand in (a, b))
     graph, (left, right) = together(x, y)
     x, y = graph.wrap(left), graph.wrap(right)
     _check_matmul(x, y)
@@ -158,7 +158,7 @@ def _check_matmul(x: Tensor, y: Tensor) -> None:
         raise ShapeError(f"matmul: {scalar} has no dims; use * for scalars")
     inner = x.extents[-1], y.extents[max(y.ndim - 2, 0)]
     if inner[0] != inner[1]:
-        shapes = " @ ".join(f"({', '.join(map(str, each.extents))})" for each in (x, y))
+        shapes = " @ ".join(f"({', '.join(map(str, operand.extents))})" for operand in (x, y))
         raise ShapeError(f"matmul: inner dims differ: {shapes}; {inner[0]} != {inner[1]}")
 
 

@@ -145,8 +145,8 @@ def matrix_norm(
     if ord == "fro":
         return vector_norm(x, 2, (rows, columns), keepdim, dtype)
     if ord not in (1, -1, math.inf, -math.inf, *BY_SINGULAR_VALUES):
-        known = '"fro", "nuc", 1, -1, 2, -2, inf, -inf'
-        raise ShapeError(f"matrix_norm: ord={ord!r} is not one of {known}")
+        orders = '"fro", "nuc", 1, -1, 2, -2, inf, -inf'
+        raise ShapeError(f"matrix_norm: ord={ord!r} is not one of {orders}")
     return _matrix_norm(x if dtype is None else x.cast(dtype), ord, rows, columns, keepdim)
 
 
@@ -158,12 +158,12 @@ def _matrix_norm(x: Tensor, ord: float | str, rows: int, columns: int, keepdim: 
     else:
         sizes = sum(abs(x), -2 if abs(float(ord)) == 1 else -1)
     if ord == "nuc":
-        found = sum(sizes, -1)
+        norms = sum(sizes, -1)
     elif float(ord) < 0:
-        found = amin(sizes, -1)
+        norms = amin(sizes, -1)
     else:
-        found = greatest(sizes, (sizes.ndim - 1,), False).maximum(0)
-    return found.unsqueeze(tuple(sorted((rows, columns)))) if keepdim else found
+        norms = greatest(sizes, (sizes.ndim - 1,), False).maximum(0)
+    return norms.unsqueeze(tuple(sorted((rows, columns)))) if keepdim else norms
 
 
 @numpy_names

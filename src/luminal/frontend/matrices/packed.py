@@ -100,7 +100,7 @@ class Packed(Parameter):
 
     def loaded(self, data: Arrays) -> dict[str, Array]:
         """Data under the names of `data_dict`, for `load`. LoadError if it is of other types."""
-        found = {}
+        arrays = {}
         for end, part in self.data_names.items():
             array, mine = np.asarray(data[end]), self._data[part]
             if (array.dtype, array.shape) != (mine.dtype, mine.shape):
@@ -110,8 +110,8 @@ class Packed(Parameter):
                 )
             if self._order is not None:
                 array = self._order.rows(array)
-            found[part] = _kept(array.copy() if array.flags.writeable else array)
-        return found
+            arrays[part] = _kept(array.copy() if array.flags.writeable else array)
+        return arrays
 
     def load(self, data: dict[str, Array]) -> None:
         """Takes what `loaded` gave; programs that read it see it from their next run on."""
@@ -194,11 +194,11 @@ def _kept(array: Array) -> Array:
 
 def read_only(array: Array) -> Array:
     """The array, which Parameters keep by reference then."""
-    found = np.ascontiguousarray(array)
-    if found.flags.writeable:
-        found = found.view()
-        found.flags.writeable = False
-    return found
+    contiguous = np.ascontiguousarray(array)
+    if contiguous.flags.writeable:
+        contiguous = contiguous.view()
+        contiguous.flags.writeable = False
+    return contiguous
 
 
 # --- codes ----------------------------------------------------------------------------------------
@@ -275,8 +275,8 @@ class Codes:
 
     def _groups(self) -> tuple[tuple[int, ...], int]:
         """The dims of groups, and the values of each."""
-        shape = [each.value for each in self.codes.extents[1:]]
-        inner = [each.value for each in self.scale.extents[1:]]
+        shape = [extent.value for extent in self.codes.extents[1:]]
+        inner = [extent.value for extent in self.scale.extents[1:]]
         kept = max(k for k, n in enumerate((0, *inner)) if n != 1)
         groups, size = tuple(shape[:kept]), prod(shape[kept:])
         return (groups, size) if size < BLOCK else ((*groups, size // BLOCK), BLOCK)

@@ -142,8 +142,8 @@ def bmm(x: Tensor, mat2: Tensor) -> Tensor:
 @rounds("x", "weight", "bias")
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x (..., in) times weight (out, in) transposed, plus bias (out,); also a weight (in,)."""
-    given = (x, weight) if bias is None else (x, weight, bias)
-    (a, w, *rest), dtype = up_together(*given)
+    operands = (x, weight) if bias is None else (x, weight, bias)
+    (a, w, *rest), dtype = up_together(*operands)
     product = matmul(a, w if w.ndim == 1 else w.transpose(0, 1))
     return (product + rest[0] if rest else product).cast(dtype)
 
@@ -312,8 +312,11 @@ def tensordot(
         ours, theirs = list(range(x.ndim - dims, x.ndim)), list(range(dims))
     else:
         ours, theirs = (
-            [axis_of("tensordot", d, t.ndim) for d in ([each] if isinstance(each, int) else each)]
-            for each, t in zip(dims, (x, other), strict=True)
+            [
+                axis_of("tensordot", d, t.ndim)
+                for d in ([contracted] if isinstance(contracted, int) else contracted)
+            ]
+            for contracted, t in zip(dims, (x, other), strict=True)
         )
     if len(ours) != len(theirs):
         raise ShapeError(f"tensordot: {dims} pairs {len(ours)} dims with {len(theirs)}")
@@ -344,8 +347,8 @@ def kron(x: Tensor, other: Tensor) -> Tensor:
 def bilinear(x1: Tensor, x2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """out[..., o] = sum over i, j of x1[..., i] * weight[o, i, j] * x2[..., j], plus bias[o]."""
     _check_rank("bilinear", 3, weight)
-    given = (x1, x2, weight) if bias is None else (x1, x2, weight, bias)
-    (a, b, w, *rest), dtype = up_together(*given)
+    operands = (x1, x2, weight) if bias is None else (x1, x2, weight, bias)
+    (a, b, w, *rest), dtype = up_together(*operands)
     if a.ndim != b.ndim or a.extents[:-1] != b.extents[:-1]:
         raise ShapeError(
             f"bilinear: {describe(x1)} and {describe(x2)} differ before their last dim; "

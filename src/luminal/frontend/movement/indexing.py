@@ -99,10 +99,12 @@ def check_beside(what: str, x: Tensor, indices: Tensor, axis: int) -> None:
 
 def row_of(what: str, x: Tensor, index: Operand) -> Tensor:
     """Indices of slices: integers in one dim; a 0-d tensor counts as one."""
-    found = x.graph.constant(index)
-    if found.ndim > 1:
-        raise ShapeError(f"{what}: the index {describe(found)} is not 1-d; flatten it, or use take")
-    return reshape(found, 1) if found.ndim == 0 else found
+    positions = x.graph.constant(index)
+    if positions.ndim > 1:
+        raise ShapeError(
+            f"{what}: the index {describe(positions)} is not 1-d; flatten it, or use take"
+        )
+    return reshape(positions, 1) if positions.ndim == 0 else positions
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -114,14 +116,14 @@ def gather(x: Tensor, dim: int, index: Operand) -> Tensor:
 
     The result has the shape of `index`, whose other extents may be less than x's. One Gather.
     """
-    found = x.graph.constant(index)
-    if x.ndim == 0 or found.ndim == 0:
-        return reshape(gather(_at_least_1d(x), dim, _at_least_1d(found)), found.extents)
+    positions = x.graph.constant(index)
+    if x.ndim == 0 or positions.ndim == 0:
+        return reshape(gather(_at_least_1d(x), dim, _at_least_1d(positions)), positions.extents)
     axis = axis_of("gather", dim, x.ndim)
-    if const(0) in found.extents:
-        return x.graph.zeros(found.extents, x.dtype)
-    check_beside("gather", x, found, axis)
-    return gather_at(x, found.extents, beside(x, axis, found))
+    if const(0) in positions.extents:
+        return x.graph.zeros(positions.extents, x.dtype)
+    check_beside("gather", x, positions, axis)
+    return gather_at(x, positions.extents, beside(x, axis, positions))
 
 
 def _at_least_1d(x: Tensor) -> Tensor:
@@ -137,10 +139,10 @@ def take(x: Tensor, index: Operand, dim: int | None = None) -> Tensor:
     if dim is None:
         return take(ravel(x), index, 0)
     axis = axis_of("take", dim, x.ndim)
-    found = wrapped(x.graph.constant(index), x.extents[axis])
-    shape = (*x.extents[:axis], *found.extents, *x.extents[axis + 1 :])
+    positions = wrapped(x.graph.constant(index), x.extents[axis])
+    shape = (*x.extents[:axis], *positions.extents, *x.extents[axis + 1 :])
     after = x.ndim - axis - 1
-    picks = expand(reshape(found, (*found.extents, *(const(1),) * after)), shape)
+    picks = expand(reshape(positions, (*positions.extents, *(const(1),) * after)), shape)
     entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(shape[:axis])]
     entries.append(picks)
     entries += [along(k, shape[k]) for k in range(len(shape) - after, len(shape))]
@@ -163,18 +165,18 @@ def take_along_axis(x: Tensor, indices: Operand, dim: int | None = None) -> Tens
 
     PyTorch's name for it is take_along_dim.
     """
-    found = x.graph.constant(indices)
+    positions = x.graph.constant(indices)
     if dim is None:
-        return take_along_axis(ravel(x), ravel(found), 0)
+        return take_along_axis(ravel(x), ravel(positions), 0)
     axis = axis_of("take_along_axis", dim, x.ndim)
-    if found.ndim != x.ndim:
+    if positions.ndim != x.ndim:
         raise ShapeError(
-            f"take_along_axis: {describe(found)} and {describe(x)} differ in rank; use take"
+            f"take_along_axis: {describe(positions)} and {describe(x)} differ in rank; use take"
         )
     one = (const(1),)
-    sides = [(*t.extents[:axis], *one, *t.extents[axis + 1 :]) for t in (x, found)]
+    sides = [(*t.extents[:axis], *one, *t.extents[axis + 1 :]) for t in (x, positions)]
     common = broadcast_shapes(*sides)
     wide = [
-        broadcast(t, (*common[:axis], t.extents[axis], *common[axis + 1 :])) for t in (x, found)
+        broadcast(t, (*common[:axis], t.extents[axis], *common[axis + 1 :])) for t in (x, positions)
     ]
     return gather_at(wide[0], wide[1].extents, beside(wide[0], axis, wide[1]))

@@ -308,8 +308,8 @@ def repeat(
 
 def tile(x: Tensor, *times: Extent | Sequence[Extent]) -> Tensor:
     """The tensor repeated as a whole; dims without an entry, at the front, are not repeated."""
-    given = listed(times)
-    return repeat(x, (*(1,) * (x.ndim - len(given)), *given))
+    counts = listed(times)
+    return repeat(x, (*(1,) * (x.ndim - len(counts)), *counts))
 
 
 @numpy_names

@@ -57,16 +57,16 @@ def pad(x: Tensor, pad: Amounts, mode: str = "constant", value: float | None = N
 
 def _pairs(x: Tensor, pad: Amounts) -> list[Pair]:
     """(before, after) for each dim, as Expressions."""
-    given: list[Any] = list(pad)
-    if all(isinstance(entry, tuple | list) for entry in given) and (given or x.ndim == 0):
-        listed = [tuple(entry) for entry in given]
+    numbers: list[Any] = list(pad)
+    if all(isinstance(entry, tuple | list) for entry in numbers) and (numbers or x.ndim == 0):
+        listed = [tuple(entry) for entry in numbers]
     else:
-        if len(given) % 2 or len(given) > 2 * x.ndim:
+        if len(numbers) % 2 or len(numbers) > 2 * x.ndim:
             raise ShapeError(
-                f"pad: {given} is not a (before, after) pair for each of the last dims of "
+                f"pad: {numbers} is not a (before, after) pair for each of the last dims of "
                 f"{describe(x)}"
             )
-        listed = [(given[k], given[k + 1]) for k in range(len(given) - 2, -1, -2)]
+        listed = [(numbers[k], numbers[k + 1]) for k in range(len(numbers) - 2, -1, -2)]
         listed = [(0, 0)] * (x.ndim - len(listed)) + listed
     if len(listed) != x.ndim or any(len(pair) != 2 for pair in listed):
         raise ShapeError(f"pad: {pad} is not a (before, after) pair for each dim of {describe(x)}")

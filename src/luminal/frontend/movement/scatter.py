@@ -111,13 +111,13 @@ def scatter(
     Where positions repeat, the last in row-major order wins. `src` (or `value`) may be a number.
     `reduce`: "add" or "multiply" combines as scatter_reduce does. One Scatter.
     """
-    given = value if src is None else src
-    if given is None:
+    source = value if src is None else src
+    if source is None:
         raise ShapeError("scatter: neither src nor value is given; give one")
     if reduce is not None:
         kinds = {"add": "sum", "multiply": "prod"}
-        return scatter_reduce(x, dim, index, given, kinds.get(reduce, reduce))
-    return _scatter("scatter", x, dim, index, given, "set")
+        return scatter_reduce(x, dim, index, source, kinds.get(reduce, reduce))
+    return _scatter("scatter", x, dim, index, source, "set")
 
 
 @numpy_names
@@ -129,16 +129,16 @@ def scatter_add(x: Tensor, dim: int, index: Operand, src: Operand) -> Tensor:
 
 
 def _scatter(what: str, x: Tensor, dim: int, index: Operand, src: Operand, mode: str) -> Tensor:
-    found = x.graph.constant(index)
+    positions = x.graph.constant(index)
     if x.ndim == 0:
-        row = reshape(x, 1), reshape(found, 1)
+        row = reshape(x, 1), reshape(positions, 1)
         source = reshape(src, 1) if is_tensor(src) else src
         return reshape(_scatter(what, row[0], dim, row[1], source, mode), ())
     axis = axis_of(what, dim, x.ndim)
-    if const(0) in found.extents:
+    if const(0) in positions.extents:
         return x
-    found, source = _index_and_source(what, x, axis, found, src)
-    return written(x, beside(x, axis, found), source, mode)
+    positions, source = _index_and_source(what, x, axis, positions, src)
+    return written(x, beside(x, axis, positions), source, mode)
 
 
 # --- other ways to combine ------------------------------------------------------------------------
@@ -158,19 +158,21 @@ def scatter_reduce(
     """
     if reduce not in REDUCTIONS:
         raise ShapeError(f"scatter_reduce: {reduce!r} is not one of {', '.join(REDUCTIONS)}")
-    found = x.graph.constant(index)
+    positions = x.graph.constant(index)
     if x.ndim == 0:
         source = reshape(src, 1) if is_tensor(src) else src
-        row = scatter_reduce(reshape(x, 1), dim, reshape(found, 1), source, reduce, include_self)
+        row = scatter_reduce(
+            reshape(x, 1), dim, reshape(positions, 1), source, reduce, include_self
+        )
         return reshape(row, ())
     axis = axis_of("scatter_reduce", dim, x.ndim)
-    if const(0) in found.extents:
+    if const(0) in positions.extents:
         return x
-    found, source = _index_and_source("scatter_reduce", x, axis, found, src)
+    positions, source = _index_and_source("scatter_reduce", x, axis, positions, src)
     if reduce == "amin":
-        greatest = _combined(_mirrored(x), _mirrored(source), axis, found, "amax", include_self)
+        greatest = _combined(_mirrored(x), _mirrored(source), axis, positions, "amax", include_self)
         return _mirrored(greatest)
-    return _combined(x, source, axis, found, reduce, include_self)
+    return _combined(x, source, axis, positions, reduce, include_self)
 
 
 def _mirrored(x: Tensor) -> Tensor:
@@ -208,8 +210,8 @@ def _combined_derivative(
 
 def _met(x: Tensor, axis: int, index: Tensor, of_x: Tensor, of_src: Tensor) -> Tensor:
     """How many of the elements that meet at a place are marked."""
-    own, met = of_x.cast(x.dtype), of_src.cast(x.dtype)
-    return _scatter("scatter_reduce", own, axis, index, met, "add")
+    kept, met = of_x.cast(x.dtype), of_src.cast(x.dtype)
+    return _scatter("scatter_reduce", kept, axis, index, met, "add")
 
 
 @differentiated(_combined_derivative)
@@ -345,10 +347,10 @@ def _filled_derivative(
     """Each place counts once, though its index be given twice."""
     falses = g.graph.full(g.extents, False)
     places = _write_slices("index_fill", falses, dim, index, True, "set")
-    found: list[Tensor | None] = [where(places, 0, g)]
+    gradients: list[Tensor | None] = [where(places, 0, g)]
     if is_tensor(value):
-        found.append(where(places, g, 0).sum())
-    return (*found, None) if is_tensor(index) else tuple(found)
+        gradients.append(where(places, g, 0).sum())
+    return (*gradients, None) if is_tensor(index) else tuple(gradients)
 
 
 @differentiated(_filled_derivative)
@@ -362,10 +364,10 @@ def index_reduce(
 ) -> Tensor:
     """x with slices combined at the indices by prod, mean, amax or amin; see `scatter_reduce`."""
     if x.ndim == 0:
-        found = reshape(source, 1) if is_tensor(source) else source
-        return reshape(index_reduce(reshape(x, 1), dim, index, found, reduce, include_self), ())
-    axis, row, found = _slices("index_reduce", x, dim, index, source)
-    return scatter_reduce(x, axis, _spread(row, axis, found.extents), found, reduce, include_self)
+        slices = reshape(source, 1) if is_tensor(source) else source
+        return reshape(index_reduce(reshape(x, 1), dim, index, slices, reduce, include_self), ())
+    axis, row, slices = _slices("index_reduce", x, dim, index, source)
+    return scatter_reduce(x, axis, _spread(row, axis, slices.extents), slices, reduce, include_self)
 
 
 @numpy_names
@@ -435,10 +437,10 @@ def diagonal_scatter(
 
 def put(x: Tensor, index: Operand, source: Operand, accumulate: bool = False) -> Tensor:
     """A copy of x with `source` at positions in x flattened, or added there. One Scatter."""
-    found = ravel(x.graph.constant(index))
-    values = source_of("put", x, source, found.extents)
+    positions = ravel(x.graph.constant(index))
+    values = source_of("put", x, source, positions.extents)
     flat = ravel(x)
-    place = wrapped(found, flat.extents[0])
+    place = wrapped(positions, flat.extents[0])
     mode = "add" if accumulate else "set"
     return reshape(written(flat, [place], ravel(values), mode), x.extents)
 

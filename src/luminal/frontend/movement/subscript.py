@@ -74,7 +74,7 @@ def index_put(
     masked = _put_by_mask(x, indices, values, accumulate)
     if masked is not None:
         return masked
-    entries = _entries(x, tuple(_put_key(x, each) for each in indices))
+    entries = _entries(x, tuple(_put_key(x, index) for index in indices))
     if not any(is_tensor(e) for e in entries):
         raise ShapeError("index_put: no index is a tensor; use slice_scatter or where")
     plan = _Plan(x)
@@ -110,7 +110,7 @@ def _put_by_mask(
 
 def _entries(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
     """One entry per dim of x, besides None: Ellipsis is filled in, arrays are constants."""
-    entries = [entry for each in key for entry in _entry(x, each)]
+    entries = [entry for part in key for entry in _entry(x, part)]
     used = len([e for e in entries if e is not None and e is not Ellipsis])
     if used > x.ndim:
         raise ShapeError(f"index: {used} entries for {describe(x)}, which has {x.ndim} dims")
@@ -156,8 +156,8 @@ def _entry(x: Tensor, entry: Any) -> list[Any]:
         return _positions(x, entry)
     if is_tensor(entry) and not entry.dtype.is_int:
         raise DTypeError(f"index: {describe(entry)} does not hold integers; cast it")
-    known = isinstance(entry, int | Expression | slice) and not isinstance(entry, bool)
-    if known or is_tensor(entry) or entry is None or entry is Ellipsis:
+    is_scalar = isinstance(entry, int | Expression | slice) and not isinstance(entry, bool)
+    if is_scalar or is_tensor(entry) or entry is None or entry is Ellipsis:
         return [entry]
     raise DTypeError(
         f"index: {entry!r} is not an int, slice, None, Ellipsis, Expression or integer tensor"
@@ -172,8 +172,8 @@ def _positions(x: Tensor, mask: Tensor) -> list[Any]:
             f"index: the mask {describe(mask)} would decide the shape, which is fixed before a run;"
             " use lm.where for choices by element, or a constant mask"
         )
-    found = zip(np.nonzero(array), array.shape, strict=True)
-    return [_MaskPick(x.graph.constant(part), extent) for part, extent in found]
+    per_dim = zip(np.nonzero(array), array.shape, strict=True)
+    return [_MaskPick(x.graph.constant(part), extent) for part, extent in per_dim]
 
 
 def _is_split(entries: list[Any], least: int) -> bool:
@@ -256,12 +256,12 @@ def _symbolic_slice(
     return start, step, maximum(ceil_div(high - low, abs(step)), 0)
 
 
-def _bound(x: Tensor, extent: Expression, given: Any, default: Expression) -> Expression:
+def _bound(x: Tensor, extent: Expression, bound: Any, default: Expression) -> Expression:
     """A bound of a slice counted from the front."""
-    if given is None:
+    if bound is None:
         return default
-    found = x.graph.extent(given)
-    return extent + found if found.is_const and found.value < 0 else found
+    position = x.graph.extent(bound)
+    return extent + position if position.is_const and position.value < 0 else position
 
 
 def _picked(extents: Shape, plan: _Plan, split: bool) -> tuple[Shape, list[Expression | Tensor]]:

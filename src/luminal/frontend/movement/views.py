@@ -50,30 +50,30 @@ def reshape(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
 
     Where dims decide whether both shapes have as many elements, each run is checked for it.
     """
-    given = listed(shape)
-    unknown = [k for k, n in enumerate(given) if isinstance(n, int) and n == -1]
+    wanted = listed(shape)
+    unknown = [k for k, n in enumerate(wanted) if isinstance(n, int) and n == -1]
     if len(unknown) > 1:
-        raise ShapeError(f"reshape: {given} has more than one -1; give all extents but one")
-    known = [x.graph.extent(n) for n in given if not (isinstance(n, int) and n == -1)]
+        raise ShapeError(f"reshape: {wanted} has more than one -1; give all extents but one")
+    literal = [x.graph.extent(n) for n in wanted if not (isinstance(n, int) and n == -1)]
     if unknown:
-        rest = _quotient(product_of(x.extents), product_of(known))
+        rest = _quotient(product_of(x.extents), product_of(literal))
         if rest is None:
-            raise ShapeError(f"reshape: {describe(x)} does not divide into {given}")
-        known.insert(unknown[0], rest)
+            raise ShapeError(f"reshape: {describe(x)} does not divide into {wanted}")
+        literal.insert(unknown[0], rest)
     try:
-        return view_of(x, views.reshape(x.extents, tuple(known)))
+        return view_of(x, views.reshape(x.extents, tuple(literal)))
     except ShapeError as error:
-        fitted = _of_as_many(x, known)
+        fitted = _of_as_many(x, literal)
         if fitted is None:
             raise ShapeError(f"reshape: {error}") from None
-    return view_of(fitted, views.reshape(fitted.extents, tuple(known)))
+    return view_of(fitted, views.reshape(fitted.extents, tuple(literal)))
 
 
 def _quotient(count: Expression, divisor: Expression) -> Expression | None:
     """How often `divisor` goes into `count`; None where that is known not to be whole."""
     exact = count.exact_div(divisor)
-    known = divisor == const(0) or (count.is_const and divisor.is_const)
-    return exact if exact is not None or known else count // divisor
+    is_decided = divisor == const(0) or (count.is_const and divisor.is_const)
+    return exact if exact is not None or is_decided else count // divisor
 
 
 def _of_as_many(x: Tensor, shape: Sequence[Expression]) -> Tensor | None:
@@ -144,11 +144,11 @@ def unflatten(x: Tensor, dim: int, sizes: Sequence[Extent]) -> Tensor:
 
 def _split_sizes(x: Tensor, axis: int, sizes: Sequence[Extent]) -> Shape:
     """`sizes` with a -1 replaced by what is left of the extent."""
-    known = [x.graph.extent(n) for n in sizes if not (isinstance(n, int) and n == -1)]
-    if len(known) == len(sizes):
-        return tuple(known)
-    rest = _quotient(x.extents[axis], product_of(known))
-    if rest is None or len(known) + 1 != len(sizes):
+    literal = [x.graph.extent(n) for n in sizes if not (isinstance(n, int) and n == -1)]
+    if len(literal) == len(sizes):
+        return tuple(literal)
+    rest = _quotient(x.extents[axis], product_of(literal))
+    if rest is None or len(literal) + 1 != len(sizes):
         raise ShapeError(f"unflatten: {x.extents[axis]} does not divide into {tuple(sizes)}")
     return tuple(rest if n == -1 else x.graph.extent(n) for n in sizes)
 
@@ -221,11 +221,11 @@ def t(x: Tensor) -> Tensor:
 
 def expand(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
     """Dims of extent 1, and new ones in front, repeated to `shape`; -1 keeps an extent."""
-    given = listed(shape)
-    offset = len(given) - x.ndim
+    wanted = listed(shape)
+    offset = len(wanted) - x.ndim
     kept = [
         x.extents[k - offset] if isinstance(n, int) and n == -1 and k >= offset else n
-        for k, n in enumerate(given)
+        for k, n in enumerate(wanted)
     ]
     try:
         return view_of(x, views.expand(x.extents, x.graph.extents(kept)))
@@ -287,8 +287,8 @@ def select(x: Tensor, dim: int, position: Extent) -> Tensor:
 @numpy_names
 def flip(x: Tensor, *dims: int | Sequence[int] | None, dim: Any = None) -> Tensor:
     """Backwards along the dims: one, several, or all where none is given."""
-    given = dim if dims in ((), (None,)) else listed(dims)
-    for axis in axes_of("flip", given, x.ndim):
+    named = dim if dims in ((), (None,)) else listed(dims)
+    for axis in axes_of("flip", named, x.ndim):
         x = view_of(x, views.flip(x.extents, axis))
     return x
 
@@ -320,8 +320,8 @@ def roll(
     if len(dims) != len(amounts):
         raise ShapeError(f"roll: {len(amounts)} shifts for {len(dims)} dims; give one for each")
     entries = [along(k, n) for k, n in enumerate(x.extents)]
-    for each, shift in zip(dims, amounts, strict=True):
-        axis = axis_of("roll", each, x.ndim)
+    for along_dim, shift in zip(dims, amounts, strict=True):
+        axis = axis_of("roll", along_dim, x.ndim)
         if x.extents[axis] != const(0):
             entries[axis] = (entries[axis] - x.graph.extent(shift)) % x.extents[axis]
     return mapped(x, x.extents, entries)

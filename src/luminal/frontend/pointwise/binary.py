@@ -55,8 +55,10 @@ def promotion(operands: Sequence[Operand]) -> DType:
     ranked: tuple[list[DType], ...] = ([], [], [])  # numbers, 0-d tensors, tensors with dims
     for x in operands:
         ranked[precedence(x)].append(dtype_of_operand(x))
-    found = [reduce(dtypes.promote, each) for each in ranked if each]
-    return reduce(dtypes.promote_weak, found)
+    of_ranks = [
+        reduce(dtypes.promote, dtypes_of_rank) for dtypes_of_rank in ranked if dtypes_of_rank
+    ]
+    return reduce(dtypes.promote_weak, of_ranks)
 
 
 def precedence(x: Operand) -> int:
@@ -119,8 +121,8 @@ def _python_scalar(x: Any) -> bool | int | float:
     """A number that promotes as `x` does."""
     if isinstance(x, Expression):
         return x.value if x.is_const else 1
-    found: bool | int | float = x.item() if isinstance(x, np.generic) else x
-    return found
+    number: bool | int | float = x.item() if isinstance(x, np.generic) else x
+    return number
 
 
 def _scalar(what: str, graph: Recorder, x: Any, dtype: DType) -> Tensor:
@@ -242,12 +244,12 @@ def _clip_derivative(
     below: Any = False if min is None else less(x, min)
     above: Any = False if max is None else less(max, x)
     within = (True if min is None else x >= min) & (True if max is None else x <= max)
-    found = [where(within, g, 0)]
+    gradients = [where(within, g, 0)]
     if is_tensor(min):
-        found.append(where(below if max is None else below & less(min, max), g, 0))
+        gradients.append(where(below if max is None else below & less(min, max), g, 0))
     if is_tensor(max):
-        found.append(where(above if min is None else above | less(max, min), g, 0))
-    return tuple(found)
+        gradients.append(where(above if min is None else above | less(max, min), g, 0))
+    return tuple(gradients)
 
 
 @differentiated(_clip_derivative)

@@ -228,7 +228,7 @@ def _euclid(x: Tensor, y: Tensor) -> Tensor:
     a, b = arguments
     for _ in range(STEPS_A_TRIP):
         a, b = where(b == 0, a, b), a % b  # a % 0 is 0
-    block = Body(tuple(each.value.node for each in arguments), (a.value, b.value))
+    block = Body(tuple(argument.value.node for argument in arguments), (a.value, b.value))
     trips = const(ceil(steps / STEPS_A_TRIP))
     return x.graph.wrap(x.graph.builder.loop(trips, block, [x.value, y.value], [], [])[0])
 
@@ -297,6 +297,6 @@ def _next(x: Tensor, y: Tensor, result: DType) -> Tensor:
         x.graph.constant(1 - 2 ** (result.bits - 1), bits.dtype),
     )
     smallest = where(y > 0, *least)  # subnormal, with y's sign
-    found = where(x == 0, smallest, moved).bitcast(result)
-    found = where(x == y, y.cast(result), found)
-    return where(x != x, stored, where(y != y, y.cast(result), found))
+    neighbour = where(x == 0, smallest, moved).bitcast(result)
+    neighbour = where(x == y, y.cast(result), neighbour)
+    return where(x != x, stored, where(y != y, y.cast(result), neighbour))

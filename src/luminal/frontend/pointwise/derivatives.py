@@ -55,7 +55,7 @@ def differentiated(
         @wraps(function)
         def recorded(*args: P.args, **kwargs: P.kwargs) -> R:
             tensors = [x for x in (*args, *kwargs.values()) if is_tensor(x)]
-            known = {id(x.graph): len(x.graph.builder) for x in tensors}
+            lengths = {id(x.graph): len(x.graph.builder) for x in tensors}
             result: Any = function(*args, **kwargs)
             if not tensors or not is_tensor(result) or not result.dtype.is_float:
                 return result  # type: ignore[no-any-return]
@@ -64,7 +64,7 @@ def differentiated(
             if marked:
                 return _marked(y, derivative, rule, args, kwargs)  # type: ignore[return-value]
             builder = y.graph.builder
-            if y.value.node is builder.newest and len(builder) > known.get(id(y.graph), 0):
+            if y.value.node is builder.newest and len(builder) > lengths.get(id(y.graph), 0):
                 y.graph.derivatives[y.value] = derivative
             return y  # type: ignore[return-value]
 
@@ -81,11 +81,11 @@ def _derivative(
     rule: Callable[..., Any],
 ) -> Derivative:
     def pull(g: Tensor, y: Tensor, operands: Sequence[Tensor]) -> Sequence[Tensor | None]:
-        given = iter(operands)
-        now = [next(given) if is_tensor(x) else x for x in args]
-        named = {key: next(given) if is_tensor(x) else x for key, x in kwargs.items()}
-        found = rule(g, y, *now, **named)
-        return found if isinstance(found, tuple) else (found,)
+        remaining = iter(operands)
+        now = [next(remaining) if is_tensor(x) else x for x in args]
+        named = {key: next(remaining) if is_tensor(x) else x for key, x in kwargs.items()}
+        gradients = rule(g, y, *now, **named)
+        return gradients if isinstance(gradients, tuple) else (gradients,)
 
     return Derivative(tuple(map(y.graph.bring, tensors)), pull)
 

@@ -208,11 +208,11 @@ def _zeta_derivative(g: Tensor, y: Tensor, x: Tensor, q: Tensor) -> tuple[None, 
 def _zeta(x: Tensor, q: Tensor) -> Tensor:
     order = where(x > 1, x, 2)
     is_whole = x == x.floor()
-    found = _continued(order, 1 - 2 * (order % 2), q)
-    found = where((q < 0) & ~is_whole, math.nan, found)
-    found = where((q <= 0) & (q == q.floor()), math.inf, found)
-    found = where((x < 1) | (x != x), math.nan, where(q != q, math.nan, found))
-    return where(x == 1, math.inf, found)
+    zeta = _continued(order, 1 - 2 * (order % 2), q)
+    zeta = where((q < 0) & ~is_whole, math.nan, zeta)
+    zeta = where((q <= 0) & (q == q.floor()), math.inf, zeta)
+    zeta = where((x < 1) | (x != x), math.nan, where(q != q, math.nan, zeta))
+    return where(x == 1, math.inf, zeta)
 
 
 def polygamma(n: int, x: Tensor) -> Tensor:

@@ -225,10 +225,10 @@ def _by_recurrence(name: str, x: Tensor, n: Operand, first: Callable[[Tensor], T
 def _unrolled(x: Tensor, n: int, first: Callable[[Tensor], Tensor], step: Step) -> Tensor:
     if n <= 0:
         return x.graph.full(x.extents, float(n == 0), x.dtype)
-    before, found = x.graph.full(x.extents, 1.0, x.dtype), first(x)
+    before, polynomial = x.graph.full(x.extents, 1.0, x.dtype), first(x)
     for k in range(1, n):
-        before, found = found, step(x, found, before, k)
-    return found
+        before, polynomial = polynomial, step(x, polynomial, before, k)
+    return polynomial
 
 
 def _chebyshev(name: str, x: Operand, n: Operand, first: Callable[[Tensor], Tensor],
@@ -237,12 +237,12 @@ def _chebyshev(name: str, x: Operand, n: Operand, first: Callable[[Tensor], Tens
         return _unrolled(x, int(n), first, _chebyshev_step)  # type: ignore[arg-type]
     (a, b), result = unified(name, (x, n), floating=True)
     degree = b.trunc()
-    found = by_angle(a.cast(float64), degree.cast(float64))
-    return where(degree < 0, 0, where(degree == 0, 1, found)).cast(result)
+    value = by_angle(a.cast(float64), degree.cast(float64))
+    return where(degree < 0, 0, where(degree == 0, 1, value)).cast(result)
 
 
-def _chebyshev_step(x: Tensor, found: Tensor, before: Tensor, k: int) -> Tensor:
-    return 2 * x * found - before
+def _chebyshev_step(x: Tensor, value: Tensor, before: Tensor, k: int) -> Tensor:
+    return 2 * x * value - before
 
 
 def _parity(n: Tensor) -> Tensor:
@@ -266,9 +266,9 @@ def _u(x: Tensor, n: Tensor) -> Tensor:
     inside, angle, size = _angles(x)
     sine = angle.sin()
     near = ((n + 1) * angle).sin() / where(abs(x) == 1, 1, sine)
-    found = where(inside, near, sinh((n + 1) * size) / sinh(size))
-    found = where(abs(x) == 1, n + 1, found)
-    return where(x <= -1, _parity(n) * found, found)
+    value = where(inside, near, sinh((n + 1) * size) / sinh(size))
+    value = where(abs(x) == 1, n + 1, value)
+    return where(x <= -1, _parity(n) * value, value)
 
 
 def _v(x: Tensor, n: Tensor) -> Tensor:

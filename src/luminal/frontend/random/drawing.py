@@ -59,10 +59,10 @@ def chosen(weights: Tensor, shares: Tensor) -> Tensor:
     None whose weight is 0, but for the first where all are.
     """
     sums = cumsum(weights, -1)
-    found = searchsorted(sums, shares * sums[..., -1:], right=True)
+    positions = searchsorted(sums, shares * sums[..., -1:], right=True)
     places = weights.graph.iota(weights.extents, -1)
     last = greatest(where(weights > 0, places, 0), (weights.ndim - 1,), keepdim=True)
-    return found.minimum(last)
+    return positions.minimum(last)
 
 
 def gumbel_softmax(
@@ -234,5 +234,5 @@ def _kept(what: str, x: Tensor, p: float, training: bool, key: Tensor | None, wh
     if p == 1:
         return zeros_like(x)
     shape = x.extents[: x.ndim - whole]
-    found = keyed.bernoulli(next_key(what) if key is None else key, 1 - p, shape)
-    return found.unsqueeze(tuple(range(len(shape), x.ndim))) if whole else found
+    is_kept = keyed.bernoulli(next_key(what) if key is None else key, 1 - p, shape)
+    return is_kept.unsqueeze(tuple(range(len(shape), x.ndim))) if whole else is_kept

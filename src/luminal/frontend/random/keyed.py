@@ -125,8 +125,8 @@ def fold_in(key: Tensor, data: int | Tensor | Expression) -> Tensor:
 
 
 def _seed_words(graph: Recorder, data: int | Tensor | Expression) -> Words:
-    made = _make_key(graph, data)
-    return select(made, -1, 0), select(made, -1, 1)
+    seed_key = _make_key(graph, data)
+    return select(seed_key, -1, 0), select(seed_key, -1, 1)
 
 
 _make_key = key  # the functions of this file have parameters of that name
@@ -156,11 +156,11 @@ def uniform(
     As many of the bits as the dtype has digits, times a power of 2, then `low + x * (high - low)`.
     """
     wanted = _float_dtype("uniform", dtype)
-    found = _unit(_drawn("uniform", key, shape), wanted)
+    numbers = _unit(_drawn("uniform", key, shape), wanted)
     if not (is_tensor(low) or is_tensor(high)) and (low, high) == (0, 1):
-        return found
+        return numbers
     start, stop = (key.graph.constant(end).cast(wanted.compute) for end in (low, high))
-    return (found.cast(wanted.compute) * (stop - start) + start).cast(wanted)
+    return (numbers.cast(wanted.compute) * (stop - start) + start).cast(wanted)
 
 
 def _unit(words: Words, dtype: DType) -> Tensor:
@@ -201,10 +201,10 @@ def normal(
         one, two = _drawn("normal", key, shape)
         u = one.cast(dtypes.float32) * 2.0**-32 + 2.0**-33
         v = (two >> 8).cast(dtypes.float32) * 2.0**-24
-    found = (u.log() * -2).sqrt() * (v * (2 * math.pi)).cos()
+    numbers = (u.log() * -2).sqrt() * (v * (2 * math.pi)).cos()
     if not (is_tensor(mean) or is_tensor(std)) and (mean, std) == (0, 1):
-        return found.cast(wanted)
-    return (found * std + mean).cast(wanted)
+        return numbers.cast(wanted)
+    return (numbers * std + mean).cast(wanted)
 
 
 def exponential(

@@ -197,8 +197,8 @@ def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     # Twice as many positions to a vector where 32 bits hold them all.
     positions = dtypes.int32 if last.interval.at_most(LAST_I32) else dtypes.int64
     from_end = sub(last, x.graph.iota(x.extents, axis, positions))
-    found = _reduced(where(hit, from_end, 0), "max", (axis,), keepdim)
-    return sub(last, found.cast(dtypes.int64))
+    nearest_start = _reduced(where(hit, from_end, 0), "max", (axis,), keepdim)
+    return sub(last, nearest_start.cast(dtypes.int64))
 
 
 @numpy_names
@@ -236,8 +236,8 @@ def _one_derivative(
 @differentiated(_one_derivative, marked=True)
 def _one_of(x: Tensor, extreme: Reduction, place: Reduction, dim: int, keepdim: bool) -> Tensor:
     """The extreme along a dim, as the value of one element."""
-    found: Tensor = extreme(x, dim, keepdim)
-    return found
+    value: Tensor = extreme(x, dim, keepdim)
+    return value
 
 
 @numpy_names

@@ -120,17 +120,17 @@ def nonzero(x: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
     array = literal_of(x)
     if array is None:
         _refuse("nonzero", x, "use nonzero_static(size), which says how many")
-    found = np.nonzero(np.atleast_1d(array))  # one row of no columns for a 0-d element
+    positions = np.nonzero(np.atleast_1d(array))  # one row of no columns for a 0-d element
     if as_tuple:
-        return tuple(x.graph.constant(part) for part in found)
-    return x.graph.constant(np.stack(found, 1)[:, : array.ndim])
+        return tuple(x.graph.constant(part) for part in positions)
+    return x.graph.constant(np.stack(positions, 1)[:, : array.ndim])
 
 
 def argwhere(x: Tensor) -> Tensor:
     """The same as `nonzero`."""
-    found = nonzero(x)
-    assert is_tensor(found)
-    return found
+    positions = nonzero(x)
+    assert is_tensor(positions)
+    return positions
 
 
 def masked_select(x: Tensor, mask: Tensor) -> NoReturn:
@@ -176,8 +176,8 @@ def isin(
     """
     graph = graph_of("isin", (elements, test_elements))
     x, values = graph.constant(elements), graph.constant(test_elements)
-    found = any(equal(unsqueeze(x, -1), ravel(values)), -1)
-    return ~found if invert else found
+    is_there = any(equal(unsqueeze(x, -1), ravel(values)), -1)
+    return ~is_there if invert else is_there
 
 
 def combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
@@ -294,20 +294,20 @@ def histogram(
 
 
 def _range(
-    what: str, x: Tensor, bins: int, given: tuple[float, float] | None
+    what: str, x: Tensor, bins: int, values: tuple[float, float] | None
 ) -> tuple[Tensor, Tensor]:
     """The ends of the first and the last bin, which differ; None: the least and greatest of x."""
     if bins < 1:
         raise ShapeError(f"{what}: {bins} bins; give at least 1")
-    if given is None:
+    if values is None:
         high, low = greatest(x, (0,), keepdim=False), -greatest(-x, (0,), keepdim=False)
         empty = high < low  # the greatest of nothing is -inf
         low, high = where(empty, 0, low), where(empty, 1, high)
-    elif not (np.isfinite(given[0]) and np.isfinite(given[1]) and given[0] <= given[1]):
+    elif not (np.isfinite(values[0]) and np.isfinite(values[1]) and values[0] <= values[1]):
         raise InputError(
-            f"{what}: {given[0]}..{given[1]} is no range; give finite ends, the lower one first"
+            f"{what}: {values[0]}..{values[1]} is no range; give finite ends, the lower one first"
         )
     else:
-        low, high = (x.graph.constant(float(end)).cast(x.dtype) for end in given)
+        low, high = (x.graph.constant(float(end)).cast(x.dtype) for end in values)
     single = low == high
     return where(single, low - 0.5, low), where(single, high + 0.5, high)

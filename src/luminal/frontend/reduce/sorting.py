@@ -98,8 +98,8 @@ def _rising_keys(x: Tensor) -> Tensor:
     return rising_bits(x) if x.dtype.is_float else x.cast(_key_dtype(x))
 
 
-def _as_scalars(found: Sorted) -> Sorted:
-    return Sorted(reshape(found.values, ()), reshape(found.indices, ()))
+def _as_scalars(vectors: Sorted) -> Sorted:
+    return Sorted(reshape(vectors.values, ()), reshape(vectors.indices, ()))
 
 
 @numpy_names
@@ -161,12 +161,12 @@ def _least_by_passes(keys: Tensor, axis: int, count: int) -> Tensor:
     what is left after a minimum is what exceeds it.
     """
     ranks = (keys.cast(dtypes.int64) << 32) | keys.graph.iota(keys.extents, axis)
-    found, left = [], ranks
+    minima, left = [], ranks
     for _ in range(count):
         least = amin(left, axis, keepdim=True)
-        found.append(least & 0xFFFFFFFF)
+        minima.append(least & 0xFFFFFFFF)
         left = where(ranks > least, ranks, np.iinfo(np.int64).max)
-    return concat(found, axis)
+    return concat(minima, axis)
 
 
 def _sides(extent: Expression, count: Expression) -> tuple[int, ...]:
@@ -205,11 +205,11 @@ def _least_in_blocks(
     within = reshape(keys.graph.arange(side), *shape)
     positions = flatten(unsqueeze(taken, axis + 1) * side + within, axis, axis + 1)
     if extent % side:
-        found = at(minimum(positions, extent - 1))
-        found = where(positions < extent, found, int(limits.max))
+        candidates = at(minimum(positions, extent - 1))
+        candidates = where(positions < extent, candidates, int(limits.max))
     else:
-        found = at(positions)
-    inner = _least_in_blocks(found, partial(gather, found, axis), axis, count, rest)
+        candidates = at(positions)
+    inner = _least_in_blocks(candidates, partial(gather, candidates, axis), axis, count, rest)
     return gather(positions, axis, inner)
 
 
@@ -230,8 +230,8 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     starts = where(begins, at, 0)
     began = x.graph.wrap(x.graph.builder.scan(starts.value, "max", axis))
     best = (at - began).argmax(axis, keepdim=True)
-    found = (gather(part, axis, best) for part in (values, order))
-    return Sorted(*(part if keepdim else squeeze(part, axis) for part in found))
+    parts = (gather(part, axis, best) for part in (values, order))
+    return Sorted(*(part if keepdim else squeeze(part, axis) for part in parts))
 
 
 @numpy_names

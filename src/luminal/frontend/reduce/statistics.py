@@ -192,8 +192,8 @@ def _median(x: Tensor, dim: int, keepdim: bool, nan_wins: bool) -> Extreme:
     middle = (numbers - 1).maximum(0) >> 1
     if nan_wins:
         middle = where(numbers < x.extents[axis], numbers, middle)
-    found = (gather(each, axis, middle) for each in (values, indices))
-    return Extreme(*(each if keepdim else each.squeeze(axis) for each in found))
+    middles = (gather(part, axis, middle) for part in (values, indices))
+    return Extreme(*(part if keepdim else part.squeeze(axis) for part in middles))
 
 
 @numpy_names
@@ -272,10 +272,10 @@ def _quantiles(x: Tensor, q: Tensor, axis: int, interpolation: str, nan_wins: bo
     elif interpolation == "midpoint":
         share = where(share > 0, 0.5, share)
     elif interpolation != "linear":
-        known = "linear, lower, higher, nearest, midpoint"
-        raise ShapeError(f"quantile: interpolation {interpolation!r} is not one of {known}")
+        methods = "linear, lower, higher, nearest, midpoint"
+        raise ShapeError(f"quantile: interpolation {interpolation!r} is not one of {methods}")
     high = where(share > 0, low + 1, low)
-    below, above = (gather(ordered, axis, each.cast(dtypes.int64)) for each in (low, high))
+    below, above = (gather(ordered, axis, places.cast(dtypes.int64)) for places in (low, high))
     result = where(share > 0, below.lerp(above, share), below)
     if not nan_wins:
         return result
@@ -302,7 +302,7 @@ def diff(
     axis = axis_of("diff", dim, x.ndim)
     if n == 0:
         return x
-    x = concat([each for each in (prepend, x, append) if each is not None], axis)
+    x = concat([part for part in (prepend, x, append) if part is not None], axis)
     for _ in range(n):
         low, high = _neighbours(x, axis)
         x = high ^ low if x.dtype.kind == "bool" else high - low
@@ -360,8 +360,8 @@ def cov(
     rows = x.reshape(-1, x.extents[-1] if x.ndim else 1)
     rows = rows.cast(rows.dtype if rows.dtype.is_float else "float32")
     weights = rows.graph.ones((rows.extents[1],), rows.dtype)
-    for each in (fweights, aweights):
-        weights = weights if each is None else weights * each.cast(rows.dtype)
+    for factor in (fweights, aweights):
+        weights = weights if factor is None else weights * factor.cast(rows.dtype)
     total = weights.sum()
     scale = total
     if aweights is not None:

@@ -81,13 +81,15 @@ def conv3d(
     return _conv(Operands.of("conv3d", 3, x, weight, bias), stride, padding, dilation, groups)
 
 
-def _conv(given: Operands, stride: Ints, padding: Padding, dilation: Ints, groups: int) -> Tensor:
+def _conv(
+    operands: Operands, stride: Ints, padding: Padding, dilation: Ints, groups: int
+) -> Tensor:
     """The windows (batch, groups, out/groups, *counts, in/groups, *kernel) times the kernels."""
-    what, rank, x = given.what, given.rank, given.x
+    what, rank, x = operands.what, operands.rank, operands.x
     steps = per_dim(what, "stride", stride, rank)
     gaps = per_dim(what, "dilation", dilation, rank)
-    out, inner, *kernel = given.weight.extents
-    per_group = given.channels(inner * groups, out, groups)
+    out, inner, *kernel = operands.weight.extents
+    per_group = operands.channels(inner * groups, out, groups)
     pads = paddings(what, padding, kernel, steps, gaps)
     windows = []
     for k in range(rank):
@@ -98,9 +100,9 @@ def _conv(given: Operands, stride: Ints, padding: Padding, dilation: Ints, group
     patches = reshape(taps, batch, groups, inner, 1, *counts, *kernel)
     order = (0, 1, 3, *range(4, 4 + rank), 2, *range(4 + rank, 4 + 2 * rank))
     ones = (const(1),) * rank
-    kernels = reshape(given.weight, groups, per_group, *ones, inner, *kernel)
+    kernels = reshape(operands.weight, groups, per_group, *ones, inner, *kernel)
     total = sum_products(permute(patches, order), kernels, *range(3 + rank, 4 + 2 * rank))
-    return given.finished(reshape(total, batch, out, *counts))
+    return operands.finished(reshape(total, batch, out, *counts))
 
 
 class Operands(NamedTuple):
@@ -133,12 +135,12 @@ class Operands(NamedTuple):
 
     def channels(self, wanted: Expression, out: Expression, groups: int) -> Expression:
         """Channels of the result per group; raises ShapeError where channels do not fit."""
-        found = self.x.extents[1]
+        channels = self.x.extents[1]
         per_group = out.exact_div(groups) if groups > 0 else None
-        if wanted != found or per_group is None or found.exact_div(groups) is None:
+        if wanted != channels or per_group is None or channels.exact_div(groups) is None:
             raise ShapeError(
                 f"{self.what}: {describe(self.weight)} in {groups} groups takes {wanted} "
-                f"channels and gives {out}; {describe(self.x)} has {found}"
+                f"channels and gives {out}; {describe(self.x)} has {channels}"
             )
         if self.bias is not None and self.bias.extents != (out,):
             raise ShapeError(
@@ -183,8 +185,8 @@ def conv_transpose1d(
     dilation: Ints = 1,
 ) -> Tensor:
     """Transposed convolution of x (batch, in, w) with weight (in, out/groups, kw)."""
-    given = Operands.of("conv_transpose1d", 1, x, weight, bias)
-    return _transposed(given, stride, padding, output_padding, groups, dilation)
+    operands = Operands.of("conv_transpose1d", 1, x, weight, bias)
+    return _transposed(operands, stride, padding, output_padding, groups, dilation)
 
 
 @rounds("x", "weight")
@@ -203,8 +205,8 @@ def conv_transpose2d(
     An extent n becomes (n-1) * stride - 2 * padding + dilation * (k-1) + output_padding + 1.
     Sum over (in/groups, taps) of View(x) * View(weight); raises ShapeError where shapes do not fit.
     """
-    given = Operands.of("conv_transpose2d", 2, x, weight, bias)
-    return _transposed(given, stride, padding, output_padding, groups, dilation)
+    operands = Operands.of("conv_transpose2d", 2, x, weight, bias)
+    return _transposed(operands, stride, padding, output_padding, groups, dilation)
 
 
 @rounds("x", "weight")
@@ -219,8 +221,8 @@ def conv_transpose3d(
     dilation: Ints = 1,
 ) -> Tensor:
     """Transposed convolution of x (batch, in, d, h, w) with weight (in, out/groups, kd, kh, kw)."""
-    given = Operands.of("conv_transpose3d", 3, x, weight, bias)
-    return _transposed(given, stride, padding, output_padding, groups, dilation)
+    operands = Operands.of("conv_transpose3d", 3, x, weight, bias)
+    return _transposed(operands, stride, padding, output_padding, groups, dilation)
 
 
 MOST_RUNS = 16  # convolutions that one transposed convolution becomes
@@ -286,12 +288,12 @@ class Residues:
 
     def runs(self) -> list[Run]:
         """The runs that hold all residues, as long ones as there are."""
-        found: list[Run] = []
+        runs: list[Run] = []
         for residue in range(self.stride):
             one = self._run(residue)
-            both = found[-1].joined(one) if found else None
-            found[-1:] = [both] if both is not None else [*found[-1:], one]
-        return found
+            both = runs[-1].joined(one) if runs else None
+            runs[-1:] = [both] if both is not None else [*runs[-1:], one]
+        return runs
 
     def _run(self, residue: int) -> Run:
         """The run that one residue makes."""
@@ -307,17 +309,17 @@ class Residues:
 
 
 def _transposed(
-    given: Operands,
+    operands: Operands,
     stride: Ints,
     padding: Ints,
     output_padding: Ints,
     groups: int,
     dilation: Ints,
 ) -> Tensor:
-    dims = _residues(given, stride, padding, output_padding, dilation)
-    inner, per_group, *_ = given.weight.extents
-    given.channels(inner, per_group * groups, groups)
-    return given.finished(_spread(given.x, given.weight, dims, groups))
+    dims = _residues(operands, stride, padding, output_padding, dilation)
+    inner, per_group, *_ = operands.weight.extents
+    operands.channels(inner, per_group * groups, groups)
+    return operands.finished(_spread(operands.x, operands.weight, dims, groups))
 
 
 def _convolved(
@@ -325,12 +327,12 @@ def _convolved(
 ) -> tuple[Tensor, Tensor]:
     """The derivative: windows of g, as of a convolution, times the weight, and times x."""
     rank = len(dims)
-    found = []
-    for k, each in enumerate(dims):
-        pads = const(each.padding), const(each.padding)
-        windows = sliding(g.extents[2 + k], each.kernel, each.stride, pads, each.dilation)
-        found.append(replace(windows, count=each.extent))  # output_padding may make room for more
-    taps = windowed(g, found)
+    views = []
+    for k, dim in enumerate(dims):
+        pads = const(dim.padding), const(dim.padding)
+        windows = sliding(g.extents[2 + k], dim.kernel, dim.stride, pads, dim.dilation)
+        views.append(replace(windows, count=dim.extent))  # output_padding may make room for more
+    taps = windowed(g, views)
     batch, _inner, *counts = x.extents
     inner, per_group, *kernel = weight.extents
     depth = inner.exact_div(groups)
@@ -353,13 +355,13 @@ def _spread(x: Tensor, weight: Tensor, dims: Sequence[Residues], groups: int) ->
     assert depth is not None
     x = reshape(x, batch, groups, depth, *x.extents[2:])
     weight = reshape(weight, groups, depth, *weight.extents[1:])
-    wide = [each.blocks * each.stride for each in dims]
-    runs = [each.runs() for each in dims] if all(d.stride <= MOST_RUNS for d in dims) else []
+    wide = [dim.blocks * dim.stride for dim in dims]
+    runs = [dim.runs() for dim in dims] if all(d.stride <= MOST_RUNS for d in dims) else []
     is_few = bool(runs) and prod(map(len, runs)) <= MOST_RUNS
     total = _joined(x, weight, dims, runs, ()) if is_few else _at_once(x, weight, dims)
     result = reshape(total, batch, per_group * groups, *wide)
-    for k, each in enumerate(dims, 2):
-        result = narrow(result, k, 0, each.count)
+    for k, dim in enumerate(dims, 2):
+        result = narrow(result, k, 0, dim.count)
     return result
 
 
@@ -431,22 +433,22 @@ def _patches(x: Tensor, dims: Sequence[Residues]) -> Tensor:
     shape = (
         *x.extents[:2],
         const(1),
-        *(each.blocks for each in dims),
-        *(const(each.stride) for each in dims),
+        *(dim.blocks for dim in dims),
+        *(const(dim.stride) for dim in dims),
         x.extents[2],
-        *(each.most_taps for each in dims),
+        *(dim.most_taps for dim in dims),
     )
     i = [along(k, n) for k, n in enumerate(shape)]
-    found = [
-        each.reaching(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]) for k, each in enumerate(dims)
+    reads = [
+        dim.reaching(i[3 + k], i[3 + rank + k], i[4 + 2 * rank + k]) for k, dim in enumerate(dims)
     ]
     # 0 also where the kernel has no tap: 0 * inf would be NaN
     inside = [
         c
-        for n, f in zip(dims, found, strict=True)
+        for n, f in zip(dims, reads, strict=True)
         for c in (f.at >= 0, f.at < n.extent, f.there, f.tap < n.kernel)
     ]
-    entries = [i[0], i[1], i[3 + 2 * rank], *(each.at for each in found)]
+    entries = [i[0], i[1], i[3 + 2 * rank], *(read.at for read in reads)]
     return view_of(x, views.made(x.extents, shape, entries, all_of(inside)))
 
 
@@ -457,24 +459,24 @@ def _kernels(weight: Tensor, dims: Sequence[Residues]) -> Tensor:
         weight.extents[0],
         weight.extents[2],
         *(const(1),) * rank,
-        *(const(each.stride) for each in dims),
+        *(const(dim.stride) for dim in dims),
         weight.extents[1],
-        *(each.most_taps for each in dims),
+        *(dim.most_taps for dim in dims),
     )
     i = [along(k, n) for k, n in enumerate(shape)]
-    found = [
-        each.reaching(const(0), i[2 + rank + k], i[3 + 2 * rank + k]) for k, each in enumerate(dims)
+    reads = [
+        dim.reaching(const(0), i[2 + rank + k], i[3 + 2 * rank + k]) for k, dim in enumerate(dims)
     ]
-    inside = [c for n, f in zip(dims, found, strict=True) for c in (f.there, f.tap < n.kernel)]
-    entries = [i[0], i[2 + 2 * rank], i[1], *(each.tap for each in found)]
+    inside = [c for n, f in zip(dims, reads, strict=True) for c in (f.there, f.tap < n.kernel)]
+    entries = [i[0], i[2 + 2 * rank], i[1], *(read.tap for read in reads)]
     return view_of(weight, views.made(weight.extents, shape, entries, all_of(inside)))
 
 
 def _residues(
-    given: Operands, stride: Ints, padding: Ints, output_padding: Ints, dilation: Ints
+    operands: Operands, stride: Ints, padding: Ints, output_padding: Ints, dilation: Ints
 ) -> list[Residues]:
     """The spatial dims; raises ShapeError for options that PyTorch refuses."""
-    what, rank = given.what, given.rank
+    what, rank = operands.what, operands.rank
     steps = per_dim(what, "stride", stride, rank)
     gaps = per_dim(what, "dilation", dilation, rank)
     pads = per_dim(what, "padding", padding, rank, 0)
@@ -486,7 +488,7 @@ def _residues(
                 f"{what}: output_padding {extras[k]} must be below stride {steps[k]} or "
                 f"dilation {gaps[k]}"
             )
-        n, size = given.x.extents[2 + k], given.weight.extents[2 + k]
+        n, size = operands.x.extents[2 + k], operands.weight.extents[2 + k]
         count = (n - 1) * steps[k] - 2 * pads[k] + gaps[k] * (size - 1) + extras[k] + 1
         if count.is_const and count.value < 1:
             raise ShapeError(f"{what}: dim {k} of the result has extent {count}; pad less")

@@ -149,8 +149,8 @@ def _picked(x: Tensor, shape: Shape, places: Sequence[Tensor], weight: Tensor | 
         expand(p.clip(-_INTEGER_LIMIT, _INTEGER_LIMIT).cast(dtypes.int32).unsqueeze(1), shape)
         for p in places
     ]
-    found = gather_at(x, shape, [along(0, shape[0]), along(1, shape[1]), *whole])
-    return found if weight is None else found * weight.unsqueeze(1)
+    values = gather_at(x, shape, [along(0, shape[0]), along(1, shape[1]), *whole])
+    return values if weight is None else values * weight.unsqueeze(1)
 
 
 # --- affine grids ---------------------------------------------------------------------------------

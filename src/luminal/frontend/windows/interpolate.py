@@ -60,16 +60,16 @@ def interpolate(
     _check_mode(x, mode, align_corners)
     dims = _dims(x, size, scale_factor, bool(recompute_scale_factor))
     if antialias:
-        counts = [each.count.value if each.count.is_const else each.count for each in dims]
-        given = None if recompute_scale_factor else scale_factor
-        scales = given if isinstance(given, Sequence) else [given] * len(dims)
+        counts = [dim.count.value if dim.count.is_const else dim.count for dim in dims]
+        scale_kept = None if recompute_scale_factor else scale_factor
+        scales = scale_kept if isinstance(scale_kept, Sequence) else [scale_kept] * len(dims)
         return antialiased(x, counts, mode, bool(align_corners), scales)
     if mode == "area":
         pool = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[len(dims) - 1]
-        return pool(x, [each.count for each in dims])
+        return pool(x, [dim.count for dim in dims])
     if mode in ("nearest", "nearest-exact"):
         return _nearest(x, dims, centred=mode == "nearest-exact")
-    lines = [each.line(bool(align_corners)) for each in dims]
+    lines = [dim.line(bool(align_corners)) for dim in dims]
     return _blended(x, lines, _cubic if mode == "bicubic" else _linear)
 
 
@@ -107,8 +107,8 @@ def _check_mode(x: Tensor, mode: str, align_corners: bool | None) -> None:
     elif mode in _RANKS:
         allowed = _RANKS[mode]
     else:
-        known = ", ".join(("nearest", "nearest-exact", *_RANKS, "area"))
-        raise ShapeError(f"interpolate: mode {mode!r}; give one of {known}")
+        modes = ", ".join(("nearest", "nearest-exact", *_RANKS, "area"))
+        raise ShapeError(f"interpolate: mode {mode!r}; give one of {modes}")
     if rank not in allowed:
         ranks = " or ".join(map(str, allowed))
         raise ShapeError(
@@ -164,9 +164,9 @@ def _dims(x: Tensor, size: Size | None, scale_factor: Scale | None, recompute: b
     return [_scaled(n, scale, recompute) for n, scale in zip(extents, scales, strict=True)]
 
 
-def _check_count(name: str, given: Sequence[object], rank: int) -> None:
-    if len(given) != rank:
-        raise ShapeError(f"interpolate: {name} has {len(given)} entries for {rank} spatial dims")
+def _check_count(name: str, sizes: Sequence[object], rank: int) -> None:
+    if len(sizes) != rank:
+        raise ShapeError(f"interpolate: {name} has {len(sizes)} entries for {rank} spatial dims")
 
 
 def _scaled(extent: Expression, scale: float, recompute: bool) -> _Dim:
@@ -188,15 +188,15 @@ def _scaled(extent: Expression, scale: float, recompute: bool) -> _Dim:
 
 def _nearest(x: Tensor, dims: Sequence[_Dim], *, centred: bool) -> Tensor:
     """Each element the source's at floor(o * step), or at floor((o + 1/2) * step)."""
-    for k, each in enumerate(dims, 2):
-        up, down = each.step
-        o = along(k, each.count)
+    for k, dim in enumerate(dims, 2):
+        up, down = dim.step
+        o = along(k, dim.count)
         at = (2 * o + 1) * up // (2 * down) if centred else o * up // down
-        found = _rounded_positions(each, centred)
-        if found is not None and not _agrees(minimum(at, each.extent - 1), o, found):
-            x = take(x, x.graph.constant(found), k)
+        positions = _rounded_positions(dim, centred)
+        if positions is not None and not _agrees(minimum(at, dim.extent - 1), o, positions):
+            x = take(x, x.graph.constant(positions), k)
         else:
-            x = _read(x, k, each.count, minimum(at, each.extent - 1))
+            x = _read(x, k, dim.count, minimum(at, dim.extent - 1))
     return x
 
 
@@ -209,17 +209,17 @@ def _rounded_positions(dim: _Dim, centred: bool) -> np.ndarray[Any, Any] | None:
     up, down = dim.step
     step = np.float32(up.value / down.value) if down.value else np.float32(0)
     o = np.arange(dim.count.value, dtype=np.float32) + np.float32(0.5 if centred else 0)
-    found: np.ndarray[Any, Any] = np.floor(o * step).astype(np.int64)
-    return found.clip(max=dim.extent.value - 1)
+    positions: np.ndarray[Any, Any] = np.floor(o * step).astype(np.int64)
+    return positions.clip(max=dim.extent.value - 1)
 
 
 def _agrees(at: Expression, o: Expression, wanted: np.ndarray[Any, Any]) -> bool:
     """Does the index Expression give these positions?"""
-    names = [each.name for each in at.symbols()]
+    names = [symbol.name for symbol in at.symbols()]
     if not names:
         return bool((wanted == at.value).all())
-    found = at.evaluate({names[0]: np.arange(len(wanted))})
-    return bool(np.array_equal(found, wanted))
+    values = at.evaluate({names[0]: np.arange(len(wanted))})
+    return bool(np.array_equal(values, wanted))
 
 
 def _read(x: Tensor, dim: int, count: Expression, at: Expression) -> Tensor:
@@ -349,8 +349,8 @@ def step_between(extent: int, count: int, align_corners: bool, scale: float | No
 @in_float
 def by_matrices(x: Tensor, matrices: Sequence[Array]) -> Tensor:
     """x with its last dims multiplied by constant matrices, mostly of zeros; the last dim first."""
-    for axis, each in _from_the_last(x, matrices):
-        x = _along(x, axis, each.astype(x.dtype.numpy))
+    for axis, weights in _from_the_last(x, matrices):
+        x = _along(x, axis, weights.astype(x.dtype.numpy))
     return x
 
 
@@ -358,9 +358,9 @@ def bytes_by_matrices(x: Tensor, matrices: Sequence[Array]) -> Tensor:
     """The same of uint8, in the arithmetic of PyTorch's and Pillow's kernels: weights are whole
     multiples of a power of 2 within 16 bits, and each dim's results are bytes.
     """
-    for axis, each in _from_the_last(x, matrices):
-        shift = next(k for k in range(22, -1, -1) if k == 0 or each.max() * 2**k + 0.5 < 2**15)
-        weights = np.trunc(each * 2**shift + np.copysign(0.5, each)).astype(np.int32)
+    for axis, rows in _from_the_last(x, matrices):
+        shift = next(k for k in range(22, -1, -1) if k == 0 or rows.max() * 2**k + 0.5 < 2**15)
+        weights = np.trunc(rows * 2**shift + np.copysign(0.5, rows)).astype(np.int32)
         total = _along(x.cast(dtypes.int32), axis, weights)
         x = ((total + 2 ** (shift - 1)) >> shift).clamp(0, 255)
     return x.cast(dtypes.uint8)

@@ -100,8 +100,10 @@ def max_of_windows(x: Tensor, windows: Sequence[Windows], return_indices: bool) 
         return Extreme(greatest, last - amax(first, over))
     # the last NaN counts most: in PyTorch each one replaces the one before
     nan = position(x.graph, last + 1 + flat, view.shape, dtypes.int64)
-    found = amax(where((taps != taps) & inside, nan, first), over)
-    return Extreme(greatest, where(found > last, found - last - 1, last - found))
+    nan_position = amax(where((taps != taps) & inside, nan, first), over)
+    return Extreme(
+        greatest, where(nan_position > last, nan_position - last - 1, last - nan_position)
+    )
 
 
 def _greatest_derivative(g: Tensor, y: Tensor, taps: Tensor, over: tuple[int, ...]) -> Tensor:
@@ -189,11 +191,11 @@ def mean_of_windows(
 
 def _counted(x: Tensor, windows: Sequence[Windows], border: Sequence[int]) -> Tensor:
     """How many taps of each window lie in x widened by `border`; taps stand side by side."""
-    shape = tuple(each.count for each in windows)
+    shape = tuple(window.count for window in windows)
     counts = []
-    for k, (each, wide) in enumerate(zip(windows, border, strict=True)):
-        first = each.at(along(k, each.count), const(0))
-        stop = minimum(first + each.size, each.end(along(k, each.count)) + wide)
+    for k, (window, wide) in enumerate(zip(windows, border, strict=True)):
+        first = window.at(along(k, window.count), const(0))
+        stop = minimum(first + window.size, window.end(along(k, window.count)) + wide)
         counts.append(stop - maximum(first, -wide))
     return position(x.graph, product_of(counts), shape, x.dtype)
 
@@ -247,7 +249,7 @@ def _power_mean(x: Tensor, windows: Sequence[Windows], p: float) -> Tensor:
         greatest: Tensor = max_of_windows(abs(x) if p > 0 else -abs(x), windows, False)
         return greatest if p > 0 else -greatest
     mean = mean_of_windows(x**p, windows, (0,) * len(windows))
-    size = product_of(each.size for each in windows)
+    size = product_of(window.size for window in windows)
     return (mean * size) ** (1.0 / p)
 
 

@@ -43,14 +43,14 @@ class Windows:
 
 def per_dim(what: str, name: str, value: Ints, rank: int, least: int = 1) -> tuple[int, ...]:
     """One int for each of `rank` dims, all at least `least`; raises ShapeError otherwise."""
-    given = (value,) * rank if isinstance(value, int | np.integer) else tuple(value)
-    if len(given) == 1:
-        given *= rank
-    if len(given) != rank or not all(isinstance(n, int | np.integer) for n in given):
+    values = (value,) * rank if isinstance(value, int | np.integer) else tuple(value)
+    if len(values) == 1:
+        values *= rank
+    if len(values) != rank or not all(isinstance(n, int | np.integer) for n in values):
         raise ShapeError(f"{what}: {name} is {value}; give an int or {rank} ints")
-    if any(n < least for n in given):
+    if any(n < least for n in values):
         raise ShapeError(f"{what}: {name} is {value}; give ints of at least {least}")
-    return tuple(int(n) for n in given)
+    return tuple(int(n) for n in values)
 
 
 def paddings(
@@ -117,14 +117,18 @@ def window_view(shape: Shape, windows: Sequence[Windows]) -> View:
     """The windows over the last dims of a source: its shape is (..., *counts, *sizes)."""
     rank = len(windows)
     first = len(shape) - rank
-    out = (*shape[:first], *(each.count for each in windows), *(each.size for each in windows))
+    out = (
+        *shape[:first],
+        *(window.count for window in windows),
+        *(window.size for window in windows),
+    )
     indices = [along(k, n) for k, n in enumerate(shape[:first])]
     inside: list[Expression] = []
-    for k, each in enumerate(windows, first):
-        o, w = along(k, each.count), along(k + rank, each.size)
-        at = each.at(o, w)
+    for k, window in enumerate(windows, first):
+        o, w = along(k, window.count), along(k + rank, window.size)
+        at = window.at(o, w)
         indices.append(at)
-        inside += [at >= 0, at < each.end(o)]
+        inside += [at >= 0, at < window.end(o)]
     return views.made(shape, out, indices, all_of(inside))
 
 
@@ -252,8 +256,8 @@ def fold(
     if x.ndim != 3:
         raise ShapeError(f"fold: takes (batch, c * kh * kw, windows); got {describe(x)}")
     kernel, gaps, pads, steps = _options("fold", kernel_size, dilation, padding, stride)
-    given = output_size if isinstance(output_size, tuple | list) else (output_size,) * 2
-    size = x.graph.extents(given)
+    sizes = output_size if isinstance(output_size, tuple | list) else (output_size,) * 2
+    size = x.graph.extents(sizes)
     counts = [
         (size[k] + 2 * pads[k] - gaps[k] * (kernel[k] - 1) - 1) // steps[k] + 1 for k in range(2)
     ]
@@ -271,10 +275,19 @@ def fold(
     meetings = [reaching(i[2 + k] + pads[k], i[4 + k], steps[k], gaps[k]) for k in range(2)]
     inside = [
         condition
-        for k, each in enumerate(meetings)
-        for condition in (each.there, each.tap < kernel[k], each.at >= 0, each.at < counts[k])
+        for k, meeting in enumerate(meetings)
+        for condition in (
+            meeting.there,
+            meeting.tap < kernel[k],
+            meeting.at >= 0,
+            meeting.at < counts[k],
+        )
     ]
-    entries = [*i[:2], *(each.tap for each in meetings), *(each.at for each in meetings)]
+    entries = [
+        *i[:2],
+        *(meeting.tap for meeting in meetings),
+        *(meeting.at for meeting in meetings),
+    ]
     columns = reshape(x, source)
     met = view_of(columns, views.made(source, shape, entries, all_of(inside)))
     total = sum_over(met, (4, 5), dtype=x.dtype)
@@ -403,7 +416,7 @@ def _unpooled(
     ]
     if output_size is not None:
         spatial = list(x.graph.extents(list(output_size)[-rank:]))
-    found = reshape(indices, *lead, product_of(x.extents[-rank:]))
-    values = reshape(x, found.extents)
+    positions = reshape(indices, *lead, product_of(x.extents[-rank:]))
+    values = reshape(x, positions.extents)
     flat = x.graph.zeros((*lead, product_of(spatial)), x.dtype)
-    return reshape(scatter(flat, -1, found, values), *lead, *spatial)
+    return reshape(scatter(flat, -1, positions, values), *lead, *spatial)
