@@ -148,6 +148,8 @@ class Recorder:
         """
         if isinstance(condition, Expression):
             self.extent(condition)
+            # Earlier requirements are assumptions of the proof: what follows from them is not
+            # checked again.
             verdict = prove(condition, tuple(self.requirements))
         else:
             verdict = bool(condition)
@@ -262,6 +264,7 @@ class Recorder:
         whole = self.constant(held).value
         if brought.type != whole.type:
             raise GraphError(f"assign: {held!r} cannot hold {brought.type}; make both types agree")
+        # The memory keeps its order of rows; what is assigned is brought into it.
         if held.order is not None:
             brought = held.order.rows(self.wrap(brought)).value
         earlier = self._assigned.get(held)

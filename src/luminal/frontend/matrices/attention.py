@@ -50,6 +50,8 @@ def scaled_dot_product_attention(
     grouped = enable_gqa and q.extents[-3] != k.extents[-3]
     if grouped:
         q, k, v = _grouped(q, k, v)
+    # No fused primitive: softmax between two products is what the compiler makes one streaming
+    # kernel of, with masks and scales of any kind.
     scores = matmul(q, k.mT) * (_scale(q) if scale is None else scale)
     if grouped and attn_mask is not None:
         attn_mask = _grouped_mask(attn_mask, heads, q.extents[-4])
@@ -57,6 +59,7 @@ def scaled_dot_product_attention(
     if attn_mask is None:
         out = matmul(dropout(scores.softmax(-1), dropout_p, key_of_dropout), v)
     else:
+        # softmax of -inf alone is NaN; PyTorch's kernels give 0 for such rows.
         hidden = scores.amax(-1, keepdim=True) == -np.inf
         if dropout_p:  # of a row that is hidden, 0 where a gradient would else be NaN
             weights = where(hidden, 0.0, scores).softmax(-1)
@@ -92,6 +95,8 @@ def _scale(q: Tensor) -> Tensor | float:
 
 def _grouped(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Query heads split into (shared, group), key and value heads with a group of one."""
+    # Keys and values broadcast over the group as views: they are read once, not copied for each
+    # head.
     shared = k.extents[-3]
     group = q.extents[-3].exact_div(shared)
     if group is None or v.extents[-3] != shared:

@@ -166,6 +166,7 @@ def _path(labels: Sequence[frozenset[str]], kept: frozenset[str], sizes: dict[st
         return _greedy(plans, kept, sizes)
     best = {1 << k: plan for k, plan in enumerate(plans)}
     whole = (1 << len(plans)) - 1
+    # Dynamic programming over subsets: 3**n joins, which _EXHAUSTIVE keeps in the thousands.
     for members in range(1, whole + 1):
         outside = [plan.labels for k, plan in enumerate(plans) if not members >> k & 1]
         part = (members - 1) & members
@@ -178,6 +179,7 @@ def _path(labels: Sequence[frozenset[str]], kept: frozenset[str], sizes: dict[st
 
 
 def _joined(a: _Plan, b: _Plan, needed: frozenset[str], sizes: dict[str, int]) -> _Plan:
+    # A product walks all labels of both sides; those that nobody needs later are summed at once.
     union = a.labels | b.labels
     work = 1
     for label in union:
@@ -213,6 +215,7 @@ def _simple(x: Tensor, labels: Labels) -> _Part:
     wanted = {label: n for label, n in zip(labels, x.extents, strict=True) if n != const(1)}
     shape = tuple(wanted.values())
     place = {label: along(k, n) for k, (label, n) in enumerate(wanted.items())}
+    # A label twice reads at the same position twice: the diagonal is a view.
     entries = [
         const(0) if n == const(1) else place[label]
         for label, n in zip(labels, x.extents, strict=True)

@@ -69,6 +69,7 @@ def _pinv_derivative(
     g: Tensor, y: Tensor, a: Tensor, atol: Limit, rtol: Limit, hermitian: bool
 ) -> tuple[Tensor | None, ...]:
     """Golub and Pereyra, "The differentiation of pseudo-inverses ..." (1973); limits have none."""
+    # Gradients of the SVD itself are infinite where singular values are equal; this formula is not.
     left, right = matmul(y.mT, y), matmul(y, y.mT)
     inner = matmul(g.mT, right) + matmul(left, g.mT)
     outer = matmul(a, matmul(y, matmul(g.mT, right))) + matmul(matmul(left, g.mT), matmul(y, a))
@@ -84,6 +85,7 @@ def _pseudoinverse(a: Tensor, atol: Limit, rtol: Limit, hermitian: bool) -> Tens
     else:
         left, size, right = svd(a, full_matrices=False)
         values = size
+    # 1 / 0 stays out of both branches of the Select, or gradients would be NaN.
     kept = size > _limit(a, size, atol, rtol)
     scale = where(kept, 1 / where(kept, values, 1), 0)
     return matmul(right.mT * scale.unsqueeze(-2), left.mT)
@@ -154,6 +156,7 @@ def cond(x: Tensor, p: float | str | None = None) -> Tensor:
 def cholesky_solve(b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     """x with A @ x = b, where `factor` is A's: L @ L.mT = A, or with `upper` U.mT @ U = A."""
     first = factor.mT if upper else factor
+    # L L' x = b: first L y = b, then L' x = y.
     half = solve_triangular(first, b, upper=False)
     return solve_triangular(first.mT, half, upper=True)
 
@@ -228,6 +231,7 @@ def lu_solve(
     what = "linalg.lu_solve"
     square(what, factors)
     common = promotion((factors, b))
+    # x A = b is A' x' = b'.
     if not left:
         return lu_solve(factors, pivots, b.mT, adjoint=not adjoint).mT
     a, right = paired(what, factors, b, True)

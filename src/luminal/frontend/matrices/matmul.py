@@ -103,6 +103,7 @@ def _rounded(x: Any, graph: Any, dtype: DType) -> Any:
         return type(x)(_rounded(part, graph, dtype) for part in x)
     if isinstance(x, Parameter | State | np.ndarray) and graph is not None:
         x = graph.constant(x)
+    # Whoever computes in float64 asked for its digits.
     if is_tensor(x) and x.dtype.is_float and x.dtype is not float64:
         return x.cast(dtype)
     return x
@@ -110,9 +111,6 @@ def _rounded(x: Any, graph: Any, dtype: DType) -> Any:
 
 def _wide(x: Any) -> Any:
     return x.cast(float32) if is_tensor(x) and x.dtype.is_storage else x
-
-
-# --- linalg ---------------------------------------------------------------------------------------
 
 
 # --- matrix products ------------------------------------------------------------------------------
@@ -140,6 +138,9 @@ def matmul(a: Operand, b: Operand) -> Tensor:
     _check_matmul(x, y)
     common = promotion((x, y))
     work = product_dtype(common)
+    # Sum(Mul) of broadcast views is the only form of a product: the compiler recognizes
+    # contractions by their axes, so matmul, einsum, convolution and attention are one kind of
+    # kernel.
     rows = x.cast(work).unsqueeze(-1)  # (..., m, k, 1)
     columns = y.cast(work)
     if y.ndim == 1:

@@ -63,6 +63,7 @@ def vector_norm(
 @in_float
 def _vector_norm(x: Tensor, ord: float, dim: Dims, keepdim: bool) -> Tensor:
     axes = axes_of("norm", dim, x.ndim)
+    # Of one element every norm is |x|, which no power can overflow.
     single = all(x.extents[axis] == const(1) for axis in axes)
     if ord == 2 and not single:
         return _euclidean(x, axes, keepdim)
@@ -106,6 +107,7 @@ def _power_norm_derivative(
 @differentiated(_power_norm_derivative)
 def _power_norm(x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     size = abs(x)
+    # With a negative order 0 counts as infinitely small: 1 / 0 is inf, and the norm 0.
     powers = size**ord if ord > 0 else size.reciprocal() ** -ord
     return sum(powers, axes, keepdim) ** (1 / ord)
 
@@ -198,4 +200,5 @@ def renorm(x: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     axis = axis_of("renorm", dim, x.ndim)
     others = tuple(k for k in range(x.ndim) if k != axis)
     size = vector_norm(x, p, others, True)
+    # PyTorch's 1e-7, so that its results come out to the digit.
     return x * where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)

@@ -53,6 +53,7 @@ def up_together(*tensors: Tensor) -> tuple[list[Tensor], DType]:
     """The tensors in the dtype that their products are formed in, and the dtype of a result."""
     graph, values = together(*tensors)
     common = promotion(tensors)
+    # One cast up, one rounding at the end: a bias is added before the sum is rounded.
     work = product_dtype(common)
     return [graph.wrap(v).cast(work) for v in values], common if common.is_storage else work
 
@@ -104,6 +105,7 @@ def cross(x: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     axis = axis_of("cross", dim, product.ndim) - product.ndim
     if any(t.ndim < -axis or t.extents[axis] != const(3) for t in (x, other)):
         raise ShapeError(f"cross: {describe(x)} and {describe(other)} need extent 3 in dim {dim}")
+    # Rotations are views modulo 3; no component is gathered.
     return _rotated(x, axis, 1) * _rotated(other, axis, 2) - (
         _rotated(x, axis, 2) * _rotated(other, axis, 1)
     )
@@ -170,6 +172,7 @@ def _plus(
     elif alpha != 1:
         product = product * alpha
     shape = product.extents
+    # BLAS's rule: beta = 0 means that x is not read, so its NaN does not count.
     if beta != 0:
         product = (addend if beta == 1 else addend * beta) + product
     if product.extents != shape:
@@ -243,6 +246,7 @@ def _best_splits(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     count = len(sizes) - 1
     cost = {(i, i): 0 for i in range(count)}
     splits = {}
+    # Shorter runs first: each is the best of its splits into two that are known already.
     for length in range(1, count):
         for i in range(count - length):
             j = i + length

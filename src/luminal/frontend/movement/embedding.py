@@ -58,6 +58,7 @@ def _rows_derivative(
     if padding is not None:
         ignored = padding if padding >= 0 else weight.extents[0] + padding
         g = where((ids == ignored).unsqueeze(-1), 0, g)
+    # The gradient of a Gather is a Scatter that adds; ids that repeat meet in one row.
     places, rows = ids.reshape(-1), g.reshape(-1, weight.extents[1])
     if by_frequency:
         ones = g.graph.ones(places.extents, g.dtype)
@@ -84,6 +85,7 @@ def one_hot(x: Tensor, classes: Extent = -1, dtype: Any = dtypes.int64) -> Tenso
                 f"one_hot: {describe(x)} would decide the shape; say how many classes there are"
             )
         classes = int(array.max()) + 1
+    # An Equal instead of a Scatter of ones: by element, so it fuses with what reads it.
     positions = graph.arange(classes, dtype=x.dtype if x.dtype.is_int else dtypes.int64)
     return (unsqueeze(x, -1) == positions).cast(dtype)
 
@@ -142,6 +144,7 @@ def _bags_of_offsets(
     """`rows` is (ids, width); a row that does not count goes to a bag that is cut off."""
     graph = rows.graph
     bags = offsets.extents[0] - (1 if include_last else 0)
+    # Row i belongs to the last bag that starts at or before i, which also skips empty bags.
     place = searchsorted(offsets, graph.arange(rows.extents[0]), right=True) - 1
     place = where(counted, place, bags)
     shape = (bags + 1, rows.extents[1])

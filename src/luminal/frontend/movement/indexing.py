@@ -52,11 +52,14 @@ def wrapped(indices: Tensor, extent: Expression) -> Tensor:
     """
     if not indices.dtype.is_int:
         raise DTypeError(f"index: {describe(indices)} does not hold integers; cast it")
+    # What is known now is decided now: a constant index costs a run no comparison, and is refused
+    # where it is written.
     array = literal_of(indices)
     if array is not None and extent.is_const:
         return _wrapped_constant(indices, array, extent.value)
     if not indices.dtype.is_signed:
         return indices
+    # extent - 1 need not fit 8 or 16 bits, and a sum would wrap.
     if indices.dtype.size < 4:
         indices = indices.cast(dtypes.int32)
     return where(indices < 0, indices + extent, indices)
@@ -79,6 +82,7 @@ def _wrapped_constant(indices: Tensor, array: np.ndarray[Any, Any], extent: int)
 
 def beside(x: Tensor, axis: int, indices: Tensor) -> list[Expression | Tensor]:
     """The map of `gather` and `scatter`: along `axis` the indices, elsewhere their own position."""
+    # A map gives each dim of x a position: an Expression of the result's own, or a Tensor of them.
     entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(indices.extents)]
     entries[axis] = wrapped(indices, x.extents[axis])
     return entries
@@ -142,6 +146,7 @@ def take(x: Tensor, index: Operand, dim: int | None = None) -> Tensor:
     positions = wrapped(x.graph.constant(index), x.extents[axis])
     shape = (*x.extents[:axis], *positions.extents, *x.extents[axis + 1 :])
     after = x.ndim - axis - 1
+    # The positions in the whole result's shape; repeated along what follows, which is a view.
     picks = expand(reshape(positions, (*positions.extents, *(const(1),) * after)), shape)
     entries: list[Expression | Tensor] = [along(k, n) for k, n in enumerate(shape[:axis])]
     entries.append(picks)

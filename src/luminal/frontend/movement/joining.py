@@ -214,6 +214,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     size = extent.exact_div(chunks)
     if size is not None:
         return split(x, [size] * chunks, axis)
+    # The number of parts must be known now: it is the length of a tuple.
     size = ceil_div(extent, chunks)
     if extent.is_const:
         return split(x, size.value, axis)
@@ -235,6 +236,8 @@ def tensor_split(
         count = int(indices_or_sections)
         if count < 1:
             raise ShapeError(f"tensor_split: {count} sections; give at least 1")
+        # The first `longer` parts have one element more; bounds of symbolic extents are Expressions
+        # too.
         size, longer = extent // count, extent % count
         return _between(x, axis, [size * k + minimum(longer, k) for k in range(count + 1)])
     cuts = [
@@ -300,6 +303,7 @@ def repeat(
     if len(counts) < x.ndim:
         raise ShapeError(f"repeat: {listed(times)} has fewer entries than {describe(x)} has dims")
     x = reshape(x, (const(1),) * (len(counts) - x.ndim) + x.extents)
+    # (n,) as (1, n), expanded to (times, n), merged: index i reads i % n, and nothing is copied.
     pairs = [pair for n in x.extents for pair in (const(1), n)]
     wide = [n for count, extent in zip(counts, x.extents, strict=True) for n in (count, extent)]
     merged = tuple(count * n for count, n in zip(counts, x.extents, strict=True))

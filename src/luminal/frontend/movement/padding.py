@@ -35,6 +35,7 @@ def pad(x: Tensor, pad: Amounts, mode: str = "constant", value: float | None = N
     """
     pairs = _pairs(x, pad)
     mode = NUMPYS.get(mode, mode)
+    # Cropping first keeps what is cut off out of the pattern; other modes mirror at x's own edges.
     if mode in ("constant", "circular"):
         x, pairs = _cropped(x, pairs)
     if mode == "constant":
@@ -96,12 +97,14 @@ def _circular(at: Expression, n: Expression) -> Expression:
 
 
 def _reflected(at: Expression, n: Expression) -> Expression:
+    # 0 1 2 3 2 1 | 0 1 ...: the edges stand once in a period.
     period = maximum(2 * n - 2, 1)
     phase = at % period
     return minimum(phase, period - phase) if n != const(1) else const(0)
 
 
 def _symmetric(at: Expression, n: Expression) -> Expression:
+    # 0 1 2 3 3 2 1 0 | 0 1 ...: the edges stand twice.
     phase = at % (2 * n)
     return minimum(phase, 2 * n - 1 - phase)
 
@@ -131,6 +134,7 @@ def _triangle(what: str, x: Tensor, diagonal: int, *, lower: bool) -> Tensor:
     if x.ndim < 2:
         raise ShapeError(f"{what}: {describe(x)} has no last two dims; unsqueeze it first")
     row, column = (along(k, x.extents[k]) for k in (x.ndim - 2, x.ndim - 1))
+    # Positions are compared where they are used: no mask lies in memory.
     inside = column <= row + diagonal if lower else column >= row + diagonal
     zero = x.graph.zeros((), x.dtype)
     return where(position(x.graph, inside, x.extents, dtypes.bool_), x, zero)

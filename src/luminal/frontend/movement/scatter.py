@@ -62,6 +62,7 @@ def written(x: Tensor, entries: Entries, src: Tensor, mode: str) -> Tensor:
     Tensors among the entries have src's shape. 16-bit floats are added in float32.
     """
     graph, (dest, source) = together(x, src)
+    # Sums that meet at one place are rounded once, at the end, as those of a reduction.
     work = x.dtype
     if mode == "add":
         work = dtypes.int32 if x.dtype is dtypes.bool_ else x.dtype.compute
@@ -223,8 +224,11 @@ def _combined(
     x, src = x.cast(work), src.cast(work)
     monoid = {"sum": SUM, "mean": SUM, "prod": PRODUCT, "amax": MAXIMUM}[reduce]
     neutral = monoid.identity(work)
+    # Without its own element a place that is met starts from the neutral one; others keep theirs.
     start = x if include_self else _scatter(reduce, x, axis, index, neutral, "set")
     if reduce == "amax":
+        # The last write wins, so writing in ascending order leaves the greatest: no atomic maximum
+        # is needed.
         values, order = sort(src, axis)
         place = gather(index, axis, order)
         least = x.graph.full(x.extents, neutral.item(), work)
@@ -247,6 +251,7 @@ def _product_of_others(x: Tensor, src: Tensor, axis: int, index: Tensor) -> Tens
     """The product of the others that meet at its place, for each element of src; no division."""
     place, order = sort(wrapped(index, x.extents[axis]), axis)
     values = gather(src, axis, order)
+    # g * y / x would be 0/0 where an element is 0. Products from both sides have no such place.
     before = _products_before(place, values, axis)
     after = _products_before(place.flip(axis), values.flip(axis), axis).flip(axis)
     return scatter(src, axis, order, before * after)
@@ -454,6 +459,8 @@ def masked_scatter(x: Tensor, mask: Operand, source: Operand) -> Tensor:
     chosen = x.graph.constant(mask).cast(dtypes.bool_)
     shape = common_shape("masked_scatter", (x, chosen))
     x, chosen = broadcast(x, shape), broadcast(chosen, shape)
+    # The k-th chosen place takes the k-th source element; its number is how many were chosen
+    # before.
     order = reshape(cumsum(ravel(chosen), 0) - 1, x.extents)
     values = ravel(source_of("masked_scatter", x, source))
     return where(chosen, take(values, order.maximum(0), 0), x)

@@ -56,6 +56,8 @@ def subscript(x: Tensor, key: Any) -> Tensor:
     plan = _Plan(x)
     for entry in entries:
         _plan_entry(plan, entry)
+    # First one view of all slices and ints, then one Gather for all tensors: a subscript is two
+    # nodes at most, however many entries it has.
     view = views.slice_(x.extents, tuple(plan.starts), tuple(plan.steps), tuple(plan.extents))
     part = view_of(x, view)
     if not tensors:
@@ -71,6 +73,8 @@ def index_put(
 
     The indices are integer tensors, constant masks and None (all of a dim), as PyTorch's.
     """
+    # A mask that only a run knows has no positions of a known number; one value for all of them is
+    # a Select.
     masked = _put_by_mask(x, indices, values, accumulate)
     if masked is not None:
         return masked
@@ -98,6 +102,7 @@ def _put_by_mask(
     x: Tensor, indices: Sequence[Any], values: Operand, accumulate: bool
 ) -> Tensor | None:
     """index_put where the index is one computed mask, and all its places get the same values."""
+    # Values of their own for each place would need the places' number.
     if len(indices) != 1 or not is_tensor(indices[0]) or indices[0].dtype is not dtypes.bool_:
         return None
     mask = indices[0]
@@ -115,6 +120,7 @@ def _entries(x: Tensor, key: tuple[Any, ...]) -> list[Any]:
     if used > x.ndim:
         raise ShapeError(f"index: {used} entries for {describe(x)}, which has {x.ndim} dims")
     gaps = [k for k, e in enumerate(entries) if e is Ellipsis]
+    # Two of them would not say which dims each stands for.
     if len(gaps) > 1:
         raise ShapeError("index: more than one Ellipsis; keep one")
     at = gaps[0] if gaps else len(entries)
@@ -198,6 +204,8 @@ def _plan_entry(plan: _Plan, entry: Any) -> None:
         plan.take(*_slice(plan.x, dim, entry))
         plan.places.append(dim)
     elif is_tensor(entry):
+        # A 0-d tensor takes its dim away, as an int does, so it does not fix the place of the
+        # others.
         if not any(pick.ndim for pick in plan.picks.values()):
             plan.first_pick = len(plan.places)
         plan.take(const(0), 1, extent)
@@ -227,6 +235,7 @@ def _slice(x: Tensor, dim: int, entry: slice) -> tuple[Expression, int, Expressi
         raise ShapeError(f"index: the step {step!r} of a slice is not an int other than 0")
     literal = (entry.start, entry.stop)
     if extent.is_const and all(n is None or isinstance(n, int | np.integer) for n in literal):
+        # Python's own clamping, which NumPy has too.
         start, stop, _ = entry.indices(extent.value)
         return const(start), step, const(len(range(start, stop, step)))
     return _symbolic_slice(x, extent, entry, step)
@@ -243,6 +252,7 @@ def _symbolic_slice(
     forward = step > 0
     start = _bound(x, extent, entry.start, const(0) if forward else extent - 1)
     stop = _bound(x, extent, entry.stop, extent if forward else const(-1))
+    # The positions read lie in low .. high - 1, whichever way they are walked.
     low, high = (start, stop) if forward else (stop + 1, start + 1)
     if low.is_const and high.is_const and low.value >= high.value:
         return const(0), step, const(0)
@@ -270,6 +280,8 @@ def _picked(extents: Shape, plan: _Plan, split: bool) -> tuple[Shape, list[Expre
     The picks' common shape stands where PyTorch puts it.
     """
     common = common_shape("index", list(plan.picks.values()))
+    # NumPy's rule: tensors side by side leave their dims where they stand; parted ones put them
+    # first.
     at = 0 if split else plan.first_pick
     rest = [const(1) if k is None else extents[k] for k in plan.places]
     shape: Shape = (*rest[:at], *common, *rest[at:])

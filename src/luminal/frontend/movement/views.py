@@ -82,6 +82,8 @@ def _of_as_many(x: Tensor, shape: Sequence[Expression]) -> Tensor | None:
     Dims in front and behind that both have are kept; those between become one, which is spelled as
     the product of the wanted ones. None for known products, which differ.
     """
+    # Equal dims at both ends stay as they are, so that what is known of them is not lost in the
+    # product.
     least = min(x.ndim, len(shape))
     front = next((k for k in range(least) if x.extents[k] != shape[k]), least)
     most = least - front
@@ -96,6 +98,8 @@ def _of_as_many(x: Tensor, shape: Sequence[Expression]) -> Tensor | None:
 
 def respelled(what: str, x: Tensor, extents: Shape) -> Tensor:
     """`x` with other Expressions for its extents; each run is checked that they have its values."""
+    # What the intervals of dims do not prove becomes a check at the start of each run, not an error
+    # now.
     for n, wanted in zip(x.extents, extents, strict=True):
         x.graph.require(n.eq(wanted), what)
     starts, steps = (const(0),) * x.ndim, (const(1),) * x.ndim

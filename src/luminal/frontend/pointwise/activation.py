@@ -124,6 +124,7 @@ def _normal(x: Tensor) -> Tensor:
     """Phi(x) of f32 or f64, within 3 of the last digit of 1. Its logarithm is nearly a polynomial
     of low degree: one power of 2 is half of what erf costs, and nothing cancels out below 0.
     """
+    # By symmetry one polynomial serves both sides: Phi(x) = 1 - Phi(-x).
     below = polynomial(abs(x), _LOG2_BELOW).exp2()
     return where(x < 0, below, 1 - below)
 
@@ -148,6 +149,8 @@ def mish(x: Tensor) -> Tensor:
 
     Misra, arXiv 1908.08681.
     """
+    # tanh(log(1 + e)) = (e*e + 2e) / (e*e + 2e + 2): one exponential for three functions. Beyond 20
+    # the quotient is 1 in f32, and e*e would overflow.
     e = x.minimum(20).exp()
     n = e * (e + 2)
     return where(x > 20, x, x * (n / (n + 2)))

@@ -52,6 +52,8 @@ def promotion(operands: Sequence[Operand]) -> DType:
 
     Tensors with dims decide; 0-d ones, and numbers after them, only where their kind is higher.
     """
+    # A number does not widen a tensor: x * 2.5 stays float16, x + 1 stays int8. Only a higher kind
+    # does.
     ranked: tuple[list[DType], ...] = ([], [], [])  # numbers, 0-d tensors, tensors with dims
     for x in operands:
         ranked[precedence(x)].append(dtype_of_operand(x))
@@ -120,6 +122,7 @@ def _is_weak(x: Any) -> bool:
 def _python_scalar(x: Any) -> bool | int | float:
     """A number that promotes as `x` does."""
     if isinstance(x, Expression):
+        # Any int promotes alike, so an extent that only a run knows counts as 1.
         return x.value if x.is_const else 1
     number: bool | int | float = x.item() if isinstance(x, np.generic) else x
     return number
@@ -138,6 +141,7 @@ def _scalar(what: str, graph: Recorder, x: Any, dtype: DType) -> Tensor:
 def _check_range(what: str, number: int, dtype: DType) -> None:
     """DTypeError where `number` does not fit; negative ones wrap in unsigned types."""
     limits = np.iinfo(dtype.numpy)
+    # As in C, -1 of uint8 is 255; a number beyond both ranges is a mistake.
     least = limits.min if dtype.is_signed else -limits.max
     if not least <= number <= limits.max:
         raise DTypeError(
@@ -181,6 +185,8 @@ def _arithmetic(op: str, what: str, a: Operand, b: Operand, bool_op: str | None 
 
 def add(a: Operand, b: Operand, *, alpha: float = 1) -> Tensor:
     """a + alpha * b; `or` for bools."""
+    # The factor is applied in the promoted dtype: alpha=0.5 of an int tensor beside a float one is
+    # a half.
     if alpha != 1:
         b = mul(lifted("add", graph_of("add", (a, b)), b, promotion((a, b))), alpha)
     return _arithmetic("Add", "add", a, b, "Or")
@@ -231,6 +237,7 @@ def minimum(a: Operand, b: Operand) -> Tensor:
     if result is dtypes.bool_:
         return apply("And", x, y)
     if result.is_float:
+        # There is no primitive Minimum: -max(-x, -y) keeps NaN, which a Select by < would lose.
         return (-apply("Maximum", -x, -y)).cast(result)
     return apply("Select", apply("LessThan", x, y), x, y)
 
@@ -275,6 +282,7 @@ def clamp_max(x: Tensor, max: Operand) -> Tensor:
 def _compared(what: str, a: Operand, b: Operand) -> list[Tensor]:
     """The operands as a comparison takes them: bools count as 0 and 1."""
     pair, result = unified(what, (a, b))
+    # The order of bools is that of 0 and 1; LessThan takes numbers.
     return [x.cast(dtypes.uint8) for x in pair] if result is dtypes.bool_ else pair
 
 
@@ -288,6 +296,7 @@ def less_equal(a: Operand, b: Operand) -> Tensor:
     """a <= b; False with NaN."""
     x, y = _compared("<=", a, b)
     if x.dtype.is_float:
+        # Of floats `not y < x` would be true where one is NaN.
         return apply("Or", apply("LessThan", x, y), apply("Equal", x, y))
     return ~apply("LessThan", y, x)
 

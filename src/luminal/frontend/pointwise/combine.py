@@ -75,6 +75,7 @@ def isclose(
         distance = abs(x - y)
         same = same | ((distance <= atol + rtol * abs(y)) & y.isfinite() & x.isfinite())
         return same | ((x != x) & (y != y)) if equal_nan else same
+    # The difference of two integers may not fit their dtype.
     wide = x.cast(dtypes.float64), y.cast(dtypes.float64)
     return same | (abs(wide[0] - wide[1]) <= atol + rtol * abs(wide[1]))
 
@@ -125,6 +126,7 @@ def divide(a: Operand, b: Operand, rounding_mode: str | None = None) -> Tensor:
     (x, y), result = unified("div", (a, b))
     if result.is_float:
         return trunc(x / y).cast(result)
+    # Truncation is one above the floor where signs differ and something is left over.
     down = floor_div(x, y)
     return where((mod(x, y) != 0) & ((x < 0) != (y < 0)), down + 1, down).cast(result)
 
@@ -265,6 +267,7 @@ def fmod(a: Operand, b: Operand) -> Tensor:
         raise DTypeError("fmod: bools have no remainder; cast to an integer")
     if result.is_float:
         return odd(apply("Mod", abs(x), abs(y)), x).cast(result)
+    # Mod has the sign of b; C's remainder that of a: one b less where they differ.
     rest = apply("Mod", x, y)
     if not result.is_signed:
         return rest
@@ -290,6 +293,8 @@ def nextafter(a: Operand, b: Operand) -> Tensor:
 def _next(x: Tensor, y: Tensor, result: DType) -> Tensor:
     stored = x.cast(result)
     bits = stored.bitcast(f"int{result.bits}")
+    # Bits of floats count magnitudes up in order (IEEE 754), so one more or one less is the
+    # neighbour.
     away = (x > 0) == (y > x)  # the magnitude grows
     moved = where(away, bits + 1, bits - 1)
     least = (

@@ -63,6 +63,7 @@ def expm1(x: Tensor) -> Tensor:
 @differentiated(lambda g, y, x: g / (1 + x))
 def log1p(x: Tensor) -> Tensor:
     """log(1 + x), within 3 ulp: a polynomial for -1/2 < x < 1. NaN below -1."""
+    # x - (x**2 / 2 - s * (x**2 / 2 + ...)), as in fdlibm: x is added last, so its digits are kept.
     s = x / (2 + x)
     square, half = s * s, x * x * 0.5
     near = x - (half - s * (half + square * polynomial(square, _LOG1P)))
@@ -79,6 +80,7 @@ def log10(x: Tensor) -> Tensor:
 @differentiated(lambda g, y, x: g * (y * (1 - y)))
 def sigmoid(x: Tensor) -> Tensor:
     """1 / (1 + exp(-x)), within 3 ulp; 0 below about -88 (f32) or -709 (f64)."""
+    # An overflow of exp(-x) is no fault here: 1 / inf is the 0 that is wanted.
     return (1 + (-x).exp()).reciprocal()
 
 
@@ -92,6 +94,8 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
 
 @differentiated(lambda g, y, x: g / where((x < 0) | (x > 1), math.nan, x * (1 - x)))
 def _log_odds(x: Tensor) -> Tensor:
+    # Near 1/2 the odds are near 1, where log cancels; log1p of odds - 1, formed as (2x - 1) / (1 -
+    # x), does not. Below 1/4 that is near -1, where log1p would cancel.
     odds = x / (1 - x)
     return where(x < 0.25, odds.log(), ((2 * x - 1) / (1 - x)).log1p())
 
@@ -100,6 +104,7 @@ def _log_odds(x: Tensor) -> Tensor:
 @differentiated(lambda g, y, x: g * sigmoid(-x))
 def log_sigmoid(x: Tensor) -> Tensor:
     """log(sigmoid(x)) = min(x, 0) - log1p(exp(-|x|))."""
+    # The exponent is never above 0, so nothing overflows, and for x << 0 the result is x itself.
     return x.minimum(0) - (-abs(x)).exp().log1p()
 
 
@@ -126,12 +131,14 @@ def logaddexp(a: Operand, b: Operand) -> Tensor:
 
 def _shares(g: Tensor, x: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """g by e**(scale * x) : e**(scale * y); equal infinities share evenly."""
+    # The derivative of a log-sum is a softmax of two, which is a sigmoid of the difference.
     apart = where((x == y) & (abs(x) == math.inf), 0, x - y) * scale
     return g * sigmoid(apart), g * sigmoid(-apart)
 
 
 @differentiated(lambda g, total, x, y: _shares(g, x, y, 1.0))
 def _log_sum(x: Tensor, y: Tensor) -> Tensor:
+    # Equal infinities have no difference: x == y is a case of its own.
     more = (-abs(x - y)).exp().log1p()
     return where(x == y, x + math.log(2), x.maximum(y) + more)
 
@@ -208,6 +215,8 @@ def power_of(x: Tensor, exponent: int | float) -> Tensor:
             f"pow: {x.dtype.name} to the power {exponent} is no integer; write {float(exponent)}, "
             "or cast the tensor to a float"
         )
+    # Up to 64, six squarings at most: fewer operations than log2 and exp2, and exact for small
+    # integers.
     whole = float(exponent).is_integer() and -64 <= exponent <= 64
     x = x.cast(dtype.compute)
     if exponent == 0.5:
@@ -270,6 +279,8 @@ def _select(condition: Tensor, a: Tensor | float, b: Tensor) -> Tensor:
 
 def _general_derivative(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """y * x ** (y - 1), 0 where y is 0; z * log(x), 0 where x ** y is constant in y, as PyTorch."""
+    # Each factor is made finite before it is multiplied: 0 * inf would be NaN where the gradient is
+    # 0.
     exponent = _select(y == 0, 1, y)
     slope = g * exponent * power(x, exponent - 1)
     is_flat = (x == 0) & ~(y < 0)
@@ -284,6 +295,7 @@ def _float_power(x: Tensor, y: Tensor) -> Tensor:
     Within 2 ulp in f32, where the exponent y * log2(x) is formed in f64. In f64 within 1e-13 of the
     result, as the rounding of the exponent counts up to 1024 times.
     """
+    # exp2(y * log2(|x|)) knows neither signs nor the cases of C's pow, which follow one by one.
     size = abs(x)
     magnitude = (y * size.log2()).exp2() if x.dtype is float64 else _narrow_power(size, y)
     result = _select(size == 1, 1, magnitude)
@@ -299,6 +311,7 @@ def _float_power(x: Tensor, y: Tensor) -> Tensor:
 
 def _narrow_power(x: Tensor, y: Tensor) -> Tensor:
     """x ** y of f32 for x >= 0: 2 ** whole * 2 ** fraction of the exponent."""
+    # An exponent near 128 has an ulp of 2**-16 in f32: 17 of the result's 24 bits would be right.
     exponent = y.cast(float64) * _wide_log2(x)
     exponent = exponent.maximum(-300).minimum(300)  # 0 below, inf above; NaN passes
     whole = (exponent + 0.5).floor()
@@ -320,6 +333,7 @@ def _wide_log2(x: Tensor) -> Tensor:
 
 def _scaled(x: Tensor, whole: Tensor) -> Tensor:
     """x * 2**whole for whole in -300 .. 300, rounded once: by exact factors within f32's range."""
+    # 2**300 is no f32, a third of the way is; all three factors are exact powers of 2.
     third = (whole * (1 / 3)).floor()
     return x * third.exp2() * third.exp2() * (whole - 2 * third).exp2()
 
@@ -328,6 +342,7 @@ def _integer_power(x: Tensor, y: Tensor) -> Tensor:
     """x ** y by squaring, a step per bit of y, wrapping; negative powers are 0 but of 1 and -1."""
     result = x.graph.full(x.extents, 1, x.dtype)
     square = x
+    # The number of steps may not depend on data: every bit of y has its step, taken or not.
     for bit in range(y.dtype.bits):
         wanted = ((y >> bit) & 1) == 1
         result = _select(wanted, result * square, result)

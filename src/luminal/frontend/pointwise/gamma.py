@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from luminal.frontend.tensor import Tensor
 
 
+# From here on the asymptotic series with seven Bernoulli numbers holds to the last digit of f64.
 _SHIFT, _STIRLING = 8, 8.5
 # Bernoulli numbers B(2k) / (2k (2k - 1)), B(2k) / 2k and B(2k)
 _LGAMMA = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
@@ -59,6 +60,9 @@ def lgamma(x: Tensor) -> Tensor:
     digits near the zeros; Stirling's series above, reflection below 0. Within 4 ulp for x > 0, and
     for x < 0 of the largest term.
     """
+    # Reflection, gamma(x) gamma(1 - x) = pi / sin(pi x). The sine is taken of x's distance to the
+    # nearest whole number: pi * x itself would have no digits of the fraction left where |x| is
+    # large.
     a = where(x < 0, 1 - x, x)
     value = where(a < _STIRLING, _near_two(a), _stirling(a))
     fraction = abs(x - x.round())
@@ -72,6 +76,8 @@ def _near_two(x: Tensor) -> Tensor:
     low, middle = x < 0.5, x < 1.5  # of x itself: x + 1 may round up to the next border
     y, factor = x, where(low, x * (x + 1), where(middle, x, 1.0))
     distance = where(low, x, where(middle, x - 1, x - 2))
+    # gamma(x) = (x - 1) gamma(x - 1), six times at most; steps that are not needed change nothing.
+    # The product of factors costs one logarithm, not one each.
     for _ in range(6):
         above = y >= 2.5
         y = where(above, y - 1, y)
@@ -99,6 +105,7 @@ def digamma(x: Tensor) -> Tensor:
     """The derivative of lgamma; NaN at the negative integers, -inf at +0, inf at -0."""
     a = where(x <= 0, 1 - x, x)
     low = a < _SHIFT
+    # digamma(a) = digamma(a + 8) - sum of 1 / (a + k): eight terms for all, as data may not decide.
     steps = 1 / a
     for k in range(1, _SHIFT):
         steps = steps + 1 / (a + k)
@@ -162,6 +169,7 @@ _CORRECTIONS_OF_F32 = 5
 
 def _sum(x: Tensor | int, q: Tensor) -> Tensor:
     """The sum of (q + k)**-x over all k >= 0, for x > 1 and q > 0."""
+    # Nine terms one by one, then the integral and the corrections, whose error falls with (q + 9).
     total = q**-x
     for k in range(1, _TERMS):
         total = total + (q + k) ** -x
@@ -206,6 +214,8 @@ def _zeta_derivative(g: Tensor, y: Tensor, x: Tensor, q: Tensor) -> tuple[None, 
 
 @differentiated(_zeta_derivative)
 def _zeta(x: Tensor, q: Tensor) -> Tensor:
+    # Values outside of the domain are replaced before the sum, and named after it: no branch of a
+    # Select may be NaN by accident and spoil a gradient.
     order = where(x > 1, x, 2)
     is_whole = x == x.floor()
     zeta = _continued(order, 1 - 2 * (order % 2), q)

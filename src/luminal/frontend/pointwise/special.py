@@ -89,6 +89,8 @@ def erf(x: Tensor) -> Tensor:
     `x * p(x**2)` for |x| < 1, `1 - exp(-p(|x|))` with x's sign beyond.
     """
     near = x * polynomial(x * x, _ERF)
+    # Beyond the span erf is 1 to the last digit: clamping is all that the tail needs, and the
+    # polynomial is never read outside of where it was fitted.
     position = (abs(x).minimum(1 + _SPAN[x.dtype]) - 1) * (1 / _SPAN[x.dtype])
     far = 1 - (-polynomial(position, _LOG_ERFC)).exp()
     # not by the sign bit: a rounding difference in x would leave no error bound on bits
@@ -104,6 +106,7 @@ def erfc(x: Tensor) -> Tensor:
     """
     a = abs(x).minimum(28)  # where it is 0, also in f64
     near = 1 - x * polynomial(x * x, _ERF)
+    # exp(-x*x) with a rounded square is wrong by x*x ulp, hundreds of them; see _exp_square.
     tail = _exp_square(a, -1) * _scaled_erfc(a)
     return where(a < 0.5, near, where(x < 0, 2 - tail, tail))
 
@@ -127,6 +130,8 @@ def _exp_square(x: Tensor, sign: int) -> Tensor:
     it lacks is a small factor.
     """
     grid = 2.0**7 if x.dtype is float32 else 2.0**20
+    # x**2 = high**2 + (x - high)(x + high): the first square is exact, as high has half of the
+    # bits.
     high = (x * grid).floor() * (1 / grid)
     return (sign * high * high).exp() * (sign * (x - high) * (x + high)).exp()
 
@@ -141,6 +146,8 @@ def erfinv(x: Tensor) -> Tensor:
     a = abs(x)
     rest = 1 - a  # exact above 1/2
     logarithm = (rest * (1 + a)).log()
+    # Winitzki's formula is right to 2e-3; each of Halley's steps triples the number of right
+    # digits.
     base = 2 / (math.pi * 0.147) + logarithm * 0.5
     far = ((base * base - logarithm / 0.147).sqrt() - base).sqrt()
     y = where(a < 0.5, a * (1 + a * a * (math.pi / 12)) * (math.sqrt(math.pi) / 2), far)
@@ -172,6 +179,7 @@ def ndtri(p: Tensor) -> Tensor:
     near = middle * polynomial(middle * middle, _NDTRI)
     rest = where(p < 0.5, p, 1 - p)  # exact where it is used
     logarithm = rest.log()
+    # The formula of the book is right to 4.5e-4; one step of Halley's brings f32 there, two f64.
     t = (logarithm * -2).sqrt()
     above = (0.010328 * t + 0.802853) * t + 2.515517
     y = t - above / (((0.001308 * t + 0.189269) * t + 1.432788) * t + 1)
@@ -236,6 +244,7 @@ def _chebyshev(name: str, x: Operand, n: Operand, first: Callable[[Tensor], Tens
     if is_tensor(x) and not is_tensor(n) and n < _BY_ANGLE:  # type: ignore[operator]
         return _unrolled(x, int(n), first, _chebyshev_step)  # type: ignore[arg-type]
     (a, b), result = unified(name, (x, n), floating=True)
+    # In f64 whatever the dtype: n * acos(x) has the error of acos n times over.
     degree = b.trunc()
     value = by_angle(a.cast(float64), degree.cast(float64))
     return where(degree < 0, 0, where(degree == 0, 1, value)).cast(result)
@@ -252,6 +261,8 @@ def _parity(n: Tensor) -> Tensor:
 
 def _angles(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Where |x| <= 1; the angle there; the hyperbolic one of |x| elsewhere."""
+    # The other branch gets an argument within its domain, as NaN of a branch not taken would still
+    # reach gradients.
     inside = abs(x) <= 1
     return inside, acos(where(inside, x, 0)), acosh(where(inside, 2, abs(x)))
 

@@ -51,6 +51,8 @@ _PI = {
 
 def _from_pi(x: Tensor, share: float) -> Tensor:
     """`share * pi - x`; share is a power of 2."""
+    # pi in one number of the type is wrong by half an ulp of pi, which is many ulp of a small
+    # result; the second number adds the digits that lack.
     high, low = _PI[x.dtype]
     return share * high - (x - share * low)
 
@@ -73,6 +75,7 @@ def _atan_unit(x: Tensor) -> Tensor:
 def atan(x: Tensor) -> Tensor:
     """The angle in [-pi/2, pi/2] whose tangent is x, within 3 ulp; pi/2 - atan(1/x) beyond 1."""
     a = abs(x)
+    # One polynomial for |x| <= 1: atan(x) = pi/2 - atan(1/x) brings the rest there.
     angle = _atan_unit(where(a > 1, 1 / a, a))
     return odd(where(a > 1, _from_pi(angle, 0.5), angle), x)
 
@@ -97,6 +100,8 @@ def _angle_derivative(g: Tensor, y: Tensor, b: Tensor, a: Tensor) -> tuple[Tenso
 def _angle(b: Tensor, a: Tensor) -> Tensor:
     across, up = abs(a), abs(b)
     large = across.maximum(up)
+    # The smaller by the larger lies in 0 .. 1, where _atan_unit holds. 0/0 and inf/inf are put in
+    # order.
     ratio = across.minimum(up) / large
     ratio = where(across == up, where(large == 0, 0, where(large == math.inf, 1, ratio)), ratio)
     angle = _atan_unit(ratio)
@@ -121,6 +126,8 @@ def _complement(a: Tensor) -> Tensor:
 def asin(x: Tensor) -> Tensor:
     """The angle in [-pi/2, pi/2] whose sine is x, within 3 ulp; NaN beyond 1."""
     a = abs(x)
+    # Near 1 the slope of asin is infinite; through sqrt((1 - a) / 2) it is finite, and 1 - a is
+    # exact.
     far = _from_pi(_complement(a), 0.5)
     return where(a <= 0.5, _asin_half(x), odd(far, x))
 
@@ -217,6 +224,7 @@ def tanh(x: Tensor) -> Tensor:
     `(1 - d) / (1 + d)` of d = exp(-2|x|) with x's sign, a polynomial below 0.625.
     """
     square = x * x
+    # Near 0 the two parts of (1 - d) / (1 + d) cancel: a polynomial below 0.625.
     near = x * (1 + square * polynomial(square, _TANH))
     decay = (abs(x) * -2).exp()
     far = (1 - decay) / (1 + decay)
@@ -238,6 +246,7 @@ def tanhshrink(x: Tensor) -> Tensor:
 
 def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
     """exp(x) / 2 and exp(-x) / 2 for x >= 1; the first overflows only where its value does."""
+    # exp(x) / 2 would overflow a step before sinh and cosh do; e**(x - 1) * (e / 2) does not.
     e = (x - 1).exp()  # x - 1 is exact
     return e * (math.e / 2), (0.5 / math.e) / e
 
@@ -271,6 +280,8 @@ def asinh(x: Tensor) -> Tensor:
 
     `log1p(a + a**2 / (1 + sqrt(a**2 + 1)))` of a = |x|, `log(a) + log(2)` where squares are huge.
     """
+    # log(a + sqrt(a*a + 1)) loses all digits of a small a to the 1; what is left without the 1 is
+    # log1p's.
     a = abs(x)
     square = a * a
     near = (a + square / (1 + (1 + square).sqrt())).log1p()
@@ -284,6 +295,7 @@ def acosh(x: Tensor) -> Tensor:
 
     `log1p(t + sqrt(t) * sqrt(t + 2))` of t = x - 1, `log(x) + log(2)` where squares are huge.
     """
+    # Near 1 x - 1 is exact, and nothing cancels any more.
     t = x - 1
     near = (t + t.sqrt() * (t + 2).sqrt()).log1p()
     return where(x < _BIG[x.dtype], near, x.log() + math.log(2))

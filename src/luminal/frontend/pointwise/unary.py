@@ -93,6 +93,7 @@ def neg(x: Tensor) -> Tensor:
     """-x; -0.0 for 0.0. Unsigned integers wrap."""
     if x.dtype is dtypes.bool_:
         raise DTypeError("neg: bool has no sign; use ~x for not")
+    # A product keeps the sign of zero, as 0 - x would not: -(0.0) is -0.0.
     if x.dtype.is_signed:
         return x * -1
     return x * x.graph.constant(np.iinfo(x.dtype.numpy).max, x.dtype)  # -1 modulo 2**bits
@@ -115,6 +116,7 @@ def abs(x: Tensor) -> Tensor:
     """|x|; +0.0 for -0.0. The lowest integer, which has no negative, is unchanged."""
     if x.dtype.kind in ("bool", "uint"):
         return x
+    # max(-0.0, 0.0) is +0.0 by the rule of Maximum, so that no sign bit has to be cleared.
     return x.maximum(-x)
 
 
@@ -225,6 +227,8 @@ def round(x: Tensor, decimals: int = 0) -> Tensor:
 
 
 def _half_even(x: Tensor) -> Tensor:
+    # floor(x + 0.5) would round the sum: 0.49999997 + 0.5 is 1 in f32. The rest below the floor is
+    # exact.
     size = abs(x)
     below = size.floor()
     rest = size - below  # exact; NaN for infinities, which then stay
@@ -252,11 +256,15 @@ def frexp(x: Tensor) -> Parts:
     """x in parts; zeros, infinities and NaN are their own mantissas, with the exponent 0."""
     wide = x.cast(x.dtype.compute if x.dtype.is_float else "float32")
     digits, bias = _layout(wide.dtype)
+    # A subnormal has no exponent of its own: times 2**(digits + 2) it is normal, and the power
+    # comes off again.
     lift = float(2 ** (digits + 2))
     subnormal = abs(wide) < 2.0 ** (1 - bias)
     normal = where(subnormal, wide * lift, wide)
     bits = bits_of(normal)
     field = (bits >> digits) & (2 * bias + 1)
+    # The exponent field of numbers in [1/2, 1) is bias - 1: with it in place only the mantissa is
+    # left.
     half = (bits & ~((2 * bias + 1) << digits)) | ((bias - 1) << digits)
     plain = wide.isfinite() & (wide != 0)
     mantissa = _mantissa(wide, half, plain)
@@ -285,6 +293,8 @@ def _mantissa(x: Tensor, half: Tensor, plain: Tensor) -> Tensor:
 def cbrt(x: Tensor) -> Tensor:
     """The cube root with x's sign, within 1 ulp: exp2(log2(|x|) / 3), then a step of Newton's."""
     a = abs(x)
+    # The start is right to all but a few digits, and Newton's step doubles the digits that are
+    # right.
     root = (a.log2() * (1 / 3)).exp2()
     root = root - (root - a / (root * root)) * (1 / 3)
     return odd(where((a == 0) | (a == math.inf), a, root), x)
@@ -308,6 +318,7 @@ def _length_derivative(g: Tensor, z: Tensor, x: Tensor, y: Tensor) -> tuple[Tens
 @differentiated(_length_derivative)
 def _length(x: Tensor, y: Tensor) -> Tensor:
     x, y = abs(x), abs(y)
+    # Squares overflow where |x| is above 1.8e19 in f32; the ratio's square is at most 1.
     large, small = x.maximum(y), x.minimum(y)
     ratio = where(large == 0, 0, small / large)
     length = large * (1 + ratio * ratio).sqrt()
@@ -343,6 +354,7 @@ def bits_of(x: Tensor) -> Tensor:
 def rising_bits(x: Tensor) -> Tensor:
     """Integers in the order of floats, NaN the greatest; equals stay equal."""
     width = dtypes.dtype_of(f"int{x.dtype.bits}")
+    # Both zeros get one pattern: equals must stay equal, or a stable sort would order -0 before 0.
     rising = flipped_bits(bitcast(where(x == 0, 0.0, x), width))
     return where(x == x, rising, np.iinfo(width.numpy).max)
 

@@ -72,6 +72,8 @@ def _drawn(what: str, key: Tensor, shape: Sequence[Extent]) -> Words:
     words = _key_words(what, key)
     extents = key.graph.extents(shape)
     whole = (*words[0].extents, *extents)
+    # Counter-based: element n of key k is a pure function of (k, n), so any order and any number of
+    # threads give the same bits, and nothing has to be carried along.
     flat: Expression = const(0)
     for k, n in enumerate(extents):
         flat = flat * n + along(k, n)
@@ -165,6 +167,8 @@ def uniform(
 
 def _unit(words: Words, dtype: DType) -> Tensor:
     """Floats of 0 <= x < 1: all multiples of the spacing that the dtype has below 1."""
+    # As many bits as the mantissa holds: every value is as likely, and 1 cannot come out by
+    # rounding.
     digits = {2: 11, 4: 24, 8: 53}[dtype.size] if dtype is not dtypes.bfloat16 else 8
     if digits > 32:
         return (_wide(words) >> (64 - digits)).cast(dtype) * 2.0**-digits
@@ -199,6 +203,7 @@ def normal(
         v = uniform(second, shape, dtype=wanted)
     else:
         one, two = _drawn("normal", key, shape)
+        # Half a step above 0: log(0) would be infinite.
         u = one.cast(dtypes.float32) * 2.0**-32 + 2.0**-33
         v = (two >> 8).cast(dtypes.float32) * 2.0**-24
     numbers = (u.log() * -2).sqrt() * (v * (2 * math.pi)).cos()
@@ -241,6 +246,8 @@ def randint(
     if limits is None or span < 1 or low < limits.min or high - 1 > limits.max:
         raise DTypeError(f"randint: {low}..{high} (high excluded) is no interval of {wanted.name}")
     words = _drawn("randint", key, shape)
+    # Lemire's multiplication instead of a remainder (arXiv 1805.10941), which is a slow division in
+    # most vector units.
     if span < 2**32:
         first, second = (word.cast(dtypes.uint64) * span for word in words)
         offset = (first + (second >> 32)) >> 32
@@ -307,6 +314,8 @@ class _Generator:
         self._lock = threading.Lock()
 
     def take_seed(self) -> tuple[int, int]:
+        # Numbered, not drawn: a layer's values do not change when a model draws data between its
+        # layers.
         return self.seed, next(self._numbers)
 
     def draw(self, draw: Callable[[Rng], Array]) -> Array:
@@ -387,5 +396,7 @@ def next_key(what: str) -> Tensor:
             f"{what}: it draws random numbers and has no random key; call model.eval() for "
             "inference, or call it inside `with nn.keyed(key):`, as for training"
         )
+    # The count is of the recording: each call site has its own key, the same in every run of the
+    # program.
     keys.taken += 1
     return fold_in(keys.key, keys.taken)

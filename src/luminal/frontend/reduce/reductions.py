@@ -79,6 +79,7 @@ def sum(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -
     axes = axes_of("sum", dim, x.ndim)
     wanted = x.dtype if dtype is None else dtypes.dtype_of(dtype)
     chosen = x if dtype is None else x.cast(wanted)
+    # The cast of what goes in is fused into the sum: nothing is stored in the wider dtype.
     total = _reduced(chosen.cast(dtypes.accumulator(wanted)), "sum", axes, keepdim)
     return total.cast(wanted) if wanted.is_storage or dtype is not None else total
 
@@ -121,6 +122,7 @@ def _product(x: Tensor, axis: int) -> Tensor:
     if extent.interval.lo is None or extent.interval.lo < 1:
         one = x.graph.full((*x.extents[:axis], 1, *x.extents[axis + 1 :]), 1, x.dtype)
         x = concat((one, x), axis)
+    # There is no primitive Product: a product is the last element of the running one.
     running = x.graph.wrap(x.graph.builder.scan(x.value, "mul", axis))
     return running.select(axis, -1)
 
@@ -150,6 +152,7 @@ def amax(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
 
 def greatest(x: Tensor, axes: tuple[int, ...], keepdim: bool) -> Tensor:
     """The greatest over `axes`, as `amax` has it; of nothing the dtype's lowest value (-inf)."""
+    # A Max of 16-bit floats is exact in f32; bools are ordered as bytes.
     work = dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute
     return _greatest(x.cast(work), axes, keepdim).cast(x.dtype)
 
@@ -196,6 +199,8 @@ def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     last = x.extents[axis] - 1
     # Twice as many positions to a vector where 32 bits hold them all.
     positions = dtypes.int32 if last.interval.at_most(LAST_I32) else dtypes.int64
+    # The greatest distance from the end among the hits is the first hit: a Max where an argmax is
+    # wanted, so that one kind of reduction serves both.
     from_end = sub(last, x.graph.iota(x.extents, axis, positions))
     nearest_start = _reduced(where(hit, from_end, 0), "max", (axis,), keepdim)
     return sub(last, nearest_start.cast(dtypes.int64))
@@ -270,6 +275,7 @@ def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def any(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """True where an element over `dim` is not 0; False of nothing."""
     axes = axes_of("any", dim, x.ndim)
+    # `any` is the greatest of 0 and 1, which vectors of bytes compute 16 at a time and more.
     truth = x.cast(dtypes.bool_).cast(dtypes.uint8)
     return _reduced(truth, "max", axes, keepdim).cast(dtypes.bool_)
 
@@ -323,11 +329,14 @@ def cummax(x: Tensor, dim: int) -> Extreme:
     axis = axis_of("cummax", dim, x.ndim)
     is_narrow = x.dtype.is_float and x.dtype.bits <= 32
     if is_narrow and x.extents[axis].interval.at_most(_POSITION):
+        # Integers carry no gradient; `_value_of_rank` says how the values' flows.
         ranks = stop_gradient(_ranks_so_far(x, axis))
         indices = (ranks >> 1) & _POSITION
         return Extreme(_value_of_rank(x, ranks, indices, axis), indices)
     work = x.cast(dtypes.uint8 if x.dtype is dtypes.bool_ else x.dtype.compute)
     values = _scan(work, "max", axis)
+    # Of equals the last position counts, so a running maximum of positions where the value is
+    # attained.
     newest = (work == values) | (work != work)
     places = where(newest, x.graph.iota(x.extents, axis), 0)
     indices = _scan(places, "max", axis)
@@ -399,6 +408,7 @@ def _sums_so_far(x: Tensor, weight: Tensor | None, unit: Tensor, axis: int) -> T
     extent = x.extents[axis]
     if extent.interval.at_most(BLOCK):
         return _sums_in_block(x, weight, unit, axis)
+    # A unit beyond the end is the greatest number: exp(x - unit) of what fills the block is 0.
     units = _in_blocks(unit, axis, _largest(x))
     weights = None if weight is None else _in_blocks(weight, axis, 0)
     inside = _sums_in_block(_in_blocks(x, axis, -math.inf), weights, units, axis + 1)

@@ -160,6 +160,7 @@ def _least_by_passes(keys: Tensor, axis: int, count: int) -> Tensor:
     """The k least keys by a minimum for each: with its position behind it no key equals another, so
     what is left after a minimum is what exceeds it.
     """
+    # The key in the high word, the position in the low one: one comparison decides both.
     ranks = (keys.cast(dtypes.int64) << 32) | keys.graph.iota(keys.extents, axis)
     minima, left = [], ranks
     for _ in range(count):
@@ -226,6 +227,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     at = x.graph.iota(x.extents, axis)
     entries = [along(k, n) for k, n in enumerate(x.extents)]
     entries[axis] = maximum(entries[axis] - 1, 0)
+    # NaN differs from NaN, so each is a run of its own.
     begins = (mapped(values, x.extents, entries) != values) | (at == 0)
     starts = where(begins, at, 0)
     began = x.graph.wrap(x.graph.builder.scan(starts.value, "max", axis))

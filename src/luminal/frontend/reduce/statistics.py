@@ -96,6 +96,7 @@ def _float_of(x: Tensor) -> DType:
 
 def _var(x: Tensor, axes: tuple[int, ...], correction: float, keepdim: bool) -> Tensor:
     """The variance in float64: squares of float32 neither overflow nor vanish there."""
+    # The one-pass formula E[x**2] - E[x]**2 cancels; two passes read x twice and keep all digits.
     x = x.cast(dtypes.float64)
     centred = x - _mean(x, axes, True)
     if float(correction).is_integer():
@@ -188,6 +189,7 @@ def _median(x: Tensor, dim: int, keepdim: bool, nan_wins: bool) -> Extreme:
     axis = axis_of("median", dim, x.ndim)
     check_not_empty("median", x, (axis,))
     values, indices = sort(x, axis)
+    # The sort puts NaN last, so the middle of the numbers is found by their count alone.
     numbers = sum(x == x, axis, keepdim=True)  # NaNs stand behind them
     middle = (numbers - 1).maximum(0) >> 1
     if nan_wins:
@@ -274,6 +276,8 @@ def _quantiles(x: Tensor, q: Tensor, axis: int, interpolation: str, nan_wins: bo
     elif interpolation != "linear":
         methods = "linear, lower, higher, nearest, midpoint"
         raise ShapeError(f"quantile: interpolation {interpolation!r} is not one of {methods}")
+    # At a whole rank the next element is not read: it may lie beyond the end, or be infinite (inf *
+    # 0 is NaN).
     high = where(share > 0, low + 1, low)
     below, above = (gather(ordered, axis, places.cast(dtypes.int64)) for places in (low, high))
     result = where(share > 0, below.lerp(above, share), below)
@@ -370,6 +374,7 @@ def cov(
     else:
         scale = total - correction
     mean = (rows * weights).sum(1, keepdim=True) / total
+    # The weights are on one side only: both would square them.
     centred = rows - mean
     result = (centred * weights) @ centred.mT / scale.maximum(0)
     return result.reshape(()) if rows.extents[0] == const(1) else result

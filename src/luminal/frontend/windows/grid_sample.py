@@ -100,6 +100,7 @@ def _reflected(at: Tensor, extent: Expression, align_corners: bool) -> Tensor:
     if align_corners and extent == const(1):
         return at * 0
     low = 0.0 if align_corners else -0.5
+    # Folding is a triangle wave: an even number of flips keeps the direction, an odd one turns it.
     span = _number(at, extent - 1 if align_corners else extent)
     beyond = (at - low).abs()
     flips = (beyond / span).floor()
@@ -116,6 +117,8 @@ def _taps(at: Tensor, extent: Expression, mode: str, fold: Fold) -> Taps:
     if mode == "nearest":
         return [(rounded(fold(at, extent)), None)]
     if mode == "bicubic":
+        # Each neighbour is folded by itself, after the weights, as in PyTorch; linear folds the
+        # place.
         low = at.floor()
         weights = cubic_weights(at - low)
         return [(fold(low + k, extent), w) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]

@@ -140,6 +140,8 @@ class _Dim:
     def line(self, align_corners: bool) -> Line:
         """Positions of centres, or from corner to corner."""
         if align_corners:
+            # Positions are fractions of ints, never floats: floor and fraction of them are exact,
+            # of dims too.
             last = maximum(self.count - 1, 1)  # a single element reads the first
             return Line(self.extent, self.count, lambda o: o * (self.extent - 1), last)
         up, down = self.step
@@ -171,6 +173,7 @@ def _check_count(name: str, sizes: Sequence[object], rank: int) -> None:
 
 def _scaled(extent: Expression, scale: float, recompute: bool) -> _Dim:
     """A dim of floor(extent * scale) elements."""
+    # 1.1 is no binary fraction; as 11/10 it gives whole Expressions that views can hold.
     ratio = Fraction(scale).limit_denominator(2**20)
     if ratio <= 0:
         raise ShapeError(f"interpolate: scale_factor is {scale}; give a factor above 0")
@@ -241,6 +244,7 @@ def _blended(
     x: Tensor, lines: Sequence[Line], taps: Callable[[Recorder, Line, int, DType], Taps]
 ) -> Tensor:
     """Along one dim after the other the sum of the taps times their weights."""
+    # Dim by dim: 2 + 2 taps instead of 2 * 2, and 4 + 4 instead of 16.
     for dim in range(x.ndim - 1, 1, -1):
         line = lines[dim - 2]
         total: Tensor | None = None
@@ -328,6 +332,7 @@ def matrix(extent: int, count: int, mode: str, step: float) -> Array:
     if extent == count:
         return np.eye(extent)
     kernel = FILTERS[mode]
+    # Only when a picture shrinks: the kernel then covers as many pixels as one result stands for.
     stretch = max(step, 1.0)
     center = step * (np.arange(count) + 0.5)
     start = np.maximum((center - kernel.reach * stretch + 0.5).astype(np.int64), 0)
@@ -359,6 +364,7 @@ def bytes_by_matrices(x: Tensor, matrices: Sequence[Array]) -> Tensor:
     multiples of a power of 2 within 16 bits, and each dim's results are bytes.
     """
     for axis, rows in _from_the_last(x, matrices):
+        # The greatest precision whose largest weight fits 16 bits, as Pillow chooses it.
         shift = next(k for k in range(22, -1, -1) if k == 0 or rows.max() * 2**k + 0.5 < 2**15)
         weights = np.trunc(rows * 2**shift + np.copysign(0.5, rows)).astype(np.int32)
         total = _along(x.cast(dtypes.int32), axis, weights)
@@ -374,6 +380,7 @@ def _from_the_last(x: Tensor, matrices: Sequence[Array]) -> list[tuple[int, Arra
 def _along(x: Tensor, axis: int, weights: Array) -> Tensor:
     """Each result reads as many neighbours as the fullest row has."""
     count, extent = weights.shape
+    # A row has few weights that are not 0, side by side: those are gathered, not the whole row.
     start = np.argmax(weights != 0, 1)
     end = extent - np.argmax(weights[:, ::-1] != 0, 1)
     taps = np.arange(max(int((end - start).max(initial=1)), 1))

@@ -91,6 +91,7 @@ def max_of_windows(x: Tensor, windows: Sequence[Windows], return_indices: bool) 
     view = window_view(x.extents, windows)
     hit = taps == greatest.unsqueeze(over)
     inside = position(x.graph, view.domain, view.shape, dtypes.bool_)
+    # A plain argmax would count positions in the window; users want those of the plane.
     flat: Expression = const(0)
     for at, extent in zip(view.map[-len(windows) :], x.extents[-len(windows) :], strict=True):
         flat = flat * extent + at
@@ -194,6 +195,7 @@ def _counted(x: Tensor, windows: Sequence[Windows], border: Sequence[int]) -> Te
     shape = tuple(window.count for window in windows)
     counts = []
     for k, (window, wide) in enumerate(zip(windows, border, strict=True)):
+        # By ends, not by adding up ones: the count is an Expression, and costs the run nothing.
         first = window.at(along(k, window.count), const(0))
         stop = minimum(first + window.size, window.end(along(k, window.count)) + wide)
         counts.append(stop - maximum(first, -wide))
@@ -248,6 +250,7 @@ def _power_mean(x: Tensor, windows: Sequence[Windows], p: float) -> Tensor:
     if math.isinf(p):
         greatest: Tensor = max_of_windows(abs(x) if p > 0 else -abs(x), windows, False)
         return greatest if p > 0 else -greatest
+    # Through the mean, so that a window cut off at the border counts as a whole one would.
     mean = mean_of_windows(x**p, windows, (0,) * len(windows))
     size = product_of(window.size for window in windows)
     return (mean * size) ** (1.0 / p)

@@ -87,6 +87,7 @@ def sliding(
     The caller requires that one window fits (see `require_fits`).
     """
     before, after = pads
+    # How far the first window can be moved before it leaves the padded extent.
     free = extent + before + after - (dilation * (size - 1) + 1)
     count = free // stride + 1
     if ceil:
@@ -128,6 +129,7 @@ def window_view(shape: Shape, windows: Sequence[Windows]) -> View:
         o, w = along(k, window.count), along(k + rank, window.size)
         at = window.at(o, w)
         indices.append(at)
+        # The padding is a condition of the view, no copy of x with zeros around.
         inside += [at >= 0, at < window.end(o)]
     return views.made(shape, out, indices, all_of(inside))
 
@@ -163,6 +165,7 @@ def reaching(q: Expression, t: Expression, stride: int, dilation: int) -> Reachi
 
     Such k are equal modulo `phases`. The caller checks that tap and position are inside.
     """
+    # at * stride + k * dilation = q: solved for k modulo stride by the inverse of the dilation.
     common, steps = gcd(stride, dilation), phases(stride, dilation)
     inverse = pow(dilation // common, -1, steps) if steps > 1 else 0
     residue = q % stride
@@ -183,9 +186,6 @@ def with_batch(what: str, x: Tensor, rank: int) -> tuple[Tensor, bool]:
             f"got {describe(x)}"
         )
     return x, False
-
-
-# --- unfold ---------------------------------------------------------------------------------------
 
 
 # --- windows --------------------------------------------------------------------------------------
