@@ -65,6 +65,7 @@ class CausalAttention(Module):
         (..., queries).
         """
         shared = self.kv_heads, self.heads // self.kv_heads
+        # The queries are scaled, not the scores: there are fewer of them.
         grouped = (q * self.scale).unflatten(-3, shared)
         scores = grouped @ k.unsqueeze(-3).mT
         if self.softcap is not None:
@@ -81,6 +82,7 @@ class CausalAttention(Module):
             return scores.softmax(-1)
         sink = self.read(self.sinks, scores).unflatten(0, (self.kv_heads, -1))
         sink = sink.unsqueeze(-1).unsqueeze(-1)
+        # The sink is one more score of the softmax, whose value is 0: only the sum below knows it.
         top = maximum(scores.amax(-1, keepdim=True), sink)
         shares = (scores - top).exp()
         weights: Tensor = shares / (shares.sum(-1, keepdim=True) + (sink - top).exp())
@@ -189,6 +191,7 @@ class Attention(CausalAttention):
         """(..., s, count * head_dim) to (..., count, s, head_dim)."""
         split = x.unflatten(-1, (count, self.head_dim))
         if norm is not None:
+            # Models differ in whether a norm sees one head or all: its shape tells.
             per_head = norm.normalized_shape == (self.head_dim,)
             split = norm(split) if per_head else norm(x).unflatten(-1, (count, self.head_dim))
         if self.limit is not None:
@@ -217,6 +220,7 @@ def alibi_slopes(heads: int) -> Array:
 
     Heads beyond n take every other power of 2 ** (-4 / n). Press et al., arXiv 2108.12409.
     """
+    # The paper's numbers for powers of 2; its code fills other counts from those of twice as many.
     most = 1 << (heads.bit_length() - 1)
     first = 2.0 ** (-8 / most * np.arange(1, most + 1))
     further = 2.0 ** (-4 / most * np.arange(1, 2 * (heads - most), 2))
@@ -246,6 +250,7 @@ def causal_mask(
     if window is not None:
         visible = visible & (key + window > query_positions)
     if chunk is not None:
+        # The first position of the query's own chunk.
         visible = visible & (key >= query_positions // chunk * chunk)
     return visible if is_tensor(visible) else position(graph, visible, (rows, columns), bool_)
 
@@ -260,6 +265,7 @@ def _masked(scores: Tensor, positions: Positions, window: int | None, chunk: int
     graph, (queries, keys) = scores.graph, scores.extents[-2:]
     all_seen = window is None and chunk is None
     if not isinstance(positions, Tensor):
+        # A step of generation needs no mask, and its kernel no comparison.
         if queries == const(1) and keys == graph.extent(positions) + 1 and all_seen:
             return scores  # one query, which sees all keys
         mask = causal_mask(graph, queries, keys, positions, window, chunk)

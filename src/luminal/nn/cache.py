@@ -133,6 +133,8 @@ class KVCache:
         if isinstance(positions, Tensor):
             entries[-2] = expand(positions.unsqueeze(-2).unsqueeze(-1), new.extents)
         else:
+            # A position that is an Expression is checked before the run; computed ones write
+            # nowhere when they lie outside.
             graph.require(self._end(new, positions) <= state.shape[-2], "the end of a cache")
             entries[-2] = graph.extent(positions) + entries[-2]
         graph.assign(state, written(graph.read(state), entries, stored, "set"))

@@ -76,6 +76,8 @@ class GatedDeltaNet(RecurrentLayer):
         def step(memory: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
             q, k, v, kept, share = xs
             memory = memory * kept.unsqueeze(-1).unsqueeze(-1)
+            # The delta rule: what the memory answers to k is moved towards v, instead of adding v
+            # on top.
             said = (memory * k.unsqueeze(-1)).sum(-2)
             correction = (v - said) * share.unsqueeze(-1)
             memory = memory + k.unsqueeze(-1) * correction.unsqueeze(-2)

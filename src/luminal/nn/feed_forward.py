@@ -63,7 +63,7 @@ def activation_of(name: str) -> Callable[[Tensor], Tensor]:
 
 
 GatedActivation: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""Of a gate and what it lets through."""
+"""A function of a gate and of what it lets through."""
 
 
 def gated(name: str) -> GatedActivation:

@@ -163,6 +163,7 @@ def fans(shape: Shape) -> tuple[int, int]:
     """How many inputs an output of a weight (out, in, ...) reads, and outputs an input reaches."""
     if len(shape) < 2:
         raise ShapeError(f"init: shape {tuple(shape)} has fewer than 2 dims, so no fan in and out")
+    # A convolution's weight is a matrix for each place of its window.
     window = math.prod(shape[2:])
     return shape[1] * window, shape[0] * window
 
@@ -211,6 +212,8 @@ def orthogonal(rng: Rng, shape: Shape, gain: float = 1.0) -> Array:
     """`gain` times a (half-)orthogonal matrix (out, the rest). Saxe et al., arXiv 1312.6120."""
     fans(shape)
     rows, columns = shape[0], math.prod(shape[1:])
+    # QR of a normal matrix is uniform over the orthogonal ones, once the signs of R are fixed
+    # (Mezzadri, math-ph/0609050).
     tall = rng.normal(size=(max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(tall)
     q = q * np.sign(np.diagonal(r))  # else the distribution is not uniform

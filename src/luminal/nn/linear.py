@@ -27,7 +27,7 @@ class Identity(Module):
         pass
 
     def forward(self, x: Any) -> Any:
-        """x."""
+        """x as it is."""
         return x
 
 

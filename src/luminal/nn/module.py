@@ -52,6 +52,7 @@ class Module:
             except LuminalError as error:
                 error.__dict__.setdefault("module", self)  # the innermost, whose path is said
                 raise
+        # Only the outermost call walks the tree; all Parameters below are named from there.
         names: dict[Parameter, str] = {}
         for path, parameter in self.named_parameters():
             names.setdefault(parameter, path)  # tied: named by the first path
@@ -108,6 +109,8 @@ class Module:
         """
         if self.compute_dtype is int8 and isinstance(parameter, Packed) and is_tensor(x):
             return parameter.product(x)
+        # Weights lie (out, in), as in PyTorch's files; the transpose is a view that the kernel
+        # reads through.
         return self.rounded(x) @ self.rounded(self.read(parameter, x)).mT
 
     # --- parts
@@ -231,6 +234,8 @@ class Module:
             floats = [
                 holder for holder in held if holder.dtype.is_float and holder.dtype is not wanted
             ]
+            # New holders, not new values: programs that were recorded hold the old ones and stay
+            # right.
             self.exchange({holder: holder.rounded(wanted) for holder in floats})
         if where is not None:
             for _, holder in self._held():
@@ -374,6 +379,7 @@ class Module:
             if held not in found_names and p not in optional
         ]
         unexpected = [name for name in state if name not in wanted]
+        # All that is wrong is told at once: loading a checkpoint again for each name would be slow.
         problems = []
         if strict and missing:
             problems.append(f"missing: {_listed(missing)}")
@@ -434,6 +440,7 @@ def _graph_of(arguments: Iterable[Any]) -> Recorder | None:
             graph = _graph_of(x.values() if isinstance(x, dict) else x)
         else:
             graph = x.graph if is_tensor(x) else None
+        # Inside `scan` the body's graph is the deepest; its root is what Parameters are read into.
         if graph is not None and (recorder is None or graph.depth > recorder.depth):
             recorder = graph
     return None if recorder is None else recorder.root

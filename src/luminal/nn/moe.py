@@ -77,6 +77,7 @@ class Router(Module):
         if self.bias is not None:
             logits = logits + self.read(self.bias, x)
         scores = logits.softmax(-1) if self.scoring == "softmax" else logits.sigmoid()
+        # The correction decides who is chosen, not what the choice weighs: gradients do not see it.
         experts = self._choice(scores).topk(self.top_k, -1).indices
         weights = scores.gather(-1, experts)
         if self.normalize:
@@ -146,10 +147,12 @@ class Experts(Module):
         slots = tokens * top_k
         experts = routes.experts.reshape(-1)
         rows = x.unsqueeze(1).expand(tokens, top_k, x.extents[-1]).flatten(0, 1)
+        # In a step of generation sorting would cost more than the matrices that it saves reading.
         if slots.is_const and slots.value <= self.count:  # few share an expert
             outputs = self._each(rows, experts)
         else:
             order = experts.argsort(stable=True)
+            # The inverse permutation puts each slot's result back where its token expects it.
             place = order.scatter(0, order, x.graph.arange(slots, dtype=order.dtype))
             outputs = self._each(rows.take(order, 0), experts.take(order, 0)).take(place, 0)
         weighted = outputs.unflatten(0, (tokens, top_k)) * routes.weights.unsqueeze(-1)
@@ -170,6 +173,7 @@ class Experts(Module):
 
     def _product(self, x: Tensor, matrices: Tensor, experts: Tensor) -> Tensor:
         """x (slots, n) times one of `matrices` (experts, m, n) each: (slots, m)."""
+        # A take of whole matrices is never stored: the kernel reads the chosen one in place.
         rows, taken = self.rounded(x.unsqueeze(1)), self.rounded(matrices.take(experts, 0))
         return (rows @ taken.mT).squeeze(1)
 

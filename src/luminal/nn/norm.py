@@ -59,6 +59,7 @@ class RMSNorm(Module):
         eps = float(np.finfo(work_dtype(x.dtype).numpy).eps) if self.eps is None else self.eps
         weight = self.read(self.weight, x)
         if self.zero_centered and weight is not None:
+            # In float32: 1 + w of bfloat16 would keep 8 bits of w's part in the sum.
             weight = weight.cast(work_dtype(weight.dtype)) + 1
         return x.rms_norm(self.dims, weight, eps)
 
@@ -181,6 +182,8 @@ class _Running(Module):
         graph, share = x.graph, self._share(x.graph)
         for state, new in ((self.running_mean, mean), (self.running_var, var)):
             old = graph.latest(state)
+            # A module called twice in one graph blends twice, as in PyTorch: `latest` is the first
+            # one's.
             blended = old * (1 - share) + new.cast(state.dtype) * share
             graph.assign(state, blended.stop_gradient(), again=True)
 
@@ -205,6 +208,7 @@ def _unbiased(what: str, var: Tensor, x: Tensor, dims: Sequence[int]) -> Tensor:
             f"{what}: {describe(x)} has one value for each channel, which have no variance; give "
             "it more in training (Batches: drop_last=True), or model.eval()"
         )
+    # Where only a run knows the batch, the run is checked.
     x.graph.require(n >= 2, f"{what} in training: two values for each channel")
     size = x.graph.constant(n, var.dtype)
     return var * (size / (size - 1))

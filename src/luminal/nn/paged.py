@@ -103,5 +103,7 @@ def _read(blocks: Tensor, tables: Tensor) -> Tensor:
     shape = texts, heads, count * size, features
     numbers = expand(tables.unsqueeze(-1), (texts, count, size)).flatten(1, 2)
     block = expand(numbers.unsqueeze(1).unsqueeze(-1), shape)
+    # Block and offset are Expressions of the position, so a page table costs one Gather of block
+    # numbers.
     offset = along(2, count * size) % size
     return gather_at(blocks, shape, (block, along(1, heads), offset, along(3, features)))

@@ -141,6 +141,7 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
     weights: list[PackedWeight] = []
     kept: dict[str, str] = {}
     names: dict[Parameter, str] = {}
+    # A tied weight is packed once, under its first path.
     for name, parameter in module.named_parameters():
         names.setdefault(parameter, name)
     kinds = _kinds(kind, {name: holder.shape[-1] for holder, name in names.items() if holder.shape})
@@ -154,6 +155,7 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
         values = parameter.numpy()
         if not np.isfinite(values).all():
             raise InputError(f"quantize: {name} has values that are not finite")
+        # float64 values beyond float32 become infinite here, and are refused below with their name.
         with np.errstate(over="ignore"):
             wide = values.astype(np.float32)
         if not np.isfinite(wide).all():
@@ -240,6 +242,8 @@ def _int4(name: str, values: Array) -> Packed:
     in the lower bits of its bytes.
     """
     grouped = values.reshape(len(values), -1, GROUP)
+    # Four bits with sign reach from -8 to 7: the value of greatest size becomes -8, whatever its
+    # sign, so that no code is wasted.
     at = np.abs(grouped).argmax(-1)[..., None]
     with np.errstate(over="ignore"):
         scales = lasting(np.take_along_axis(grouped, at, -1) / np.float32(-8)).astype(np.float16)

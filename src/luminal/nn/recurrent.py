@@ -55,6 +55,7 @@ def _rnn_relu(w: _Weights, x: Tensor, carry: Carry) -> Carry:
 
 def _lstm(w: _Weights, x: Tensor, carry: Carry) -> Carry:
     h, c = carry
+    # PyTorch's order of gates: input, forget, cell, output.
     i, f, g, o = (x + w.from_hidden(h)).chunk(4, -1)
     c = f.sigmoid() * c + i.sigmoid() * g.tanh()
     h = o.sigmoid() * c.tanh()
@@ -63,6 +64,8 @@ def _lstm(w: _Weights, x: Tensor, carry: Carry) -> Carry:
 
 def _gru(w: _Weights, x: Tensor, carry: Carry) -> Carry:
     (h,) = carry
+    # The reset gate is applied after the product, as cuDNN and PyTorch do; Cho et al. apply it
+    # before.
     r, z, n = w.from_hidden(h).chunk(3, -1)
     xr, xz, xn = x.chunk(3, -1)
     update = (xz + z).sigmoid()
@@ -171,9 +174,12 @@ class _Recurrent(Module):
 
         def step(carry: Carry, gates: Tensor) -> tuple[Carry, Tensor]:
             new = self.step(weights, gates, carry)
+            # A Loop's carried values keep their types from trip to trip.
             kept = tuple(n.cast(old.dtype) for n, old in zip(new, carry, strict=True))
             return kept, kept[0]
 
+        # The input's share of all steps is one large product before the loop; in the loop only that
+        # of the hidden state is left.
         gates = weights.from_input(x)
         last, output = scan(step, carry, gates.flip(0) if backwards else gates)
         return last, output.flip(0) if backwards else output
@@ -230,7 +236,7 @@ class GRU(_Recurrent):
         )
 
     def forward(self, x: Tensor, h0: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """As `RNN`."""
+        """Every h of the last layer, and the last h of every layer; see `RNN`."""
         y, (h,) = self._run(x, None if h0 is None else [h0])
         return y, h
 
@@ -244,7 +250,7 @@ class LSTM(_Recurrent):
     def forward(
         self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """As `RNN`, with (h, c) of every layer for h."""
+        """Every h of the last layer, and the last (h, c) of every layer; see `RNN`."""
         y, (h, c) = self._run(x, hc)
         return y, (h, c)
 
@@ -303,7 +309,7 @@ class GRUCell(_Cell):
     step = staticmethod(_gru)
 
     def forward(self, x: Tensor, h: Tensor | None = None) -> Tensor:
-        """As `RNNCell`."""
+        """The next h, (batch, hidden); see `RNNCell`."""
         return self._next(x, (self._zeros(x) if h is None else h,))[0]
 
 
@@ -314,6 +320,6 @@ class LSTMCell(_Cell):
     step = staticmethod(_lstm)
 
     def forward(self, x: Tensor, hc: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        """As `RNNCell`, with (h, c) for h."""
+        """The next h and c, (batch, hidden) each; see `RNNCell`."""
         h, c = self._next(x, (self._zeros(x), self._zeros(x)) if hc is None else hc)
         return h, c

@@ -47,7 +47,7 @@ class PixelShuffle(Module):
         self.factor = upscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """See the class."""
+        """The picture with its channels and pixels exchanged, as the class says."""
         return pixel_shuffle(x, self.factor)
 
 
@@ -58,7 +58,7 @@ class PixelUnshuffle(Module):
         self.factor = downscale_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """See the class."""
+        """The picture with its channels and pixels exchanged, as the class says."""
         return pixel_unshuffle(x, self.factor)
 
 

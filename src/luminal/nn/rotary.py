@@ -71,6 +71,7 @@ class RotaryEmbedding(Module):
             places = position(graph, first + along(0, count), (count,), float32).unsqueeze(-1)
             total = graph.constant(first + count, float32)
         angles = places * self._frequencies(total)
+        # Yarn's temperature of attention: q and k each get its root, here through cos and sin.
         factor = self.scaled.attention_factor
         if factor == 1:
             return Angles(angles.cos(), angles.sin())
@@ -94,6 +95,8 @@ class RotaryEmbedding(Module):
         else:
             pairs, dim = x.unflatten(-1, (2, half)), -2
         cos, sin = (part.unsqueeze(dim) for part in angles)
+        # (a, b) turned is (a cos - b sin, b cos + a sin): the pair flipped, times (-1, 1) sin. One
+        # expression over both halves, where slices and a concatenation would part the kernel.
         signs = position(x.graph, along(0, const(2)) * 2 - 1, (const(2),), float32)  # -1 and 1
         if dim == -2:
             signs = signs.unsqueeze(-1)

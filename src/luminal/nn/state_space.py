@@ -66,6 +66,7 @@ class Mamba(RecurrentLayer):
 
         def step(state: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
             dt, u, into, out = xs
+            # Zero-order hold of the decay, Euler's step of the input, as the paper's code does it.
             kept = (dt.unsqueeze(-1) * rate).exp() * state
             state = kept + (dt * u).unsqueeze(-1) * into.unsqueeze(-2)
             return state, (state * out.unsqueeze(-2)).sum(-1)

@@ -88,6 +88,7 @@ def focal_loss(
     axis = _class_axis("focal_loss", input)
     logs = log_softmax(input.cast(work_dtype(input.dtype)), axis)
     if gamma:
+        # 1 - p = -(exp(log p) - 1), which expm1 computes without cancellation near p = 1.
         logs = logs * (-logs.expm1()) ** gamma
     loss = _hard("focal_loss", logs, target, axis, weight, ignore_index)
     return _finished("focal_loss", *loss, reduction).cast(_back(input))
@@ -126,6 +127,7 @@ def _hard(
             f"{what}: the target is {describe(target)}; "
             f"{describe(logs)} takes ({', '.join(map(str, rest))})"
         )
+    # An ignored target may be no class at all; it reads class 0, and the loss is set to 0 after.
     kept = target != ignore_index if _fits(ignore_index, target) else target == target
     safe = where(kept, target, 0)
     picked = logs.gather(axis, safe.unsqueeze(axis)).squeeze(axis)
@@ -280,6 +282,7 @@ def _loss(probs: Tensor, labels: Tensor, times: Tensor, counts: Tensor, blank: i
     labels = where(inside, labels.cast(dtypes.int64), blank)
     blanks = graph.full((batch, longest), blank, dtypes.int64)
     last = graph.full((batch, 1), blank, dtypes.int64)
+    # blank, a, blank, b, ..., blank: Graves' extended labelling.
     spelled = concat((stack((blanks, labels), 2).reshape(batch, 2 * longest), last), 1)
     differs = (spelled != blank) & (spelled != _shifted(spelled, 2, blank))
     position = graph.arange(2 * longest + 1)
@@ -291,6 +294,7 @@ def _loss(probs: Tensor, labels: Tensor, times: Tensor, counts: Tensor, blank: i
         by_two = where(differs, _shifted(before, 2, NEVER), NEVER)
         reached = _log_sum(before, _shifted(before, 1, NEVER), by_two)
         after = reached + gather(row, 1, spelled)
+        # Sequences that have ended carry their last value on, so that one loop serves a batch.
         return where((now < times).unsqueeze(1), after, before), None
 
     final, _ = scan(step, start, (probs, graph.arange(probs.extents[0])))
@@ -317,6 +321,7 @@ def _log_sum(*logs: Tensor) -> Tensor:
     top = logs[0]
     for x in logs[1:]:
         top = maximum(top, x)
+    # -inf - -inf would be NaN.
     base = where(top == NEVER, 0, top)
     total = (logs[0] - base).exp()
     for x in logs[1:]:

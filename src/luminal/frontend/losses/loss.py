@@ -67,6 +67,7 @@ def _elementwise(
         return reduced(what, loss, reduction).cast(result)
     (loss, scale), _ = _floats(what, loss, weight)
     weighted = loss * scale
+    # A mean over weights, not over elements: doubling all weights changes nothing.
     if reduction == "mean":
         return (weighted.sum() / scale.sum()).cast(result)
     return reduced(what, weighted, reduction).cast(result)
@@ -88,6 +89,7 @@ def rmse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The root of mse_loss, taken last; where that is 0 the gradient is 0."""
     (x, y), result = _pair("rmse_loss", input, target)
     squares = mse_loss(x, y, reduction)
+    # sqrt has an infinite slope at 0, and 0 * inf is NaN.
     is_some = squares != 0
     return where(is_some, where(is_some, squares, 1).sqrt(), 0).cast(result)
 
@@ -143,6 +145,7 @@ def _logs(p: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _surprise_derivative(g: Tensor, y: Tensor, p: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    # The clamped logarithms have no slope at 0 and 1, where learning would stop.
     of_one, of_zero = _logs(p)
     return g * (p - t) / (p * (1 - p)).maximum(1e-12), g * (of_zero - of_one)
 
@@ -181,6 +184,7 @@ def binary_cross_entropy_with_logits(
     (1 - t) * x - (1 + (pos_weight - 1) * t) * log(sigmoid(x)).
     """
     (x, t), result = _pair("binary_cross_entropy_with_logits", input, target)
+    # log(sigmoid(x)) as one function: sigmoid alone rounds to 0 or 1 far from 0.
     log_one = -log_sigmoid(x)
     if pos_weight is not None:
         log_one = log_one * (1 + (pos_weight - 1) * t)
@@ -205,6 +209,7 @@ def sigmoid_focal_loss(
     (x, t), result = _floats("sigmoid_focal_loss", input, target)
     loss = binary_cross_entropy_with_logits(x, t, reduction="none")
     if gamma:
+        # 1 - sigmoid(x) is sigmoid(-x), without its cancellation.
         missed = x.sigmoid() * (1 - t) + (-x).sigmoid() * t
         loss = loss * missed**gamma
     if alpha is not None:
@@ -307,6 +312,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     (a, b), result = _floats("cosine_similarity", x1, x2)
     axes = axes_of("cosine_similarity", dim, a.ndim)
     lengths = (vector_norm(x, 2, axes, True).maximum(eps) for x in (a, b))
+    # Divided before the product: the product of two lengths may leave the range of floats.
     first, second = (x / n for x, n in zip((a, b), lengths, strict=True))
     return (first * second).sum(axes).cast(result)
 
@@ -426,6 +432,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     (x,), result = _floats("multilabel_margin_loss", input)
     x = x.reshape(1) if x.ndim == 0 else x
     target = target.reshape(x.extents)
+    # All before the first -1; what stands behind it is padding.
     listed = (target < 0).cast("int32").cumsum(-1) == 0
     hits = (target.unsqueeze(-1) == x.graph.iota(x.extents, -1).unsqueeze(-2)) & listed.unsqueeze(
         -1
