@@ -15,7 +15,7 @@ from luminal.memory.data import array_of, is_array
 from luminal.memory.dlpack import imported
 
 
-def _in_one_memory(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
+def _is_in_one_memory(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> bool:
     """Are both of one dtype in one memory, or have no elements that would lie anywhere?"""
     is_empty = first.size == 0 and first.dtype == second.dtype
     return is_empty or np.may_share_memory(first, second)
@@ -35,7 +35,7 @@ def asarray(
     is_ours = isinstance(obj, Array)
     elements = memory_of(obj) if is_ours else obj
     array = array_of(elements, wanted, "asarray")
-    is_new = not (is_array(elements) and _in_one_memory(array, array_of(elements)))
+    is_new = not (is_array(elements) and _is_in_one_memory(array, array_of(elements)))
     if copy is False and is_new:
         raise InputError("asarray: copy=False, but a copy is needed; leave copy out")
     if copy:

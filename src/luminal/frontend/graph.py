@@ -499,13 +499,13 @@ def _some(texts: Sequence[str]) -> str:
 def check_shape(name: str, shape: tuple[int, ...], wanted: Shape) -> None:
     """Raises ShapeError unless `found` has the rank of `wanted` and fits each extent's interval."""
     fits = len(shape) == len(wanted) and all(
-        n == w.value if w.is_const else _within(n, w) for n, w in zip(shape, wanted, strict=True)
+        n == w.value if w.is_const else _is_within(n, w) for n, w in zip(shape, wanted, strict=True)
     )
     if not fits:
         expected = ", ".join(map(str, wanted))
         raise ShapeError(f"{name}: expected shape ({expected}), got {shape}; reshape the array")
 
 
-def _within(n: int, extent: Expression) -> bool:
+def _is_within(n: int, extent: Expression) -> bool:
     lo, hi = extent.interval
     return (lo is None or lo <= n) and (hi is None or n <= hi)

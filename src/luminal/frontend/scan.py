@@ -218,11 +218,11 @@ class Tree:
         return [path for key, part in pairs for path in part.paths(f"{prefix}[{key!r}]")]
 
 
-def _no_leaf(part: Any) -> bool:
+def _is_never(part: Any) -> bool:
     return False
 
 
-def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _no_leaf) -> tuple[list[Any], Tree]:
+def flatten(tree: Any, is_leaf: Callable[[Any], bool] = _is_never) -> tuple[list[Any], Tree]:
     """The leaves from left to right, and the shape that builds the tree again.
 
     `is_leaf`: containers that are taken as leaves.

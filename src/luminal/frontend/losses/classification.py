@@ -128,7 +128,7 @@ def _hard(
             f"{describe(logs)} takes ({', '.join(map(str, rest))})"
         )
     # An ignored target may be no class at all; it reads class 0, and the loss is set to 0 after.
-    kept = target != ignore_index if _fits(ignore_index, target) else target == target
+    kept = target != ignore_index if _can_equal(ignore_index, target) else target == target
     safe = where(kept, target, 0)
     picked = logs.gather(axis, safe.unsqueeze(axis)).squeeze(axis)
     weights = kept.cast(logs.dtype)
@@ -139,7 +139,7 @@ def _hard(
     return where(kept, -picked, 0), weights, kept
 
 
-def _fits(number_: int, target: Tensor) -> bool:
+def _can_equal(number_: int, target: Tensor) -> bool:
     return number_ >= 0 or target.dtype.is_signed
 
 

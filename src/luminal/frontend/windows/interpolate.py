@@ -196,7 +196,7 @@ def _nearest(x: Tensor, dims: Sequence[_Dim], *, centred: bool) -> Tensor:
         o = along(k, dim.count)
         at = (2 * o + 1) * up // (2 * down) if centred else o * up // down
         positions = _rounded_positions(dim, centred)
-        if positions is not None and not _agrees(minimum(at, dim.extent - 1), o, positions):
+        if positions is not None and not _has_positions(minimum(at, dim.extent - 1), o, positions):
             x = take(x, x.graph.constant(positions), k)
         else:
             x = _read(x, k, dim.count, minimum(at, dim.extent - 1))
@@ -216,7 +216,7 @@ def _rounded_positions(dim: _Dim, centred: bool) -> np.ndarray[Any, Any] | None:
     return positions.clip(max=dim.extent.value - 1)
 
 
-def _agrees(at: Expression, o: Expression, wanted: np.ndarray[Any, Any]) -> bool:
+def _has_positions(at: Expression, o: Expression, wanted: np.ndarray[Any, Any]) -> bool:
     """Does the index Expression give these positions?"""
     names = [symbol.name for symbol in at.symbols()]
     if not names:
