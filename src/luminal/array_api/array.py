@@ -180,6 +180,8 @@ class Array:
         """
         elements = _assignable(self.dtype, value)
         array = self._deferred.array()
+        # Copy on write: others may hold this value, and an Array that is written to is another
+        # value.
         if not self._deferred.is_private:
             array = array.copy()
             self._deferred = Deferred(array)
@@ -358,6 +360,7 @@ def _held(x: Any) -> Deferred:
 def _operand(x: Any, dtype: DType, literal: bool) -> Any:
     if isinstance(x, Array):
         return x._deferred
+    # As data a number is an operand of the program: x * 2 and x * 3 are one program.
     array = array_of(x, dtype, "a number")  # raises where it does not fit
     return x if literal else Deferred(array)
 

@@ -154,6 +154,7 @@ def record(
     depth = 1 + max((value.depth for value in operands), default=0)
     inputs = _inputs_of(operands)
     results = [_deferred(chain, x, depth, inputs) if is_tensor(x) else None for x in leaves]
+    # Whoever else writes to that memory may do so at any time: what depends on it is not put off.
     if any(value.is_shared for value in operands):
         for value in results:
             if value is not None:
@@ -189,6 +190,8 @@ def _compute(wanted: Deferred) -> None:
     chain = wanted.tensor.graph
     assert isinstance(chain, Chain)
     value = _resumed(chain, wanted.tensor.value)
+    # Values that are still held would be asked for later: computed in the same run, they cost
+    # little now.
     originals = {value: wanted}
     for below in _values_below(value):
         held = chain.held.get(below)
@@ -197,6 +200,7 @@ def _compute(wanted: Deferred) -> None:
     arrays = programs.arrays(chain, [*originals])
     for held, array in zip(originals.values(), arrays, strict=True):
         held.computed(array)
+    # The old chain lives as long as its values do; new operations get a small graph again.
     if len(chain.builder) > MAX_NODES and getattr(_of_thread, "chain", None) is chain:
         _of_thread.chain = None
 

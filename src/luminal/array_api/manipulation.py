@@ -143,6 +143,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
             raise DTypeError(
                 f"repeat: the counts are {repeats.dtype.name}, no integers; use astype"
             )
+        # The counts decide the shape, which a program's dims must have before it runs.
         return of_memory(np.repeat(memory_of(x), memory_of(repeats), axis))
     return _repeat(x, repeats, axis)
 

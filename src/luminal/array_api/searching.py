@@ -88,6 +88,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
 
     Raises DTypeError for bounds whose dtype is not within x's.
     """
+    # The standard keeps x's dtype, so a wider bound could not be held exactly.
     bounds = [bound for bound in (min, max) if bound is not None]
     if isinstance(x, Array) and common_dtype((x, *bounds)) is not x.dtype:
         raise DTypeError(f"clip: x is {x.dtype.name}, and a bound is of a wider dtype; cast it")

@@ -123,6 +123,7 @@ def _unsigned(size: int) -> DType:
 def _narrower(x: Tensor, wanted: DType) -> Tensor:
     bits = bitcast(x, _unsigned(x.dtype.size))
     count = x.dtype.size // wanted.size
+    # Least significant byte first, as memory has it on every machine that there is a backend for.
     parts = [cast(bits >> (8 * wanted.size * k), _unsigned(wanted.size)) for k in range(count)]
     shape = (*x.extents[:-1], x.extents[-1] * count)
     return bitcast(reshape(stack(parts, -1), shape), wanted)
@@ -201,6 +202,7 @@ def equal(x: Tensor, other: Operand) -> Tensor:
     """
     y = x.graph.constant(other)
     if x.extents != y.extents:
+        # Extents that differ only in dims may be equal in a run: neither answer would be right now.
         differ = [
             n.is_const and m.is_const and n != m for n, m in zip(x.extents, y.extents, strict=False)
         ]

@@ -44,11 +44,14 @@ class CustomOperation:
         """The result, or a tuple of several. Raises ShapeError or DTypeError where a rule fails."""
         name = self.kernel.name
         graph = graph_of(name, operands)
+        # Numbers and arrays become constants: the kernel gets arrays of fixed types, whatever was
+        # passed.
         values = [graph.bring(graph.constant(x)) for x in operands]
         types_in = [value.type for value in values]
         rule = self.results
         types = self._types(graph, rule(*types_in) if callable(rule) else rule)
         chunks = self._count(graph, "chunks", self.chunks, types_in)
+        # An operation for each element of a result, where nobody says more: reports only.
         if self.flops is None:
             flops = sum((product_of(shape) for shape, _ in types), start=const(0))
         else:
@@ -175,6 +178,8 @@ class _Writer:
         _copy(value, same)
 
     def __reduce__(self) -> tuple[Callable[[], Any], tuple[()]]:
+        # A search runs candidates many times over made-up data, which must not overwrite the user's
+        # file.
         return _copier, ()  # what travels to a search
 
 

@@ -34,6 +34,7 @@ def scan(fn: Step, init: Any, xs: Any = None, length: Extent | None = None) -> t
     trips = _trips(graph, stream_tensors, stream_tree, length)
 
     body = BodyRecorder(graph)
+    # The function is called once, with arguments that stand for every trip's values.
     carry_args = [body.argument(x.value.type) for x in carried_tensors]
     stream_args = [body.argument(_slice_type(x)) for x in stream_tensors]
     returned = fn(carry_tree.build(carry_args), stream_tree.build(stream_args))
@@ -109,6 +110,7 @@ class BodyRecorder(Recorder):
         super().__init__(f"the body of a scan in {parent.name}")
         self.parent = parent
         self.depth = parent.depth + 1
+        # Shared, not copied: what the body declares and requires holds for the graph around it.
         self.dims = parent.dims
         self.requirements = parent.requirements
         self.diffs = parent.diffs
@@ -140,6 +142,7 @@ class BodyRecorder(Recorder):
             return x.value
         outer = self.parent.bring(x)
         node = outer.node
+        # Recorded again they stay literals, which rules can see; as operands they would be unknown.
         if node.op.name in ("Constant", "Iota"):
             return self.builder.make(node.op.name, (), node.attrs).value
         if outer not in self.captured:
@@ -206,6 +209,7 @@ class Tree:
         built = [part._build(leaves) for part in self.parts]
         if self.kind is dict:
             return dict(zip(self.keys, built, strict=True))
+        # Its constructor takes the fields one by one; those of tuple and list take an iterable.
         if hasattr(self.kind, "_fields"):  # a NamedTuple
             return self.kind(*built)
         return self.kind(built)

@@ -298,6 +298,7 @@ _UFUNCS = offered("numpy")
 def _ufunc(function: Any, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """`np.exp(t)`: recorded, in Luminal's dtypes. `arr += t` and the like: NumPy's, of elements."""
     ours = _UFUNCS.get(function.__name__)
+    # np.add.reduce and out= have no lazy form: NumPy computes them of the elements.
     if ours is None or method != "__call__" or options:
         return getattr(function, method)(*_numpys(inputs), **_numpys(options))
     graph = graph_of(function.__name__, inputs)

@@ -45,6 +45,7 @@ class _Window(Module):
         self.groups = groups
         outer, inner = (in_channels, out_channels) if self.turned else (out_channels, in_channels)
         shape = (outer, inner // groups, *self.kernel_size)
+        # kaiming_uniform with a = sqrt(5), PyTorch's default, is uniform within 1 / sqrt(fan_in).
         draw = near_zero(shape[1] * math.prod(self.kernel_size))
         self.weight = init.parameter(shape, draw, dtype)
         self.bias = init.parameter((out_channels,), draw, dtype) if bias else None
@@ -83,6 +84,7 @@ class _Conv(_Window):
         weight, bias = self.read(self.weight, x), self.read(self.bias, x)
         padding = self.padding
         if self.padding_mode != "zeros":
+            # Other paddings are views of x in front of a convolution without padding.
             x, padding = x.pad(self._pairs(x), mode=self.padding_mode), 0
         conv = getattr(convolution, f"conv{self.rank}d")
         options = self.stride, padding, self.dilation, self.groups

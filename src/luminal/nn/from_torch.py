@@ -96,6 +96,7 @@ def twin(module: Any, classes: Classes) -> Any:
         raise InputError(f"from_torch: takes a module of PyTorch, got a {type(module).__name__}")
     twin_module = _Twins(classes).of(module, "")
     _tie(module, twin_module)
+    # Names are PyTorch's in every layer, so its own state_dict is the way for the values.
     twin_module.load_state_dict(module.state_dict(), adopt_dtypes=True)
     for path, parameter in twin_module.named_parameters():
         parameter.requires_grad = module.get_parameter(path).requires_grad
@@ -111,6 +112,7 @@ class _Twins:
 
     def of(self, module: Any, path: str) -> Any:
         """The twin of the module at `path`, without its values."""
+        # A module used in two places shares its values in both; so does its twin.
         if id(module) not in self._made:
             self._made[id(module)] = self._new(module, path)
         return self._made[id(module)]
@@ -179,6 +181,7 @@ def _base(module: Any, where: str) -> Any:
 
     Raises InputError for what computes otherwise than its class says.
     """
+    # Hooks change what a call computes, and cannot be translated.
     if any(getattr(module, name, None) for name in HOOKS):
         raise InputError(
             f"from_torch: {where} has hooks, as weight_norm makes, and lazy layers before their "

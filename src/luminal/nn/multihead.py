@@ -51,6 +51,7 @@ class MultiheadAttention(Module):
         self.dropout = Dropout(dropout)
         widths = embed_dim, kdim or embed_dim, vdim or embed_dim
         xavier = init.xavier_uniform
+        # PyTorch keeps one matrix for all three where widths allow it; files have its name.
         if widths == (embed_dim,) * 3:
             self.in_proj_weight = init.parameter((3 * embed_dim, embed_dim), xavier, dtype)
         else:
@@ -95,6 +96,7 @@ class MultiheadAttention(Module):
         mask = self._mask(q, k, key_padding_mask, attn_mask, is_causal)
         k, v, mask = self._extended(k, v, mask)
         q, k, v = (x.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2) for x in (q, k, v))
+        # The queries are scaled, as in PyTorch: there are fewer of them than scores.
         scores = q * (1 / math.sqrt(self.head_dim)) @ k.mT
         weights = self.dropout((scores if mask is None else scores + mask).softmax(-1))
         output = self.out_proj((weights @ v).transpose(1, 2).flatten(-2))

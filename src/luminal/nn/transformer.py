@@ -212,6 +212,7 @@ class Transformer(Module):
         self.decoder = custom_decoder or TransformerDecoder(
             TransformerDecoderLayer(*options), num_decoder_layers, norm()
         )
+        # torch.nn.Transformer draws all its matrices anew, whatever its layers drew.
         for held in self.parameters():
             if isinstance(held, DrawnParameter) and len(held.shape) > 1:
                 held.draw_with(init.xavier_uniform)

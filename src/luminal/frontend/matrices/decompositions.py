@@ -255,6 +255,7 @@ def cholesky_ex(x: Tensor, *, upper: bool = False, check_errors: bool = False) -
 
 def _factor(a: Tensor, upper: bool, dtype: DType, info: bool) -> tuple[Tensor, ...]:
     name = "cholesky_ex" if info else "cholesky"
+    # LAPACK reads one triangle; of a symmetric matrix the transpose has the other one in its place.
     call = _operation(name, lapack.cholesky, 1, INDEFINITE, _same, info)
     factor, *rest = _alone(call(a.mT if upper else a))
     return back(factor.mT if upper else factor, dtype), *rest
@@ -273,9 +274,11 @@ def solve_triangular(
         raise ShapeError(f"{what}: {describe(b)} holds no matrices; unsqueeze it")
     common = promotion((a, b))
     first, second = paired(what, a, b, left)
+    # x a = b is a' x' = b', and a' is triangular the other way.
     if not left:
         first, second, upper = first.mT, second.mT, not upper
     if upper:
+        # An upper triangle with rows and columns reversed is a lower one: one kernel serves both.
         first, second = flip(first, (-2, -1)), flip(second, -2)
     if unitriangular:
         eye = first.graph.eye(first.extents[-1], dtype=dtypes.bool_)

@@ -77,6 +77,7 @@ class Packed(Parameter):
             held.is_part, held.order = True, order
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # The parts are views of the data: only the data travels, and the parts are made anew.
         return Packed, (self.format, self.shape, self._data, self.name, self.dtype, self._order)
 
     @property
@@ -189,6 +190,7 @@ class Packed(Parameter):
 
 def _kept(array: Array) -> Array:
     """The array as `read_only`, where numbers of 16 bits can be read."""
+    # Files may put blocks at odd addresses, where 16-bit loads fail on some machines.
     return read_only(array.copy() if array.ctypes.data % 2 else array)
 
 
@@ -259,8 +261,11 @@ class Codes:
         rows_last = (*range(1, len(groups) + 1), len(groups) + 1, 0)
         q = q.cast(dtypes.int32)
         wide = codes.cast(dtypes.int32).reshape(-1, *groups, size).permute(*rows_last)
+        # int8 times uint8 into int32: the shape of the dot instructions (VNNI, SDOT), found by its
+        # types.
         dots = q.unsqueeze(-2) @ wide
         sums = q.sum(-1).cast(dtypes.int32)
+        # sum x (code - zero) = sum x code - zero sum x: the second sum is one for all rows.
         if zero:
             dots = dots - (sums * zero).unsqueeze(-1).unsqueeze(-1)
         steps = dots.squeeze(-2).cast(dtypes.float32) * scale_x.unsqueeze(-1)
@@ -285,6 +290,7 @@ class Codes:
 def _rounded(x: Tensor) -> tuple[Tensor, Tensor]:
     """Blocks along the last dim as bytes, and their scales (..., blocks)."""
     scale = x.abs().amax(-1, keepdim=True) / GREATEST
+    # A block of zeros has the scale 0; divided by 1 its codes are 0 as well.
     codes = (x / scale.where(scale != 0, 1.0)).round().clip(-GREATEST, GREATEST)
     return codes.cast(dtypes.int8), scale.squeeze(-1)
 

@@ -59,6 +59,8 @@ def chosen(weights: Tensor, shares: Tensor) -> Tensor:
     None whose weight is 0, but for the first where all are.
     """
     sums = cumsum(weights, -1)
+    # A share of the whole sum falls into the interval of one weight, whose length is its
+    # probability.
     positions = searchsorted(sums, shares * sums[..., -1:], right=True)
     places = weights.graph.iota(weights.extents, -1)
     last = greatest(where(weights > 0, places, 0), (weights.ndim - 1,), keepdim=True)

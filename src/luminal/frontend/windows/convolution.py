@@ -97,6 +97,8 @@ def _conv(
         windows.append(sliding(x.extents[2 + k], kernel[k], steps[k], pads[k], gaps[k]))
     taps = windowed(x, windows)
     batch, _, *counts = taps.extents[: rank + 2]
+    # Windows are a view, so nothing like im2col is stored: the sum over channels and taps is a
+    # contraction whose one factor overlaps itself.
     patches = reshape(taps, batch, groups, inner, 1, *counts, *kernel)
     order = (0, 1, 3, *range(4, 4 + rank), 2, *range(4 + rank, 4 + 2 * rank))
     ones = (const(1),) * rank
@@ -341,6 +343,7 @@ def _convolved(
     patches = reshape(taps, batch, groups, 1, per_group, *counts, *kernel)
     kernels = reshape(weight, 1, groups, depth, per_group, *ones, *kernel)
     values = reshape(x, batch, groups, depth, 1, *counts, *ones)
+    # Both derivatives are contractions of the same windows: with the weight, and with x.
     of_x = sum_products(patches, kernels, 3, *range(4 + rank, 4 + 2 * rank))
     of_weight = sum_products(patches, values, 0, *range(4, 4 + rank))
     return reshape(of_x, *x.extents), reshape(of_weight, *weight.extents)
@@ -356,6 +359,8 @@ def _spread(x: Tensor, weight: Tensor, dims: Sequence[Residues], groups: int) ->
     x = reshape(x, batch, groups, depth, *x.extents[2:])
     weight = reshape(weight, groups, depth, *weight.extents[1:])
     wide = [dim.blocks * dim.stride for dim in dims]
+    # Each run is a contraction of its own to compile; where there are many, one with idle taps is
+    # quicker to make.
     runs = [dim.runs() for dim in dims] if all(d.stride <= MOST_RUNS for d in dims) else []
     is_few = bool(runs) and prod(map(len, runs)) <= MOST_RUNS
     total = _joined(x, weight, dims, runs, ()) if is_few else _at_once(x, weight, dims)
@@ -417,6 +422,7 @@ def _of_runs(x: Tensor, weight: Tensor, dims: Sequence[Residues], runs: Chosen) 
     at: list[Expression] = []
     for k, (d, run) in enumerate(zip(dims, runs, strict=True)):
         block, n, t = i[3 + 2 * k], i[4 + 2 * k], i[4 + 2 * rank + k]
+        # Taps `phases` apart move the position that they read by this much.
         jump = d.phases * d.dilation // d.stride
         tap.append(run.first + n * run.step + t * d.phases)
         at.append(block + run.at + n * run.move - t * jump)
