@@ -42,7 +42,7 @@ def index_form(op: str, args: Sequence[Term], dtype: DType) -> Expression | None
     formed = combined(op, args[0].dtype, exact_values, dtype)
     # Expressions are unbounded, integers of a dtype wrap:
     # one stands for the other only where no value is beyond.
-    return formed if formed is not None and fits(formed, dtype) else None
+    return formed if formed is not None and is_held_by(formed, dtype) else None
 
 
 def combined(
@@ -63,7 +63,7 @@ def combined(
 
 def exact(term: Term) -> Expression | None:
     """The Expression that an integer term is."""
-    if isinstance(term, Index) and fits(term.attrs, term.dtype):
+    if isinstance(term, Index) and is_held_by(term.attrs, term.dtype):
         value: Expression = term.attrs
         return value
     if isinstance(term, Literal) and not term.dtype.is_float:
@@ -71,7 +71,7 @@ def exact(term: Term) -> Expression | None:
     return None
 
 
-def fits(value: Expression, dtype: DType) -> bool:
+def is_held_by(value: Expression, dtype: DType) -> bool:
     """Can the dtype hold all that the value can be?"""
     if dtype.kind == "bool":
         return value.is_condition

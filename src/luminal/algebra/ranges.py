@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from luminal.algebra.frames import extent_of
-from luminal.algebra.index_form import combined, exact, fits
+from luminal.algebra.index_form import combined, exact, is_held_by
 from luminal.algebra.terms import Literal, Term
 from luminal.base.dtypes import DType
 from luminal.shape.expression import Expression, Symbol, axis
@@ -51,7 +51,7 @@ class Ranges:
         if term.op == "Scatter" and term.attrs.hlir.mode == "set":
             return self._union(*term.args[:2])
         range_ = self._combined(term.op, term.args, term.dtype) if term.is_pointwise else None
-        return range_ if range_ is not None and fits(range_, term.dtype) else None
+        return range_ if range_ is not None and is_held_by(range_, term.dtype) else None
 
     def _of(self, term: Term) -> Expression | None:
         """The range of a term, read anywhere, or 0 where it is not read."""

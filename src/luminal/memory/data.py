@@ -179,7 +179,7 @@ def _of_numbers(name: str, data: Any, dtype: DType | None) -> Array:
         return _rounded(name, data, array, dtype or default_dtype(0.0))
     if dtype is None:
         return array
-    if not dtype.is_float and not _fits(array, dtype):
+    if not dtype.is_float and not _is_in_range(array, dtype):
         raise DTypeError(f"{name}: {_shown(data)} does not fit {dtype.name}; use a wider dtype")
     return array.astype(dtype.numpy)
 
@@ -195,7 +195,7 @@ def _rounded(name: str, data: Any, array: Array, dtype: DType) -> Array:
         return array.astype(dtype.numpy)
 
 
-def _fits(array: Array, dtype: DType) -> bool:
+def _is_in_range(array: Array, dtype: DType) -> bool:
     if dtype.kind == "bool":
         low, high = 0, 1
     else:

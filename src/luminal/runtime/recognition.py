@@ -50,7 +50,7 @@ STRANGER = Recognizer(_never, _never, _never)
 class Recognizing(Protocol):
     """A bound program whose backend recognizes calls."""
 
-    def checks(self, dtype: DType) -> bool:
+    def can_check(self, dtype: DType) -> bool:
         """Can elements of this dtype be compared with the extent that they index?"""
 
     def recognizer(self, inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:

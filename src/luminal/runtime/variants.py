@@ -33,7 +33,7 @@ class Variant:
     runner: Runner
     compiled: CompileSummary = field(default_factory=CompileSummary)
 
-    def takes(self, dims: Dims) -> bool:
+    def can_take(self, dims: Dims) -> bool:
         """Do the dims lie in the intervals that the variant was compiled for?"""
         return all(
             name not in dims or lo <= dims[name] <= hi for name, (lo, hi) in self.intervals.items()
@@ -125,7 +125,7 @@ class Bindings:
         for slot, use in self._checks:
             extent = use.extent.evaluate(dims)
             dtype = self._signature.inputs[slot].dtype
-            if use.steps or not runner.checks(dtype) or not 0 < extent < 1 << 31:
+            if use.steps or not runner.can_check(dtype) or not 0 < extent < 1 << 31:
                 others.append((slot, use))
             else:
                 indexed[slot] = min(extent, indexed.get(slot, extent))
@@ -137,4 +137,4 @@ class Bindings:
 
     def variant(self, dims: Dims) -> Variant:
         """The first that takes these dims."""
-        return next(variant for variant in self._variants if variant.takes(dims))
+        return next(variant for variant in self._variants if variant.can_take(dims))

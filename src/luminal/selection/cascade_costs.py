@@ -20,7 +20,7 @@ OWN = 4  # of the largest rows fill a unit's own cache
 LIGHTER = 4 / 3  # times as long may be what holds no value that leaves the caches
 
 
-def pay(cascades: Collection[Cascade], costs: Costs, weights: Set[Value] = frozenset()) -> bool:
+def is_gain(cascades: Collection[Cascade], costs: Costs, weights: Set[Value] = frozenset()) -> bool:
     """Do these cascades, which share what they compute in a step, take less time as one kernel each
     than as kernels that store it? Where that leaves the last cache, about the time will do: several
     values as large as all scores of an attention are not held then. `weights`: the arguments of a

@@ -14,7 +14,7 @@ from luminal.hlir.monoid import MAXIMUM
 from luminal.hlir.ops import Value
 from luminal.kernel.cascade import Cascade, Refusal
 from luminal.program.kernel_graph import KernelGraph
-from luminal.selection.cascade_costs import pay
+from luminal.selection.cascade_costs import is_gain
 from luminal.selection.kinds import is_product, sums_of_dots
 from luminal.selection.limits import REACH
 from luminal.selection.streams import Stream, Streams
@@ -126,7 +126,7 @@ class _Neighbours:
             return refusal
         cascades = [planned_stream.cascade for planned_stream in streams.found]
         wanted = any(not self.wanted.isdisjoint(cascade.inner) for cascade in cascades)
-        if not wanted and not pay(cascades, self.costs, self.weights):
+        if not wanted and not is_gain(cascades, self.costs, self.weights):
             return Refusal(first, "storing what it reduces takes less time")
         order = streams.in_order()
         if len(order) < len(streams.found):

@@ -53,7 +53,7 @@ def merges(
             is_full = len(group) >= most or _is_too_long(group, term, sizes)
             if is_full or not moves[term].isdisjoint(group):
                 continue
-            if _share(group, term, reads) and graph.merge((group[0], term), REACH):
+            if _has_common_reads(group, term, reads) and graph.merge((group[0], term), REACH):
                 group.append(term)
                 break
         else:
@@ -102,7 +102,9 @@ def _moved(order: Sequence[Term], is_stored: Callable[[Term], bool]) -> dict[Ter
 
 # Merging saves what both read. Small operands come from a cache the second time, so only what is
 # larger than the results is worth it: its bytes are what the kernels' time goes to.
-def _share(group: Sequence[Term], term: Term, reads: Mapping[Term, frozenset[Term]]) -> bool:
+def _has_common_reads(
+    group: Sequence[Term], term: Term, reads: Mapping[Term, frozenset[Term]]
+) -> bool:
     """Does the group hold what `term` reads, or read something large that it reads too?"""
     if not reads[term].isdisjoint(group):
         return True

@@ -225,7 +225,7 @@ class BoundCpu:
         runner = self._runner
         return Report(self._dims, runner.sites.report(self._values), runner.prologue.report())
 
-    def checks(self, dtype: DType) -> bool:
+    def can_check(self, dtype: DType) -> bool:
         """Can elements of this dtype be compared with the extent that they index?"""
         return dtype in CHECKED
 

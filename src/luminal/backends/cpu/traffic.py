@@ -109,7 +109,7 @@ def traffic(accesses: Iterable[Access], cache: int, core: Core) -> float:
     line = core.target.line_bytes
     for access in accesses:
         levels = access.levels
-        depth = next((k for k in range(len(levels)) if _fits(levels[k], k, cache, core)), None)
+        depth = next((k for k in range(len(levels)) if _is_held(levels[k], k, cache, core)), None)
         if depth is None:  # a step may still leave the next one's lines there
             step = access.touched(len(levels), line)
             depth = len(levels) + (step.needs(cache, core) > cache)
@@ -136,7 +136,7 @@ def _add(
     places.append((touched, offset, size))
 
 
-def _fits(level: Level, depth: int, cache: int, core: Core) -> bool:
+def _is_held(level: Level, depth: int, cache: int, core: Core) -> bool:
     """Does a cache hold what a loop touches in all its steps?"""
     if cache not in level.fits:
         needs: dict[str, list[tuple[Touched, int, float]]] = {}
