@@ -1,8 +1,10 @@
-"""The lint of words: docstrings and help texts stand alone, and no function is too long to read.
+"""The lint of words: docstrings and help texts stand alone, locals name the thing, and no function
+is too long to read.
 
 `python -m tests.lint.docstrings` prints what breaks a rule and ends with 1 if anything does; `make
 lint` runs it. A docstring is quoted by editors, by `help()` and by the pages made of it, where no
-heading stands above: so it begins with its own subject or verb, and is a whole sentence.
+heading stands above: so it begins with its own subject or verb, and is a whole sentence. A local
+that is called `found` says how its value came about, and not what it is.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ ANSWERS = (
     "Whose", "Also", "Likewise", "And", "Or", "But",
 )  # fmt: skip
 _ANSWER = re.compile(rf"(?:{'|'.join(ANSWERS)})\b")
+# Words that say how a value came about, or that it is one of several, but not what it is.
+VAGUE = frozenset({"found", "each", "known", "made", "own", "given"})
+
 _ENDS = (".", "!", "?", ":", "`", '"', ")", "|")
 
 # Rooms whose docstrings, or whose longest functions, are not yet rewritten. They only shrink; a
@@ -34,6 +39,10 @@ DOCSTRINGS_LATER = tuple(
     training""".split()
 )
 LENGTHS_LATER = ("training",)
+NAMES_LATER = tuple(
+    """array_api autograd frontend kernel loaders nn onnx optim schedule serve torch_backend
+    training""".split()
+)
 
 
 def fault_of(text: str) -> str | None:
@@ -71,9 +80,23 @@ def long_functions(tree: ast.Module) -> Iterator[tuple[int, str, int]]:
                 yield node.lineno, node.name, lines
 
 
+def vague_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
+    """The functions with a local or a parameter that does not name the thing, and its name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            stored = {
+                name.id
+                for name in ast.walk(node)
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+            }
+            arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            for name in sorted(VAGUE & (stored | {argument.arg for argument in arguments})):
+                yield node.lineno, node.name, name
+
+
 def faults(package: Path = PACKAGE) -> list[str]:
     """What breaks a rule in a package, a line each; and the rooms that need not wait any more."""
-    lines, still_words, still_lengths = [], set(), set()
+    lines, still_words, still_lengths, still_names = [], set(), set(), set()
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package)
         room = place.parts[0].removesuffix(".py")
@@ -87,7 +110,12 @@ def faults(package: Path = PACKAGE) -> list[str]:
             still_lengths.add(room)
             if room not in LENGTHS_LATER:
                 lines.append(f"{place}:{line}: {name} has {length} lines, of at most {MOST_LINES}")
+        for line, function, name in vague_names(tree):
+            still_names.add(room)
+            if room not in NAMES_LATER:
+                lines.append(f"{place}:{line}: {function}: the local {name!r} names no thing")
     done = {*DOCSTRINGS_LATER} - still_words | {*LENGTHS_LATER} - still_lengths
+    done |= {*NAMES_LATER} - still_names
     return lines + [f"{room} has no more faults: take it from its list" for room in sorted(done)]
 
 
