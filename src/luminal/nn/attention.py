@@ -64,6 +64,8 @@ class CausalAttention(Module):
         to its own position: the queries follow each other from `positions` on, or it is a Tensor
         (..., queries).
         """
+        # Heads that share keys are an axis of their own, along which keys lack it: nothing is
+        # repeated in memory, and each key is read once for its group.
         shared = self.kv_heads, self.heads // self.kv_heads
         # The queries are scaled, not the scores: there are fewer of them.
         grouped = (q * self.scale).unflatten(-3, shared)
@@ -264,6 +266,8 @@ def _masked(scores: Tensor, positions: Positions, window: int | None, chunk: int
     """`scores` (..., kv_heads, group, queries, keys), -inf where the query does not see the key."""
     graph, (queries, keys) = scores.graph, scores.extents[-2:]
     all_seen = window is None and chunk is None
+    # Positions that are Expressions leave a mask that is a condition on loops; those in a Tensor
+    # are compared element by element.
     if not isinstance(positions, Tensor):
         # A step of generation needs no mask, and its kernel no comparison.
         if queries == const(1) and keys == graph.extent(positions) + 1 and all_seen:

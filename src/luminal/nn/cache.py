@@ -131,10 +131,13 @@ class KVCache:
         graph, stored = new.graph, new.cast(state.dtype)
         entries: list[Any] = [along(k, n) for k, n in enumerate(new.extents)]
         if isinstance(positions, Tensor):
+            # Each row writes at a position of its own; one beyond the end is dropped.
             entries[-2] = expand(positions.unsqueeze(-2).unsqueeze(-1), new.extents)
         else:
             # A position that is an Expression is checked before the run; computed ones write
             # nowhere when they lie outside.
             graph.require(self._end(new, positions) <= state.shape[-2], "the end of a cache")
             entries[-2] = graph.extent(positions) + entries[-2]
+        # A Scatter into the State, which programs update where it lies: nothing else of the cache
+        # is touched.
         graph.assign(state, written(graph.read(state), entries, stored, "set"))

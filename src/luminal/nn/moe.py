@@ -92,6 +92,7 @@ class Router(Module):
             return scores
         count, kept = self.groups.count, self.groups.kept
         grouped = scores.unflatten(-1, (count, -1))
+        # DeepSeek-V2 takes a group's best expert, V3 its two best.
         best = 1 if self.e_score_correction_bias is None else 2
         of_groups = grouped.topk(best, -1).values.sum(-1)
         best_groups = of_groups.topk(kept, -1).indices.unsqueeze(-1)  # (tokens, kept, 1)
@@ -151,6 +152,7 @@ class Experts(Module):
         if slots.is_const and slots.value <= self.count:  # few share an expert
             outputs = self._each(rows, experts)
         else:
+            # Slots of one expert lie side by side, so that each matrix is read once.
             order = experts.argsort(stable=True)
             # The inverse permutation puts each slot's result back where its token expects it.
             place = order.scatter(0, order, x.graph.arange(slots, dtype=order.dtype))

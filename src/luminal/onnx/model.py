@@ -94,6 +94,8 @@ class Model:
 
     def __call__(self, *args: Any, **named: Any) -> dict[str, Any]:
         """Runs the model. Raises InputError for inputs that do not fit, OnnxError for nodes."""
+        # Most calls are of a kind that was met: dtypes and shapes alone say so, and nothing is
+        # looked at again.
         if not named and self._quick:
             if len(args) == 1 and args[0].__class__ is dict:
                 given = args[0]
@@ -158,6 +160,8 @@ class Model:
             form, outputs = self._outputs(given, stored, reports)
         except (MemoryError, OverflowError) as error:
             raise OnnxError(f"{self._source.name}: a shape is too large: {error}") from error
+        # One program, and inputs in the model's order: later calls of this kind need no more than
+        # that.
         if form.program is not None and [*given] == self.input_names:
             if len(self._quick) >= MAX_FORMS:
                 self._quick.clear()
@@ -223,6 +227,7 @@ def _dims(declared: ValueInfoProto) -> list[int | str] | None:
     ]
 
 
+# Zero is a size as well; only what is below it stands for an open dim.
 def _is_fixed(dim: TensorShapeProto.Dimension) -> bool:
     """Has it a size? Some exporters write -1 for a dim that is open."""
     return dim.HasField("dim_value") and dim.dim_value >= 0

@@ -110,9 +110,11 @@ class _Run:
             results = list(piece.run(arrays).values())
             if piece.own:
                 del results[-1]
+        # No outputs: the piece ends with a question, whose answer names the next piece.
         if piece.outputs is None:
             answer = results[0]
             self.answers.append(answer)
+            # By content, since a later piece may depend on any element of an answer.
             self.keys = (*self.keys, (answer.dtype.str, answer.shape, answer.tobytes()))
             self._values.update(zip(piece.live, results[1:], strict=True))
         return results

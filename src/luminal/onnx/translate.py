@@ -142,6 +142,8 @@ class Translation:
             outputs = self._outputs(node, scope)
             check_sizes(outputs)
         except OnnxError as error:
+            # A node of a body has named itself already; the nodes around it are on the way, not to
+            # blame.
             if str(error).startswith(PREFIX):
                 raise
             raise type(error)(f"{title(node)}: {_short(error)}") from error
@@ -286,8 +288,11 @@ class Translation:
             self._answers.append(self._ask(asked, live))
         self.checks.taken()  # the piece before has made them
         answer = self._answers[self._asked]
+        # Shapes follow from small answers, so these are literals; a program with large ones would
+        # serve these elements only.
         small = answer.size <= MAX_CONSTANT
         found = self.graph.constant(answer) if small else self.hosted(answer)
+        # What later nodes read starts anew here: as Inputs, which the piece before gives.
         inside: dict[hlir.Value, Tensor] = {asked.value: found}
         for number, x in enumerate(live):
             name = live_name(self._asked, number)

@@ -212,6 +212,7 @@ class Optimizer(ABC):
             fresh = [p for p in held if p not in self.state]
             for p, states in zip(fresh, self.new_states(group, fresh), strict=True):
                 self.state[p] = states
+            # One formula for all that share their counters: the scalars of a step are formed once.
             together: dict[tuple[State, ...], list[Parameter]] = {}
             for p in held:
                 key = tuple(self.state[p][name] for name in self.shared(group))
@@ -287,6 +288,7 @@ class Optimizer(ABC):
             held = [each[name] for each in states]
             rows += zip(held, values, new.slots[name], strict=True)
         rows += [(states[0][name], shared[name], new.shared[name]) for name in shared]
+        # In the order in which the backward pass knows gradients, so each is used while it is near.
         for target, old, value in reversed(rows):  # in the order in which gradients are known
             graph.assign(target, value if when is None else where(when, value, old))
 

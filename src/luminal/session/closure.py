@@ -62,6 +62,8 @@ class Recording(Graph):
                 raise graph.left()
         if x.graph is self or x.graph.depth:
             return super().bring(x)
+        # Recorded again rather than linked: a program stands for all calls, so what it closes over
+        # must be inputs of it.
         for node in topological([x.value]):
             if node not in self._copies:
                 self._copies[node] = self._copied(x.graph, node)
@@ -69,6 +71,7 @@ class Recording(Graph):
 
     def _copied(self, graph: Recorder, node: Node) -> Node:
         attrs = node.attrs
+        # Inputs of others are looked up at each call; Parameters are the same objects in any graph.
         if isinstance(attrs, InputAttrs):
             name = self._free_name(attrs.name)
             self.closed[name] = Closed(graph, attrs.name)

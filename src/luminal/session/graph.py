@@ -115,6 +115,7 @@ class Graph(Recorder):
         """
         if self._executable is None:
             raise GraphError(f"{self.name}: not compiled; call compile() before execute()")
+        # Frozen graphs are compared by identity of their nodes, so this costs nothing.
         if self._executable.graph != self.graph():
             raise GraphError(
                 f"{self.name}: the graph changed after compile: "
@@ -254,6 +255,8 @@ class _Plan:
         if isinstance(backend, Interpreter):
             raise CompileError(f"memory_limit: backend {backend.name!r} has no arena to limit")
 
+        # Each candidate is compiled as far as its memory plan: nothing less knows what fusion
+        # leaves stored.
         def arena(candidate: hlir.Graph) -> int:
             return memory_limit.arena_bytes(narrowed_to(candidate, narrow), backend, self.numerics)
 

@@ -95,6 +95,7 @@ class _Caller:
         body = [
             *self._arguments(), *self._weights(), *self._borrowed(), *self._run(), *self._after()
         ]  # fmt: skip
+        # States hold the memory of one call's arguments, so calls take turns.
         if self.made.states:  # which hold the memory of one call's arguments
             self.names["lock"] = forks.rlock()
             body = ["with lock:", *(f"    {line}" for line in body)]
@@ -167,6 +168,7 @@ class _Caller:
         permuted = _permuted(plan.order or ())
         if permuted:
             return f"{name}{permuted}.contiguous()"
+        # Most tensors are dense; the rest is copied, as memory is read by address.
         return f"{name} if {name}.is_contiguous() else {name}.contiguous()"
 
     def _weights(self) -> list[str]:
@@ -224,6 +226,7 @@ class _Caller:
         for k, (plan, check) in enumerate(self.made.checks):
             self.names[f"sound{k}"] = check
             lines.append(f"sound{k}(o{self.places[plan.name]})")
+        # Checks come before copies are written back, so that a wrong result spreads no further.
         lines += self._settled()
         lines += [f"a{k}.copy_(o{self.places[plan.name]})" for k, plan in self.made.written]
         results = [self._result(k, each) for k, each in enumerate(self.made.results)]
@@ -302,6 +305,7 @@ def _computed(made: Translation) -> list[OutputPlan]:
 
 def _making(plan: OutputPlan, sizes: Mapping[str, int]) -> Made:
     size = tuple(_value(n, sizes) for n in plan.shape)
+    # Dense in the order of eager mode's strides; an extent of 0 counts as 1, as PyTorch has it.
     stride, step = [0] * len(size), 1
     for k in reversed(plan.order):
         stride[k] = step

@@ -160,6 +160,8 @@ def _compute_sizes_where_used(module: GraphModule, levels: dict[Node, int]) -> N
         if own is None or not _is_size_of_sizes(node):
             continue
         copies: dict[int, Node] = {}
+        # Each part computes the size from the sizes that it is given, where guards know the
+        # factors.
         for user in [each for each in node.users if levels.get(each, own) != own]:
             level = levels[user]
             if level not in copies:

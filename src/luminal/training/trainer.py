@@ -109,6 +109,7 @@ class Trainer:
 
     def rows(self, total: int, validate_every: int | None = None) -> Generator[Row]:
         """Takes the steps up to `total`; the metrics of each."""
+        # Batches come from a thread, which must end when the steps do, whatever ends them.
         with closing(_endless(self.data)) as batches:
             while self.record.steps < total:
                 epoch = self.data.epoch
@@ -153,6 +154,7 @@ class Trainer:
         inputs = inputs_at(batch, number * count + k, rates if is_last else ())
         if not self._detect_nan:
             return program.executable(inputs)
+        # States move on in a run, so what it began with has to be copied before.
         before = {held: np.array(held.numpy()) for held in program.assigned()}
         results = program.executable(inputs)
         if not (math.isfinite(results["loss"]) and all(map(_is_finite, before))):
@@ -238,6 +240,7 @@ class Trainer:
                 f"fit: the checkpoint is of a run with seed {state['seed']}, this one has "
                 f"{recipe.seed}; give the same seed, or resume=False"
             )
+        # All or nothing: a state that fits half is put back as a whole.
         before = self.state_dict()
         try:
             self._load(state)
