@@ -40,8 +40,7 @@ DOCSTRINGS_LATER = tuple(
 )
 LENGTHS_LATER = ("training",)
 NAMES_LATER = tuple(
-    """array_api autograd frontend kernel loaders nn onnx optim schedule serve torch_backend
-    training""".split()
+    """autograd kernel loaders onnx optim schedule serve torch_backend training""".split()
 )
 
 
