@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
@@ -25,17 +26,21 @@ from luminal.models.decoder import Decoder, compute_dtype_of
 
 
 def records(name: str = "") -> Iterator[Architecture]:
-    """Every record, those first whose file is called as `name` begins.
+    """Every record, those first whose file is called most like `name`.
 
     Files are imported as they are asked for: a process that finds its model in the first one does
     not wait for the others.
     """
-    wanted = name.lower().replace("-", "")
     files = [module.name for module in iter_modules(__path__)]
-    likely = {file for file in files if wanted.startswith(file.replace("_", ""))}
-    for file in sorted(files, key=lambda file: (file not in likely, -len(file) * (file in likely))):
+    for file in sorted(files, key=lambda file: -_letters_in_common(file, name)):
         values = vars(import_module(f"{__name__}.{file}")).values()
         yield from (value for value in values if isinstance(value, Architecture))
+
+
+def _letters_in_common(file: str, name: str) -> int:
+    """The number of letters with which both begin: all of gpt_oss for "GptOssForCausalLM"."""
+    pairs = zip(*(re.sub("[-_]", "", text.lower()) for text in (file, name)), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def architecture_of(raw: Mapping[str, Any], path: Path) -> Architecture:

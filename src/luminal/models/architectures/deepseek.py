@@ -194,7 +194,7 @@ DEEPSEEK3 = Architecture(
             "topk_method": "noaux_tc",
             "routed_scaling_factor": 1.0,
         },
-        only_with="expert_gating_func=2",
+        only_with=("expert_gating_func=2",),
     ),
 )
 DEEPSEEK2 = Architecture(
@@ -216,5 +216,5 @@ DEEPSEEK2 = Architecture(
         "norm_topk_prob": False,
         "moe_layer_freq": 1,
     },
-    gguf=_form("deepseek_v2"),
+    gguf=_form("deepseek_v2", only_without=("expert_gating_func=2",)),
 )

@@ -65,7 +65,7 @@ FALCON = Architecture(
         # Their first norm is that before the feed-forward part.
         names={"input_layernorm": "attn_norm_2", "post_attention_layernorm": "attn_norm"},
         defaults={"new_decoder_architecture": True},
-        only_with="attn_norm_2.weight",
+        only_with=("attn_norm_2.weight",),
         only_for=lambda config: config.parallel == "separate",
     ),
 )
@@ -77,5 +77,6 @@ FALCON_OF_ONE_NORM = replace(
         keys=NO_HEAD_DIM,
         names={"post_attention_layernorm": None},
         defaults={"new_decoder_architecture": False, "multi_query": True},
+        only_without=("attn_norm_2.weight",),
     ),
 )

@@ -10,5 +10,14 @@ from luminal.models.gguf.form import GGUF
 LLAMA = Architecture(
     "LlamaForCausalLM",
     {**attention_biases(), "mlp_bias": flag("mlp_bias", False)},
-    gguf=GGUF("llama", changes=INTERLEAVED),
+    gguf=GGUF(
+        "llama",
+        changes=INTERLEAVED,
+        # Those of Mistral's family have one of these.
+        only_without=(
+            "expert_count",
+            "attention.sliding_window",
+            "attention.sliding_window_pattern",
+        ),
+    ),
 )

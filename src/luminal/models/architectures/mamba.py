@@ -154,7 +154,7 @@ def _written(config: DecoderConfig) -> dict[str, Any]:
     }
 
 
-def _form(model_type: str, only_with: str | None = None) -> GGUF:
+def _form(model_type: str, **signs: Any) -> GGUF:
     return GGUF(
         "mamba",
         model_type,
@@ -178,8 +178,8 @@ def _form(model_type: str, only_with: str | None = None) -> GGUF:
             "ssm_conv1d": Change(_of_one_channel, _of_its_channel),
             "ssm_a": Change(_logarithms, _negative_powers),
         },
-        only_with=only_with,
         written=_written,
+        **signs,
     )
 
 
@@ -191,10 +191,15 @@ FALCON_MAMBA = Architecture(
     _NAMES,
     layers=_normed_layers,
     only=_SILU,
-    gguf=_form("falcon_mamba", "ssm.dt_b_c_rms"),
+    gguf=_form("falcon_mamba", only_with=("ssm.dt_b_c_rms",)),
 )
 MAMBA = Architecture(
-    "MambaForCausalLM", _SETTINGS, _NAMES, layers=_layers, only=_SILU, gguf=_form("mamba")
+    "MambaForCausalLM",
+    _SETTINGS,
+    _NAMES,
+    layers=_layers,
+    only=_SILU,
+    gguf=_form("mamba", only_without=("ssm.dt_b_c_rms",)),
 )
 MAMBA2 = Architecture(
     "Mamba2ForCausalLM",

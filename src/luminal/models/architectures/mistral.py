@@ -1,7 +1,4 @@
-"""Mistral, a Llama with a sliding window; Mixtral with experts; Ministral, Ministral 3.
-
-arXiv 2310.06825, 2401.04088, 2601.08584. Files in GGUF call all of them llama.
-"""
+"""Mistral, a Llama with a sliding window, Ministral, Ministral 3. arXiv 2310.06825, 2601.08584."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from luminal.models.architectures.layers import (
     same_windows,
     windows_of,
 )
-from luminal.models.architectures.settings import Setting, epsilon, integer
+from luminal.models.architectures.settings import Setting
 from luminal.models.architectures.text_part import text_part
 from luminal.models.decoder_config import Layers
 from luminal.models.gguf.changes import INTERLEAVED
@@ -64,34 +61,6 @@ def _layers_of_kinds(fields: Fields) -> Layers:
     return layers_of(fields, windows_of(fields, lambda layer: windowed))
 
 
-def _sparse_layers(fields: Fields) -> Layers:
-    layers = layers_of(fields, same_windows(fields), rotary_of(fields, theta=1e6))
-    return later(layers, 0, experts=True)
-
-
-MIXTRAL = Architecture(
-    "MixtralForCausalLM",
-    {"norm_eps": epsilon(1e-5)},
-    {
-        ".block_sparse_moe.": ".mlp.",
-        ".w1.": ".gate_proj.",
-        ".w2.": ".down_proj.",
-        ".w3.": ".up_proj.",
-    },
-    layers=_sparse_layers,
-    experts={
-        "count": integer("num_local_experts", 8),
-        "top_k": integer("num_experts_per_tok", 2),
-        "intermediate_size": integer("intermediate_size"),
-    },
-    gguf=GGUF(
-        "llama",
-        "mixtral",
-        changes=INTERLEAVED,
-        windowed=ALL_LAYERS,
-        only_with="expert_count",
-    ),
-)
 MINISTRAL = Architecture(
     "MinistralForCausalLM",
     layers=_layers_of_kinds,
@@ -100,7 +69,8 @@ MINISTRAL = Architecture(
         "ministral",
         changes=INTERLEAVED,
         windowed=ANY_LAYER,
-        only_with="attention.sliding_window_pattern",
+        only_with=("attention.sliding_window_pattern",),
+        only_without=("expert_count",),
     ),
 )
 MISTRAL = Architecture(
@@ -112,7 +82,8 @@ MISTRAL = Architecture(
         "mistral",
         changes=INTERLEAVED,
         windowed=ALL_LAYERS,
-        only_with="attention.sliding_window",
+        only_with=("attention.sliding_window",),
+        only_without=("expert_count", "attention.sliding_window_pattern"),
     ),
 )
 MINISTRAL3 = replace(MISTRAL, name="Ministral3ForCausalLM", gguf=None)

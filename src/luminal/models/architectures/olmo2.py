@@ -39,7 +39,12 @@ OLMO3 = Architecture(
         windowed=ANY_LAYER,
         windows=4,
         local_theta=0.0,
-        only_with="attention.sliding_window",
+        only_with=("attention.sliding_window",),
     ),
 )
-OLMO2 = Architecture("Olmo2ForCausalLM", _SETTINGS, NORMS_AFTER, gguf=GGUF("olmo2"))
+OLMO2 = Architecture(
+    "Olmo2ForCausalLM",
+    _SETTINGS,
+    NORMS_AFTER,
+    gguf=GGUF("olmo2", only_without=("attention.sliding_window",)),
+)

@@ -32,10 +32,12 @@ class GGUF:
     none, where the file does not list them; 0: all have one. `local_theta`: the rotary base of
     layers with a window, which turn by other angles than those without; 0 is theirs.
 
-    `only_with`: a key of the metadata, or a tensor of a layer, without which a file of the name is
-    of another class; `key=number`: the key has this number. `only_for`: configurations that are
-    written so, where a class has several forms. `read`: what only files of this form say, as keys
-    of `config.json`; `written`: the reverse, as keys of the metadata.
+    `only_with`, `only_without`: keys of the metadata, or tensors of a layer, by which files of this
+    class are told from those of others of the name; `key=number`: the key has this number. A file
+    is of one class alone, so that the order in which classes are asked means nothing.
+    `only_for`: configurations that are written so, where a class has several forms. `read`: what
+    only files of this form say, as keys of `config.json`; `written`: the reverse, as keys of the
+    metadata.
     """
 
     name: str
@@ -50,7 +52,8 @@ class GGUF:
     windowed: str = NO_LAYER
     windows: int = 0
     local_theta: float | None = None
-    only_with: str | None = None
+    only_with: tuple[str, ...] = ()
+    only_without: tuple[str, ...] = ()
     only_for: Callable[[DecoderConfig], bool] = _always
     read: Callable[[Any], Mapping[str, Any]] | None = None
     written: Callable[[DecoderConfig], Mapping[str, Any]] | None = None

@@ -39,30 +39,27 @@ _FLAG_TEXTS = {"True", "False", "0", "1"}
 
 
 def architecture_of_file(file: GGUFFile, path: Path) -> Architecture:
-    """The record of a GGUF file. Raises LoadError for one not known.
-
-    Several classes of Hugging Face may have one name there: those that need something of the file
-    are asked before the one that needs nothing, in the order in which they stand in theirs.
-    """
+    """The record of a GGUF file. Raises LoadError for one not known."""
     name = file.metadata.get("general.architecture")
-    written = [(record, record.gguf) for record in records() if record.gguf is not None]
-    for record, form in sorted(written, key=lambda pair: pair[1].only_with is None):
-        if form.name == name and _is_of(file, form):
+    for record in records(str(name)):
+        if record.gguf is not None and is_of(file, record.gguf):
             return record
-    supported = ", ".join(sorted({form.name for _, form in written}))
+    supported = ", ".join(sorted({record.gguf.name for record in records() if record.gguf}))
     raise LoadError(
         f"{path}: architecture {shown(name)} is not supported; supported are {supported}"
     )
 
 
-def _is_of(file: GGUFFile, form: GGUF) -> bool:
-    """Does the file have what only those of this form have?"""
-    needs = form.only_with
-    if needs is None or f"blk.0.{needs}" in file.tensors:
-        return True
-    key, _, number = needs.partition("=")
-    value = file.metadata.get(f"{form.name}.{key}")
-    return str(value) == number if number else bool(value)
+def is_of(file: GGUFFile, form: GGUF) -> bool:
+    """Is the file of this form, which may share its name with others?"""
+
+    def has(sign: str) -> bool:
+        key, _, number = sign.partition("=")
+        value = file.metadata.get(f"{form.name}.{key}")
+        return f"blk.0.{sign}" in file.tensors or (str(value) == number if number else bool(value))
+
+    named = file.metadata.get("general.architecture") == form.name
+    return named and all(map(has, form.only_with)) and not any(map(has, form.only_without))
 
 
 def keys_of(architecture: Architecture) -> dict[str, str]:
