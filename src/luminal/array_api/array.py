@@ -48,7 +48,7 @@ class Array:
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
+        """The type of the elements."""
         return self._deferred.dtype
 
     @property
@@ -136,6 +136,7 @@ class Array:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Memory:
         """A read-only view: operations that are recorded read this memory later."""
         self._deferred.is_private = False
+        # Read-only, since operations recorded before may read this memory later.
         view = self._deferred.array().view()
         view.flags.writeable = False
         return np.array(view, dtype, copy=copy)
@@ -276,6 +277,7 @@ def _assignable(dtype: DType, value: Any) -> Memory:
     """`value` as elements of `dtype`."""
     if not isinstance(value, Array):
         return array_of(value, dtype, "x[...] = value")
+    # Assigning never loses an element's value silently.
     if dtypes.promote(dtype, value.dtype) is not dtype:
         raise DTypeError(
             f"x[...] = value: x holds {dtype.name}, the value {value.dtype.name}; use astype"

@@ -51,14 +51,14 @@ class Chain(Graph):
 
 
 _chains: WeakSet[Chain] = WeakSet()
-"""Those of all threads, as long as a value that was recorded there is held."""
+"""The chains of all threads, as long as a value that was recorded there is held."""
 
 MAX_PROGRAMS = 512
 
 _compiler = Graph("arrays")
 _compiler.device = "cpu"  # whatever `lm.device` says: arrays lie in the host's memory
 programs = _compiler._parts_on_demand(MAX_PROGRAMS)
-"""What is compiled, for all threads."""
+"""The programs that are compiled, for all threads."""
 
 _of_thread = threading.local()
 

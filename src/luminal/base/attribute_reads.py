@@ -21,7 +21,7 @@ _watched: ContextVar[Watched | None] = ContextVar("luminal_watched", default=Non
 
 
 def watch(obj: object | None) -> None:
-    """What is recorded now reads attributes of `obj`."""
+    """Notes that what is recorded now reads attributes of `obj`."""
     watched = _watched.get()
     if watched is not None and obj is not None:
         watched.add(obj)
@@ -55,7 +55,7 @@ class Watched:
                 self._met[id(part)] = part, _attributes(part)
 
     def snapshot(self) -> tuple[Seen, ...]:
-        """To be taken after the recording: attributes that it changed itself are left out."""
+        """The attributes as they are after the recording, without those that it changed itself."""
         records = []
         for obj, before in self._met.values():
             after = _attributes(obj)

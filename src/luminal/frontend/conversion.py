@@ -1,4 +1,4 @@
-"""What is known of a Tensor without a run, and other dtypes, by value or by bits."""
+"""Other dtypes, by value or by bits, and questions that a Tensor answers without a run."""
 
 from __future__ import annotations
 

@@ -404,7 +404,7 @@ class Recorder:
         self.sinks.append(Output(brought, name, hidden))
 
     def graph(self) -> Graph:
-        """What is recorded so far, frozen. Raises GraphError if nothing is output or assigned."""
+        """The graph recorded so far, frozen. Raises GraphError if nothing is output or assigned."""
         if not self.sinks:
             fix = "call .output(name) on a Tensor or assign a State"
             raise GraphError(f"{self.name}: nothing to compute; {fix}")
@@ -420,7 +420,7 @@ class Recorder:
         self.values[attrs.name] = converted
 
     def known(self, value: Value) -> Array | None:
-        """What is at hand of `value` without a run.
+        """The elements of `value` where they are at hand without a run, else None.
 
         The last execution's result, an Input's value, or a constant.
         """

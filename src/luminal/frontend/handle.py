@@ -58,7 +58,7 @@ class Handle:
 
     @property
     def dtype(self) -> DType:
-        """The element type."""
+        """The type of the elements."""
         return self.value.dtype
 
     @property

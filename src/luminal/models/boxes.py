@@ -14,7 +14,7 @@ from luminal.frontend.tensor import Tensor
 
 
 def box_area(boxes: Tensor) -> Tensor:
-    """(..., 4) to (...)."""
+    """The areas of boxes (..., 4): (...)."""
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 

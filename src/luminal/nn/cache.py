@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from luminal.nn.attention import CausalAttention
 
 Positions = Extent | Tensor
-"""That of the first id, which the others follow, or a Tensor of the ids' shape: that of each."""
+"""The position of the first id, which the others follow, or a Tensor with that of each."""
 
 
 class Cache(Protocol):

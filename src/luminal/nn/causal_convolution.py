@@ -33,6 +33,7 @@ class CausalConvolution(Module):
         """
         seen, count = concat((before, x), -2), x.extents[-2]
         taps = self.read(self.weight, x).squeeze(1).mT
+        # A few taps of each channel: a sum of shifted views, which fuses with what follows.
         y = seen[..., :count, :] * taps[0]
         for k in range(1, self.width):
             y = y + seen[..., k : count + k, :] * taps[k]

@@ -121,6 +121,7 @@ class Sequential(ModuleList):
 
     def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
         first = modules[0] if len(modules) == 1 else None
+        # Names are kept beside the parts, so that numbers index them either way.
         self._names = [*first] if isinstance(first, Mapping) else []
         super().__init__(first.values() if isinstance(first, Mapping) else modules)  # type: ignore[arg-type]
 

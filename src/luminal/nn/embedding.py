@@ -48,7 +48,7 @@ class Embedding(Module):
         self.weight = init.parameter((num_embeddings, embedding_dim), draw, dtype)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(...) integers to (..., embedding_dim)."""
+        """The rows of the table at `ids` (...), integers: (..., embedding_dim)."""
         return ids.embedding(self.read(self.weight, ids))
 
 

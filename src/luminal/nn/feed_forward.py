@@ -84,6 +84,7 @@ def clamped_swiglu(limit: float, slope: float) -> GatedActivation:
 
 
 def _clamped_swiglu(limit: float, slope: float, gate: Tensor, up: Tensor) -> Tensor:
+    # Low gates need no bound: their sigmoid is 0.
     gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
     return gate * (gate * slope).sigmoid() * (up + 1)
 

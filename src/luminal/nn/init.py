@@ -104,6 +104,7 @@ def trunc_normal(
     numbers = rng.normal(mean, std, shape)
     if not a < b or b < mean - 4 * std or a > mean + 4 * std:
         raise InputError(f"trunc_normal: [{a}, {b}] is empty or more than 4 std away from {mean}")
+    # Bounds within 4 std leave enough that few rounds draw again.
     while (outside := (numbers < a) | (numbers > b)).any():
         numbers[outside] = rng.normal(mean, std, int(outside.sum()))
     return numbers

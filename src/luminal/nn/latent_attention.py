@@ -64,9 +64,13 @@ class LatentAttention(CausalAttention):
         """x (..., s, hidden) to the same shape; see `Attention`."""
         angles = angles or self.rotary.angles(x.graph, x.extents[-2], positions)
         both = self.read(self.kv_b_proj.weight, x).unflatten(0, (self.heads, -1))
+        # q (W c) = (q W) c: with W on the queries' side the keys of all heads are the one vector c,
+        # so the cache holds one head instead of all.
         of_keys, of_values = both[:, : self.plain], both[:, self.plain :]
         q = self._queries(x).unflatten(-1, (self.heads, -1)).transpose(-2, -3)
         turned = self.rotary(q[..., self.plain :], angles)
+        # Turned features cannot be absorbed (their turn depends on the position): they get a key of
+        # their own.
         q = concat((q[..., : self.plain] @ of_keys, turned), -1)
         latent, key = (
             self.kv_a_proj_with_mqa(x).unsqueeze(-3).split((self.kv_rank, self.rotary.dims), -1)

@@ -42,7 +42,7 @@ class Linear(Module):
         self.bias = init.parameter((out_features,), draw, dtype) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) to (..., out_features)."""
+        """x (..., in_features) times the weight: (..., out_features)."""
         y = self.product(x, self.weight)
         return y if self.bias is None else (y + self.read(self.bias, x)).cast(y.dtype)
 

@@ -79,6 +79,7 @@ class MaskedAttention(Module):
             queries, keys = self.rotary(queries, angles), self.rotary(keys, angles)
         if cache is not None:
             keys, values = cache.keep(keys, values, past)
+        # Scaling the queries costs fewer products than scaling the scores.
         scores = queries * self.scale @ keys.mT
         if bias is not None:
             scores = scores + bias

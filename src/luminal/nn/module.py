@@ -116,6 +116,7 @@ class Module:
     # --- parts
 
     def __setattr__(self, name: str, value: Any) -> None:
+        # A jitted part would be a program of its own inside another recording.
         inner = getattr(value, "__wrapped__", None)
         if isinstance(inner, Module):  # of jit(module): the whole is compiled as one program
             value = inner

@@ -71,7 +71,7 @@ class Router(Module):
         self.normalize, self.scale = normalize, scale
 
     def forward(self, x: Tensor) -> Routes:
-        """x (tokens, hidden)."""
+        """The routes of x (tokens, hidden)."""
         logits = x @ self.read(self.weight, x).mT  # never rounded: another expert is no small error
         logits = logits.cast(work_dtype(logits.dtype))  # scores of 16 bits would tie
         if self.bias is not None:

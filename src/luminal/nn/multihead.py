@@ -127,7 +127,7 @@ class MultiheadAttention(Module):
     def _mask(
         self, q: Tensor, k: Tensor, padding: Mask, attn: Mask, is_causal: bool
     ) -> Tensor | None:
-        """What is added to the scores (batch, heads, queries, keys): the sum of all masks."""
+        """The sum of all masks, added to the scores (batch, heads, queries, keys)."""
         graph, length, keys = q.graph, q.extents[1], k.extents[1]
         masks = []
         if attn is not None:

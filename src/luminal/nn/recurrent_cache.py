@@ -65,6 +65,7 @@ class RecurrentCache:
                 graph.read(state)[*rows].cast(x.dtype) if rows else graph.read(state).cast(x.dtype)
             )
             of_row = later.reshape(*later.extents, *[1] * (value.ndim - later.ndim))
+            # A text starts at position 0 whatever the State held: no run has to clear it first.
             values.append(where(of_row, value, 0))
         return values
 
@@ -73,6 +74,7 @@ class RecurrentCache:
         for state, value in zip(self.states, values, strict=True):
             graph, kept = value.graph, value.cast(state.dtype)
             if value.extents[:1] != graph.extents(state.shape[:1]):
+                # Rows of a batch that is not full keep what they had.
                 kept = graph.read(state).slice_scatter(kept, 0, 0)
             graph.assign(state, kept)
 
@@ -101,6 +103,7 @@ def stepped(
     step: Callable[[Any, Any], tuple[Any, Tensor]], carry: Any, xs: Sequence[Tensor], axis: int
 ) -> tuple[Any, Tensor]:
     """`luminal.scan` along `axis` of every x; a single step is taken without a loop."""
+    # A step of generation: its kernels fuse with what is around them, as no Loop lies between.
     if xs[0].extents[axis] == const(1):
         carry, y = step(carry, tuple(x.squeeze(axis) for x in xs))
         return carry, y.unsqueeze(axis)

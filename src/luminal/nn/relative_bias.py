@@ -42,6 +42,7 @@ class RelativeBias(Module):
         here = graph.arange(queries) + graph.constant(past)
         distances = graph.arange(keys) - here.unsqueeze(-1)
         last = self.farthest if self.both_ways else 0
+        # A table over distances, made when the layer is: a run reads it, and computes no logarithm.
         numbers = distances.clip(-self.farthest, last) + self.farthest
         weight = graph.weight_of(self.weight)
         return graph.constant(self.rows)[numbers].embedding(weight).permute(2, 0, 1)
@@ -51,6 +52,7 @@ def _buckets(count: int, farthest: int) -> Array:
     """The bucket of each distance from 0 to `farthest`, among `count`."""
     exact = count // 2
     distances = np.arange(farthest + 1)
+    # In float32 as the reference does it: at borders of buckets another rounding is another bucket.
     far = np.maximum(distances, 1).astype(np.float32) / np.float32(exact)
     grown = np.log(far) / np.float32(math.log(farthest / exact)) * np.float32(count - exact)
     wide = np.minimum(exact + grown.astype(np.int32), count - 1)

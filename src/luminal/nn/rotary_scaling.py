@@ -61,6 +61,7 @@ def _linear(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
 def _llama3(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
     """Low frequencies divided by `factor`, high ones kept, those between blended."""
     low, high = options["low_freq_factor"], options["high_freq_factor"]
+    # How often a pair turns over the texts that the model was trained on.
     turns = options["original_max_position_embeddings"] * plain / (2 * math.pi)
     kept = np.clip((turns - low) / (high - low), 0, 1)
     return Scaled(_blended(plain, kept, options["factor"]))
@@ -113,6 +114,8 @@ def _dynamic(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
 
 
 def _stretched(factor: float, length: int, powers: Array, kept: Array, total: Tensor) -> Tensor:
+    # theta * stretch ** (dims / (dims - 2)), as Hugging Face's NTK scaling has it, as a factor of
+    # the frequencies.
     stretch = total * (factor / length) - (factor - 1)
     frequencies: Tensor = (stretch.log() * powers).exp() * kept
     return frequencies

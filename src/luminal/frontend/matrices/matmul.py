@@ -30,7 +30,7 @@ _dtype: ContextVar[DType | None] = ContextVar("luminal_autocast", default=None)
 
 @contextmanager
 def autocast(dtype: DType | None) -> Iterator[None]:
-    """What is recorded inside the block rounds the operands of products to `dtype`; None: nothing.
+    """Products that are recorded inside the block round their operands to `dtype`; None: not.
 
     See `luminal.training.AMPContext`.
     """

@@ -334,7 +334,7 @@ def _length(x: Tensor, y: Tensor) -> Tensor:
 
 
 Coefficients: TypeAlias = Mapping[DType, Sequence[float]]
-"""For float32 and float64 the coefficients of a polynomial, the constant one first."""
+"""The coefficients of a polynomial for float32 and for float64, the constant one first."""
 
 
 def polynomial(x: Tensor, coefficients: Coefficients) -> Tensor:

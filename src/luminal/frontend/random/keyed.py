@@ -327,7 +327,7 @@ _current = _Generator(0)
 
 
 def manual_seed(seed: int) -> None:
-    """What is drawn and which layers are made from now on follows from `seed` (0 at the start).
+    """Sets the seed (0 at the start) that what is drawn and layers that are made follow from.
 
     Raises InputError for what is no int of 0 or above.
     """

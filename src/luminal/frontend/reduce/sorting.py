@@ -42,8 +42,8 @@ LONG = 2048
 """Positions from which on finding the blocks of the greatest costs less than sorting all."""
 LEAST_SIDE = 4
 FEW = 16
-"""Of so many the least are found by a pass over the row for each, sooner than by sorting it: 12 of
-200 take a tenth of the time. Each pass is code of its own, which more would make long."""
+"""Up to so many, the least are found by a pass over the row for each, sooner than by sorting it: 12
+of 200 take a tenth of the time. Each pass is code of its own, which more would make long."""
 SHORT = 16
 """Below it a Sort is as quick, and a smaller program."""
 
