@@ -75,6 +75,8 @@ def beam_search(
             results = model.programs.read(texts, _FEATURES)
         read = texts[0].read
         first = rows[:1] if length == 1 else rows  # all rows are the prompt at first
+        # More than the width: where the likeliest continuations end their texts, enough others must
+        # be left.
         steps = sorted(_continued(first, results), key=lambda step: -step.logprob)[:spare]
         done = [step for step in steps if step.tokens[-1] in ends or length == room]
         finished += [
@@ -89,6 +91,8 @@ def beam_search(
         ):
             break
         with model.programs.turn(states):
+            # Rows change places with their texts; the caches follow, since a row's keys are those
+            # of its past.
             model.programs.reorder([row.parent for row in rows])
     return [Beam(_written(model, ids, tokens), tokens, score) for score, tokens in finished]
 

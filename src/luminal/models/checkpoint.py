@@ -139,6 +139,8 @@ def _read_ahead(tensors: Mapping[str, Any]) -> None:
     """Asks for the pages of all weights that a run reads whole: not of an embedding beside an
     output, of which it reads the rows of its ids.
     """
+    # Pages are asked for in the background while the program compiles; a cold disk is then read
+    # once, in order, instead of page by page where kernels first touch it.
     rows = {EMBEDDING} if OUTPUT in tensors else set()
     whole = (tensor for name, tensor in tensors.items() if name not in rows)
     read_ahead(tensor.memory if isinstance(tensor, StoredRows) else tensor for tensor in whole)
@@ -151,6 +153,8 @@ def _check_ids(tokenizer: HuggingFaceTokenizer, count: int, source: str | Path) 
             f"{source}: the tokenizer has {tokenizer.vocab_size} tokens, the model {count}; pass "
             "the tokenizer the model was trained with"
         )
+    # An id beyond the vocabulary has no row in the embedding: it is refused when the model is
+    # opened, not in the middle of a text.
     bos = tokenizer.bos_id
     highest = max([*tokenizer.eos_ids, 0 if bos is None else bos])
     if highest >= count:
@@ -231,6 +235,8 @@ def check_quantization(config: Mapping[str, Any], path: Path) -> None:
     quantization = config.get("quantization_config")
     if not quantization:
         return
+    # Packed weights have other names and shapes. Without this check the first message would be
+    # about a missing matrix, which tells nobody what to do.
     method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
     if method is None and isinstance(quantization, Mapping):
         bits = any(quantization.get(key) for key in ("load_in_4bit", "load_in_8bit"))

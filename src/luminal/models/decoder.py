@@ -107,6 +107,8 @@ class DecoderLayer(Module):
         positions: Positions = 0,
     ) -> Tensor:
         """(..., s, hidden) to the same shape."""
+        # Everything that models do otherwise here is whether a norm is there, so four optional
+        # norms say it all: before, after, around, and once for both parts.
         first = applied(self.input_layernorm, x)
         attended = self.self_attn(first, angles, cache, positions)
         between = x + self._scaled(applied(self.attention_output_norm, attended))
@@ -177,6 +179,8 @@ class DecoderModel(Module):
     ) -> Tensor:
         """(..., s) ids to (..., s, hidden), in float32 (float64 for float64 weights)."""
         graph, count = ids.graph, ids.extents[-1]
+        # A position that data gives is one for each row from here on, so attention has two cases,
+        # not three.
         if isinstance(positions, Tensor) and not positions.ndim:
             positions = _each(positions, ids).cast(int32).expand(*ids.extents)
         x = self.embed_tokens(ids)
@@ -187,12 +191,18 @@ class DecoderModel(Module):
             x = x + self.embed_positions(_each(positions, ids))
         x = applied(self.embed_norm, x)
         layer_inputs = self.layer_inputs(ids, x) if self.layer_inputs is not None else None
+        # Some scalings change the frequencies once a text is longer than the training's. Keys that
+        # a cache holds were turned by the old ones, so the program refuses to cross that end.
         if caches and self.cache_end is not None and not isinstance(positions, Tensor):
             end = graph.extent(positions) + count
             graph.require(end <= self.cache_end, "rotary of cached keys")
+        # Layers with the same Rotary record share their angles: a model of a hundred layers
+        # computes cosines once or twice.
         angles = {
             key: rotary.angles(graph, count, positions) for key, rotary in self.rotaries.items()
         }
+        # Without caches, keys still have to get from the layer that makes them to those that read
+        # them.
         if caches is None and any(kind.keys_of is not None for kind in self.kinds):
             caches = self.each_cache(lambda number: Passing())
         passed: Tensor | None = None
@@ -252,6 +262,8 @@ class Decoder(Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """What `self.model` gives, (..., hidden), to logits (..., vocab_size)."""
+        # A tied head is the embedding's matrix read the other way: an index map, so nothing is
+        # transposed.
         if self.lm_head is None:
             logits: Tensor = self.product(hidden, self.model.embed_tokens.weight)
         else:

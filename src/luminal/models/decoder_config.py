@@ -14,6 +14,8 @@ from luminal.nn.moe import Groups, Router
 from luminal.nn.norm import HeadNorm
 
 
+# By identity: scalings hold lists, which have no hash, and a record is made once for all its
+# layers.
 @dataclass(frozen=True, slots=True, eq=False)
 class Rotary:
     """A rotary embedding; layers with the same one share its angles.
@@ -176,6 +178,7 @@ class DecoderConfig:
     layer_inputs: tuple[int, int] | None = None
     passing: bool = False
 
+    # A word that is misspelt would otherwise be the default in silence, and the model wrong.
     def __post_init__(self) -> None:
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)

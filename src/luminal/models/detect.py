@@ -54,6 +54,7 @@ def output_best_boxes(boxes: Tensor, scores: Tensor, iou: float) -> None:
     "boxes" (m, 4), their "scores" and "labels" (m,), and whether `nms` has "kept" them among their
     class.
     """
+    # Overlaps are compared pair by pair, so their number is bounded before.
     best, label = scores.max(-1)
     count = min(CANDIDATES, best.extents[0].value)
     score, place = best.topk(count)

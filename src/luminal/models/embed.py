@@ -182,12 +182,15 @@ def tokens_of(tokenizer: Tokenizer, text: str, most: int) -> list[int]:
         raise InputError(f"embed: {shown(text)} has no tokens; give some text")
     if len(ids) <= most:
         return ids
+    # The empty text's tokens are those that frame every text; what both end with must stay.
     ends = _common_end(ids, tokenizer.encode(""))
     return ids[: most - ends] + ids[len(ids) - ends :]
 
 
 def in_batches(tokens: Sequence[list[int]]) -> Iterator[tuple[Array, Array, Array]]:
     """Texts of about the same length together: their numbers, ids (b, s) and lengths (b,)."""
+    # Texts of like length share a batch: rows are padded to the longest, and padding is computed
+    # too.
     order = np.argsort([len(ids) for ids in tokens], kind="stable")
     for start in range(0, len(order), BATCH):
         rows = order[start : start + BATCH]

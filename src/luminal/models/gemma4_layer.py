@@ -123,7 +123,7 @@ class Gemma4Layer(DecoderLayer):
         positions: Positions = 0,
         layer_input: Tensor | None = None,
     ) -> Tensor:
-        """(..., s, hidden) to the same shape; `own` (..., s, width): the layer's own input."""
+        """(..., s, hidden) to the same shape; `layer_input` (..., s, width): what is its own."""
         attended = self.self_attn(applied(self.input_layernorm, x), angles, cache, positions)
         x = x + applied(self.attention_output_norm, attended)
         fed = applied(self.mlp, applied(self.post_attention_layernorm, x))
@@ -131,6 +131,8 @@ class Gemma4Layer(DecoderLayer):
             fed = self.post_feedforward_layernorm_1(fed) + self._routed(x, self.router)
         x = x + applied(self.mlp_output_norm, fed)
         if layer_input is not None:
+            # Each layer looks the token up again in a small table of its own and adds what the
+            # state lets through: parameters that cost a row of memory a token instead of a product.
             let = ACTIVATIONS[self.activation](self.per_layer_input_gate(x)) * layer_input
             x = x + self.post_per_layer_input_norm(self.per_layer_projection(let))
         return x * self.read(self.layer_scalar, x)

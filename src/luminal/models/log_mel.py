@@ -39,6 +39,8 @@ class LogMel:
             for at in range(0, len(frames), _BLOCK)
         ]
         logs = np.log10(np.maximum(np.concatenate(bands), _FLOOR))
+        # The loudest of the whole recording, not of a window, as Whisper's own transcription has
+        # it.
         features: Array = ((np.maximum(logs, logs.max() - _RANGE) + 4) / 4).T.astype(np.float32)
         return features
 

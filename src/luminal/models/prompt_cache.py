@@ -43,6 +43,8 @@ class Prompt:
             for state, array in zip(states_of(programs.caches), self.arrays, strict=True):
                 with state.lock:
                     state.on(HOST).array[..., :count, :] = array
+            # At least one token is always read: its logits are what the next is chosen by, and no
+            # file has them.
             text.read = min(count, len(text.draw.tokens) - 1)
 
 

@@ -72,6 +72,7 @@ def padded(function: Callable[..., Any], first: Any = "") -> Callable[..., Any]:
     @wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         arguments = (first, *args, *kwargs.values())
+        # Before it is made: a text of 2^60 characters must be refused while it is still a number.
         bounded(prod(max(1, x if isinstance(x, int) else size(x)) for x in arguments))
         return function(*args, **kwargs)
 
@@ -138,6 +139,9 @@ class Code(jinja2.compiler.CodeGenerator):
         self, node: jinja2.nodes.Template, frame: jinja2.compiler.Frame | None = None
     ) -> None:
         """Writes the whole template, with every loop's items counted."""
+        # A template comes with a model from anywhere. Jinja's sandbox keeps it from the machine but
+        # not from an endless loop, so every turn counts steps and the clock is looked at now and
+        # then.
         for loop in list(node.find_all(jinja2.nodes.For)):
             counted = jinja2.nodes.Filter(loop.iter, TURNS, [], [], None, None, lineno=loop.lineno)
             counted.set_environment(self.environment)

@@ -134,6 +134,7 @@ class Text:
             elif len(self._tokens) - self._given == self.room:
                 self.reason = "length"
         if self.reason is not None:
+            # What was held back is certain now, and may complete a stop string.
             piece += self._stops.push(self._decoder.finish()) + self._stops.finish()
             if self._stops.found is not None:
                 self.reason = "stop"

@@ -138,6 +138,8 @@ def train_text(run: TextRun, base: str | Path = ".", *, resume: bool = True) -> 
     learned, held = held_out(_read(given_path(base) / given_path(run.text)), training.held_out)
     pairs = train_byte_pairs(learned, run.tokenizer.vocabulary)
     tokenizer = tokenizers.Tokenizer.from_str(pairs)
+    # Windows begin at every token, and each epoch draws them in another order: a stride of the
+    # window's length would show the model the same few contexts again.
     data = Batches(
         TextDataset(tokenizer.encode(learned).ids, training.length, stride=1),
         training.batch,
@@ -156,9 +158,13 @@ def train_text(run: TextRun, base: str | Path = ".", *, resume: bool = True) -> 
         checkpoint=folder / "checkpoints", checkpoint_every=training.checkpoint_every,
         resume=resume, seed=run.seed, log=folder / "metrics.jsonl",
     )  # fmt: skip
+    # The loss that is reported is that of the file, not of the float32 weights that nobody will
+    # load.
     _round(model, run.model.dtype)
     write_folder(folder, model, pairs, run.model.dtype)
     loss = Losses(Recipe(model, next_token_loss, optimizer)).mean(validation.once())
+    # Bits per byte compare runs with different tokenizers; a loss per token falls when tokens get
+    # shorter.
     bits = loss / math.log(2) * len(held_ids) / len(held.encode())
     sample = run.sample.prompt + load(folder).generate(
         run.sample.prompt, run.sample.tokens, temperature=run.sample.temperature,
@@ -240,6 +246,7 @@ def _read(path: Path) -> str:
 
 def held_out(text: str, share: float) -> tuple[str, str]:
     """The text to learn from, and the last `share` of it from the next line on."""
+    # The end and not a random share: windows overlap, so lines drawn at random would be half known.
     cut = text.rfind("\n", 0, int(len(text) * (1 - share))) + 1
     return text[:cut], text[cut:]
 

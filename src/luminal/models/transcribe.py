@@ -106,6 +106,8 @@ class SpeechTokens:
             latest = max((token for token in new if token >= first), default=None)
             if latest is not None:  # the end of one segment may begin the next
                 scores[first : latest + (not last or opens)] = -np.inf
+        # As a sum over all timestamps: each alone may be unlikely where the moment is uncertain,
+        # while a timestamp as such is the likeliest thing.
         greatest = scores.max()
         total = np.exp(scores[first:] - greatest, dtype=np.float64).sum()
         if total > np.exp(scores[:first].max() - greatest, dtype=np.float64):
@@ -239,6 +241,7 @@ class Transcriber:
         while begin < end:
             part = features[:, begin : begin + self.frames]
             heard = part.shape[1]
+            # The model was trained on windows of 30 s, of which shorter ones are filled with zeros.
             self.writer.encode(np.pad(part, ((0, 0), (0, self.frames - heard))))
             prefix = prefix or self._prefix(language, task, timestamps)
             tokens = list(
@@ -251,6 +254,8 @@ class Transcriber:
             pieces, unfinished = self._pieces(tokens, heard // STRIDE, timestamps)
             for place, last, piece in pieces:
                 yield self._segment(begin, place, last, piece)
+            # A sentence that the window cuts is heard again, whole, at the start of the next
+            # window.
             begin += STRIDE * pieces[-1][1] if unfinished else heard
 
     def _pieces(

@@ -196,6 +196,8 @@ def _decoded(boxes: Tensor, scores: Tensor, stride: int) -> tuple[Tensor, Tensor
     height, width = (n.value for n in boxes.extents[2:])
     rows, columns = np.divmod(np.arange(height * width), width)
     centres = boxes.graph.constant(np.stack((columns, rows), -1).astype(np.float32) + 0.5)
+    # A distance is the mean of a distribution over bins: where a side of a thing is unclear, the
+    # bins can say so.
     shares = boxes.flatten(2).unflatten(1, (4, BINS)).softmax(2)
     bins = np.arange(BINS, dtype=np.float32).reshape(-1, 1)
     distances = (shares * bins).sum(2).mT

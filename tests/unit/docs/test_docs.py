@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from functools import cache
 from pathlib import Path
@@ -118,3 +119,27 @@ def test_the_examples_of_additions_are_in_the_files() -> None:
         assert len(added) == int(lines)
         for file, line in added:
             assert line in (ROOT / file).read_text("utf-8"), f"{file} has no line {line!r}"
+
+
+def modules_of_today() -> list[str]:
+    """What docs/changes.md names in the right columns of its tables of modules."""
+    text = (ROOT / "docs/changes.md").read_text("utf-8")
+    _, _, moved = text.partition(": rooms\n")
+    package, modules = "luminal", []
+    for line in moved.partition("\n## ")[0].splitlines():
+        cells = line.strip("| ").split(" | ")
+        if cells[0].startswith("before"):
+            package = "luminal.frontend" if "frontend" in cells[0] else "luminal"
+        elif len(cells) == 2:
+            before, now = (re.findall(r"`([\w.]+)`", cell) for cell in cells)
+            if cells[1].startswith("the same in"):
+                now = [f"{now[0]}.{name.rpartition('.')[2]}" for name in before]
+            modules += [f"{package}.{name.removeprefix('luminal.')}" for name in now]
+    return modules
+
+
+def test_renamed_modules_are_where_the_page_says() -> None:
+    modules = modules_of_today()
+    assert len(modules) > 50
+    for name in modules:
+        assert importlib.util.find_spec(name), name

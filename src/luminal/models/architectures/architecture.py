@@ -51,6 +51,7 @@ NORMS_AROUND = {
 
 def tie(tensors: dict[str, Array], embedding: str, output: str) -> None:
     """Leaves one of the two, whichever was saved; both where they differ, as transformers does."""
+    # What config.json says of tying is often a default that nobody set; the arrays tell.
     if np.array_equal(tensors.setdefault(embedding, tensors[output]), tensors[output]):
         del tensors[output]
 
@@ -162,6 +163,8 @@ class Architecture:
                 weights[name] = array
                 continue
             array = self.adapted(name, array)
+            # Experts are one array each, since one program takes any of them by an index that only
+            # data tells.
             if expert:
                 experts.setdefault(expert[1], {})[expert[3], int(expert[2])] = array
             else:
@@ -211,6 +214,7 @@ def _cut(name: str, array: Array, counts: tuple[int, ...]) -> list[Array]:
     rows, whole = array.shape[0], sum(counts)
     if rows % whole or not rows:
         raise LoadError(f"weights: {name!r} has {rows} rows, which are not {whole} equal parts")
+    # Views of the mapped file: cutting a fused projection copies nothing.
     ends = np.cumsum(counts) * (rows // whole)
     return np.split(array, ends[:-1])
 

@@ -75,6 +75,8 @@ def latent_layers(fields: Fields, interleaved: bool = True) -> Layers:
     plain = fields.integer("qk_nope_head_dim", 128)
     rotary = rotary_of(fields, interleaved=interleaved, width=turned)
     scaling = rotary.scaling or {}
+    # YaRN sharpens scores of long texts (arXiv 2309.00071). DeepSeek takes that into the scale of
+    # queries and keys, once for each of the two, hence the square.
     sharper = scaling.get("mscale_all_dim") or 0.0
     factor = max(scaling.get("factor", 1.0), 1.0)
     mixer = LatentConfig(
@@ -108,6 +110,8 @@ def _shared_size(fields: Fields) -> int:
 
 def _read_latent(reader: Any) -> dict[str, Any]:
     """Sizes of latent attention; newer files describe what they keep of a token as a head."""
+    # Files since 2025 store latent attention as attention with one head of keys, which has the
+    # latent's width; the widths of real heads then have keys of their own.
     suffix = "_mla" if reader.key("attention.key_length_mla") in reader.fields.values else ""
     whole, values = (
         reader.integer(f"attention.{part}_length{suffix}") for part in ("key", "value")

@@ -54,6 +54,7 @@ def _layers(fields: Fields) -> Layers:
         raise LoadError(f"{fields.path}: use_bidirectional_attention='all' is not supported")
     count = layer_count(fields)
     windows = [*windows_of(fields, lambda layer: (layer + 1) % 6 != 0)]
+    # The last layer always sees the whole text, wherever the pattern stops.
     windows[-1] = None
     readers = fields.integer("num_kv_shared_layers", 0, least=0)
     keeping = count - readers
@@ -71,6 +72,8 @@ def _layers(fields: Fields) -> Layers:
     wider = 2 if fields.flag("use_double_wide_mlp", False) else 1
     layers = []
     for number, window in enumerate(windows):
+        # The last layer of the same kind that still has keys of its own: windows fit, and so do
+        # angles.
         same = [n for n in range(keeping) if (windows[n] is None) == (window is None)]
         reads = number >= keeping
         sizes = (wide, kv_heads) if window is None else (head_dim(fields), _kv_heads(fields))

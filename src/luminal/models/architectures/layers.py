@@ -87,6 +87,7 @@ def layers_of_two_rotaries(
     older = fields.section("rope_scaling")
     if older.values.get("rope_type") is None:
         refuse(older, type="default")  # some versions of transformers take no notice of another
+    # Files of three generations of transformers: newer keys win over older ones.
     near = {**before.values, **rope.section("sliding_attention").values}
     far = {**rope.section("full_attention").values, **older.values}
     local = rotary_of(fields, Fields(near, fields.path), theta)
@@ -115,6 +116,8 @@ def rotary_of(
         return where.number(key, default, least)
 
     if share is None:
+        # A key that an architecture does not read must have its neutral value: what is passed over
+        # in silence is how a model gets subtly wrong.
         refuse(fields, partial_rotary_factor=1)
         refuse(rope, partial_rotary_factor=1)
     share = 1.0 if share is None else number("partial_rotary_factor", share)

@@ -65,6 +65,7 @@ class Mamba2Config:
 def _layers(fields: Fields, norm_eps: float | None = None) -> Layers:
     """Layers of Mamba's mixer alone."""
     hidden = fields.integer("hidden_size")
+    # The default of the paper, which files write as "auto".
     rank = math.ceil(hidden / 16)
     if fields.values.get("time_step_rank") != "auto":
         rank = fields.integer("time_step_rank", rank)
@@ -101,6 +102,8 @@ def _layers_of_mamba2(fields: Fields) -> Layers:
     return (LayerConfig(mixer=mixer, feed_forward=False),) * layer_count(fields)
 
 
+# Sizes of attention and of a feed-forward part are 1 where there is neither: a DecoderConfig has no
+# case for their absence, and no module is made of them.
 _SETTINGS: dict[str, Any] = {
     "intermediate_size": 1,
     "num_attention_heads": 1,

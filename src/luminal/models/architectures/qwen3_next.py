@@ -110,6 +110,7 @@ def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[s
     divided = {
         key: rows.reshape(-1, *array.shape[1:]) for key, rows in zip(parts, cut, strict=True)
     }
+    # One convolution runs over queries, keys and values, so these three stay one matrix.
     if "q" in divided:
         divided["in_proj_qkv"] = np.concatenate([divided.pop(key) for key in "qkv"])
     last = part.rpartition(".")[2]

@@ -35,6 +35,7 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     plain = source.unpacked(checkpoint.tensors)
     sources = {name: array for name, array in plain.items() if not DERIVED.fullmatch(name)}
     tensors = gguf_tensors(sources, to, heads) | rotary_tensors(config)
+    # Some checkpoints hold both although they say that they are tied.
     if config.tie_word_embeddings and "output.weight" in tensors:
         tie(tensors, "token_embd.weight", "output.weight")
         config = replace(config, tie_word_embeddings="output.weight" not in tensors)
@@ -48,6 +49,9 @@ def gguf_model(checkpoint: Checkpoint) -> tuple[dict[str, Any], dict[str, Array]
     file = GGUFFile(
         metadata, {n: StoredTensor(NAMES[a.dtype], a.shape, a) for n, a in tensors.items()}
     )
+    # Nothing checks a writer better than the reader: the metadata is read back, and must give the
+    # configuration that it was made from. A setting without a key in the format shows here, instead
+    # of as another model in another program.
     again = architecture_of_file(file, path)
     read = config_of(file, again, path)
     check_same(config, architecture_of(read, path).config(Fields(read, path)), name)

@@ -41,6 +41,8 @@ _FLAG_TEXTS = {"True", "False", "0", "1"}
 def architecture_of_file(file: GGUFFile, path: Path) -> Architecture:
     """The record of a GGUF file. Raises LoadError for one not known."""
     name = file.metadata.get("general.architecture")
+    # The format names an implementation of llama.cpp, not a class of Hugging Face, so one name may
+    # be several classes.
     for record in records(str(name)):
         if record.gguf is not None and is_of(file, record.gguf):
             return record
@@ -103,6 +105,8 @@ def _fields(file: GGUFFile, architecture: Architecture, path: Path) -> Fields:
     count = values.get(f"{name}.block_count")
     for key in (f"{name}.{key}" for key in keys_of(architecture)):
         listed = values.get(key)
+        # Newer files list per layer what older ones give once. Only where all layers agree do the
+        # two mean the same; else the list stays, and whoever reads a number refuses it.
         if isinstance(listed, list) and len(listed) == count and listed == listed[:1] * count:
             values[key] = listed[0]
     return Fields(values, path, "the metadata")
@@ -128,6 +132,8 @@ class Reader:
             raise LoadError(
                 f"{self.fields.path}: tensor 'token_embd.weight' is missing or no matrix"
             )
+        # The same record reads both formats: a field of a DecoderConfig says where it stands in
+        # config.json, a table where in the metadata, and nothing has to be said twice.
         keys = keys_of(self.architecture)
         for key in _NEEDED:
             if key in keys:
@@ -195,6 +201,7 @@ class Reader:
         theta = self.number("rope.freq_base") or _THETA
         fixed = self.form.rope
         parameters = {"rope_type": "default", "rope_theta": theta, **self.scaling(), **fixed}
+        # How many features turn is written as a count here and as a share there.
         if dims != width:
             parameters["partial_rotary_factor"] = dims / width
         if self.form.local_theta is None:
@@ -209,6 +216,8 @@ class Reader:
         short, long = (
             self.factors(f"rope_factors_{length}.weight") for length in ("short", "long")
         )
+        # Two kinds of tensors say it: factors for short and long texts (Phi), or one for all (Llama
+        # 3.1), whose formula whoever converted the file has evaluated.
         if short is None or long is None:
             short = long = self.factors("rope_freqs.weight")
         scaling: dict[str, Any]
