@@ -1,4 +1,4 @@
-"""Loads and stores of tiles, a piece at a time: guards and dead positions are masks.
+"""Loads and stores of tiles, a piece at a time, predicated: guards and dead positions are masks.
 
 Along the lanes of a piece an offset that grows by one is one access, one that does not change a
 scalar one, and any other has an address in each lane. Stores whose lanes may meet at one address
@@ -46,7 +46,7 @@ from luminal.shape.prove import prove, simplify
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Access:
     """A piece lies at `distance` elements from an offset that pieces share. It is accessed where
     `mask` holds, None for everywhere. `lanes` are None where the piece is a scalar.
     """
@@ -114,7 +114,7 @@ def _elements(tiles: Tiles, statement: Load, axes: Sequence[Symbol], type_: DTyp
     return elements
 
 
-def _load(tiles: Tiles, statement: Load, place: _Place, lanes: Lanes, type_: DType) -> Operand:
+def _load(tiles: Tiles, statement: Load, place: _Access, lanes: Lanes, type_: DType) -> Operand:
     b, mask, buffer = tiles.b, place.mask, statement.buffer
     step = lanes.step(place.offset)
     if step is None or not step.is_const or not -1 <= step.constant <= SHORT_STEP:
@@ -247,7 +247,7 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
             _write(tiles, statement, place.address(tiles), value, place.mask)
             continue
         step = lanes.step(place.offset)
-        if by_lane or not _lie_apart(statement, axes[-1] is wide, step):
+        if by_lane or not _are_apart(statement, axes[-1] is wide, step):
             _write_by_lane(tiles, statement, place, value, lanes)
             continue
         value = lanes.spread(value)
@@ -277,7 +277,7 @@ def _store_turned(
     stored_turned(tiles, statement, axes, across, element, write)
 
 
-def _lie_apart(statement: Store, innermost: bool, step: Expression | None) -> bool:
+def _are_apart(statement: Store, innermost: bool, step: Expression | None) -> bool:
     """May lanes that are `step` elements apart be stored together? Not where two could meet at one
     address, nor where a lane must come after another position's.
     """
@@ -310,7 +310,7 @@ def _write(
 # Machines without a scatter take a vector of addresses apart, and take the addresses out of it
 # first. One address and a constant distance for each lane is what they would do by hand.
 def _write_by_lane(
-    tiles: Tiles, statement: Store, place: _Place, value: Operand, lanes: Lanes
+    tiles: Tiles, statement: Store, place: _Access, value: Operand, lanes: Lanes
 ) -> None:
     """Each lane's address and guard are of scalars: what one lane stores another may read."""
     b = tiles.b
@@ -336,7 +336,7 @@ def _place(
     position: Position,
     also: Operand | None = None,
     by_lane: bool = False,
-) -> _Place:
+) -> _Access:
     """The place of a position of the axes, accessed only where `also` holds; index symbols that all
     lanes share are bound. `by_lane`: the guard is left to each lane.
     """
@@ -364,7 +364,7 @@ def _place(
     if also is not None:
         masks.append(also)
     mask = tiles.b.both([mask for mask in masks if uniform(mask) != 1])
-    return _Place(*tiles.reach(offset, position), mask, lanes, guard)
+    return _Access(*tiles.reach(offset, position), mask, lanes, guard)
 
 
 # That a tile is whole is known once for all its vectors. Asked again by each, as a loop's stop says

@@ -1,4 +1,5 @@
-"""Cascades: reductions of one block after the other, of values that are never stored whole.
+"""Cascades: streaming reductions, of values of which one block after the other is computed, and
+which are never stored whole (as online softmax and flash attention do).
 
 Let X[i, j] be dear to store: a contraction. What is reduced over j of it, of values indexed by i or
 j alone, and of *statistics* over j (other such reductions) needs X only as a block. A statistic is
@@ -249,11 +250,11 @@ def lane_axis(cascade: Cascade) -> Symbol | None:
         a, b = product.args
         shared &= a.axes ^ b.axes
     steps = set(cascade.steps)
-    shared = {a for a in shared if all(_apart(r, a, steps) for r in cascade.inner)}
+    shared = {a for a in shared if all(_is_apart(r, a, steps) for r in cascade.inner)}
     return max(shared, key=lambda a: (upper((a,)), a.sort_key), default=None)
 
 
-def _apart(contraction: Term, lane: Symbol, steps: set[Symbol]) -> bool:
+def _is_apart(contraction: Term, lane: Symbol, steps: set[Symbol]) -> bool:
     factors = contraction.args[0].args
     # What varies along the lanes is packed once, before the pass has any steps.
     return not any(lane in factor.axes and steps & factor.axes for factor in factors)

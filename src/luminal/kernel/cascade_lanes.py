@@ -10,7 +10,7 @@ from luminal.algebra.terms import Reduction, Term
 from luminal.base.dtypes import bool_
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade_sweep import Sweep
-from luminal.kernel.cascade_work import Workspace, contiguous
+from luminal.kernel.cascade_work import Workspace, is_contiguous
 from luminal.kernel.environment import Env
 from luminal.kernel.schedule import Stage, TileChoice
 from luminal.kernel.staged import Staged
@@ -25,9 +25,9 @@ class AlongLanes:
 
     def __init__(self, work: Workspace) -> None:
         self.work = work
-        blocking = work.blocking
-        vectors = min(blocking.vectors, blocking.lane_block // blocking.width)
-        self.lane_tile = TileChoice(vectors, blocking.width)
+        tiling = work.tiling
+        vectors = min(tiling.vectors, tiling.lane_block // tiling.width)
+        self.lane_tile = TileChoice(vectors, tiling.width)
 
     def prepare(self, env: Env) -> None:
         """Factors of the contractions that vary along the lanes, copied lane by lane."""
@@ -44,8 +44,8 @@ class AlongLanes:
         order, tile = (*axes, *work.lane_axes), self.lane_tile
         fill = work.tiled(order, tile)
         # Vectors of lanes where they lie together, else single elements: gathers cost more.
-        if not contiguous(work.fused, factor, work.lane_axes[0]):
-            fill = work.tiled((*work.lane_axes, *axes), TileChoice(work.blocking.copied))
+        if not is_contiguous(work.fused, factor, work.lane_axes[0]):
+            fill = work.tiled((*work.lane_axes, *axes), TileChoice(work.tiling.copied))
         return Stage(factor, None, order, fill, dot=work.fused.dots.get(reduction))
 
     def hold(self, sweep: Sweep, env: Env) -> None:
@@ -67,7 +67,7 @@ class AlongLanes:
             return
         rows = work.block(axes, held)
         lanes = work.open(work.lane_axes[0], env, self.lane_tile)
-        inside = work.open(work.step, lanes, TileChoice(work.blocking.rows))
+        inside = work.open(work.step, lanes, TileChoice(work.tiling.rows))
         work.reductions.pending = [r for r in sweep.needed() if r not in work.values.staged]
         work.reductions.run(inside)
         for term, wanted in held.items():
@@ -102,7 +102,7 @@ class AlongLanes:
         work = self.work
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
             old = work.read(work.state[maximum], lanes)
-            inside = work.open(work.step, lanes, TileChoice(work.blocking.chains))
+            inside = work.open(work.step, lanes, TileChoice(work.tiling.chains))
             value = work.values.evaluate(maximum.args[0], inside)
             (new,) = work.arithmetic.fold([(MAXIMUM, old)], [(value,)])
             work.move(maximum, old, new, lanes)

@@ -26,7 +26,7 @@ from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Reduction
 from luminal.kernel.cascade import Member, Rate
 from luminal.kernel.cascade_sweep import Sweep
-from luminal.kernel.cascade_work import Workspace, contiguous
+from luminal.kernel.cascade_work import Workspace, is_contiguous
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Store
@@ -74,7 +74,7 @@ class Pass:
         is_read = work.fused.reads.__contains__
         self.sweeps = [Sweep(work.cascade, n, is_read) for n in range(work.cascade.sweeps)]
         # Sweeps of other masks do not visit the same steps.
-        if work.blocking.keeps and len({sweep.mask for sweep in self.sweeps}) == 1:
+        if work.tiling.keeps and len({sweep.mask for sweep in self.sweeps}) == 1:
             times = Counter(r for sweep in self.sweeps for r in sweep.needed())
             work.kept = frozenset(r for r in times if times[r] > 1)
 
@@ -117,7 +117,7 @@ class Pass:
             if a is not work.lane:
                 values[a] = work.values.grid_axis(extent)
                 continue
-            size = work.blocking.lane_block
+            size = work.tiling.lane_block
             block = work.values.grid_axis(ceil_div(extent, size))
             work.start = block * size
             work.stop = minimum(work.start + size, work.values.canonical(extent))
@@ -133,7 +133,7 @@ class Pass:
                     self.empty(member, inside)
         for member in sweep.wide:
             axes = (*work.lane_axes, *work.extra(member.term))
-            with work.loops(axes, env, work.blocking.tile) as inside:
+            with work.loops(axes, env, work.tiling.tile) as inside:
                 self.empty(member, inside)
 
     def empty(self, member: Member, env: Env) -> None:
@@ -150,7 +150,7 @@ class Pass:
         # Blocks begin at the first visited step, so a window that slides along costs as many blocks
         # at its end as at its start.
         low, high = self.visited(sweep.mask, env, extent)
-        size = work.blocking.step_block
+        size = work.tiling.step_block
         number = work.blocks.fresh_axis(ceil_div(extent, size))
         work.blocks.open(number, const(0), ceil_div(high - low, size))
         work.first = low + number * size
@@ -188,7 +188,7 @@ class Pass:
         low, high = hull(self.spans(env, lanes))
         low = maximum(minimum(low, extent - 1), 0)
         high = maximum(high, low + 1)
-        rows = work.blocking.row_tile.size
+        rows = work.tiling.row_tile.size
         return low // rows * rows, minimum(ceil_div(high, rows) * rows, extent)
 
     def spans(self, env: Env, lanes: Range) -> list[Range]:
@@ -209,16 +209,16 @@ class Pass:
         transposed in registers, to lie along the last further axis: for vectors of lanes to share.
         """
         work = self.work
-        width = work.blocking.width
+        width = work.tiling.width
         along = work.extra(term)[-1]
-        if work.blocking.lane_block < width or width == 1 or term.args[0].op != "Mul":
+        if work.tiling.lane_block < width or width == 1 or term.args[0].op != "Mul":
             return
         for factor in term.args[0].args:
-            turned = not contiguous(work.fused, factor, along)
+            turned = not is_contiguous(work.fused, factor, along)
             if along not in factor.axes or factor in work.values.staged or not turned:
                 continue
             axes = tuple(a for a in (work.step, *work.extra(term)) if a in factor.axes)
-            if axes[0] is not work.step or not contiguous(work.fused, factor, work.step):
+            if axes[0] is not work.step or not is_contiguous(work.fused, factor, work.step):
                 continue
             columns = work.tiled(axes[1:], TileChoice(1, width))
             fill = (*columns, (work.step, TileChoice(width)))
@@ -230,10 +230,10 @@ class Pass:
         axes = work.extra(term)
         for a in axes[:-1]:
             env = work.open(a, env)
-        env = work.open(axes[-1], env, work.blocking.tile)
+        env = work.open(axes[-1], env, work.tiling.tile)
         opened = work.blocks.depth
         rows, within = self.rows_of_lanes(env)
-        with work.loops(work.lane_axes, env, work.blocking.row_tile, rows) as inside:
+        with work.loops(work.lane_axes, env, work.tiling.row_tile, rows) as inside:
             init = work.rescaled(member, inside)
             # What masked steps add is nothing: leaving them out changes nothing but the time.
             steps = work.open(work.step, inside, within=within)
@@ -250,7 +250,7 @@ class Pass:
         work = self.work
         if work.free is None or work.lane is None:
             return None, None
-        rows = work.blocking.row_tile.size
+        rows = work.tiling.row_tile.size
         # Fewer lanes at a time have more steps that none of them sees.
         tiles = ceil_div(work.stop - work.start, rows)
         number = work.blocks.fresh_axis(tiles)
@@ -262,7 +262,7 @@ class Pass:
         low, high = hull(spans)
         low, high = maximum(work.first, low), minimum(work.last, high)
         # Lanes that see nothing have the first step of each block.
-        low = minimum(low, work.first + (1 - nothing) * work.blocking.step_block)
+        low = minimum(low, work.first + (1 - nothing) * work.tiling.step_block)
         return (start, stop), (low, maximum(high, (work.first + 1) * nothing))
 
     def settle(self, sweep: Sweep, env: Env) -> None:
@@ -270,7 +270,7 @@ class Pass:
         work = self.work
         for member in sweep.members if sweep.rates else ():
             axes = work.extra(member.term)
-            tile = work.blocking.tile if axes else self.along.lane_tile
+            tile = work.tiling.tile if axes else self.along.lane_tile
             if member.rate is not None:
                 with work.loops((*work.lane_axes, *axes), env, tile) as inside:
                     last = self.last_moves(sweep, inside)
@@ -287,11 +287,11 @@ class Pass:
             together.setdefault(frozenset(store.axes), []).append(store)
         for stores in together.values():
             axes = tuple(a for a in stores[0].axes if a not in work.cascade.rows)
-            tile = work.blocking.row if axes else self.along.lane_tile
+            tile = work.tiling.row if axes else self.along.lane_tile
             with work.loops(work.lane_axes, env, tile) as lanes:
                 last = self.last_moves(sweep, lanes)
                 self.know_results(sweep, lanes, last)
-                with work.loops(axes, lanes, work.blocking.tile) as inside:
+                with work.loops(axes, lanes, work.tiling.tile) as inside:
                     self.know_results(sweep, inside, last)
                     for store in stores:
                         value = work.values.evaluate(store.term, inside)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from luminal.algebra.terms import Reduction, Term
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade_sweep import Sweep
-from luminal.kernel.cascade_work import Workspace, contiguous
+from luminal.kernel.cascade_work import Workspace, is_contiguous
 from luminal.kernel.environment import Env
 from luminal.kernel.schedule import TileChoice
 
@@ -22,9 +22,9 @@ class AlongSteps:
 
     def __init__(self, work: Workspace) -> None:
         self.work = work
-        self.lane_tile = work.blocking.row
-        blocking = work.blocking
-        self.vectors = TileChoice(blocking.chains, blocking.width, blocking.lanes)
+        self.lane_tile = work.tiling.row
+        tiling = work.tiling
+        self.vectors = TileChoice(tiling.chains, tiling.width, tiling.lanes)
 
     def prepare(self, env: Env) -> None:
         """Nothing: factors are read as they lie."""
@@ -36,18 +36,18 @@ class AlongSteps:
         rows = work.block(axes, (r for r in sweep.needed() if r not in work.values.staged))
         work.reductions.pending = [r for r in sweep.needed() if r in rows]
         # A tile of steps alone has fewer sums side by side, so it takes more steps.
-        size = work.blocking.dots
+        size = work.tiling.dots
         most = size if work.lane_axes else 2 * size
-        dot_tile = TileChoice(most, 1, work.blocking.lanes)
+        dot_tile = TileChoice(most, 1, work.tiling.lanes)
         while work.reductions.pending:
             (first, *_) = siblings = work.reductions.next_siblings()
-            dots = not all(self.lies_along_steps(r) for r in siblings)
+            dots = not all(self.is_along_steps(r) for r in siblings)
             tile = dot_tile if dots else self.vectors
             sequential = work.reductions.sequential
             *_, along = (x for x in sequential if x.is_reduced(first, work.reductions.along))
             # Vectors run along one axis: a dot product's own, whose parts are folded, or the steps.
-            work.tiles[along.symbol] = TileChoice(1, work.blocking.width if dots else 1)
-            lanes = TileChoice(size, 1, work.blocking.row_lanes)
+            work.tiles[along.symbol] = TileChoice(1, work.tiling.width if dots else 1)
+            lanes = TileChoice(size, 1, work.tiling.row_lanes)
             # Steps outside: what they read, which is long, is read once for all lanes.
             outside = work.open(work.step, env, tile)
             with work.loops(work.lane_axes, outside, lanes) as inside:
@@ -58,8 +58,8 @@ class AlongSteps:
             work.blocks.close()
             work.keep({r: rows[r] for r in siblings})
 
-    def lies_along_steps(self, reduction: Term) -> bool:
-        return contiguous(self.work.fused, reduction, self.work.step)
+    def is_along_steps(self, reduction: Term) -> bool:
+        return is_contiguous(self.work.fused, reduction, self.work.step)
 
     def move_maximum(self, maximum: Reduction, env: Env) -> None:
         work = self.work

@@ -87,7 +87,7 @@ class Sweep:
                     by_exponential[term] = maximum
         return by_exponential
 
-    def needs_later(self, x: Term) -> bool:
+    def is_needed_later(self, x: Term) -> bool:
         """Do wide members read what is maximised once there are exponentials?"""
         exponentials = self.exponentials()
         return x in self._below([m.term.args[0] for m in self.wide], {*exponentials})

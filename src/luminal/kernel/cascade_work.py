@@ -29,7 +29,7 @@ from luminal.shape.expression import TRUE, Expression, Symbol, const, opaque
 
 
 @dataclass(frozen=True, slots=True)
-class Blocking:
+class CascadeTiling:
     """The choices for a cascade: blocks of `lane` (None: there is no such axis) and of the reduced
     axes; register tiles of `rows` by `vectors` of `width` elements; `chains`
     vectors folded side by side; tiles of `dots` by `dots` dot products; single elements copied
@@ -81,7 +81,7 @@ def _whole(a: Symbol, count: int = 1) -> Dimension:
     return Dimension(a // count, extent_of((a,)) // count, count, a % count)
 
 
-def contiguous(fused: Fused, term: Term, axis: Symbol) -> bool:
+def is_contiguous(fused: Fused, term: Term, axis: Symbol) -> bool:
     """Do neighbours along the axis lie side by side, or in one place, wherever `term` reads?"""
     bound = [a for r in fused.reductions for a in r.attrs]
     stored = [a for store in fused.stores for a in store.axes]
@@ -107,7 +107,7 @@ def _contracted(fused: Fused, cascade: Cascade) -> tuple[LoopAxis, ...]:
 class Workspace:
     """The blocks in hand, the state in scratch, and the statements that passes are made of."""
 
-    def __init__(self, fused: Fused, cascade: Cascade, blocking: Blocking) -> None:
+    def __init__(self, fused: Fused, cascade: Cascade, tiling: CascadeTiling) -> None:
         self.tiles: dict[Symbol, TileChoice] = {}  # of the loops of contractions
         self.fused = fused
         self.values = Evaluator(fused)
@@ -116,9 +116,9 @@ class Workspace:
         self.reductions = Reductions(fused, sequential, self.tiles, self.values)
         self.staging = Staging(self.values)
         self.cascade = cascade
-        self.blocking = blocking
+        self.tiling = tiling
         self.arithmetic = Arithmetic(self.values)
-        self.lane = blocking.lane
+        self.lane = tiling.lane
         self.lane_axes: Axes = () if self.lane is None else (self.lane,)
         gathers = (t for t in fused.terms if isinstance(t, At))
         chosen = {a for at in gathers for index in at.args[1:] for a in index.axes}
@@ -176,9 +176,9 @@ class Workspace:
         """
         along, count = words
         if a is self.lane:
-            return Dimension(LANE, const(self.blocking.lane_block))
+            return Dimension(LANE, const(self.tiling.lane_block))
         if a is self.step:
-            return Dimension(STEP, const(self.blocking.step_block))
+            return Dimension(STEP, const(self.tiling.step_block))
         return _whole(a, count if a is along else 1)
 
     def stage(self, stage: Stage, env: Env) -> None:
@@ -263,7 +263,7 @@ class Workspace:
     def tiled(self, axes: Axes, tile: TileChoice) -> tuple[tuple[Symbol, TileChoice], ...]:
         """Axes with the tiles of their loops: the last one in this tile."""
         return tuple(
-            (a, tile if a is axes[-1] else self.blocking.row if a is self.lane else SINGLE)
+            (a, tile if a is axes[-1] else self.tiling.row if a is self.lane else SINGLE)
             for a in axes
         )
 
@@ -309,7 +309,7 @@ class Workspace:
         free = {maximum.args[0] for maximum in sweep.maxima}
         for e, maximum in sweep.exponentials().items():
             (x,) = maximum.args
-            if x in free - self.kept and not sweep.needs_later(x):
+            if x in free - self.kept and not sweep.is_needed_later(x):
                 free.remove(x)
                 rows[e] = self.values.staged[x]
             else:

@@ -72,7 +72,7 @@ def label(fused: Fused) -> str:
         if term in fused.reads or term.op in ("Literal", "Index", "At", "Leaf"):
             continue
         product = term.is_reduction and term.args[0].op == "Mul" and term.args[0].axes - term.axes
-        name = "Contract" if product and _contracts(fused, term) else term.op
+        name = "Contract" if product and _is_contraction(fused, term) else term.op
         if name not in names:
             names.append(name)
     if "Contract" in names and "Mul" in names:
@@ -80,7 +80,7 @@ def label(fused: Fused) -> str:
     return ".".join(names) or "Copy"
 
 
-def _contracts(fused: Fused, term: Term) -> bool:
+def _is_contraction(fused: Fused, term: Term) -> bool:
     """Is the reduction a sum of products of values with different axes?"""
     (product,) = term.args
     if product in fused.reads or term.op != "Sum":

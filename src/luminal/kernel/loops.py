@@ -207,14 +207,14 @@ def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tup
     together = [t.axes for t in terms if not isinstance(t, Index)]
     together += [frozenset(t.attrs) for t in terms if t.is_reduction]
 
-    def inseparable(outer: Symbol, inner: Symbol) -> bool:
+    def are_inseparable(outer: Symbol, inner: Symbol) -> bool:
         if outer in fixed or inner in fixed or outer in words:
             return False
         if ZERO in (outer.extent, inner.extent):
             return False  # positions would be 0 whatever the loop's is, and loads leave it
         if any((outer in axes) != (inner in axes) for axes in together):
             return False
-        if any(_tells_apart(formula, outer, inner, bound) for formula in formulas):
+        if any(_has_apart(formula, outer, inner, bound) for formula in formulas):
             return False
         for frame in flat:
             if (outer in frame) != (inner in frame):
@@ -223,7 +223,7 @@ def _neighbours(fused: Fused, words: Set[Symbol], alone: Set[Symbol]) -> set[tup
                 return False
         return True
 
-    return {pair for pair in pairs if inseparable(*pair)}
+    return {pair for pair in pairs if are_inseparable(*pair)}
 
 
 def _at_places(fused: Fused) -> set[Term]:
@@ -252,7 +252,7 @@ def _formulas(at: At, fused: Fused) -> list[Expression]:
     return [position for _, position in at.attrs if isinstance(position, Expression)]
 
 
-def _tells_apart(formula: Expression, outer: Symbol, inner: Symbol, bound: Set[Symbol]) -> bool:
+def _has_apart(formula: Expression, outer: Symbol, inner: Symbol, bound: Set[Symbol]) -> bool:
     """Does it depend on the two other than by their position as one axis?"""
     used = formula.symbols()
     if outer not in used and inner not in used:

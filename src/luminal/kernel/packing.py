@@ -2,11 +2,15 @@
 
 The axis of the columns is walked by two loops: over its tiles, and inside of a tile. In between
 each factor is copied into a strip, which all rows then read.
+
+A strip is worth its copy where the factor, read as it lies, would be slow: its columns are no
+vectors, its lines meet in few sets of a cache, or an element is computed (a cast, a window's mask)
+and would be again for every tile of rows. Transposed packing, from memory that lies along the sum
+to vectors of columns, goes through squares in registers, since gathers take a load for each lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
 from luminal.algebra.frames import linear
@@ -55,7 +59,8 @@ class Packing:
         number = self.grid.tile_number(columns, count)
         outer = len(self.values.grid)
         run: dict[Symbol, Range] = {}
-        # Of one tile a chunk, strips serve the chunks that differ in what lies inside.
+        # Where a chunk has one tile of columns, its strips serve all chunks that differ inside of it
+        # only.
         is_kept = not self.blocks.depth and any(n for _, n in inside)
         if self.schedule.runs is not None:
             env, run = self.open_runs(self.schedule.runs, env)
@@ -88,53 +93,47 @@ class Packing:
         """Packs the strips of a tile of columns, and opens the loop inside of it. Where strips are
         kept for chunks that agree along the `outer` axes of the grid, they are packed once.
         """
-        tile = self.schedule.tile(columns)
-        first = number * tile.size
-        width = minimum(const(tile.size), self.values.canonical(columns.extent) - first)
-
-        def along(tile: TileChoice) -> Walk:
-            axis = self.blocks.fresh_axis(const(tile_size))
-            return Walk(axis, const(0), width, positions, tile)
-
-        def positions(lane: Expression) -> dict[Symbol, Expression]:
-            return {**columns.positions(first + lane), COLUMN: lane}
-
-        tile_size = tile.size
         stages = self.schedule.packed
-        rooms = [self.room(stage, columns, tile_size) for stage in stages]
+        rooms = [self.room(stage, columns) for stage in stages]
         if outer is not None:
             self.blocks.open_once(outer)
         for stage, room in zip(stages, rooms, strict=True):
             room.level = self.blocks.depth
-            (_, by), *steps = stage.fill
-            self.pack(stage, room, along(by), steps, env)
+            _, tile = stage.fill[0]
+            self.pack(stage, room, self.walk(columns, number, tile), env)
         if outer is not None:
             self.blocks.close()
-        inside = self.staging.open(along(tile), env)
+        inside = self.staging.open(self.walk(columns, number, self.schedule.tile(columns)), env)
         for stage, room in zip(stages, rooms, strict=True):
             room.level = self.blocks.depth - 1
             self.reductions.know(stage, room)
         return inside
 
-    def room(self, stage: Stage, columns: LoopAxis, tile_size: int) -> Staged:
+    def walk(self, columns: LoopAxis, number: Expression, tile: TileChoice) -> Walk:
+        """A loop over one tile of the columns, itself in such tiles."""
+        size = self.schedule.tile(columns).size
+        first = number * size
+        stop = minimum(const(size), self.values.canonical(columns.extent) - first)
+
+        def positions(lane: Expression) -> dict[Symbol, Expression]:
+            return {**columns.positions(first + lane), COLUMN: lane}
+
+        return Walk(self.blocks.fresh_axis(const(size)), const(0), stop, positions, tile)
+
+    def room(self, stage: Stage, columns: LoopAxis) -> Staged:
         """The strip of a factor."""
-        dimensions = {columns.symbol: Dimension(COLUMN, const(tile_size))}
+        size = self.schedule.tile(columns).size
+        dimensions = {columns.symbol: Dimension(COLUMN, const(size))}
         for symbol, _ in stage.fill[1:]:
             loop = self.loops[symbol]
             position, count = linear(loop.members), loop.neighbours
             dimensions[symbol] = Dimension(position // count, loop.extent, count, position % count)
         return self.staging.room_of(stage, dimensions)
 
-    def pack(
-        self,
-        stage: Stage,
-        room: Staged,
-        columns: Walk,
-        steps: Sequence[tuple[Symbol, TileChoice]],
-        env: Env,
-    ) -> None:
+    def pack(self, stage: Stage, room: Staged, columns: Walk, env: Env) -> None:
         """Copies a factor into its strip; the short ones of the inner loops are written out."""
         env = self.staging.open(columns, env)
+        _, *steps = stage.fill
         loops = [self.loops[symbol] for symbol, _ in steps]
         written = self.reductions.written_out(loops, loops)
         walks = []

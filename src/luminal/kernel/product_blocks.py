@@ -57,7 +57,7 @@ STREAMS = 4  # elements that a lane copies at once: loads under way while others
 
 
 @dataclass(frozen=True, slots=True)
-class Blocking:
+class ProductTiling:
     """`rows` x `columns` results a group, `tile` of them (rows, columns) a lane, `deep` steps of
     the sum at a time, in one of `stages` blocks of shared memory: powers of two. `deep_first`: of
     the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
@@ -110,18 +110,18 @@ class Blocking:
         return self.deep * row * stage.buffers
 
 
-def shared_bytes(sides: Sides, blocking: Blocking) -> int:
-    """Shared memory that a blocking takes."""
+def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:
+    """Shared memory that a tiling takes."""
     return sum(
-        blocking.bytes_of(blocking.stage(sides, side, factor), side) for side, factor in sides.kept
+        tiling.bytes_of(tiling.stage(sides, side, factor), side) for side, factor in sides.kept
     )
 
 
-def place_blocks(fused: Fused, blocking: Blocking) -> Placed:
-    """The tile IR of products under a blocking."""
+def place_blocks(fused: Fused, tiling: ProductTiling) -> Placed:
+    """The tile IR of products under a tiling."""
     sides = sides_of(fused)
     assert sides is not None, "it is no product"
-    return Products(sides, blocking).run()
+    return Products(sides, tiling).run()
 
 
 @dataclass(slots=True)
@@ -153,11 +153,11 @@ class _Copy:
 # multiplying deal the same block to lanes in different ways, so sums are carried through loops over
 # their own axes.
 class Products:
-    """The placement of products under a blocking."""
+    """The placement of products under a tiling."""
 
-    def __init__(self, sides: Sides, blocking: Blocking) -> None:
+    def __init__(self, sides: Sides, tiling: ProductTiling) -> None:
         self.sides = sides
-        self.blocking = blocking
+        self.tiling = tiling
         self.values = Evaluator(sides.fused)
         self.blocks = self.values.blocks
         self.staging = Staging(self.values)
@@ -168,8 +168,8 @@ class Products:
         self.copies = [self.copy(side, factor) for side, factor in sides.kept]
 
     def run(self) -> Placed:
-        """The kernel of the products under the blocking."""
-        sums = self.sums() if self.blocking.stages == 1 else self.sums_in_turns()
+        """The kernel of the products under the tiling."""
+        sums = self.sums() if self.tiling.stages == 1 else self.sums_in_turns()
         with self.carried_through(self.tiles, sums) as held:
             self.store_all(held.inner)
             held.next = held.inner
@@ -182,7 +182,7 @@ class Products:
         values = self.values
         batch = _joined(self.sides.batch)
         env = Env(_positions(batch, values.grid_axis(extent_of(batch)))) if batch else Env({})
-        sizes = (self.blocking.rows, self.blocking.columns)
+        sizes = (self.tiling.rows, self.tiling.columns)
         firsts = [
             values.grid_axis(ceil_div(extent_of(length), size)) * size
             for length, size in zip(self.lengths, sizes, strict=True)
@@ -202,18 +202,18 @@ class Products:
         """The rows and the columns of all lanes' tiles: neighbouring lanes have neighbouring
         columns.
         """
-        rows, columns = self.blocking.tile
-        across = self.blocking.columns // columns
-        down = self.blocking.rows // rows
+        rows, columns = self.tiling.tile
+        across = self.tiling.columns // columns
+        down = self.tiling.rows // rows
         return [
-            self.walked(self.blocking.rows, _dealt(self.blocking.rows, down, across)),
-            self.walked(self.blocking.columns, _dealt(self.blocking.columns, across)),
+            self.walked(self.tiling.rows, _dealt(self.tiling.rows, down, across)),
+            self.walked(self.tiling.columns, _dealt(self.tiling.columns, across)),
         ]
 
     def copy(self, side: int, factor: Term) -> _Copy:
         """Room for a factor's blocks, and the loops that deal the copying to the lanes."""
-        stage = self.blocking.stage(self.sides, side, factor)
-        lengths = {DEPTH: self.blocking.deep, PLACE: self.blocking.across(side)}
+        stage = self.tiling.stage(self.sides, side, factor)
+        lengths = {DEPTH: self.tiling.deep, PLACE: self.tiling.across(side)}
         room = self.staging.room_of(
             stage, {symbol: Dimension(symbol, const(size)) for symbol, size in lengths.items()}
         )
@@ -250,7 +250,7 @@ class Products:
 
     def step(self) -> tuple[Symbol, Expression, TileChoice]:
         """The loop over blocks of the sum."""
-        steps = self.values.canonical(ceil_div(extent_of(self.summed), self.blocking.deep))
+        steps = self.values.canonical(ceil_div(extent_of(self.summed), self.tiling.deep))
         return self.blocks.fresh_axis(steps), steps, SINGLE
 
     def empty(self) -> list[Tile]:
@@ -275,7 +275,7 @@ class Products:
 
     def value(self, copy: _Copy, step: Expression, here: Env) -> Tile:
         """An element of a factor's block; 0 beyond the end of the sum."""
-        k = step * self.blocking.deep + here.values[DEPTH]
+        k = step * self.tiling.deep + here.values[DEPTH]
         inside = self.unproved(k, self.summed)
         place = self.firsts[copy.side] + here.values[PLACE]
         guard = all_of([inside, self.unproved(place, self.lengths[copy.side])])
@@ -283,7 +283,7 @@ class Products:
         env = Env({**self.env.values, **bound}, guard)
         term = copy.stage.term
         tile = self.values.evaluate(term, env)
-        if inside is TRUE or _reads_zero(term, self.sides.fused):
+        if inside is TRUE or _is_zero_outside(term, self.sides.fused):
             return tile
         zero = self.values.constant(0, term.dtype)
         return self.values.map("Select", (self.values.index(inside, bool_), tile, zero), term.dtype)
@@ -293,8 +293,8 @@ class Products:
         fused = self.sides.fused
         by_factor = {(copy.side, copy.factor): copy for copy in self.copies}
         with self.carried_through(self.tiles, sums) as held:
-            step = self.blocks.fresh_axis(const(self.blocking.deep))
-            loop = step, const(self.blocking.deep), SINGLE
+            step = self.blocks.fresh_axis(const(self.tiling.deep))
+            loop = step, const(self.tiling.deep), SINGLE
             with self.carried(loop, held.inner) as (_, inside):
                 for before, reduction, pair in zip(
                     inside.inner, fused.reductions, self.sides.factors, strict=True
@@ -408,7 +408,7 @@ def _positions(axes: Axes, position: Expression) -> dict[Symbol, Expression]:
     return LoopAxis(axes[0], axes).positions(position) if axes else {}
 
 
-def _reads_zero(term: Term, fused: Fused) -> bool:
+def _is_zero_outside(term: Term, fused: Fused) -> bool:
     """Is it 0 where its loads read 0 for being masked?"""
     while term not in fused.reads:
         if term.op not in ("Cast", "At") and not masks(term):

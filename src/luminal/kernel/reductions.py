@@ -69,7 +69,7 @@ class Reductions:
         """
         waiting = set(self.pending)
         # In one loop nest, so that what several of them read is loaded once.
-        ready = [r for r in self.pending if not _uses(r, waiting, self.fused)]
+        ready = [r for r in self.pending if not _has_below(r, waiting, self.fused)]
         siblings = [r for r in ready if self.walk(r) == self.walk(ready[0])]
         self.pending = [r for r in self.pending if r not in siblings]
         return siblings
@@ -145,7 +145,9 @@ class Reductions:
         # A row that is written on the way must be written whole, and siblings share their loops: so
         # a loop may stop early only where nothing but these sums would have been computed.
         pending = {t for t, room in self.values.staged.items() if not room.is_ready}
-        if any(f is None for f in guards) or any(_uses(r, pending, self.fused) for r in siblings):
+        if any(f is None for f in guards) or any(
+            _has_below(r, pending, self.fused) for r in siblings
+        ):
             return plain, whole
         conditions = {f[0] for f in guards if f is not None}
         # What is read as it was stored, mask and all, has nothing behind the mask in this kernel.
@@ -335,6 +337,6 @@ def every_point(loops: Sequence[LoopAxis], env: Env) -> list[Env]:
     return points
 
 
-def _uses(reduction: Reduction, wanted: Set[Term], fused: Fused) -> bool:
+def _has_below(reduction: Reduction, wanted: Set[Term], fused: Fused) -> bool:
     """Does the reduction use one of `wanted` (other than itself)?"""
     return not wanted.isdisjoint(below(reduction.args, fused.reads.__contains__))

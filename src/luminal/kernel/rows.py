@@ -20,17 +20,17 @@ def place_scan(fused: Fused, tile: TileChoice, chunk: int) -> Placed:
     """The kernel of a Scan: where rows run along another dimension than the last, in such tiles.
     `chunk`: elements of a chunk, about.
     """
-    return _Rows(fused, chunk, tile).scan()
+    return _WholeRows(fused, chunk, tile).scan()
 
 
 def place_sort(fused: Fused, chunk: int) -> Placed:
     """The kernel of a Sort: its first store takes the values, its second their order. `chunk`: keys
     of a chunk, about.
     """
-    return _Rows(fused, chunk, SINGLE).sort()
+    return _WholeRows(fused, chunk, SINGLE).sort()
 
 
-class _Rows:
+class _WholeRows:
     """A grid over all dimensions but one; the rows along that one are taken whole.
 
     `chunk`: elements of one, about; `tile`: positions of the last dimension walked together.

@@ -18,7 +18,9 @@ from luminal.shape.expression import Symbol
 
 @dataclass(frozen=True, slots=True)
 class TileChoice:
-    """How one loop axis is walked inside a kernel."""
+    """The tiling of one loop axis: a step takes `unroll` times a vector, or one position of each of
+    the `lanes`, or all of the `neighbours`.
+    """
 
     unroll: int = 1
     vector: int = 1
@@ -42,7 +44,8 @@ class Stage:
     `at`, or once for the chunk (None). `order`: the dimensions of the buffer, outermost first, with
     `pad` bytes after each position of the outermost one; the words that a dot takes are innermost.
     `fill`: the loops that write it, outermost first, each with its tile. Where these two orders
-    differ and the innermost loop has a tile, values are transposed in registers on their way. There
+    differ and the innermost loop has a tile, values are transposed in registers on their way
+    (transposed packing). There
     are so many `buffers` in this `space`, filled in turns.
     """
 

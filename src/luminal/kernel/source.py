@@ -67,7 +67,7 @@ def source_of(
     chosen: set[Symbol] = set()
     apart: set[Symbol] = set()
     while not is_read(factor):
-        if bits and chooses_bits(factor):
+        if bits and is_choice_of_bits(factor):
             apart |= {names.get(a, a) for a in factor.args[1].axes}
             edge, factor = (factor, 0), factor.args[0]
             continue
@@ -108,7 +108,7 @@ def sources_of(
     if source is None:
         return ()
     term = source.term
-    is_made = joins_bits(term) or (scales and scaling(term))
+    is_made = is_joined_bits(term) or (scales and scaling(term))
     if is_read(term) or not is_made:
         return (source,)
     args = [(k, arg) for k, arg in enumerate(term.args) if most and arg.phase is not Phase.LITERAL]
@@ -126,14 +126,14 @@ def scaling(term: Term) -> bool:
     return term.op in SCALING and term.dtype.is_float
 
 
-def joins_bits(term: Term) -> bool:
+def is_joined_bits(term: Term) -> bool:
     """Are unsigned numbers made bit by bit of two others, each of which depends on data?"""
     if term.op not in OF_BITS or term.dtype.is_signed or not term.dtype.is_int:
         return False
     return all(arg.phase is not Phase.LITERAL for arg in term.args)
 
 
-def chooses_bits(term: Term) -> bool:
+def is_choice_of_bits(term: Term) -> bool:
     """Is it a byte or word of which bits are moved or masked, by how many does not depend on data?
 
     Where numbers of few bits lie in one byte, memory holds the byte, and words of neighbours give

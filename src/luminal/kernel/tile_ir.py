@@ -1,7 +1,8 @@
 """Tile IR: one kernel as loops over tiles, with every choice of schedule written out.
 
 A kernel runs its body once per point of its grid. Inside, each Loop walks one axis in steps of a
-*tile*: `unroll * lanes * vector` consecutive positions, handled together. A value computed inside
+*tile*: `unroll * lanes * vector` consecutive positions, handled together. So tiling, unrolling and
+vectorization are three numbers of a loop. A value computed inside
 has the tile axes it depends on: `%5[m, n]` with m unrolled 8 times and n in 2 vectors of 16 is an
 8 x 32 register tile, `%3[m]` eight scalars, `%1[]` one. Operands broadcast along the axes they
 lack. Width lives only in the loops' bindings: renderers expand it.
@@ -17,10 +18,10 @@ combines what lanes hold, as many as a `subgroup` has without memory; else they 
 through shared memory and scratch, where a Barrier stands between what one lane writes and another
 reads.
 
-Tails are guards: a tile position with `axis >= stop` is dead. Dead loads read 0, dead stores do
-nothing, dead positions leave carried values as they are. Offsets, guards and bounds are Expressions
-over grid and loop axes, parameters and, for data-dependent access, symbols bound to integer tiles
-(`indices`).
+Tails are predicated, by guards: a tile position with `axis >= stop` is dead. Dead loads read 0,
+dead stores do nothing, dead positions leave carried values as they are. Offsets, guards and bounds
+are Expressions over grid and loop axes, parameters and, for data-dependent access, symbols bound to
+integer tiles (`indices`).
 """
 
 from __future__ import annotations

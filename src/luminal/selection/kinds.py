@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Phase, Term, below
-from luminal.kernel.source import DEEPEST, chooses_bits, joins_bits, scaling
+from luminal.kernel.source import DEEPEST, is_choice_of_bits, is_joined_bits, scaling
 
 
 def is_contraction(reduction: Term) -> bool:
@@ -110,7 +110,7 @@ def _least(term: Term, most: int = DEEPEST) -> frozenset[Term]:
     if term.phase is Phase.LITERAL or not (term.is_pointwise or term.is_leaf):
         return frozenset()
     itself = frozenset((term,))
-    is_bits = chooses_bits(term) or joins_bits(term)
+    is_bits = is_choice_of_bits(term) or is_joined_bits(term)
     if not most or not (is_bits or scaling(term)):
         return itself
     parts = [_least(arg, most - 1) for arg in term.args if arg.phase is not Phase.LITERAL]

@@ -18,7 +18,7 @@ from luminal.compiler import compile
 from luminal.compiler.assemble import text_key
 from luminal.compiler.compile import Stages, lower_by_stages
 from luminal.kernel.knobs import KnobError, as_knobs
-from luminal.kernel.product_blocks import Blocking, Products, shared_bytes
+from luminal.kernel.product_blocks import Products, ProductTiling, shared_bytes
 from luminal.kernel.product_sides import sides_of
 from luminal.kernel.tile_ir import Space
 from luminal.kernel.tile_text import to_text
@@ -192,20 +192,20 @@ def test_the_shared_memory_of_blocks_is_all_that_they_have() -> None:
         assert sides is not None
         for stages, bits in product((1, 2), floats):
             knobs = as_knobs({"stages": stages, **({"floats": bits} if len(floats) > 1 else {})})
-            blocking, _ = schedules.explored(step, schedules.facts(step), knobs)
-            assert isinstance(blocking, Blocking)
-            assert blocking.stages == stages
+            tiling, _ = schedules.explored(step, schedules.facts(step), knobs)
+            assert isinstance(tiling, ProductTiling)
+            assert tiling.stages == stages
             kernel = schedules.place(step, knobs).kernel
             shared = [each for each in kernel.scratch if each.space is Space.SHARED]
             taken = sum(each.size.constant * each.dtype.size for each in shared)
-            assert shared_bytes(sides, blocking) == taken > 0
+            assert shared_bytes(sides, tiling) == taken > 0
 
 
 def test_rows_are_read_along_the_sum_by_neighbouring_lanes() -> None:
     for name, deep_first in (("product", (True, False)), ("both turned", (False, True))):
         step, schedules = the_step(name), backend().schedules
         made, _ = schedules.explored(step, schedules.facts(step), ())
-        assert isinstance(made, Blocking)
+        assert isinstance(made, ProductTiling)
         assert made.deep_first == deep_first
 
 

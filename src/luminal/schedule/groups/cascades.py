@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from luminal.algebra.frames import extent_of
 from luminal.kernel.cascade import Cascade, lane_axis
-from luminal.kernel.cascade_work import Blocking
+from luminal.kernel.cascade_work import CascadeTiling
 from luminal.kernel.knobs import Choices
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import estimate
@@ -33,7 +33,7 @@ def _positions(cascade: Cascade) -> int:
     return 1 if lane is None else estimate(extent_of((lane,)))
 
 
-def blocks(cascade: Cascade, choices: Choices, group: int) -> Blocking:
+def blocks(cascade: Cascade, choices: Choices, group: int) -> CascadeTiling:
     """The blocks of a cascade, by groups of so many lanes."""
     lane, positions = lane_axis(cascade), _positions(cascade)
     most = min(group, ceiling(positions))
@@ -43,7 +43,7 @@ def blocks(cascade: Cascade, choices: Choices, group: int) -> Blocking:
     unroll = min(ROWS, -(-positions // rows))
     unroll = choices.pick("tile", unroll, [n for n in (1, 2, 4, 8) if n * rows < 2 * positions])
     steps = choices.pick("steps", STEPS, (2, 8))
-    return Blocking(
+    return CascadeTiling(
         lane,
         1,
         rows * unroll,

@@ -57,7 +57,7 @@ class _Rules:
         if along in facts.grid and along is not None:
             streams = self.pick("streams", *self.streams(along))
             grid.append(along)
-            shares = bool(facts.sequential) and self.few(grid)
+            shares = bool(facts.sequential) and self.has_few(grid)
             widths = (self.group, min(LINE, self.group), min(LINE // 2, self.group))
             self.deal(along, streams, self.pick("across", widths[shares], widths))
             if self.left > 1 and shares:
@@ -66,7 +66,7 @@ class _Rules:
             self.deal_inside((along,))
         for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
             self.deal(loop)
-        steps = self.pick("steps", STEPS if self.many(grid) else 1, (1, STEPS, 4 * STEPS))
+        steps = self.pick("steps", STEPS if self.has_many(grid) else 1, (1, STEPS, 4 * STEPS))
         return Schedule(
             facts.axes,
             tuple((loop, self.chunk(loop, steps if loop is grid[-1] else 1)) for loop in grid),
@@ -103,14 +103,14 @@ class _Rules:
             rule = max(1, min(SUMS, most, spare)) if self.in_vectors else 1
         return floor(rule), [n for n in (1, 2, 4, 8) if n <= most]
 
-    def few(self, grid: Sequence[LoopAxis]) -> bool:
+    def has_few(self, grid: Sequence[LoopAxis]) -> bool:
         """Are there too few results to keep the device busy with one lane for each?"""
         results = 1
         for loop in grid:
             results *= loop.estimate
         return results < self.facts.target.cores * self.group
 
-    def many(self, grid: Sequence[LoopAxis]) -> bool:
+    def has_many(self, grid: Sequence[LoopAxis]) -> bool:
         """Are there chunks enough that some can be one, and spare finding out where each lies?"""
         chunks = 1
         for loop in grid:

@@ -17,7 +17,7 @@ from math import prod
 from luminal.base.records import dataclass
 from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import Access, LoopAxis, accesses
-from luminal.kernel.product_blocks import Blocking, shared_bytes
+from luminal.kernel.product_blocks import ProductTiling, shared_bytes
 from luminal.kernel.product_sides import Sides
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.vectors.vector_target import VectorTarget
@@ -67,7 +67,7 @@ class ProductChoices:
     target: VectorTarget
     groups: Groups
 
-    def blocking(self, choices: Choices) -> Blocking | None:
+    def tiling(self, choices: Choices) -> ProductTiling | None:
         """What is chosen; None: the loops of any other reduction."""
         ranked = self.ranked
         named = {_name(shape): shape for shape in ranked[:OFFERED]}
@@ -79,13 +79,13 @@ class ProductChoices:
             return None
         rows, columns, tile = named[chosen]
         short = choices.pick("floats", 32, (16,) if self.has_short else ()) == 16
-        blocking = partial(self.made, rows, columns, tile, short=short)
-        depths = [n for n in self.depths() if self.fits(blocking(n, 1))]
+        tiling = partial(self.made, rows, columns, tile, short=short)
+        depths = [n for n in self.depths() if self.fits(tiling(n, 1))]
         turns = self.rates.stages
-        usual = [n for n in depths if self.fits(blocking(n, turns))]
+        usual = [n for n in depths if self.fits(tiling(n, turns))]
         deep = choices.pick("deep", (usual or depths)[0], depths)
-        stages = [n for n in (turns, 1, 2) if self.fits(blocking(deep, n))]
-        return blocking(deep, choices.pick("stages", stages[0], stages))
+        stages = [n for n in (turns, 1, 2) if self.fits(tiling(deep, n))]
+        return tiling(deep, choices.pick("stages", stages[0], stages))
 
     def refusal(self, name: str) -> str:
         """Why blocks of a name are not offered."""
@@ -93,13 +93,11 @@ class ProductChoices:
         if match is None or "0" in match.groups():
             return "it is no block, such as 64x64 by 4x4"
         rows, columns, *tile = map(int, match.groups())
-        blocking = self.made(rows, columns, (tile[0], tile[1]), min(self.depths()), 1)
-        if blocking.lanes > self.groups.most:
-            return (
-                f"its groups have {blocking.lanes} lanes, the device's {self.groups.most} at most"
-            )
-        if not self.fits(blocking):
-            needed, most = shared_bytes(self.sides, blocking), self.groups.shared_bytes
+        tiling = self.made(rows, columns, (tile[0], tile[1]), min(self.depths()), 1)
+        if tiling.lanes > self.groups.most:
+            return f"its groups have {tiling.lanes} lanes, the device's {self.groups.most} at most"
+        if not self.fits(tiling):
+            needed, most = shared_bytes(self.sides, tiling), self.groups.shared_bytes
             return f"it takes {needed} bytes of shared memory, of which a group has {most}"
         return "others are better by rule"
 
@@ -188,12 +186,12 @@ class ProductChoices:
     def made(
         self, rows: int, columns: int, tile: tuple[int, int], deep: int, stages: int,
         short: bool = False,
-    ) -> Blocking:  # fmt: skip
-        return Blocking(rows, columns, deep, tile, stages, self.deep_first, short)
+    ) -> ProductTiling:  # fmt: skip
+        return ProductTiling(rows, columns, deep, tile, stages, self.deep_first, short)
 
-    def fits(self, blocking: Blocking) -> bool:
+    def fits(self, tiling: ProductTiling) -> bool:
         """Is there room for it in shared memory?"""
-        return shared_bytes(self.sides, blocking) <= self.groups.shared_bytes
+        return shared_bytes(self.sides, tiling) <= self.groups.shared_bytes
 
     @cached_property
     def deep_first(self) -> tuple[bool, bool]:

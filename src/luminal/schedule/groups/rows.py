@@ -44,7 +44,7 @@ class SortChoice:
         return place_group_sort(fused, self.lanes)
 
 
-def lies_along(fused: Fused) -> bool:
+def is_along_rows(fused: Fused) -> bool:
     """Do the positions of a scan's row lie side by side?"""
     attrs = fused.stores[0].term.attrs
     return bool(attrs.hlir.axis == len(attrs.result) - 1)
@@ -52,7 +52,7 @@ def lies_along(fused: Fused) -> bool:
 
 def scan(fused: Fused, choices: Choices, lanes: int) -> ScanChoice:
     """The choice of a scan by groups of so many lanes."""
-    rule = RUN if lies_along(fused) and _row(fused) >= lanes else 0
+    rule = RUN if is_along_rows(fused) and _row(fused) >= lanes else 0
     return ScanChoice(lanes, choices.pick("run", rule, (RUN, 1, 2 * RUN, 0)))
 
 

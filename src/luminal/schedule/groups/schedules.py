@@ -17,7 +17,7 @@ from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
-from luminal.kernel.product_blocks import Blocking, place_blocks
+from luminal.kernel.product_blocks import ProductTiling, place_blocks
 from luminal.kernel.product_sides import sides_of
 from luminal.kernel.rows import place_scan, place_sort
 from luminal.kernel.schedule import SINGLE, Schedule
@@ -49,7 +49,7 @@ COMBINED = ("blocks", "deep", "group", "along", "short")
 
 Step = NestStep | CascadeStep | ScanStep | SortStep
 """What groups may run."""
-Made = Schedule | Blocking | scalar_cascades.Plan | rows.ScanChoice | rows.SortChoice | None
+Made = Schedule | ProductTiling | scalar_cascades.Plan | rows.ScanChoice | rows.SortChoice | None
 """All the choices of a kernel; None: there is but one way."""
 
 
@@ -66,7 +66,7 @@ class GroupSchedules:
             return VectorSchedules(self.target).place(step, knobs)
         chosen, _ = self.explored(step, self.facts(step), knobs)
         placed = _placed(step, chosen)
-        if not isinstance(chosen, Blocking):  # which knows that halves of a buffer are apart
+        if not isinstance(chosen, ProductTiling):  # which knows that halves of a buffer are apart
             placed = replace(placed, kernel=self.by_groups(placed.kernel))
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)
@@ -94,10 +94,10 @@ class GroupSchedules:
     def explored(self, step: Step, facts: Facts | None, knobs: Knobs) -> tuple[Made, Choices]:
         """What knobs make of a kernel, and what could have been chosen on the way."""
         choices = Choices(label(step.fused), knobs)
-        blocking = self.blocking(step, choices)
-        if blocking is not None:
+        tiling = self.tiling(step, choices)
+        if tiling is not None:
             choices.finish()
-            return blocking, choices
+            return tiling, choices
         group = self.group(choices, step, facts)
         if group > 1:
             chosen = self.shared(step, facts, choices, group)
@@ -106,12 +106,12 @@ class GroupSchedules:
         choices.finish()
         return chosen, choices
 
-    def blocking(self, step: Step, choices: Choices) -> Blocking | None:
+    def tiling(self, step: Step, choices: Choices) -> ProductTiling | None:
         """The blocks in which a kernel multiplies, if it does."""
         sides = sides_of(step.fused) if isinstance(step, NestStep) else None
         if sides is None:
             return None
-        return ProductChoices(sides, self.target, self.groups).blocking(choices)
+        return ProductChoices(sides, self.target, self.groups).tiling(choices)
 
     def alone(self, step: Step, facts: Facts | None, choices: Choices) -> Made:
         """What is chosen for workers of one lane."""
@@ -150,7 +150,7 @@ class GroupSchedules:
             case CascadeStep():
                 return self.groups.meets_often or not cascades.is_narrow(step.cascade)
             case ScanStep(fused):
-                return self.groups.meets_often or not rows.lies_along(fused)
+                return self.groups.meets_often or not rows.is_along_rows(fused)
             case SortStep():
                 return self.groups.meets_often
 
@@ -170,7 +170,7 @@ def _placed(step: Step, chosen: Made) -> Placed:
     match chosen:
         case Schedule():
             return place(step.fused, chosen)
-        case Blocking():
+        case ProductTiling():
             return place_blocks(step.fused, chosen)
         case rows.ScanChoice() | rows.SortChoice():
             return chosen.place(step.fused)

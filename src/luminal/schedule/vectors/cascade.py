@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import axis_order
 from luminal.kernel.cascade import Cascade, lane_axis
-from luminal.kernel.cascade_work import Blocking, contiguous
+from luminal.kernel.cascade_work import CascadeTiling, is_contiguous
 from luminal.kernel.cost import label
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices, Knobs, Value, as_knobs
@@ -26,7 +26,7 @@ SMALL_POSITION_TILES = ("2x4", "1x8", "4x2", "4x3", "3x3")
 DOTS = 4  # lanes and steps of a tile of dot products: 16 accumulators
 COPIED = 8  # elements copied per step of a loop over single ones
 
-Plan = tuple[str, Blocking]
+Plan = tuple[str, CascadeTiling]
 
 
 def cascade_blocks(fused: Fused, cascade: Cascade, target: VectorTarget, knobs: Knobs = ()) -> Plan:
@@ -96,7 +96,7 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
         rows, vectors = choices.pick("tile", first, others).split("x")
     chains = MAXIMA if along == "lanes" else PARTS
     tile = int(rows), int(vectors)
-    return along, Blocking(
+    return along, CascadeTiling(
         lane,
         width,
         block,
@@ -105,7 +105,7 @@ def plan(fused: Fused, cascade: Cascade, target: VectorTarget, choices: Choices)
         chains,
         DOTS,
         COPIED,
-        _keeps(cascade, block, target, choices),
+        _is_kept(cascade, block, target, choices),
     )
 
 
@@ -122,7 +122,7 @@ def _of_whole_rows(fused: Fused, cascade: Cascade, width: int, tiles: tuple[str,
     return sorted(tiles, key=left)
 
 
-def _keeps(cascade: Cascade, block: int, target: VectorTarget, choices: Choices) -> bool:
+def _is_kept(cascade: Cascade, block: int, target: VectorTarget, choices: Choices) -> bool:
     """Is what several sweeps need kept for all steps?"""
     if cascade.sweeps == 1 or not cascade.inner:
         return False
@@ -142,7 +142,7 @@ def _directions(fused: Fused, cascade: Cascade, positions: int) -> tuple[str, tu
     if positions == 1:
         return "steps", ()
     (x,) = cascade.first.args
-    lie = not cascade.inner and all(contiguous(fused, x, a) for a in cascade.steps)
+    lie = not cascade.inner and all(is_contiguous(fused, x, a) for a in cascade.steps)
     if positions <= FEW_LANES or lie:
         return "steps", ("lanes",)
     return "lanes", ("steps",)

@@ -55,7 +55,7 @@ class Lanes:
         values read along the other axis, as in a matrix product. Of two as long the one whose
         neighbours share lines of memory.
         """
-        shared = [x for x in self.grid if x is not vector and partly(x, reads)]
+        shared = [x for x in self.grid if x is not vector and is_partly_moved(x, reads)]
         apart = [x for x in shared if not any(a.moves(x) and a.moves(vector) for a in reads)]
 
         def length(loop: LoopAxis) -> tuple[int, int]:
@@ -67,7 +67,7 @@ class Lanes:
         return max(shared, key=length, default=None)
 
 
-def partly(loop: LoopAxis, reads: Sequence[Access]) -> bool:
+def is_partly_moved(loop: LoopAxis, reads: Sequence[Access]) -> bool:
     """Some reads move along the axis and some do not: positions along it share the latter."""
     moving = [access.moves(loop) for access in reads]
     return any(moving) and not all(moving)

@@ -19,7 +19,7 @@ from luminal.kernel.loops import UNKNOWN, LoopAxis
 from luminal.kernel.schedule import RowRuns, Schedule, TileChoice
 from luminal.schedule.vectors.by_rows import VECTORS, ByRows
 from luminal.schedule.vectors.facts import Facts
-from luminal.schedule.vectors.lanes import partly
+from luminal.schedule.vectors.lanes import is_partly_moved
 from luminal.schedule.vectors.register_tile import register_tiles
 from luminal.schedule.vectors.stages import with_packed, with_sums
 from luminal.schedule.vectors.strips import PACK_ROWS
@@ -78,7 +78,7 @@ class _Rules:
         if not self.reductions:
             return self.map()
         inside = [a for a in self.accesses if a.reduction is not None]
-        shared = [x for x in self.grid if x.estimate > 1 and partly(x, inside)]
+        shared = [x for x in self.grid if x.estimate > 1 and is_partly_moved(x, inside)]
         touched = [*inside, *(a for a in self.accesses if a.is_store)]
         vector = self.along.of([*self.grid, *self.sequential], touched, self.along.packed(inside))
         if vector in self.grid and vector is not None:
@@ -223,7 +223,7 @@ class _Rules:
             if any(self.facts.is_read_once(access) for access in self.accesses):
                 chunk = CHUNK_WORK
             outer = ("rows", "columns")
-            if not self.stays(columns, tiles[columns.symbol].size):
+            if not self.can_stay(columns, tiles[columns.symbol].size):
                 outer = ("columns", "rows")
             if self.pick("outer", outer[0], outer) == "rows":
                 pair = [rows, columns]
@@ -238,7 +238,7 @@ class _Rules:
         in_place = tuple(factor for factor in shared if factor not in packs)
         return replace(schedule, runs=RowRuns(rows.symbol, keys, in_place))
 
-    def stays(self, columns: LoopAxis, strip: int) -> bool:
+    def can_stay(self, columns: LoopAxis, strip: int) -> bool:
         """Do all columns stay in cache, to be walked again for every tile of rows? In the first
         level's if a strip alone would: a tile has fewer rows than columns to read again.
         """

@@ -35,7 +35,7 @@ def with_non_temporal_stores(kernel: Kernel, target: VectorTarget) -> Kernel:
     by_lines: dict[str, bool] = {}
     for store, loops in _stores(kernel.body, ()):
         if store.buffer in large:
-            by_lines[store.buffer] = by_lines.get(store.buffer, True) and _by_lines(store, loops)
+            by_lines[store.buffer] = by_lines.get(store.buffer, True) and _is_by_lines(store, loops)
     buffers = (
         replace(operand, non_temporal=by_lines.get(operand.name, False))
         for operand in kernel.buffers
@@ -56,7 +56,7 @@ def _stores(
             yield from _stores(statement.body, loops)
 
 
-def _by_lines(store: Store, loops: Sequence[Loop]) -> bool:
+def _is_by_lines(store: Store, loops: Sequence[Loop]) -> bool:
     """Does the innermost loop, the only tile and of little work, write vectors of neighbours?"""
     if not loops or store.guard is not TRUE or store.indices or store.add:
         return False

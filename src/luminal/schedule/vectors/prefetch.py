@@ -40,7 +40,7 @@ def with_prefetches(kernel: Kernel, target: VectorTarget) -> Kernel:
     }
     if not large or not kernel.grid:
         return kernel
-    rows = _Rows(large, target.l2_bytes // SHARE)
+    rows = _RowPrefetches(large, target.l2_bytes // SHARE)
     return replace(kernel, body=rows.marked(kernel.body, kernel.grid[-1].axis))
 
 
@@ -92,7 +92,7 @@ def _tile_ahead(load: Load, around: Sequence[Loop], size: int) -> Expression:
     return const(AHEAD // size) + along.axis * (count * (rows.tile - 1))
 
 
-class _Rows:
+class _RowPrefetches:
     """Marks loads of these buffers, whose rows take so many bytes at most."""
 
     def __init__(self, buffers: dict[str, Buffer], most: int) -> None:

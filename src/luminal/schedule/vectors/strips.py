@@ -95,8 +95,8 @@ class Strips:
     def transposed(
         self, packs: Sequence[Term], columns: LoopAxis, lanes: int
     ) -> tuple[Symbol, int] | None:
-        """A reduced axis along which factors lie side by side that jump from column to column; as
-        many positions of it as lanes are transposed together.
+        """A reduced axis for transposed packing: factors lie side by side along it that jump from
+        column to column. As many positions of it as lanes are transposed together.
         """
         packed = {term for factor in packs for term in self.terms(factor)}
         for access in self.accesses:
@@ -151,13 +151,13 @@ class Strips:
         """Does a dot take neighbours that lie apart?"""
         return access.reduction in self.fused.dots and access.neighbours == 1
 
-    def leave_contiguous(self, columns: LoopAxis, rows: LoopAxis) -> bool:
+    def are_others_contiguous(self, columns: LoopAxis, rows: LoopAxis) -> bool:
         """Does what is not packed lie side by side along the columns?"""
         packed = {t for factor in self.factors(columns, rows) for t in self.terms(factor)}
         reads = (a for a in self.accesses if a.reduction is not None and a.source not in packed)
         return all(access.stride(columns) in (0, 1) for access in reads)
 
-    def leave_computed(self, packs: Sequence[Term]) -> bool:
+    def are_others_computed(self, packs: Sequence[Term]) -> bool:
         """Is a factor computed (decoded of a packed weight, say) that these are not?"""
         for reduction in self.fused.reductions:
             (product,) = reduction.args
@@ -179,7 +179,7 @@ class Strips:
 
     def is_scattered(self, access: Access, columns: LoopAxis) -> bool:
         """Are its columns no vectors, or do its lines meet in few sets of the L2 cache?"""
-        return access.stride(columns) not in (0, 1) or self.collides(access)
+        return access.stride(columns) not in (0, 1) or self.is_colliding(access)
 
     def is_far(self, access: Access) -> bool:
         """Is each line of a column, of a product of matrices, far from the next one?"""
@@ -201,11 +201,11 @@ class Strips:
         way = self.target.l1_bytes // L1_WAYS
         return step > line and loop.estimate > L1_WAYS * (way // max(gcd(step, way), line))
 
-    def collide(self, columns: LoopAxis) -> bool:
+    def have_collisions(self, columns: LoopAxis) -> bool:
         """Do lines that hold several columns meet in few sets of the L2 cache?"""
-        return any(a.stride(columns) == 1 and self.collides(a) for a in self.accesses)
+        return any(a.stride(columns) == 1 and self.is_colliding(a) for a in self.accesses)
 
-    def collides(self, access: Access) -> bool:
+    def is_colliding(self, access: Access) -> bool:
         """Do the lines of one column meet in few sets of the L2 cache?"""
         way = self.target.l2_bytes // L2_WAYS
         for loop in filter(access.moves, self.sequential):

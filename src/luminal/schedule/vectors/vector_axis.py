@@ -9,7 +9,7 @@ from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import Access, LoopAxis
 from luminal.kernel.schedule import TileChoice
 from luminal.schedule.vectors.facts import Facts
-from luminal.schedule.vectors.lanes import FULL, partly
+from luminal.schedule.vectors.lanes import FULL, is_partly_moved
 from luminal.schedule.vectors.vector_target import IDLE
 from luminal.shape.expression import Symbol
 
@@ -49,8 +49,8 @@ class VectorAxis:
         others.sort(key=lambda x: -self.facts.lanes.score(x, reads))
         rule = self.facts.lanes.best(candidates, reads)
         used = 0.0 if rule is None else self.facts.lanes.used(rule)
-        in_runs = next((x for x in packed if self._runs_along(x, reads)), None)
-        in_panels = [x for x in packed if lies_in_panels(x, reads)]
+        in_runs = next((x for x in packed if self._has_runs(x, reads)), None)
+        in_panels = [x for x in packed if is_in_panels(x, reads)]
         if in_runs is not None:
             rule = in_runs
         elif packed and used < IDLE:
@@ -63,7 +63,7 @@ class VectorAxis:
             rule = self._beside(packed, reads) or rule
         return self.pick("vector", rule, [*others, *packed])
 
-    def _runs_along(self, columns: LoopAxis, reads: Sequence[Access]) -> bool:
+    def _has_runs(self, columns: LoopAxis, reads: Sequence[Access]) -> bool:
         """Do rows choose, by integers read for each, what would be packed for these columns?"""
         rows = self.facts.lanes.rows(columns, reads)
         return rows is not None and bool(self.facts.strips.in_runs(columns, rows))
@@ -76,9 +76,11 @@ class VectorAxis:
         """Another axis for the lanes, whose factor would push its own lines out of the cache when
         read as rows, a few columns at a time. Results then lie across the lanes, so for long sums.
         """
-        if positions(self.facts.sequential) < LONG_SUM or self.facts.strips.collide(vector):
+        if positions(self.facts.sequential) < LONG_SUM or self.facts.strips.have_collisions(vector):
             return None
-        return next((x for x in packed if x is not vector and self.facts.strips.collide(x)), None)
+        return next(
+            (x for x in packed if x is not vector and self.facts.strips.have_collisions(x)), None
+        )
 
     def _beside(self, packed: Sequence[LoopAxis], reads: Sequence[Access]) -> LoopAxis | None:
         """The axis along which results lie side by side, where lanes would hold parts of one sum,
@@ -106,15 +108,17 @@ class VectorAxis:
             rows = self.facts.lanes.rows(loop, reads)
             if rows is None or self.facts.lanes.used(loop) < IDLE:
                 continue
-            if not lies_in_panels(loop, reads) and not self.facts.strips.pay(loop, rows):
+            if not is_in_panels(loop, reads) and not self.facts.strips.pay(loop, rows):
                 continue
-            if not partly(loop, reads) and not self.facts.strips.leave_contiguous(loop, rows):
+            if not is_partly_moved(loop, reads) and not self.facts.strips.are_others_contiguous(
+                loop, rows
+            ):
                 continue
             packs = self.facts.strips.factors(loop, rows)
             read = [[x for x in self.facts.axes if not f.axes.isdisjoint(x.members)] for f in packs]
             size = sum(map(positions, read))
             side_by_side = sum(store.contiguity(loop) for store in stores)
-            ranked.append((self.facts.strips.leave_computed(packs), size, -side_by_side, loop))
+            ranked.append((self.facts.strips.are_others_computed(packs), size, -side_by_side, loop))
         return [loop for *_, loop in sorted(ranked, key=lambda entry: entry[:3])]
 
     def transposed(self, vector: LoopAxis, others: Sequence[LoopAxis]) -> LoopAxis | None:
@@ -145,7 +149,7 @@ class VectorAxis:
         return self.facts.lanes.best(free, reads)
 
 
-def lies_in_panels(loop: LoopAxis, reads: Sequence[Access]) -> bool:
+def is_in_panels(loop: LoopAxis, reads: Sequence[Access]) -> bool:
     """Is a factor read in panels of columns along the loop, be it a single one?"""
     return any(a.panel(loop) or (a.place.layout.blocks and a.stride(loop) == 1) for a in reads)
 
