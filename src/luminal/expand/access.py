@@ -64,7 +64,7 @@ class _Access:
     def addresses(self, tiles: Tiles) -> tuple[Operand, int]:
         """One for each lane, or one for all where they are the same."""
         lanes, offset = self.lanes, self.offset
-        if lanes is None or not lanes.vary(offset):
+        if lanes is None or not lanes.is_varying(offset):
             return self.address(tiles)
         return lanes.integers(without_constant(offset)), self.distance + offset.constant
 

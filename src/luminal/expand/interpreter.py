@@ -133,7 +133,7 @@ class _Interpreter:
                     for _ in self.trips(statement):
                         yield from self.to_meetings(statement.body)
                 case If():
-                    if self.taken(statement):
+                    if self.is_taken(statement):
                         yield from self.to_meetings(statement.body)
                     self.choose(statement)
                 case _:
@@ -229,16 +229,16 @@ class _Interpreter:
             self.bind(results, [c.next for c in carries])
 
     def branch(self, statement: If) -> None:
-        if self.taken(statement):
+        if self.is_taken(statement):
             self.body(statement.body)
         self.choose(statement)
 
-    def taken(self, statement: If) -> bool:
+    def is_taken(self, statement: If) -> bool:
         return bool(self.scalar(statement.condition))
 
     def choose(self, statement: If) -> None:
         """Binds what comes after an If."""
-        taken, choices = self.taken(statement), statement.choices
+        taken, choices = self.is_taken(statement), statement.choices
         chosen = [choice.then if taken else choice.otherwise for choice in choices]
         self.bind([choice.result for choice in choices], chosen)
 

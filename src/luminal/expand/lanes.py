@@ -32,7 +32,7 @@ class Lanes:
     count: int
     values: Mapping[Symbol, Operand]
 
-    def vary(self, expr: Expression) -> bool:
+    def is_varying(self, expr: Expression) -> bool:
         """Does the Expression differ between lanes?"""
         symbols = expr.symbols()
         return self.axis in symbols or not self.values.keys().isdisjoint(symbols)
@@ -61,7 +61,7 @@ class Lanes:
 
     def _vector(self, expr: Expression, dtype: DType) -> Operand:
         index, op = self.index, self.index.op
-        if not self.vary(expr):
+        if not self.is_varying(expr):
             return self.spread(index.b.cast(index.scalar(expr), dtype, hoisted=True))
         if expr is self.axis:
             first = index.b.cast(index.scalar(expr), dtype, hoisted=True)
@@ -79,8 +79,8 @@ class Lanes:
 
     def _sum(self, expr: Expression, dtype: DType) -> Operand:
         """The terms that vary, then what all lanes share."""
-        varying = [sum_of_terms((term,), 0) for term in expr.terms if self.vary(term[0])]
-        shared = tuple(term for term in expr.terms if not self.vary(term[0]))
+        varying = [sum_of_terms((term,), 0) for term in expr.terms if self.is_varying(term[0])]
+        shared = tuple(term for term in expr.terms if not self.is_varying(term[0]))
         parts = [self._vector(part, dtype) for part in varying]
         parts.append(self._vector(sum_of_terms(shared, expr.constant), dtype))
         return reduce(lambda x, y: self.index.op("add", x, y), parts)
@@ -102,10 +102,10 @@ class Lanes:
     def mask(self, expr: Expression) -> Operand:
         """The mask of the lanes in which a condition holds."""
         index, op = self.index, self.index.op
-        if not self.vary(expr):
+        if not self.is_varying(expr):
             return self.spread(index.condition(expr))
         if expr.op in ("and", "or"):
-            parts = sorted(expr.args, key=self.vary)
+            parts = sorted(expr.args, key=self.is_varying)
             return reduce(lambda x, y: op(expr.op, x, y), map(self.mask, parts))
         if expr.op not in COMPARISONS:
             return op("ne", self.integers(expr), 0)

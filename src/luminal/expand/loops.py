@@ -240,7 +240,7 @@ def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
     tiles.index.bind(loop.axis, base)
     if loop.tile > 1:
         tiles.active.append(loop.axis)
-    if steps.pieces.width > 1 and loop.lanes.count == 1 and _divides(loop.body, loop.axis):
+    if steps.pieces.width > 1 and loop.lanes.count == 1 and _is_divided(loop.body, loop.axis):
         _split_lanes(tiles, loop.axis, steps)
     if not steps.masked and loop.tile > 1 and steps.pieces == tiles.cut(loop):
         pieces = steps.pieces
@@ -255,7 +255,7 @@ def _ends(stop: Expression) -> tuple[Expression, ...]:
     return stop.args if stop.op == "min" else (stop,)
 
 
-def _divides(body: Sequence[Statement], axis: Symbol) -> bool:
+def _is_divided(body: Sequence[Statement], axis: Symbol) -> bool:
     """Does an Expression of the body divide the axis?"""
     for statement in body:
         exprs: tuple[Expression, ...] = ()
@@ -263,7 +263,7 @@ def _divides(body: Sequence[Statement], axis: Symbol) -> bool:
             exprs = statement.offset, statement.guard
         elif isinstance(statement, Index):
             exprs = (statement.expr,)
-        elif isinstance(statement, NESTED) and _divides(statement.body, axis):
+        elif isinstance(statement, NESTED) and _is_divided(statement.body, axis):
             return True
         if any(is_divided(expr, axis) for expr in exprs):
             return True

@@ -219,7 +219,7 @@ class _Verifier:
         distance = statement.distance
         found_at = self.ranges.of(address).plus(Interval(distance, distance))
         runs = not any(is_empty(self.ranges.of(counter)) for counter in self.counters)
-        if runs and statement.mask is None and _outside(found_at, buffer.size // count):
+        if runs and statement.mask is None and _is_outside(found_at, buffer.size // count):
             self.fail(
                 f"{place(statement)} in {found_at.lo}..{found_at.hi} is outside {buffer.name}; "
                 "mask it"
@@ -296,7 +296,7 @@ class _Verifier:
     }
 
 
-def _outside(address: Interval, size: Expression) -> bool:
+def _is_outside(address: Interval, size: Expression) -> bool:
     """Is every address outside of a buffer, whatever its size? One that is always empty belongs to
     a kernel that never runs.
     """

@@ -154,22 +154,22 @@ def derive(
         return Refusal(first, "what is reduced is the same along an axis")
     per_step = rows | steps
 
-    def ends(term: Term) -> bool:
+    def is_end(term: Term) -> bool:
         """Read from memory: also a reduction that is not computed anew in each step."""
         if not term.is_reduction:
             return is_read(term)
         return not (term.op == "Sum" and term.axes >= per_step) or is_read(term)
 
-    seen = below(first.args, ends, MOST_TERMS)
+    seen = below(first.args, is_end, MOST_TERMS)
     members: dict[Term, Member] = {}
     for r in reductions:
-        reads = below(r.args, ends, MOST_TERMS)
+        reads = below(r.args, is_end, MOST_TERMS)
         if len(seen) + len(reads) > MOST_TERMS:
             return Refusal(first, f"more than {MOST_TERMS} values make one step")
-        ended = [t for t in reads if t in above and t.is_reduction and ends(t) and not is_read(t)]
+        ended = [t for t in reads if t in above and t.is_reduction and is_end(t) and not is_read(t)]
         used = [members[t] for t in ended if t in members]
-        anew = any(t.is_reduction and t in seen and not ends(t) for t in reads)
-        if is_read(r) or not ends(r) or not (used or anew or r is first):
+        anew = any(t.is_reduction and t in seen and not is_end(t) for t in reads)
+        if is_read(r) or not is_end(r) or not (used or anew or r is first):
             continue
         if steps.isdisjoint(r.attrs) and not any(steps & t.axes for t in reads):
             continue  # beyond the pass: it uses results as they are in the end
@@ -179,13 +179,13 @@ def derive(
         # several maxima scale, and no one factor rescales that.
         if set(r.attrs) != steps or not r.axes >= rows:
             return Refusal(first, f"{r!r} uses values of a step and runs over other axes")
-        members[r] = _member(r, used, ends)
+        members[r] = _member(r, used, is_end)
         seen |= reads
-    return _cascade(first, tuple(members.values()), seen, ends)
+    return _cascade(first, tuple(members.values()), seen, is_end)
 
 
 def _cascade(
-    first: Reduction, members: tuple[Member, ...], seen: Iterable[Term], ends: IsRead
+    first: Reduction, members: tuple[Member, ...], seen: Iterable[Term], is_end: IsRead
 ) -> Cascade | Refusal:
     """The cascade of these members, if they are worth one kernel."""
     if all(m.term is not first or m.sweep for m in members):
@@ -193,7 +193,7 @@ def _cascade(
     last = max(m.sweep for m in members)
     if last >= MOST_SWEEPS:
         return Refusal(first, f"more than {MOST_SWEEPS} statistics, each of the one before")
-    inner = sorted((t for t in seen if isinstance(t, Reduction) and not ends(t)), key=_number)
+    inner = sorted((t for t in seen if isinstance(t, Reduction) and not is_end(t)), key=_number)
     summed = frozenset[Symbol]().union(*(r.attrs for r in inner))
     if any(not summed.isdisjoint(r.axes) for r in inner):
         return Refusal(first, "a sum of a step has steps that are sums themselves")
@@ -206,14 +206,14 @@ def _cascade(
     return Cascade(tuple(sorted(members, key=lambda m: m.sweep)), tuple(inner))
 
 
-def _member(r: Reduction, used: Sequence[Member], ends: IsRead) -> Member:
+def _member(r: Reduction, used: Sequence[Member], is_end: IsRead) -> Member:
     """A reduction that uses these: in the sweep of the last of them if it is rescaled when that
     moves, else when it is known.
     """
     sweep = max((m.sweep for m in used), default=-1)
     last = [m for m in used if m.sweep == sweep]
     if len(last) == 1 and last[0].term.monoid is MAXIMUM and last[0].rate is None:
-        rate = _rescaled(r, last[0].term, ends)
+        rate = _rescaled(r, last[0].term, is_end)
         if isinstance(rate, Rate):
             return Member(r, sweep, rate)
     return Member(r, sweep + 1)
@@ -223,12 +223,12 @@ def in_each_step(cascade: Cascade, is_read: IsRead) -> frozenset[Term]:
     """What a pass computes in each step of a member or of the contractions."""
     starts = (*cascade.results, *cascade.inner)
 
-    def ends(term: Term) -> bool:
+    def is_end(term: Term) -> bool:
         return is_read(term) or (term.is_reduction and term not in starts)
 
     args = (arg for r in cascade.reductions for arg in r.args)
-    order = sorted(below(args, ends), key=_number)  # operands have smaller numbers
-    repeated = dependents(order, starts, ends) - cascade.results
+    order = sorted(below(args, is_end), key=_number)  # operands have smaller numbers
+    repeated = dependents(order, starts, is_end) - cascade.results
     return frozenset(t for t in repeated if cascade.steps & t.axes)
 
 
@@ -309,11 +309,11 @@ def _rescaled(sum_: Reduction, maximum: Reduction, is_read: IsRead) -> Rate | st
         return f"the maximum is {maximum.dtype}, not float32 or float64"
     (x,), (product,) = maximum.args, sum_.args
 
-    def ends(term: Term) -> bool:
+    def is_end(term: Term) -> bool:
         return term is maximum or is_read(term)
 
-    order = term_order((product,), ends)
-    slopes, growths = _slopes(order, maximum, ends), _slopes(order, x, ends)
+    order = term_order((product,), is_end)
+    slopes, growths = _slopes(order, maximum, is_end), _slopes(order, x, is_end)
     rates: dict[Term, _Factor | str] = {}  # of the factors that use the maximum
     for term in order:
         if term not in slopes:
@@ -357,7 +357,7 @@ def _product(term: Term, factors: Sequence[_Factor | str]) -> _Factor | str:
     return _Factor(rates[0].base, slope, growth)
 
 
-def _slopes(order: Sequence[Term], unit: Term, ends: IsRead) -> dict[Term, float | None]:
+def _slopes(order: Sequence[Term], unit: Term, is_end: IsRead) -> dict[Term, float | None]:
     """The slope c of each term that is `p + c*unit`, p free of `unit`, operands first; None for a
     term that depends on `unit` and is not of that form.
     """
@@ -367,7 +367,7 @@ def _slopes(order: Sequence[Term], unit: Term, ends: IsRead) -> dict[Term, float
             by_term[term] = 1.0
             continue
         moving = [by_term[arg] for arg in term.args if arg in by_term]
-        if not moving or ends(term):
+        if not moving or is_end(term):
             continue
         by_term[term] = None
         slopes = [slope for slope in moving if slope is not None]

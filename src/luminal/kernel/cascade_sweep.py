@@ -96,7 +96,7 @@ class Sweep:
         """Down to what is read, held, or a result."""
         results = self.cascade.results
 
-        def ends(term: Term) -> bool:
+        def is_end(term: Term) -> bool:
             return self.is_read(term) or term in held or term in results
 
-        return below(roots, ends)
+        return below(roots, is_end)

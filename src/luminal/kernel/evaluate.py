@@ -20,7 +20,7 @@ from luminal.kernel.blocks import Blocks
 from luminal.kernel.computed_index import compute
 from luminal.kernel.environment import Env
 from luminal.kernel.fused import Fused, Place
-from luminal.kernel.guards import masks
+from luminal.kernel.guards import is_mask
 from luminal.kernel.staged import Staged
 from luminal.kernel.tile_ir import (
     Buffer,
@@ -178,7 +178,7 @@ class Evaluator:
         arm = self.decided(term, env)
         if arm is not None:
             return [(arm, env)] if self.blocks.find(self.key(arm, env)) is None else []
-        if masks(term):
+        if is_mask(term):
             if self.blocks.find(self.key(args[1], env)) is None:
                 return [(args[1], env)]
             if self.masked(term, env) is not None:
@@ -218,7 +218,7 @@ class Evaluator:
         arm = self.decided(term, env)
         if arm is not None:
             return self.evaluate(arm, env)
-        tile = self.masked(term, env) if masks(term) else None
+        tile = self.masked(term, env) if is_mask(term) else None
         if tile is not None:
             return tile
         args = tuple(self.evaluate(arg, env) for arg in term.args)

@@ -40,7 +40,7 @@ def are_empty(ranges: Sequence[Range]) -> Expression:
     return all_of(high <= low for low, high in ranges)
 
 
-def masks(term: Term) -> bool:
+def is_mask(term: Term) -> bool:
     """Is it `Select(index condition, x, 0)`?"""
     if term.op != "Select" or not isinstance(term.args[0], Index):
         return False
@@ -57,7 +57,7 @@ def factors(
     in memory as it is.
     """
     a, b = product.args
-    alike = masks(a) and masks(b) and a.args[0] is b.args[0]
+    alike = is_mask(a) and is_mask(b) and a.args[0] is b.args[0]
     if alike and not is_at_hand(a) and not is_at_hand(b):
         return a.args[0], (a.args[1], b.args[1])
     return None, (a, b)

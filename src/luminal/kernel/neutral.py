@@ -1,5 +1,5 @@
-"""Where a reduction has nothing to reduce: conditions on positions outside of which its operand is
-what it starts from.
+"""Conditions on positions outside of which a reduction has nothing to reduce: its operand is what
+it starts from.
 
 `relu(Select(j <= i, s, -inf)) * v` is 0 where `j <= i` does not hold: what the mask puts there is
 followed through the operations above it. A number times 0 counts as 0, and so does 0 over one; a

@@ -59,7 +59,7 @@ class Packing:
         number = self.grid.tile_number(columns, count)
         outer = len(self.values.grid)
         run: dict[Symbol, Range] = {}
-        # Where a chunk has one tile of columns, its strips serve all chunks that differ inside of it
+        # Where a chunk has one tile of columns, its strips serve all chunks that differ inside it
         # only.
         is_kept = not self.blocks.depth and any(n for _, n in inside)
         if self.schedule.runs is not None:

@@ -34,7 +34,7 @@ from luminal.base.records import dataclass
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused
-from luminal.kernel.guards import masks
+from luminal.kernel.guards import is_mask
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.product_sides import Sides, sides_of
@@ -411,7 +411,7 @@ def _positions(axes: Axes, position: Expression) -> dict[Symbol, Expression]:
 def _is_zero_outside(term: Term, fused: Fused) -> bool:
     """Is it 0 where its loads read 0 for being masked?"""
     while term not in fused.reads:
-        if term.op not in ("Cast", "At") and not masks(term):
+        if term.op not in ("Cast", "At") and not is_mask(term):
             return False
-        term = term.args[1 if masks(term) else 0]
+        term = term.args[1 if is_mask(term) else 0]
     return True

@@ -1,4 +1,4 @@
-"""Where a kernel's scratch buffers lie in the working memory of a worker."""
+"""The places of a kernel's scratch buffers in the working memory of a worker."""
 
 from __future__ import annotations
 

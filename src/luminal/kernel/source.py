@@ -108,7 +108,7 @@ def sources_of(
     if source is None:
         return ()
     term = source.term
-    is_made = is_joined_bits(term) or (scales and scaling(term))
+    is_made = is_joined_bits(term) or (scales and is_scaling(term))
     if is_read(term) or not is_made:
         return (source,)
     args = [(k, arg) for k, arg in enumerate(term.args) if most and arg.phase is not Phase.LITERAL]
@@ -121,7 +121,7 @@ def sources_of(
     return tuple(replace(x, apart=x.apart | alone).inside(source) for x in sources)
 
 
-def scaling(term: Term) -> bool:
+def is_scaling(term: Term) -> bool:
     """Is it an operation on floats that kernels make scales by of what they read?"""
     return term.op in SCALING and term.dtype.is_float
 

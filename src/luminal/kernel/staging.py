@@ -76,10 +76,13 @@ class Staging:
         for dimension in dimensions:
             if dimension.count > 1:
                 stride = const(dimension.count)
+        # Row-major, the last dimension innermost. A row is padded where the outermost dimension steps
+        # from one to the next: rows a power of two long would meet in the same sets of a cache, or in
+        # one bank of shared memory.
         for number, dimension in reversed([*enumerate(dimensions)]):
             position = position + dimension.digit * stride
             stride = stride * dimension.extent
-            if number == 1:  # so that neighbours along the outermost do not meet in one set or bank
+            if number == 1:
                 stride = stride + pad // dtype.size
         turn: Symbol | None = None
         if buffers > 1:
@@ -108,6 +111,8 @@ class Staging:
         depth = self.blocks.depth
         for walk in walks:
             env = self.open(walk, env)
+        # Each element is computed and stored before the next: a walk that is written out would hold
+        # all of them in registers else.
         for here, tile in elements(env):
             self.values.store_staged(room, here, tile)
         self.blocks.close_to(depth)

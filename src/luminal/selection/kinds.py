@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Phase, Term, below
-from luminal.kernel.source import DEEPEST, is_choice_of_bits, is_joined_bits, scaling
+from luminal.kernel.source import DEEPEST, is_choice_of_bits, is_joined_bits, is_scaling
 
 
 def is_contraction(reduction: Term) -> bool:
@@ -111,7 +111,7 @@ def _least(term: Term, most: int = DEEPEST) -> frozenset[Term]:
         return frozenset()
     itself = frozenset((term,))
     is_bits = is_choice_of_bits(term) or is_joined_bits(term)
-    if not most or not (is_bits or scaling(term)):
+    if not most or not (is_bits or is_scaling(term)):
         return itself
     parts = [_least(arg, most - 1) for arg in term.args if arg.phase is not Phase.LITERAL]
     least = frozenset[Term]().union(*parts)

@@ -47,7 +47,7 @@ class Rates:
 
 
 GPU = Rates(128, 32, 8, 16, 2, 64, 8, 8)
-"""Of a multiprocessor: four rows of 32 lanes multiply, one loads. Half of the registers that a lane
+"""The rates of a multiprocessor: four rows of 32 lanes multiply, one loads. Half of the registers that a lane
 of 256 has are results."""
 
 
@@ -201,12 +201,10 @@ class ProductChoices:
         touched = accesses(sides.fused, loops)
         summed = sides.summed[-1]
         ends = (sides.rows[-1], sides.columns[-1])
-        return self.lies_along(touched, summed, *ends), self.lies_along(
-            touched, summed, *ends[::-1]
-        )
+        return self.is_nearer(touched, summed, *ends), self.is_nearer(touched, summed, *ends[::-1])
 
     @staticmethod
-    def lies_along(touched: list[Access], summed: LoopAxis, own: LoopAxis, other: LoopAxis) -> bool:
+    def is_nearer(touched: list[Access], summed: LoopAxis, own: LoopAxis, other: LoopAxis) -> bool:
         """Does the sum's axis lie closer than a side's own, in the reads with that side's axis and
         not the other's?
         """

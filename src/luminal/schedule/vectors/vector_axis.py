@@ -55,7 +55,9 @@ class VectorAxis:
             rule = in_runs
         elif packed and used < IDLE:
             rule = packed[0]
-        elif in_panels and rule in self.facts.grid and (used < FULL or self._jumps(rule, reads)):
+        elif (
+            in_panels and rule in self.facts.grid and (used < FULL or self._is_jumping(rule, reads))
+        ):
             rule = in_panels[0]
         elif rule in self.facts.grid:
             rule = self._uncollided(rule, packed) or rule
@@ -68,7 +70,7 @@ class VectorAxis:
         rows = self.facts.lanes.rows(columns, reads)
         return rows is not None and bool(self.facts.strips.in_runs(columns, rows))
 
-    def _jumps(self, vector: LoopAxis, reads: Sequence[Access]) -> bool:
+    def _is_jumping(self, vector: LoopAxis, reads: Sequence[Access]) -> bool:
         """Does a factor jump from lane to lane, so that it would be packed?"""
         return any(a.is_factor and a.stride(vector) not in (0, 1) for a in reads)
 
