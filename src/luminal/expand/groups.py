@@ -22,7 +22,7 @@ from luminal.kernel.tile_ir import Buffer, Role, Space
 from luminal.shape.expression import const
 
 FOLDED_BYTES = 8 << 10
-"""Of shared memory for a fold, at most: values beyond it take turns."""
+"""The most shared memory for a fold: values beyond it take turns."""
 PARTS = 4  # values that a lane combines in a step: two halvings
 Fold = Callable[[Operand, Operand], Operand]
 

@@ -131,6 +131,7 @@ TABLES = {table.dtype: table for table in (FLOAT32, FLOAT64)}
 
 TWO_OVER_PI = 2 / math.pi
 TWO_OVER_PI_BITS = 0x_0517CC1B_727220A9_4FE13ABE_8FA9A6EE_06DB14AC_C9E21C82_0FF28B1D
-"""Of 2/pi, the first with the weight 2**4: in front of f32's window from 2**20 on stand zeros."""
+"""The bits of 2/pi, the first with the weight 2**4: in front of f32's window from 2**20 on stand
+zeros."""
 TWO_OVER_PI_PAIRS = tuple(TWO_OVER_PI_BITS >> 160 - 32 * k & 2**64 - 1 for k in range(6))
 """Each word of it with the next one."""

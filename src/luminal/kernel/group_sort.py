@@ -26,7 +26,7 @@ from luminal.kernel.tile_ir import Carry, Role, Tile
 from luminal.shape.expression import TRUE, Expression, ceil_div, const, sum_of
 
 MOST_MERGES = 48
-"""Of rows whose length has no bound: a row of 2**48 keys fits no memory."""
+"""The merges of a row whose length has no bound: one of 2**48 keys fits no memory."""
 
 
 def place_group_sort(fused: Fused, lanes: int) -> Placed:

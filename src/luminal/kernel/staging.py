@@ -76,9 +76,9 @@ class Staging:
         for dimension in dimensions:
             if dimension.count > 1:
                 stride = const(dimension.count)
-        # Row-major, the last dimension innermost. A row is padded where the outermost dimension steps
-        # from one to the next: rows a power of two long would meet in the same sets of a cache, or in
-        # one bank of shared memory.
+        # Row-major, the last dimension innermost. Padding stands where the outermost dimension
+        # steps to its next position: rows a power of two long would meet in the same sets of a
+        # cache, or in one bank of shared memory.
         for number, dimension in reversed([*enumerate(dimensions)]):
             position = position + dimension.digit * stride
             stride = stride * dimension.extent

@@ -47,8 +47,8 @@ class Rates:
 
 
 GPU = Rates(128, 32, 8, 16, 2, 64, 8, 8)
-"""The rates of a multiprocessor: four rows of 32 lanes multiply, one loads. Half of the registers that a lane
-of 256 has are results."""
+"""The rates of a multiprocessor: four rows of 32 lanes multiply, one loads. Half of the registers
+that a lane of 256 has are results."""
 
 
 def vectors(lanes: int) -> Rates:
