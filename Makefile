@@ -37,6 +37,7 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.lint.docstrings
+	@$(BIN)/python -m tests.lint.unused
 
 # After a change of the table of names, or of a public name.
 names: $(VENV)/.installed-test

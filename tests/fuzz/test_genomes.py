@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,8 +57,8 @@ def check_genomes(
     seen = set()
     for number in range(count):
         changes = rng.randint(1, MOST_CHANGES)
-        draw = space.random_genome if number % 2 else partial(walked, space)
-        genome = draw(rng, changes) if number else Genome()
+        draw = drawn if number % 2 else walked
+        genome = draw(space, rng, changes) if number else Genome()
         candidate = space.decode(genome)
         if candidate.text in seen:
             continue
@@ -113,6 +112,20 @@ def walked_structure(space: Space, rng: random.Random, changes: int) -> Genome:
     for _ in range(changes):
         genome = rng.choice(space.moves(space.decode(genome)) or [Move((), "")]).of(genome)
     return genome
+
+
+def drawn(space: Space, rng: random.Random, changes: int) -> Genome:
+    """A genome of some random moves of the fast program's and random schedules."""
+    genome = Genome()
+    moves = space.moves(space.decode(genome))
+    for move in rng.sample(moves, min(changes, len(moves))):
+        genome = move.of(genome)
+    candidate = space.decode(genome)
+    tuned = {
+        origin.name: rng.choice(space.knobs(candidate, kernel))
+        for kernel, origin in enumerate(candidate.stages.origins)
+    }
+    return genome.with_tuned(tuned)
 
 
 def walked(space: Space, rng: random.Random, changes: int) -> Genome:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.algebra.evaluate import evaluate, inputs_of
+from luminal.algebra.evaluate import evaluate
 from luminal.algebra.lower import Lowered, lower
 from luminal.algebra.terms import term_order
 from luminal.backends.reference import evaluate_with_bounds
@@ -29,6 +29,7 @@ from tests.long_share import mostly_long
 from tests.machines import COSTS
 from tests.numerics.tolerance import compare
 from tests.rules.programs import PROGRAMS, Program, program
+from tests.term_inputs import inputs_of
 
 Array = np.ndarray[Any, Any]
 

@@ -90,7 +90,7 @@ class Pool(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         held = self.held()
-        assert [self.pool.holders(block) for block in range(COUNT)] == [
+        assert [self.pool._holders[block] for block in range(COUNT)] == [
             held.count(block) for block in range(COUNT)
         ]
         assert self.pool.free == COUNT - len(set(held))

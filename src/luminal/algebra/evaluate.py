@@ -25,7 +25,6 @@ from luminal.hlir.attributes import (
     AxisAttrs,
     CastAttrs,
     ConstantAttrs,
-    InputAttrs,
     LoopAttrs,
     StateAttrs,
     WeightAttrs,
@@ -68,31 +67,13 @@ def evaluate(
 ) -> list[Array]:
     """The value of each root, dimensions as in its frame.
 
-    `leaves`: arrays of Inputs (see `inputs_of`) and of a Loop body's arguments; Weights, States and
+    `leaves`: arrays of Inputs and of a Loop body's arguments; Weights, States and
     Constants have their own, unless given. `ranges`: the positions wanted along some axes. `wide`:
     all floats in float64, Cast rounds nothing; else each operation in its own dtype. Raises
     TooMuchWork beyond the `limit`.
     """
     evaluator = Evaluator(leaves, dims or {}, wide=wide, limit=limit)
     return [evaluator.tensor(root.term, root.frame, ranges or {}) for root in lowered.roots]
-
-
-def inputs_of(lowered: Lowered, arrays: Mapping[str, Array]) -> dict[Value, Array]:
-    """The arrays of Inputs by HLIR Value; InputError for one that is missing."""
-    values: dict[Value, Array] = {}
-    seen: set[Term] = set()
-    stack = [root.term for root in lowered.roots]
-    while stack:
-        term = stack.pop()
-        if term in seen:
-            continue
-        seen.add(term)
-        stack.extend(term.args)
-        if term.is_leaf and isinstance(attrs := term.attrs.value.node.attrs, InputAttrs):
-            if attrs.name not in arrays:
-                raise InputError(f"input {attrs.name!r} is not given; pass an array")
-            values[term.attrs.value] = arrays[attrs.name]
-    return values
 
 
 class _Task(NamedTuple):

@@ -71,7 +71,6 @@ class IRType:
 
 
 VOID = IRType("void")
-I1 = IRType("i1")
 I8 = IRType("i8")
 I32 = IRType("i32")
 I64 = IRType("i64")
@@ -252,9 +251,6 @@ class FunctionBuilder:
         entry, *others = self._blocks
         lines = [f"{entry.label}:", *self._start.lines, *entry.lines]
         return "\n".join([self._head, *lines, *(block.text() for block in others), "}"])
-
-    def module_text(self) -> str:
-        return self.module.text()
 
     def emit(self, line: str) -> None:
         """Append a raw instruction that has no result."""

@@ -42,9 +42,8 @@ from luminal.shape.expression import TRUE, ZERO, Expression, Symbol
 
 
 class Binding(enum.Enum):
-    """What walks an axis. The CPU uses grid, vector, neighbours, unroll and serial."""
+    """What walks an axis. The CPU uses vector, neighbours, unroll and serial."""
 
-    GRID = "grid"
     GROUP = "group"
     LANE = "lane"
     VECTOR = "vector"
@@ -60,7 +59,6 @@ class Space(enum.Enum):
     """
 
     REGISTER = "register"
-    FRAGMENT = "fragment"
     SHARED = "shared"
     SCRATCH = "scratch"
     GLOBAL = "global"

@@ -19,7 +19,6 @@ from luminal.nn.module import Module
 
 Carry: TypeAlias = tuple[Tensor, ...]
 """What a step hands to the next: (h,) or, of an LSTM, (h, c)."""
-Hidden: TypeAlias = "Tensor | tuple[Tensor, Tensor] | None"
 
 
 class _Weights(NamedTuple):

@@ -72,11 +72,6 @@ class Model:
         return [*self._names]
 
     @property
-    def output_names(self) -> list[str]:
-        """The outputs, in the order of the model."""
-        return list(self._source.outputs)
-
-    @property
     def proto(self) -> ModelProto:
         """The message that the model was read from."""
         return self._source.proto

@@ -146,11 +146,6 @@ class Form:
         results = tuple(each.result for each in piece.outputs)
         return Program(piece, piece.inputs, results)
 
-    @property
-    def executables(self) -> list[Executable]:
-        """The programs that were compiled till now."""
-        return [executable for executable, _ in self._programs.values()]
-
     def run(self, inputs: Mapping[str, Array], reports: list[Report] | None = None) -> list[Any]:
         """The model's outputs. With `reports`, every piece is profiled, and its report added."""
         run = _Run(dict(inputs), reports)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,6 @@ from luminal.onnx.errors import OnnxError, UnsupportedError
 from luminal.onnx.values import BITS, BY_NUMBER, NARROW, OTHERS
 
 Array = np.ndarray[Any, Any]
-
-MapFile = Callable[[str], memoryview]
 
 
 class ExternalFiles:

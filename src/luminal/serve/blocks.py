@@ -72,10 +72,6 @@ class BlockPool:
         """How many blocks nobody holds."""
         return len(self._empty) + len(self._idle)
 
-    def holders(self, block: int) -> int:
-        """How many texts hold a block."""
-        return self._holders[block]
-
     def needed(self, tokens: int) -> int:
         """How many blocks so many tokens fill or begin."""
         return -(-tokens // self.size)

@@ -174,10 +174,6 @@ class Expression:
         """Is `other` a multiple of this Expression, as polynomials?"""
         return as_expression(other).exact_div(self) is not None
 
-    def to_c(self, names: Mapping[str, str] | None = None) -> str:
-        """C text over 64-bit integers (see `text.C_HELPERS`); `names` renames the symbols."""
-        return text.to_c(self, names or {})
-
     __array_ufunc__ = None  # numpy leaves `np.int64(4) * e` to the operators here
 
     __add__, __radd__ = _operators(_sum)

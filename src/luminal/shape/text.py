@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from luminal.shape import expression as expressions
@@ -30,22 +30,6 @@ _LONG = 100
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
-C_HELPERS = """\
-static inline long long lm_floordiv(long long a, long long b) {
-  if (b == 0) return 0;
-  long long q = a / b;
-  return q - (a % b != 0 && (a < 0) != (b < 0));
-}
-static inline long long lm_floormod(long long a, long long b) {
-  if (b == 0) return 0;
-  long long r = a % b;
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-static inline long long lm_min(long long a, long long b) { return a < b ? a : b; }
-static inline long long lm_max(long long a, long long b) { return a > b ? a : b; }
-"""
-"""The C functions that `to_c` may call."""
-
 
 def quoted(name: str) -> str:
     """A symbol's name as text: in backquotes unless it reads as a name."""
@@ -59,9 +43,9 @@ def _level(e: Expression) -> int:
     return _LEVEL.get(e.op, _LEAF)
 
 
-def _in(e: Expression, level: int, render: Callable[[Expression], str]) -> str:
+def _in(e: Expression, level: int) -> str:
     """The text of an operand, bracketed if it binds less tightly than `level`."""
-    return f"({render(e)})" if _level(e) < level else render(e)
+    return f"({to_text(e)})" if _level(e) < level else to_text(e)
 
 
 def to_text(e: Expression) -> str:
@@ -71,23 +55,23 @@ def to_text(e: Expression) -> str:
     if e.is_const:
         return str(e.constant)
     if e.op == "add":
-        return _sum_text(e, to_text)
+        return _sum_text(e)
     if e.op in ("min", "max"):
         return f"{e.op}({', '.join(to_text(arg) for arg in e.args)})"
     if e.op == "mul":
-        return _product_text(e, to_text)
+        return _product_text(e)
     level = _LEVEL[e.op]
     joined = f" {_INFIX[e.op]} "
     first, *others = e.args
     if e.op == "le" and first.is_const:
-        return f"{_in(others[0], level + 1, to_text)} >= {first}"
+        return f"{_in(others[0], level + 1)} >= {first}"
     strict = level + 1
-    texts = [_in(first, strict if level == 3 else level, to_text)]
-    texts += [_in(other, strict, to_text) for other in others]
+    texts = [_in(first, strict if level == 3 else level)]
+    texts += [_in(other, strict) for other in others]
     return joined.join(texts)
 
 
-def _product_text(e: Expression, render: Callable[[Expression], str]) -> str:
+def _product_text(e: Expression) -> str:
     args = e.args
     sign = ""
     if args[-1].is_const and args[-1].constant < 0:
@@ -96,21 +80,21 @@ def _product_text(e: Expression, render: Callable[[Expression], str]) -> str:
         args = (*args[:-1], magnitude) if magnitude is not expressions.ONE else args[:-1]
     first, *others = args
     level = _UNARY if sign else _LEVEL["mul"]
-    return sign + " * ".join([_in(first, level, render), *(_in(o, _UNARY, render) for o in others)])
+    return sign + " * ".join([_in(first, level), *(_in(o, _UNARY) for o in others)])
 
 
-def _sum_text(e: Expression, render: Callable[[Expression], str]) -> str:
+def _sum_text(e: Expression) -> str:
     """Positive terms first, so that no sum that can avoid it starts with a sign."""
     args = e.args
     first = next((a for a in args if not _is_negative(a)), args[0])
-    text = _in(first, _LEVEL["add"], render)
+    text = _in(first, _LEVEL["add"])
     for arg in args:
         if arg is first:
             continue
         if _is_negative(arg):
-            text += " - " + _in(expressions.as_expression(-arg), _LEVEL["mul"], render)
+            text += " - " + _in(expressions.as_expression(-arg), _LEVEL["mul"])
         else:
-            text += " + " + _in(arg, _LEVEL["mul"], render)
+            text += " + " + _in(arg, _LEVEL["mul"])
     return text
 
 
@@ -139,31 +123,3 @@ def to_python(e: Expression, names: Mapping[str, str]) -> str:
     if e.op in ("floordiv", "mod"):
         return joined if _has_positive_divisor(e) else f"({joined} if {args[1]} else 0)"
     return joined if e.op in ("and", "or") else f"(1 if {joined} else 0)"
-
-
-def to_c(e: Expression, names: Mapping[str, str]) -> str:
-    """C text over `long long`; / and % where no operand can be negative, else C_HELPERS."""
-    if isinstance(e, expressions.Symbol):
-        return names.get(e.name, e.name)
-    if e.is_const:
-        return f"{e.constant}" if abs(e.constant) < 2**31 else f"{e.constant}LL"
-
-    def inner(arg: Expression) -> str:
-        text = to_c(arg, names)
-        return text if text.isalnum() or text.isidentifier() else f"({text})"
-
-    if e.op in ("min", "max"):
-        text = to_c(e.args[0], names)
-        for arg in e.args[1:]:
-            text = f"lm_{e.op}({text}, {to_c(arg, names)})"
-        return text
-    if e.op == "add":
-        return _sum_text(e, lambda arg: to_c(arg, names))
-    if e.op in ("floordiv", "mod"):
-        a, b = e.args
-        if a.interval.at_least(0) and b.interval.at_least(1):
-            return f"{inner(a)} {'/' if e.op == 'floordiv' else '%'} {inner(b)}"
-        helper = "lm_floordiv" if e.op == "floordiv" else "lm_floormod"
-        return f"{helper}({to_c(a, names)}, {to_c(b, names)})"
-    operator = {"mul": "*", "and": "&&", "or": "||"}.get(e.op) or _INFIX[e.op]
-    return f" {operator} ".join(inner(arg) for arg in e.args)

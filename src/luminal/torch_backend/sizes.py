@@ -155,15 +155,6 @@ class Sizes:
         self.computed[name] = Computed(expr, symbols)
         return self._graph.dim(name, min(max(low, 0), MAX_DIM), min(high, MAX_DIM))
 
-    def check_known(self, dims: Collection[str]) -> None:
-        """Raises UnsupportedError where a computed size is made of others than these dims."""
-        known = set(dims)
-        for name, each in self.computed.items():
-            parts = {str(s) for part in each.symbols.values() for s in part.symbols()}
-            if name not in known and not parts <= known:
-                raise UnsupportedError(f"size {each.formula}: no argument says it before a run")
-            known.add(name)
-
     def completed(self, dims: Mapping[str, int]) -> dict[str, int]:
         """The dims with the values of those that are computed from them. Raises DimError for one
         that is no size.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.algebra.evaluate import Evaluator, evaluate, inputs_of
+from luminal.algebra.evaluate import Evaluator, evaluate
 from luminal.algebra.lower import lower
 from luminal.algebra.terms import Terms, factors
 from luminal.backends.reference import evaluate_with_bounds
@@ -19,6 +19,7 @@ from luminal.shape.expression import axis, symbol
 from tests.fuzz.graphs import random_case
 from tests.long_share import mostly_long
 from tests.numerics.tolerance import compare
+from tests.term_inputs import inputs_of
 
 CHUNK = 20
 

@@ -8,7 +8,6 @@ import pytest
 from luminal.codegen.llvm_builder import (
     F32,
     F64,
-    I1,
     I8,
     I32,
     I64,
@@ -39,13 +38,13 @@ def test_types_print_as_llvm_spells_them() -> None:
     assert str(IRType("float", 16)) == "<16 x float>"
     assert IRType("bfloat", 8).mangled == "v8bf16"
     assert PTR.with_lanes(4).mangled == "v4p0"
-    assert (IRType("half").bits, PTR.bits, I8.bits, I1.bits) == (16, 64, 8, 1)
+    assert (IRType("half").bits, PTR.bits, I8.bits, IRType("i1").bits) == (16, 64, 8, 1)
 
 
 @pytest.mark.parametrize(
     ("type_", "value", "text"),
     [
-        (I1, True, "true"),
+        (IRType("i1"), True, "true"),
         (I8, 255, "-1"),
         (I8, -129, "127"),
         (I64, 2**64 - 1, "-1"),
@@ -90,7 +89,7 @@ def test_a_loop_over_vectors_with_every_kind_of_memory_access_is_valid() -> None
     b.cond_br(b.icmp("slt", following, n), done, loop, unlikely=True)
     b.block(done)
     b.ret()
-    text = b.module_text()
+    text = b.module.text()
     accepted(text)
     assert text.count("declare <4 x float> @llvm.masked.load") == 1
     assert "phi i64 [ 0, %entry ], [ " in text
@@ -110,7 +109,7 @@ def test_declarations_globals_and_helpers_are_written_once() -> None:
         b.call("sin", F64, [b.const(F64, 1.0)])
     b.load(PTR, table, 8)
     b.ret()
-    text = b.module_text()
+    text = b.module.text()
     accepted(text)
     assert text.count("declare double @sin(double)") == 1
     assert text.count("define internal double @twice") == 1

@@ -265,17 +265,6 @@ def test_tiles_and_windows_stay_inside() -> None:
     assert (n - n // 4 * 4).interval == Interval(0, 3)
 
 
-def test_c_text() -> None:
-    assert past.to_c() == "past"
-    assert (past // 4 % 3).to_c({"past": "p0"}) == "(p0 / 4) % 3"
-    assert ((past - s) // 4).to_c() == "lm_floordiv(past - s, 4)"
-    assert (past // s).to_c() == "past / s"
-    assert (s // past).to_c() == "lm_floordiv(s, past)"
-    assert minimum(past, s).to_c() == "lm_min(past, s)"
-    assert ((past + s) * 2**40).to_c() == "past * 1099511627776LL + s * 1099511627776LL"
-    assert ((i < n) & (j < 2)).to_c() == "(i < n) && (j <= 1)"
-
-
 def test_other_types_get_their_turn() -> None:
     class Tensor:
         def __radd__(self, other: Expression) -> str:

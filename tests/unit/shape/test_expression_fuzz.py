@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +13,6 @@ from hypothesis import strategies as st
 from luminal.shape.expression import Expression, axis, const, maximum, minimum, symbol
 from luminal.shape.parse import parse
 from luminal.shape.prove import prove, simplify
-from luminal.shape.text import C_HELPERS
 
 S = symbol("s", 1, 6)
 N = symbol("n", 1, 5)
@@ -201,32 +195,6 @@ def test_arrays_evaluate_elementwise(tree: Tree, seed: int) -> None:
     columns = {name: np.array([env[name] for env in envs]) for name in LEAVES}
     result = np.broadcast_to(e.evaluate(columns), (10,))
     assert result.tolist() == [meaning(tree, env) for env in envs]
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-@fuzz(3)
-@given(st.lists(st.one_of(trees, conditions), min_size=30, max_size=40), st.integers(0, 2**32))
-def test_c_text_means_the_tree(forest: list[Tree], seed: int) -> None:
-    names = sorted(LEAVES)
-    parameters = ", ".join(f"long long {name}" for name in names)
-    functions = [
-        f"long long f{k}({parameters}) {{ return {build(tree).to_c()}; }}\n"
-        for k, tree in enumerate(forest)
-    ]
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "forest.c")
-        source.write_text(C_HELPERS + "".join(functions))
-        library = source.with_suffix(".so")
-        command = ["cc", "-O0", "-w", "-shared", "-fPIC", str(source), "-o", str(library)]
-        subprocess.run(command, check=True)
-        compiled = ctypes.CDLL(str(library))
-        random = np.random.default_rng(seed)
-        for k, tree in enumerate(forest):
-            function = compiled[f"f{k}"]
-            function.restype = ctypes.c_longlong
-            env = draw_env(random)
-            arguments = [ctypes.c_longlong(env[name]) for name in names]
-            assert function(*arguments) == meaning(tree, env), (tree, env, build(tree).to_c())
 
 
 @fuzz(150)

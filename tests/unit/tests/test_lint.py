@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lint import docstrings
+from tests.lint import docstrings, unused
 
 PAGE = '''"""A module of one function."""
 
@@ -67,3 +67,67 @@ def test_a_room_that_is_done_may_not_wait(tmp_path: Path) -> None:
     left = [line for line in docstrings.faults(tmp_path) if "take it from its list" in line]
     waiting = {*docstrings.DOCSTRINGS_LATER, *docstrings.LENGTHS_LATER, *docstrings.NAMES_LATER}
     assert len(left) == len(waiting)
+
+
+USED = '''"""A module."""
+
+import enum
+from typing import NamedTuple
+
+from package.other import again
+
+LIMIT = 3
+
+
+class Kind(enum.Enum):
+    """A kind of thing."""
+
+    PLAIN = "plain"
+    ODD = "odd"
+
+    def shown(self) -> str:
+        return shown(self)
+
+
+class Pair(NamedTuple):
+    """Two numbers, read by position."""
+
+    first: int
+    second: int
+
+
+def shown(kind: Kind) -> str:
+    return kind.shown()
+
+
+def endless(n: int) -> int:
+    return endless(n - 1)
+
+
+def told(kind: Kind) -> Pair:
+    return Pair(kind is Kind.PLAIN, again("told"))
+'''
+
+
+def test_what_nothing_uses_is_found(tmp_path: Path) -> None:
+    """A constant, a member, a method and a function that only know each other, a recursion."""
+    package = tmp_path / "src" / "package"
+    package.mkdir(parents=True)
+    (package / "module.py").write_text(USED)
+    (package / "other.py").write_text(
+        'def again(name: str) -> int:\n    return getattr(0, "real")\n'
+    )
+    public = tmp_path / "public.txt"
+    public.write_text("package.module told\n")
+    dead = unused.unused(tmp_path / "src", public)
+    assert [d.text.removeprefix("package.module:") for d in dead] == [
+        "LIMIT", "Kind.ODD", "Kind.shown", "shown", "endless",
+    ]  # fmt: skip
+    exceptions = {"package.module:Kind": "seen", "package.module:Pair": "none", "package.mod": "no"}
+    assert unused.faults(dead, exceptions) == [
+        "package.module:LIMIT is not used",
+        "package.module:shown is not used",
+        "package.module:endless is not used",
+        "package.module:Pair is used: take it from the exceptions",
+        "package.mod is used: take it from the exceptions",
+    ]

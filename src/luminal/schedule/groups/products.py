@@ -20,6 +20,7 @@ from luminal.kernel.loops import Access, LoopAxis, accesses
 from luminal.kernel.product_blocks import ProductTiling, shared_bytes
 from luminal.kernel.product_sides import Sides
 from luminal.schedule.groups.facts import Groups
+from luminal.schedule.groups.powers import ceiling
 from luminal.schedule.vectors.vector_target import VectorTarget
 
 OFFERED = 10  # blocks that a search may choose among: the best by rule
@@ -176,7 +177,7 @@ class ProductChoices:
         rule = self.rates.deep
         # A step costs what an eighth of the longest does beside its work; the last may be idle.
         usual = sorted((rule, rule // 2, rule // 4), key=lambda n: -(-steps // n) * (n + rule // 8))
-        return [n for n in (*usual, 2 * rule, 4 * rule) if n < 2 * steps] or [_ceiling(steps)]
+        return [n for n in (*usual, 2 * rule, 4 * rule) if n < 2 * steps] or [ceiling(steps)]
 
     @property
     def has_short(self) -> bool:
@@ -226,8 +227,3 @@ def _positions(loops: tuple[LoopAxis, ...]) -> int:
 def _powers(most: int) -> list[int]:
     """Powers of two, up to that."""
     return [1 << n for n in range(most.bit_length())]
-
-
-def _ceiling(n: int) -> int:
-    """The least power of two that is not below."""
-    return 1 << (max(1, n) - 1).bit_length()

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
-from luminal.algebra.evaluate import evaluate, inputs_of
+from luminal.algebra.evaluate import evaluate
 from luminal.algebra.lower import lower
+from tests.term_inputs import inputs_of
 
 Array = np.ndarray[Any, Any]
 FEW = np.asarray([np.nan, np.inf, -np.inf, 0, 0, 0], np.float32)
