@@ -15,7 +15,7 @@ import torch
 import luminal as lm
 from tests.autograd.opinfo_gradients import LIST, Case, cases, differentiable, failures
 from tests.conformance import opinfo_map
-from tests.conformance.test_opinfo import passing
+from tests.conformance.opinfo_list import passing
 from tests.long_share import mostly_long
 
 PARTS, LIMIT = 8, 4

@@ -14,8 +14,8 @@ from luminal.backends import registry
 from luminal.base.errors import CompileError, InputError
 from luminal.loaders.ggml.packed import RECORDED, packed
 from tests.long_share import long_but, long_rows
-from tests.numerics.test_byte_products import in_bytes, recorded
-from tests.numerics.test_packed_weights import blocks_of, values_of
+from tests.numerics.byte_products import in_bytes, recorded
+from tests.numerics.packed_blocks import blocks_of, values_of
 
 Array = np.ndarray[Any, Any]
 

@@ -16,18 +16,13 @@ import torch
 
 import luminal as lm
 from tests.conformance.opinfo_batch import Sample, failures, samples
+from tests.conformance.opinfo_list import passing
 from tests.conformance.opinfo_map import Entry
 from tests.conformance.opinfo_run import database
 from tests.long_share import long_rows, mostly_long
 
 LIST = Path(__file__).with_name("opinfo.txt")
 LIMIT, PARTS = 3, 16
-
-
-def passing(text: str) -> frozenset[str]:
-    """The names that the list says pass."""
-    passes = text.split("passes:\n")[1].split("\nfails:")[0]
-    return frozenset(line.split()[0] for line in passes.splitlines() if line.strip())
 
 
 @cache

@@ -16,7 +16,7 @@ from luminal.kernel.tile_ir import Kernel, Tile
 from luminal.kernel.tile_text import to_text
 from luminal.shape.expression import TRUE, Expression, Symbol
 from tests.backends.cpu.tile_builder import TileBuilder, run_all
-from tests.expand.test_kernels import run_expanded
+from tests.expand.both_meanings import run_expanded
 from tests.long_share import mostly_long
 
 SIZE = 97  # elements of the input

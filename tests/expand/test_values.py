@@ -10,7 +10,7 @@ import pytest
 from luminal.base import dtypes
 from luminal.shape.expression import Expression, Symbol, const
 from tests.backends.cpu.tile_builder import TileBuilder
-from tests.expand.test_kernels import run_expanded
+from tests.expand.both_meanings import run_expanded
 
 TIES = np.array([0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001, 0xBF818000, 1, 0x7F7FFFFF])
 

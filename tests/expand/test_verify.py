@@ -36,7 +36,7 @@ from luminal.hlir.attributes import CustomKernel
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Buffer, Role
 from luminal.shape.expression import axis, const, symbol
-from tests.unit.kernel.test_tile_ir import row_sum
+from tests.unit.kernel.row_sum import row_sum
 
 F32, I32 = Type(dtypes.float32), Type(dtypes.int32)
 BUFFERS = (

@@ -13,8 +13,8 @@ from luminal.kernel.knobs import Knobs
 from luminal.program.steps import CascadeStep, NestStep
 from luminal.search.genome import Genome, is_call
 from luminal.search.space import Candidate, Space
+from tests.fuzz.genome_checks import walked_structure
 from tests.fuzz.genome_graphs import GRAPHS
-from tests.fuzz.test_genomes import walked_structure
 
 NAMES = ("attention_grouped", "attention_masked", "llama_block", "pools", "convolutions")
 FEW, MANY = 2, 500  # structures of a graph

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
+DOCS = ROOT / "docs"
+READERS = (ROOT / "examples", ROOT / "bench")
 PUBLIC_NAMES = ROOT / "tests" / "unit" / "public_names.txt"
 
 EXCEPTIONS: Mapping[str, str] = {
@@ -166,7 +167,7 @@ def unused(source: Path = SOURCE, public: Path = PUBLIC_NAMES) -> list[Definitio
     its name is dead with it.
     """
     modules = parsed(source)
-    readers = [*modules, *parsed(EXAMPLES)]
+    readers = [*modules, *(module for folder in READERS for module in parsed(folder))]
     imports = set().union(*(module.imports for module in readers))
     others = defaultdict(list)
     for module in readers:

@@ -12,7 +12,7 @@ import luminal as lm
 from luminal.base.errors import DTypeError
 from luminal.models.architectures import read_decoder
 from tests.long_share import mostly_long
-from tests.models.test_architectures import cached, saved, whole
+from tests.models.decoder_checks import cached, saved, whole
 from tests.models.tiny_architectures import VOCABULARY
 
 torch = pytest.importorskip("torch")

@@ -39,7 +39,7 @@ from luminal.models.gguf.metadata import check_same
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.write_folder import write_folder
 from tests.long_share import mostly_long
-from tests.unit.loaders.test_gguf_tokenizers import CORPUS, TEXTS
+from tests.unit.loaders.texts import CORPUS, TEXTS
 
 TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
 

@@ -7,7 +7,7 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,107 +21,8 @@ from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import main
 from luminal.models.embed import TextEncoder, folder_pooling
 from luminal.models.families import read_model
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-VOCABULARY = 64
-LENGTHS = (5, 1, 11)
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 24,
-}
-
-
-class Tiny(NamedTuple):
-    """A small configuration: the names of transformers' classes, and the options."""
-
-    name: str
-    options: dict[str, Any]
-
-
-TINY = {
-    "bert": Tiny("Bert", SIZES),
-    "roberta": Tiny("Roberta", {**SIZES, "type_vocab_size": 1}),
-    "distilbert": Tiny(
-        "DistilBert",
-        {
-            "vocab_size": VOCABULARY,
-            "dim": 32,
-            "hidden_dim": 48,
-            "n_layers": 2,
-            "n_heads": 4,
-            "max_position_embeddings": 24,
-        },
-    ),
-    "modernbert": Tiny(
-        "ModernBert",
-        {
-            **SIZES,
-            "num_hidden_layers": 4,
-            "local_attention": 6,
-            "pad_token_id": 0,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-            "cls_token_id": 1,
-            "sep_token_id": 2,
-        },
-    ),
-}
-
-
-def saved(name: str, folder: Path, suffix: str = "Model") -> Any:
-    """A random model of transformers, also written to the folder; no weight is left at 0 or 1."""
-    tiny = TINY[name]
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{tiny.name}Config")(**tiny.options)
-    model = getattr(transformers, f"{tiny.name}{suffix}")(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    model.save_pretrained(folder)
-    return model
-
-
-def close(found: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
-    """Within 1e-4 of the greatest value."""
-    np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
-
-
-def texts(padding: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Ids (3, s) and lengths; the token of padding is some of the texts' own."""
-    ids = np.random.default_rng(0).integers(3, VOCABULARY, (3, max(LENGTHS))).astype(np.int32)
-    ids[0, 0] = ids[2, 3] = ids[2, 5] = padding
-    return ids, np.array(LENGTHS, np.int32)
-
-
-def hidden_states(model: Any, ids: Any, lengths: Any) -> np.ndarray[Any, Any]:
-    """Theirs, 0 beyond a text's length."""
-    mask = np.arange(ids.shape[1]) < lengths[:, None]
-    padding = model.config.pad_token_id
-    padded = torch.from_numpy(np.where(mask, ids, padding)).long()
-    with torch.no_grad():
-        found = model(padded, attention_mask=torch.from_numpy(mask)).last_hidden_state.numpy()
-    return np.where(mask[..., None], found, 0)
-
-
-def check_hidden_states(theirs: Any, folder: Path, backend: str) -> None:
-    """Of three texts of different lengths, and of one of another length."""
-    graph = lm.Graph()
-    batch, s = graph.dim("b", 1, 4), graph.dim("s", 1, 20)
-    given = graph.tensor((batch, s), lm.int32, "ids")
-    lengths = graph.tensor((batch,), lm.int32, "lengths")
-    read_model(folder)(given, lengths).output("hidden")
-    exe = graph.compile(backend)
-    for rows in (slice(None), slice(1), slice(2, 3)):
-        ids, counts = (each[rows] for each in texts(theirs.config.pad_token_id))
-        found = exe(ids=ids, lengths=counts)["hidden"]
-        mask = np.arange(ids.shape[1]) < counts[:, None]
-        close(np.where(mask[..., None], found, 0), hidden_states(theirs, ids, counts))
+from tests.models.encoder_checks import check_hidden_states, close
+from tests.models.small_encoders import TINY, saved, torch
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "modernbert"])

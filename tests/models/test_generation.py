@@ -14,8 +14,8 @@ import luminal as lm
 from luminal.models import LanguageModel, ModelDraft, PromptLookup, Sampling, beam_search
 from luminal.models.architectures import read_decoder
 from luminal.models.sampling import Draw
+from tests.models.decoder_checks import saved
 from tests.models.small_models import VOCABULARY, Letters, language_model, twin
-from tests.models.test_architectures import saved
 
 PROMPTS = ["EFG", "A", "Mabcdefg", "b7"]
 

@@ -23,7 +23,7 @@ from luminal.models.gguf.metadata import check_same
 from luminal.models.gguf.read import is_of
 from tests.fuzz.damaged_models import GGUF_VALUES
 from tests.long_share import long_but
-from tests.models.test_architectures import close, expected, made, write_tokenizer
+from tests.models.decoder_checks import close, expected, made, write_tokenizer
 from tests.models.tiny_architectures import TINY, VARIANTS, VOCABULARY, YARN
 
 transformers = pytest.importorskip("transformers")

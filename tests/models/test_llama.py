@@ -13,8 +13,7 @@ from luminal.models import LanguageModel, load
 from luminal.models.architectures import decoder_of
 from luminal.models.checkpoint import load_checkpoint
 from tests.models.numpy_llama import forward
-
-PROMPT = "Once upon a time, there was a little girl"
+from tests.models.stories import PROMPT
 
 
 @pytest.fixture(scope="module")

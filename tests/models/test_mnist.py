@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import luminal as lm
-from examples.search_cnn import PlainCNN, read_images, read_labels
-from luminal.loaders.safetensors_file import read_safetensors
+from tests.models.digits import check_digits
 
 
 @pytest.mark.parametrize(
@@ -17,13 +14,4 @@ from luminal.loaders.safetensors_file import read_safetensors
     [("reference", 20), ("cpu", 1000), pytest.param("cpu", 10000, marks=pytest.mark.long)],
 )
 def test_accuracy(shared_data: Path, backend: str, count: int) -> None:
-    net = PlainCNN()
-    net.load_state_dict(read_safetensors(shared_data / "mnist/cnn.safetensors"))
-    cx = lm.Graph()
-    x = cx.tensor((cx.dim("n", 1, 10000), 1, 28, 28), name="x")
-    digits = net.eval()(x).argmax(1).output("digits")
-    exe = lm.compile(cx, backend=backend)
-    images = read_images(shared_data / "mnist/t10k-images-idx3-ubyte.gz")
-    labels = read_labels(shared_data / "mnist/t10k-labels-idx1-ubyte.gz")
-    found = [exe({"x": images[k : k + 20]})[digits] for k in range(0, count, 20)]
-    assert np.mean(np.concatenate(found) == labels[:count]) >= 0.99
+    check_digits(shared_data, backend, count)

@@ -14,9 +14,9 @@ from luminal.hlir.printer import to_text
 from luminal.models.architectures import read_decoder
 from luminal.models.families import read_model
 from tests.long_share import long_but
-from tests.models import test_t5, test_vision, test_whisper, test_yolo
+from tests.models import small_t5, small_vision, small_whisper, small_yolo
+from tests.models.decoder_checks import saved, whole
 from tests.models.small_models import VOCABULARY, llama
-from tests.models.test_architectures import saved, whole
 from tests.models.tiny_architectures import TINY, VARIANTS
 
 NAMES = (*TINY, *VARIANTS)
@@ -38,11 +38,11 @@ def test_a_pickle_is_the_same_model(name: str, tmp_path: Path) -> None:
     same_state(model, again)
 
 
-@pytest.mark.parametrize("kind", [test_t5, test_whisper, test_yolo, *test_vision.TINY])
+@pytest.mark.parametrize("kind", [small_t5, small_whisper, small_yolo, *small_vision.TINY])
 def test_pickles_of_other_families(kind: Any, tmp_path: Path) -> None:
     if isinstance(kind, str):
-        test_vision.saved(kind, tmp_path)
-    elif kind is test_whisper:
+        small_vision.saved(kind, tmp_path)
+    elif kind is small_whisper:
         kind.saved(tmp_path)
     else:
         kind.saved(next(iter(kind.KINDS)), tmp_path)

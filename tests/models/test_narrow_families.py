@@ -17,8 +17,8 @@ files = pytest.importorskip("safetensors.torch")
 pytest.importorskip("transformers")
 pytest.importorskip("PIL.Image")
 families, t5, vision, whisper, yolo = (
-    pytest.importorskip(f"tests.models.test_{name}")
-    for name in ("families", "t5", "vision", "whisper", "yolo")
+    pytest.importorskip(f"tests.models.small_{name}")
+    for name in ("encoders", "t5", "vision", "whisper", "yolo")
 )
 
 DRAWN = np.random.default_rng(0)

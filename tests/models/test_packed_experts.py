@@ -12,7 +12,7 @@ import pytest
 from luminal.base.errors import LoadError
 from luminal.models import convert
 from luminal.models.architectures import read_decoder
-from tests.models.test_architectures import check_logits, saved
+from tests.models.decoder_checks import check_logits, saved
 from tests.models.tiny_architectures import TINY, VARIANTS
 
 torch = pytest.importorskip("torch")

@@ -15,7 +15,7 @@ import pytest
 from luminal.base.errors import LoadError
 from luminal.models.architectures import read_decoder
 from tests.long_share import mostly_long
-from tests.models.test_architectures import check_logits, check_one_length, saved
+from tests.models.decoder_checks import check_logits, check_one_length, saved
 from tests.models.tiny_architectures import TINY, VARIANTS, Tiny
 
 transformers = pytest.importorskip("transformers")

@@ -8,33 +8,15 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import nn
 from luminal.backends import registry
 from luminal.compiler import compile
 from luminal.hlir.graph import Graph
-from luminal.models.llama import Llama, LlamaConfig
+from luminal.models.llama import Llama
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import LoopLaunch, Program
 from luminal.rolling.roll import roll
 from tests.machines import COSTS
-
-LONGEST = 24
-
-
-def llama(layers: int, dtype: Any = np.float32) -> Llama:
-    nn.init.manual_seed(0)
-    config = LlamaConfig(32, 48, layers, 4, 2, 8, 64, LONGEST)
-    model = Llama(config, dtype)
-    model.eval()
-    return model
-
-
-def decode(model: Llama) -> lm.Graph:
-    cx = lm.Graph()
-    past = cx.dim("past", 0, LONGEST - 1)
-    ids = cx.tensor((1,), np.int64, "ids")
-    model(ids, model.make_caches(LONGEST), past).output("logits")
-    return cx
+from tests.models.layered_llama import LONGEST, decode, llama
 
 
 def prefill(model: Llama) -> lm.Graph:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from luminal.models.architectures import read_decoder
-from tests.models.test_architectures import check_greedy_tokens, check_logits, check_texts_in_step
+from tests.models.decoder_checks import check_greedy_tokens, check_logits, check_texts_in_step
 from tests.models.tiny_architectures import VOCABULARY
 
 torch = pytest.importorskip("torch")

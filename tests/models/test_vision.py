@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
 
 import luminal as lm
 from luminal.base.errors import InputError, LoadError
@@ -22,127 +18,22 @@ from luminal.models.convolutional import ConvConfig, ConvNorm
 from luminal.models.families import read_model
 from luminal.models.image_model import opened
 from luminal.models.image_text import ImageTextModel
+from tests.models.small_vision import (
+    LABELS,
+    SIZE,
+    TINY,
+    VARIANTS,
+    VIT,
+    random,
+    saved,
+    saved_clip,
+    torch,
+    transformers,
+    with_preparation,
+)
+from tests.models.vision_checks import check_outputs, close
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 Image = pytest.importorskip("PIL.Image")
-
-SIZE = 24
-
-
-class Tiny(NamedTuple):
-    """A small configuration: the names of transformers' classes, options, and the image's size."""
-
-    name: str
-    options: dict[str, Any]
-    suffix: str = "ForImageClassification"
-    size: int = SIZE
-
-
-LAYERS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-PATCHES = {"image_size": SIZE, "patch_size": 8}
-LABELS = {"id2label": {0: "cat", 1: "dog", 2: "cow"}}
-VIT = {**LAYERS, **PATCHES, **LABELS, "intermediate_size": 48}
-TINY = {
-    "vit": Tiny("ViT", VIT),
-    "dinov2": Tiny("Dinov2", {**LAYERS, **PATCHES, **LABELS}, size=40),
-    "dinov2_gated": Tiny("Dinov2", {**LAYERS, **PATCHES, "use_swiglu_ffn": True}, "Model"),
-    "resnet": Tiny(
-        "ResNet", {"embedding_size": 8, "hidden_sizes": [16, 24], "depths": [1, 2], **LABELS}
-    ),
-    "resnet_basic": Tiny(
-        "ResNet",
-        {
-            "embedding_size": 8,
-            "hidden_sizes": [8, 12],
-            "depths": [1, 2],
-            "layer_type": "basic",
-            "downsample_in_first_stage": True,
-        },
-    ),
-    "mobilenet_v1": Tiny("MobileNetV1", {"depth_multiplier": 0.1, **LABELS}, size=36),
-    "mobilenet_v2": Tiny("MobileNetV2", {"depth_multiplier": 0.1, **LABELS}, size=36),
-    "convnext": Tiny(
-        "ConvNext", {"hidden_sizes": [8, 12, 16], "depths": [1, 2, 1], "num_stages": 3, **LABELS}
-    ),
-}
-VARIANTS = {
-    "vit_without_biases": Tiny(
-        "ViT", {**VIT, "qkv_bias": False, "hidden_act": "gelu_new"}, "Model"
-    ),
-    "resnet_early": Tiny(
-        "ResNet",
-        {
-            "embedding_size": 8,
-            "hidden_sizes": [16, 24],
-            "depths": [1, 2],
-            "downsample_in_bottleneck": True,
-        },
-    ),
-    "mobilenet_v1_padded": Tiny("MobileNetV1", {"depth_multiplier": 0.1, "tf_padding": False}),
-    "mobilenet_v2_dilated": Tiny(
-        "MobileNetV2",
-        {
-            "depth_multiplier": 0.2,
-            "output_stride": 8,
-            "first_layer_is_expansion": False,
-            "tf_padding": False,
-        },
-        size=32,
-    ),
-    "mobilenet_v2_dilated_same": Tiny(
-        "MobileNetV2", {"depth_multiplier": 0.1, "output_stride": 8}, size=36
-    ),
-}
-
-
-def random(model: Any) -> Any:
-    """The model with no weight and no statistic left at 0 or 1; images still tell at its end."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 4:
-                torch.nn.init.normal_(parameter, std=1.5 * parameter[0].numel() ** -0.5)
-            else:
-                parameter.add_(torch.randn_like(parameter) * 0.1)
-        for name, buffer in model.named_buffers():
-            if name.endswith("running_mean"):
-                buffer.copy_(torch.randn_like(buffer) * 0.1)
-            elif name.endswith("running_var"):
-                buffer.copy_(torch.rand_like(buffer) + 0.5)
-    return model.eval()
-
-
-def saved(name: str, folder: Path) -> Any:
-    """A random model of transformers, also written to the folder."""
-    tiny = (TINY | VARIANTS)[name]
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{tiny.name}Config")(**tiny.options)
-    model = random(getattr(transformers, f"{tiny.name}{tiny.suffix}")(config))
-    model.save_pretrained(folder)
-    return model
-
-
-def close(found: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> None:
-    """Within 1e-4 of the greatest value."""
-    np.testing.assert_allclose(found, theirs, rtol=0, atol=1e-4 * np.abs(theirs).max())
-
-
-def check_outputs(name: str, folder: Path, backend: str) -> None:
-    """Of three images."""
-    theirs = saved(name, folder)
-    size = (TINY | VARIANTS)[name].size
-    pixels = np.random.default_rng(0).standard_normal((3, 3, size, size + 8)).astype(np.float32)
-    if name.startswith("vit"):
-        pixels = pixels[..., :size]
-    graph = lm.Graph()
-    images = graph.tensor((graph.dim("b", 1, 8), *pixels.shape[1:]), lm.float32, "images")
-    read_model(folder)(images).output("out")
-    with torch.no_grad():
-        made = theirs(torch.from_numpy(pixels))
-    wanted = made.logits if "logits" in made else made.last_hidden_state[:, 0]
-    exe = graph.compile(backend)
-    close(exe(images=pixels)["out"], wanted.numpy())
-    close(exe(images=pixels[1:2])["out"], wanted[1:2].numpy())
 
 
 @pytest.mark.parametrize("name", ["vit", "dinov2", "resnet", "convnext"])
@@ -256,11 +147,6 @@ def test_settings_of_processors(tmp_path: Path) -> None:
         lm.models.load(tmp_path)
 
 
-def with_preparation(folder: Path, size: int = SIZE) -> None:
-    settings = transformers.ViTImageProcessorPil(size={"height": size, "width": size})
-    settings.save_pretrained(folder)
-
-
 def test_labels_of_images(tmp_path: Path) -> None:
     theirs = saved("vit", tmp_path)
     with_preparation(tmp_path)
@@ -289,39 +175,8 @@ def test_vectors_of_images(tmp_path: Path) -> None:
     close(loaded.embed([image]), wanted.numpy())
 
 
-CLIP = {
-    "projection_dim": 20,
-    "vision_config": {**LAYERS, **PATCHES, "intermediate_size": 48},
-    "text_config": {
-        **LAYERS,
-        "vocab_size": 40,
-        "hidden_size": 24,
-        "intermediate_size": 40,
-        "max_position_embeddings": 10,
-        "bos_token_id": 38,
-        "eos_token_id": 39,
-    },
-}
 TEXTS = ["w1 w2 w3", "w4 w39 w2", "w5 w6 w7 w8 w9 w10 w11 w12 w13"]
 """One is longer than the model takes, one has the token that ends texts as its own."""
-
-
-def saved_clip(folder: Path, end: int = 39) -> Any:
-    """A random CLIP with its tokenizer and preparation."""
-    torch.manual_seed(0)
-    texts = {**CLIP["text_config"], "eos_token_id": end}
-    model = random(
-        transformers.CLIPModel(transformers.CLIPConfig(**{**CLIP, "text_config": texts}))
-    )
-    model.save_pretrained(folder)
-    with_preparation(folder)
-    tokenizer = Tokenizer(WordLevel({f"w{n}": n for n in range(40)}, unk_token="w0"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.post_processor = TemplateProcessing(
-        single="w38 $A w39", special_tokens=[("w38", 38), ("w39", 39)]
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return model
 
 
 def check_similarity(folder: Path, backend: str, end: int = 39) -> None:

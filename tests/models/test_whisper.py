@@ -9,42 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
 
 import luminal as lm
 from luminal.base.errors import InputError, LoadError
 from luminal.cli.main import main
 from luminal.loaders.wav import read_wav, resampled
-from luminal.models.families import read_model
 from luminal.models.log_mel import LogMel
 from luminal.models.transcribe import Segment, Transcriber
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+from tests.models.small_whisper import (
+    NO_TIMESTAMPS,
+    SIZES,
+    extractor,
+    saved,
+    transformers,
+)
+from tests.models.whisper_checks import check_logits
 
 RATE = 16000
-END, START, NO_TIMESTAMPS = 50, 51, 56
-LANGUAGES = {"<|de|>": 52, "<|en|>": 53}
-TASKS = {"transcribe": 54, "translate": 55}
-VOCABULARY = NO_TIMESTAMPS + 52  # 51 timestamps of a window of one second
-SIZES = {
-    "vocab_size": VOCABULARY,
-    "num_mel_bins": 20,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 40,
-    "max_source_positions": 50,
-    "max_target_positions": 24,
-    "decoder_start_token_id": START,
-    "eos_token_id": END,
-    "bos_token_id": END,
-    "pad_token_id": END,
-}
 
 
 def noise(seconds: float, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -54,65 +35,12 @@ def noise(seconds: float, seed: int = 0) -> np.ndarray[Any, Any]:
     return (np.random.default_rng(seed).standard_normal(count) * swell * 0.3).astype(np.float32)
 
 
-def extractor() -> Any:
-    return transformers.WhisperFeatureExtractor(
-        feature_size=SIZES["num_mel_bins"], chunk_length=1, return_attention_mask=True
-    )
-
-
-def saved(folder: Path, seed: int = 0) -> Any:
-    """A random Whisper of transformers, also written to the folder with all its settings."""
-    torch.manual_seed(seed)
-    model = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**SIZES)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    model.generation_config = transformers.GenerationConfig(
-        decoder_start_token_id=START,
-        eos_token_id=END,
-        pad_token_id=END,
-        no_timestamps_token_id=NO_TIMESTAMPS,
-        lang_to_id=LANGUAGES,
-        task_to_id=TASKS,
-        is_multilingual=True,
-        max_initial_timestamp_index=10,
-        max_length=SIZES["max_target_positions"],
-        suppress_tokens=[3, 4],
-        begin_suppress_tokens=[5, END],
-    )
-    model.save_pretrained(folder)
-    extractor().save_pretrained(folder)
-    words = {f"w{number}": number for number in range(VOCABULARY)}
-    Tokenizer(WordLevel(words, unk_token="w0")).save(str(folder / "tokenizer.json"))
-    return model
-
-
 @pytest.mark.parametrize(("mels", "seconds"), [(80, 3), (128, 1), (20, 2.5)])
 def test_spectrograms(mels: int, seconds: float) -> None:
     theirs = transformers.WhisperFeatureExtractor(feature_size=mels)
     sound = noise(seconds)
     wanted = theirs(sound, sampling_rate=RATE, padding="longest", return_tensors="np")
     np.testing.assert_allclose(LogMel(mels)(sound), wanted["input_features"][0], rtol=0, atol=1e-4)
-
-
-def check_logits(folder: Path, backend: str) -> None:
-    """Of three windows, and six tokens each."""
-    theirs = saved(folder)
-    rng = np.random.default_rng(0)
-    frames = rng.standard_normal((3, SIZES["num_mel_bins"], 100)).astype(np.float32)
-    ids = rng.integers(0, VOCABULARY, (3, 6)).astype(np.int32)
-    graph = lm.Graph()
-    inputs = graph.tensor(frames.shape, lm.float32, "frames")
-    given = graph.tensor((3, graph.dim("s", 1, 24)), lm.int32, "ids")
-    read_model(folder)(inputs, given).output("logits")
-    exe = graph.compile(backend)
-    for count in (6, 1, 4):
-        with torch.no_grad():
-            wanted = theirs(
-                torch.from_numpy(frames), decoder_input_ids=torch.from_numpy(ids[:, :count]).long()
-            ).logits.numpy()
-        found = exe(frames=frames, ids=ids[:, :count])["logits"]
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
 
 
 def check_transcript(folder: Path, backend: str, seconds: float, **options: Any) -> list[Segment]:

@@ -17,67 +17,10 @@ from luminal.loaders.fields import Fields
 from luminal.loaders.image import read_image
 from luminal.models.boxes import box_iou, nms
 from luminal.models.families import family_of, read_model
+from tests.models.small_yolo import KINDS, LABELS, SIZE, SMALL, saved, torch, write
+from tests.models.yolo_checks import check_outputs
 
-torch = pytest.importorskip("torch")
-safetensors = pytest.importorskip("safetensors.torch")
 Image = pytest.importorskip("PIL.Image")
-torch_yolo = pytest.importorskip("tests.models.torch_yolo")
-
-SIZE = 64
-LABELS = {"0": "cat", "1": "dog", "2": "cow"}
-SMALL = {"depth_multiple": 1 / 3, "width_multiple": 1 / 16, "max_channels": 512}
-KINDS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "v8": ("YOLOv8", torch_yolo.V8, {**SMALL, "depth_multiple": 2 / 3}),
-    "v11": ("YOLO11", torch_yolo.V11, SMALL),
-    "v11_of_more_heads": ("YOLO11", torch_yolo.V11, {**SMALL, "width_multiple": 0.5}),
-}
-
-
-def saved(kind: str, folder: Path) -> Any:
-    """A random model of PyTorch, also written to the folder."""
-    name, table, options = KINDS[kind]
-    torch.manual_seed(0)
-    model = torch_yolo.Yolo(
-        table,
-        len(LABELS),
-        options["depth_multiple"],
-        options["width_multiple"],
-        options["max_channels"],
-    ).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 4:
-                torch.nn.init.normal_(parameter, std=1.5 * parameter[0].numel() ** -0.5)
-            else:
-                parameter.add_(torch.randn_like(parameter) * 0.05)
-        for path, buffer in model.named_buffers():
-            if path.endswith("running_mean"):
-                buffer.copy_(torch.randn_like(buffer) * 0.1)
-            elif path.endswith("running_var"):
-                buffer.copy_(torch.rand_like(buffer) + 0.5)
-    write(folder, model.state_dict(), architectures=[name], **options)
-    return model
-
-
-def write(folder: Path, weights: dict[str, Any], **config: Any) -> None:
-    safetensors.save_file(weights, folder / "model.safetensors")
-    settings = {"id2label": LABELS, "image_size": SIZE, **config}
-    (folder / "config.json").write_text(json.dumps(settings))
-
-
-def check_outputs(kind: str, folder: Path, backend: str) -> None:
-    """Of two images that are no squares."""
-    theirs = saved(kind, folder)
-    pixels = np.random.default_rng(0).uniform(0, 1, (2, 3, 64, 96)).astype(np.float32)
-    with torch.no_grad():
-        wanted = [each.numpy() for each in theirs(torch.from_numpy(pixels))]
-    graph = lm.Graph()
-    boxes, scores = read_model(folder)(graph.tensor(pixels.shape, lm.float32, "x"))
-    boxes.output("boxes")
-    scores.output("scores")
-    made = graph.compile(backend)(x=pixels)
-    for found, other in zip((made["boxes"], made["scores"]), wanted, strict=True):
-        np.testing.assert_allclose(found, other, rtol=0, atol=1e-4 * np.abs(other).max())
 
 
 @pytest.mark.parametrize("kind", ["v11"])

@@ -1,4 +1,4 @@
-"""What tests of numbers share."""
+"""What tests of numbers share: the backends on which one test runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,31 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.backends.c_family.offline import COMPILERS, compiling
+from tests.backends.c_family.present import PRESENT
 from tests.numerics.recording import on
+
+BACKENDS = (
+    "reference",
+    "cpu",
+    *(pytest.param(name, marks=pytest.mark.long) for name in PRESENT),
+    *(pytest.param(f"{name} compiles", marks=pytest.mark.long) for name in COMPILERS),
+)
+"""What `every_backend` runs a file's tests on. The last compile every kernel for chips that are not
+here, and go on by the reference (see `tests.backends.c_family.offline`).
+"""
 
 
 @pytest.fixture(params=["reference", "cpu"])
 def each_backend(request: pytest.FixtureRequest) -> Iterator[None]:
     """Has what a test records run on the oracle, and once more on the CPU."""
     with on(request.param):
+        yield
+
+
+@pytest.fixture(params=BACKENDS)
+def every_backend(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Has what a test records run on the oracle, on the CPU, and on the devices that are here."""
+    name, _, compiles = request.param.partition(" ")
+    with compiling(name) if compiles else on(name):
         yield

@@ -14,37 +14,13 @@ from luminal.backends import registry
 from luminal.base.dots import UINT8_BY_INT8
 from luminal.base.errors import DTypeError
 from luminal.compiler.compile import lower_by_stages
-from luminal.frontend.matrices.packed import Packed
 from luminal.kernel.tile_ir import Contract
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.nn.quantization import KINDS
 from luminal.program.buffers import BufferKind
 from tests.long_share import long_but, long_rows, mostly_long
-from tests.numerics.test_packed_weights import blocks_of, values_of
-
-Array = np.ndarray[Any, Any]
-
-
-def in_bytes(x: Array) -> Array:
-    """x as blocks of 32 are rounded to bytes, each by its float32 scale: in float64."""
-    blocks = x.reshape(*x.shape[:-1], -1, 32)
-    scale = np.abs(blocks).max(-1, keepdims=True) / np.float32(127)
-    codes = np.rint(blocks / np.where(scale == 0, np.float32(1), scale)).clip(-127, 127)
-    return (codes.astype(np.float64) * scale).reshape(x.shape)
-
-
-def some(*shape: int) -> Array:
-    """Values of all sizes, a block of zeros among them."""
-    rng = np.random.default_rng(7)
-    x = rng.standard_normal(shape) * 10.0 ** rng.uniform(-3, 3, (*shape[:-1], 1))
-    x[..., 32:64] = 0
-    return x.astype(np.float32)
-
-
-def recorded(weight: Packed, shape: tuple[int, ...]) -> lm.Graph:
-    cx = lm.Graph()
-    weight.product(cx.tensor(shape, name="x")).output("y")
-    return cx
+from tests.numerics.byte_products import Array, in_bytes, recorded, some
+from tests.numerics.packed_blocks import blocks_of, values_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 import luminal as lm
 from luminal.base import dtypes
 from tests.long_share import long_rows
-from tests.numerics.test_special_values import BOTH, Op, failures
+from tests.numerics.special_values import BOTH, Op, failures
 
 F, TF = lm.nn.functional, torch.nn.functional
 # By dtype: small enough for squares to vanish, large enough for them to overflow.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from luminal.frontend.graph import Recorder
 from tests.numerics.recording import close, results
+
+pytestmark = pytest.mark.usefixtures("every_backend")
 
 
 def test_creation_like_numpy() -> None:

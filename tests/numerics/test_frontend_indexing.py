@@ -10,6 +10,8 @@ from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.recording import close, results, run
 
+pytestmark = pytest.mark.usefixtures("every_backend")
+
 rng = np.random.default_rng(0)
 X = rng.normal(0, 1, (4, 5, 6)).astype(np.float32)
 

@@ -12,6 +12,8 @@ import torch
 from luminal.base.errors import ShapeError
 from tests.numerics.recording import close, run
 
+pytestmark = pytest.mark.usefixtures("every_backend")
+
 rng = np.random.default_rng(0)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 

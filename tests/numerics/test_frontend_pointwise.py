@@ -15,6 +15,8 @@ from luminal.base import dtypes
 from luminal.frontend.pointwise import binary
 from tests.numerics.recording import close, run
 
+pytestmark = pytest.mark.usefixtures("every_backend")
+
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 3.0, -2.5, 1e-40, 1e30, -1e30, math.inf, -math.inf, math.nan]
 X = np.concatenate([np.random.default_rng(0).normal(0, 2, 200), SPECIAL]).astype(np.float32)
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -14,6 +14,8 @@ from luminal.base.errors import ShapeError
 from luminal.hlir.printer import to_text
 from tests.numerics.recording import close, run
 
+pytestmark = pytest.mark.usefixtures("every_backend")
+
 rng = np.random.default_rng(0)
 X = rng.normal(0, 2, (3, 5, 4)).astype(np.float32)
 I8 = rng.integers(-128, 128, (3, 5, 4)).astype(np.int8)

@@ -15,6 +15,8 @@ from luminal.memory.state import State
 from luminal.shape.expression import symbol
 from tests.numerics.recording import close, results, run
 
+pytestmark = pytest.mark.usefixtures("every_backend")
+
 rng = np.random.default_rng(0)
 X = rng.normal(0, 1, (6, 3)).astype(np.float32)
 

@@ -13,33 +13,16 @@ import torch
 import luminal as lm
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
+from tests.numerics.index_cases import Case, check
 from tests.numerics.recording import close, results, run
+
+pytestmark = pytest.mark.usefixtures("every_backend")
 
 rng = np.random.default_rng(0)
 X = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
 M = rng.normal(0, 1, (3, 5)).astype(np.float32)
 V = rng.normal(0, 1, 6).astype(np.float32)
 T, TM, TV = map(torch.from_numpy, (X, M, V))
-Case = tuple[Callable[..., Any], Any]
-
-
-def check(cases: dict[str, Case], *arrays: np.ndarray[Any, Any]) -> None:
-    """Each function of the arrays against what it should give; all in one graph."""
-    found = run(lambda *xs: {name: list_of(fn(*xs)) for name, (fn, _) in cases.items()}, *arrays)
-    for name, (_, expected) in cases.items():
-        for actual, wanted in zip(found[name], list_of(expected), strict=True):
-            try:
-                close(actual, numpy_of(wanted))
-            except AssertionError as error:
-                raise AssertionError(f"{name}: {error}") from None
-
-
-def list_of(found: Any) -> list[Any]:
-    return list(found) if isinstance(found, tuple | list) else [found]
-
-
-def numpy_of(x: Any) -> Any:
-    return x.contiguous().numpy() if isinstance(x, torch.Tensor) else x
 
 
 def test_movement_like_torch() -> None:

@@ -12,8 +12,10 @@ import torch
 import luminal as lm
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
+from tests.numerics.index_cases import Case, check
 from tests.numerics.recording import run
-from tests.numerics.test_library_index import Case, check
+
+pytestmark = pytest.mark.usefixtures("every_backend")
 
 rng = np.random.default_rng(0)
 X = rng.normal(0, 1, (4, 5, 6)).astype(np.float32)

@@ -13,8 +13,8 @@ import luminal as lm
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.mapped import array_at, is_mapped, map_file
 from luminal.memory.arrays import address
-from tests.numerics.test_byte_products import in_bytes, recorded, some
-from tests.numerics.test_packed_weights import blocks_of, values_of
+from tests.numerics.byte_products import in_bytes, recorded, some
+from tests.numerics.packed_blocks import blocks_of, values_of
 
 Array = np.ndarray[Any, Any]
 BEGIN = 4096

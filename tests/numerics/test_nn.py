@@ -14,6 +14,8 @@ from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.graph import Recorder
 from tests.numerics.recording import close, results, run
 
+pytestmark = pytest.mark.usefixtures("every_backend")
+
 rng = np.random.default_rng(0)
 LLAMA3 = {
     "rope_type": "llama3",

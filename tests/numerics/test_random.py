@@ -14,6 +14,8 @@ from luminal.frontend.graph import Recorder
 from luminal.frontend.random.keyed import threefry
 from tests.numerics.recording import results, run
 
+pytestmark = pytest.mark.usefixtures("every_backend")
+
 N = 50_000
 
 

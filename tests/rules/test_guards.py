@@ -28,7 +28,7 @@ from tests.rules.decisive import GROWTH, WRONG
 from tests.rules.draws import drawn
 from tests.rules.instances import Instance
 from tests.rules.programs import PROGRAMS, program
-from tests.rules.test_rules import SAMPLES
+from tests.rules.samples import SAMPLES
 
 TWINS = 1
 GUARDS = [(rule, guard) for rule in RULES for guard in rule.guards]

@@ -22,8 +22,8 @@ from tests.rules.checker import (
 from tests.rules.draws import drawn
 from tests.rules.handled import DRAWS, Drawer
 from tests.rules.instances import Instance
+from tests.rules.samples import SAMPLES
 
-SAMPLES = 150  # the rarest fault of `test_unsound` is met 3 to 9 times
 HANDLED_SAMPLES = 24
 APPROXIMATED = frozenset(("Exp", "Log", "Exp2", "Log2", "Sin", "Cos"))  # bits are a backend's own
 PLAIN = [rule for rule in RULES if not rule.handler]

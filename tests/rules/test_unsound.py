@@ -9,7 +9,7 @@ from luminal.rules import Rule
 from tests.rules import agreement
 from tests.rules.agreement import Fault
 from tests.rules.checker import check, meets
-from tests.rules.test_rules import SAMPLES
+from tests.rules.samples import SAMPLES
 
 
 def row(lhs: str, rhs: str, kind: Class, *guards: str) -> Rule:

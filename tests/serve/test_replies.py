@@ -11,7 +11,7 @@ from luminal.loaders.token_bytes import TokenTexts
 from luminal.loaders.tokenizer import StreamDecoder
 from luminal.serve.engine import Event
 from luminal.serve.replies import Chats, Choice, Completions, in_pieces, to_json
-from tests.unit.loaders.test_token_bytes import byte_fallback, byte_level
+from tests.unit.loaders.vocabularies import byte_fallback, byte_level
 
 
 def test_parts_of_characters_are_named_by_their_bytes() -> None:

@@ -6,6 +6,7 @@ the kernels get their schedules. Every step is total, so every genome is a right
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
@@ -256,6 +257,19 @@ class Space:
                 value = None if spelling.fingerprint == default else spelling.fingerprint
                 note = f"{spelling.rule or 'as recorded'}: {spelling.op}"
                 yield _move("spellings", gene.fingerprint, value, note)
+
+    def random_genome(self, rng: random.Random, changes: int) -> Genome:
+        """A genome of some random moves of the fast program's and random schedules."""
+        genome = Genome()
+        moves = self.moves(self.decode(genome))
+        for move in rng.sample(moves, min(changes, len(moves))):
+            genome = move.of(genome)
+        candidate = self.decode(genome)
+        tuned = {
+            origin.name: rng.choice(self.knobs(candidate, kernel))
+            for kernel, origin in enumerate(candidate.stages.origins)
+        }
+        return genome.with_tuned(tuned)
 
     def knobs(self, candidate: Candidate, kernel: int) -> tuple[Knobs, ...]:
         """The schedules of a kernel of the candidate's program, the default first."""

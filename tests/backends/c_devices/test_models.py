@@ -11,9 +11,9 @@ import luminal as lm
 from luminal.base import config
 from luminal.models import load
 from tests.backends.c_family.present import present
-from tests.models.test_llama import PROMPT
-from tests.models.test_mnist import test_accuracy as check_digits
-from tests.models.test_rolled_llama import decode, llama
+from tests.models.digits import check_digits
+from tests.models.layered_llama import decode, llama
+from tests.models.stories import PROMPT
 
 pytestmark = pytest.mark.parametrize("name", present())
 

@@ -17,7 +17,7 @@ from luminal.kernel.tile_ir import Role
 from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import Array, DeviceError, DevicePointer, Driver
 from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
-from tests.expand.test_groups import row_sums as group_sums
+from tests.expand.group_kernels import row_sums as group_sums
 
 
 def row_sums(*, scratch: bool) -> Any:

@@ -15,8 +15,11 @@ from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import nvrtc
 from luminal.base.errors import CompileError
 from luminal.compiler.compile import lower_to_program
+from luminal.frontend.graph import Recorder
 from luminal.hlir.graph import Graph
 from luminal.session import graph as session
+from tests.backends.c_family.dialects import DIALECTS
+from tests.numerics import recording
 from tests.simt import offline
 
 
@@ -126,3 +129,25 @@ def check(graph: Graph, name: str, architecture: str) -> int:
         spilled = _spilled(COMPILERS[name], text, architecture)
         assert spilled == 0, f"{spilled} spilled for {architecture} by\n{text}"
     return len(texts)
+
+
+@contextmanager
+def compiling(name: str) -> Iterator[None]:
+    """Every graph that `tests.numerics.recording` runs inside is compiled too, for all of the
+    architectures of a backend, unless it has a dtype that the dialect lacks and refuses.
+    """
+    skip_without(name)
+    computed = recording._computed
+
+    def checked(cx: Recorder, graph: Graph, *rest: Any) -> Any:
+        try:
+            for architecture in COMPILERS[name].architectures:
+                check(session.narrowed(cx), name, architecture)
+        except CompileError as error:
+            if f"{DIALECTS[name].name} computes no f64" not in str(error):
+                raise
+        return computed(cx, graph, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recording, "_computed", checked)
+        yield

@@ -16,7 +16,7 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import DevicePointer, Driver
 from tests.backends.c_family.dialects import CHECKED, DIALECTS, driver
-from tests.expand.test_groups import reversal, row_sums
+from tests.expand.group_kernels import reversal, row_sums
 from tests.simt.driver import CheckedDriver
 from tests.simt.launching import DeviceFault
 

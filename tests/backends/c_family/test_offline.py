@@ -19,7 +19,14 @@ from tests.backends import op_table
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import among
 from tests.backends.c_family.offline import TARGETS, Compiler, graph_of, skip_without
-from tests.models import test_architectures, test_families, test_vision, test_whisper, test_yolo
+from tests.models import (
+    decoder_checks,
+    encoder_checks,
+    small_encoders,
+    vision_checks,
+    whisper_checks,
+    yolo_checks,
+)  # fmt: skip
 
 # --- the op table ---------------------------------------------------------------------------------
 
@@ -56,11 +63,11 @@ def decoder(name: str) -> Callable[[Path], list[Graph]]:
     """Whole texts, and further tokens with caches."""
 
     def made(folder: Path) -> list[Graph]:
-        test_architectures.saved(name, folder)
+        decoder_checks.saved(name, folder)
         model = read_decoder(folder)
         return [
-            narrowed(test_architectures.whole(model)),
-            narrowed(test_architectures.cached(model)),
+            narrowed(decoder_checks.whole(model)),
+            narrowed(decoder_checks.cached(model)),
         ]
 
     return made
@@ -72,16 +79,16 @@ def compiled_by(check: Callable[..., Any], *names: str) -> Callable[[Path], list
 
 
 def bert(folder: Path) -> list[Graph]:
-    theirs = test_families.saved("bert", folder)
-    return [graph_of(lambda: test_families.check_hidden_states(theirs, folder, "cpu"))]
+    theirs = small_encoders.saved("bert", folder)
+    return [graph_of(lambda: encoder_checks.check_hidden_states(theirs, folder, "cpu"))]
 
 
 MODELS = {
     **{name: decoder(name) for name in ("llama", "qwen3", "gemma3", "mixtral", "phi3")},
-    "whisper": compiled_by(test_whisper.check_logits),
-    "yolo": compiled_by(test_yolo.check_outputs, "v11"),
-    "resnet": compiled_by(test_vision.check_outputs, "resnet"),
-    "vit": compiled_by(test_vision.check_outputs, "vit"),
+    "whisper": compiled_by(whisper_checks.check_logits),
+    "yolo": compiled_by(yolo_checks.check_outputs, "v11"),
+    "resnet": compiled_by(vision_checks.check_outputs, "resnet"),
+    "vit": compiled_by(vision_checks.check_outputs, "vit"),
     "bert": bert,
 }
 

@@ -8,7 +8,7 @@ import pytest
 
 from luminal.kernel.product_blocks import Products
 from tests.backends.c_family.dialects import CHECKED, checked
-from tests.backends.groups.test_products import GRAPHS, case
+from tests.backends.groups.product_graphs import GRAPHS, case
 from tests.backends.on_device import check_case, compiled_on
 from tests.simt.launching import DeviceFault
 

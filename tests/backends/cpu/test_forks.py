@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,57 +16,11 @@ import luminal as lm
 from luminal.backends.cpu import device
 from luminal.base import config, forks, garbage
 from luminal.runtime import pauses
+from tests.backends.cpu.forked import CHILD_SECONDS, in_child, threads
 from tests.long_share import mostly_long
 
 # Forking a process that has threads is what these tests are about.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-CHILD_SECONDS = 30  # a child that waits for a lock of no one's is killed
-
-
-@contextmanager
-def threads(*actions: Callable[[], object]) -> Iterator[None]:
-    """Each action again and again in a thread of its own, from before the block until after it."""
-    stop = threading.Event()
-    failures: list[BaseException] = []
-    begun = [threading.Event() for _ in actions]
-
-    def repeat(action: Callable[[], object], first: threading.Event) -> None:
-        try:
-            while not stop.is_set():
-                action()
-                first.set()
-        except BaseException as error:
-            failures.append(error)
-            first.set()
-
-    running = [
-        threading.Thread(target=repeat, args=pair) for pair in zip(actions, begun, strict=True)
-    ]
-    for thread in running:
-        thread.start()
-    for each in begun:
-        assert each.wait(60)
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in running:
-            thread.join()
-    assert not failures
-
-
-def in_child(check: Callable[[], None]) -> None:
-    """Runs a check in a forked child."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            signal.alarm(CHILD_SECONDS)
-            check()
-            status = 0
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def product(size: int = 256) -> tuple[lm.Executable, Any, Any]:

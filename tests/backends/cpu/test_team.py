@@ -20,16 +20,9 @@ from tests.backends.cpu.small_programs import (
     buffers,
     random_program,
 )
+from tests.backends.cpu.team_check import check
 
 TEAMS = (1, 2, 4)
-
-
-def check(program: Program, threads: int, runs: int = 1) -> None:
-    for _ in range(runs):
-        expected = program.interpret()
-        program.run(threads)
-        for actual, wanted in zip(program.buffers, expected, strict=True):
-            np.testing.assert_array_equal(actual, wanted)
 
 
 @pytest.mark.parametrize("threads", TEAMS)

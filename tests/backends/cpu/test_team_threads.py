@@ -132,7 +132,7 @@ def test_a_team_on_one_cpu_of_random_programs() -> None:
         "import os\n"
         "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
         "from tests.backends.cpu.small_programs import random_program\n"
-        "from tests.backends.cpu.test_team import check\n"
+        "from tests.backends.cpu.team_check import check\n"
         "for seed in range(60): check(random_program(seed), threads=2 + seed % 3, runs=5)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

@@ -6,6 +6,7 @@ import pytest
 
 from luminal.backends.cuda import nvrtc
 from luminal.base.errors import CompileError
+from tests.backends.cuda.present import _is_installed, needs_nvrtc
 from tests.long_share import mostly_long
 from tests.simt.samples import HISTOGRAM, PRODUCT, REDUCTION, SCAN, SORT
 
@@ -27,17 +28,6 @@ extern "C" __global__ void __launch_bounds__(1024) spilling(const float* from, f
     for (int i = 0; i < 96; i++) to[threadIdx.x * 96 + i] = held[i] * held[(i * 5 + 7) % 96];
 }
 """
-
-
-def _is_installed() -> bool:
-    try:
-        nvrtc.version()
-    except CompileError:
-        return False
-    return True
-
-
-needs_nvrtc = pytest.mark.skipif(not _is_installed(), reason="NVRTC is not installed (extra cuda)")
 
 
 @needs_nvrtc

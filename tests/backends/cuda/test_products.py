@@ -11,7 +11,7 @@ from luminal.backends.c_backend import machine
 from luminal.backends.cuda import nvrtc
 from luminal.backends.cuda.backend import Cuda
 from luminal.compiler.compile import lower_by_stages
-from tests.backends.cuda.test_nvrtc import needs_nvrtc
+from tests.backends.cuda.present import needs_nvrtc
 from tests.long_share import mostly_long
 
 CHIP = Cuda(machine("cuda", 108, 48 << 10, 40 << 20))

@@ -15,7 +15,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.schedule.groups.facts import Groups
 from tests.backends.cpu.schedule.knob_choices import sample
-from tests.backends.cpu.schedule.test_schedule_space import GRAPHS, case, choices
+from tests.backends.cpu.schedule.spaces import GRAPHS, case, choices
 from tests.backends.groups.both_meanings import backend
 from tests.backends.on_device import check_case
 from tests.long_share import long_but

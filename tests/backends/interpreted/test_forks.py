@@ -9,7 +9,7 @@ import luminal as lm
 from luminal.memory.state import State
 from luminal.runtime.device import Device
 from luminal.runtime.driver import DeviceError
-from tests.backends.cpu.test_forks import in_child, threads
+from tests.backends.cpu.forked import in_child, threads
 from tests.backends.interpreted.devices import CountingDriver, compiled_on, drawn, made, turning
 
 # Forking a process that has threads is what these tests are about.

@@ -16,15 +16,7 @@ from luminal.runtime.device_runner import DeviceRunner
 from luminal.shape.expression import const
 from tests.backends.cpu import hand_programs
 from tests.backends.cpu.hand_programs import ProgramBuilder
-from tests.backends.cpu.runtime.test_executable import (
-    test_a_call_that_raises_changes_neither_inputs_nor_states,
-    test_a_loop_carries_streams_and_stacks,
-    test_a_report_for_the_upper_ends_takes_no_memory,
-    test_a_state_swaps_its_buffers_and_is_shared,
-    test_static_and_dynamic_lengths_agree_with_numpy,
-    test_the_prologue_runs_again_when_a_weight_is_set,
-)
-from tests.backends.cpu.runtime.test_poison import (
+from tests.backends.cpu.runtime.poison_cases import (
     ONES,
     arena,
     derived,
@@ -32,6 +24,14 @@ from tests.backends.cpu.runtime.test_poison import (
     output,
     prologue_arena,
     test_the_second_buffer_of_a_state_is_nan,
+)
+from tests.backends.cpu.runtime.program_cases import (
+    test_a_call_that_raises_changes_neither_inputs_nor_states,
+    test_a_loop_carries_streams_and_stacks,
+    test_a_report_for_the_upper_ends_takes_no_memory,
+    test_a_state_swaps_its_buffers_and_is_shared,
+    test_static_and_dynamic_lengths_agree_with_numpy,
+    test_the_prologue_runs_again_when_a_weight_is_set,
 )
 from tests.backends.cpu.tile_builder import backwards
 

@@ -26,10 +26,10 @@ from luminal.program.steps import KernelStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from tests.backends import op_table
+from tests.backends.cpu.schedule.dot_cases import CASES
 from tests.backends.cpu.schedule.knob_choices import placed_choices, sample
-from tests.backends.cpu.schedule.test_dots import CASES
-from tests.backends.cpu.schedule.test_schedule_space import GRAPHS, case
-from tests.backends.interpreted.test_words import LANES, OfWords
+from tests.backends.cpu.schedule.spaces import GRAPHS, case
+from tests.backends.interpreted.words import LANES, OfWords
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case, random_case
 from tests.long_share import long_but

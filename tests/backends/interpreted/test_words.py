@@ -12,40 +12,22 @@ import pytest
 
 import luminal as lm
 from luminal.backends.interpreted import device
-from luminal.backends.interpreted.backend import Interpreted
-from luminal.backends.interpreted.driver import InterpretedDriver
 from luminal.base.dots import UINT8_BY_INT8
 from luminal.base.dtypes import int32
 from luminal.expand import interpreter
 from luminal.expand.expand import expand
 from luminal.expand.ir import Type
 from luminal.kernel import tile_interpreter, tile_ir
-from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Contract
 from luminal.loaders.ggml.packed import RECORDED, packed
-from luminal.runtime.device import Device
-from luminal.schedule.vectors.panels import panels
+from tests.backends.interpreted.words import LANES, OfWords
 from tests.long_share import long_but, mostly_long
-from tests.numerics.test_byte_products import in_bytes, recorded, some
-from tests.numerics.test_packed_weights import blocks_of, values_of
+from tests.numerics.byte_products import in_bytes, recorded, some
+from tests.numerics.packed_blocks import blocks_of, values_of
 
-LANES = 16
 WORDS = frozenset((UINT8_BY_INT8.name, Type(int32, n)) for n in (1, LANES))
 
 
-class OfWords(Interpreted):
-    """A CPU of vectors with a dot of bytes."""
-
-    @property
-    def memory(self) -> Device:
-        return DEVICE
-
-    @property
-    def layouts(self) -> Panels:
-        return panels(self.target)
-
-
-DEVICE = Device(InterpretedDriver("words"))
 MACHINE = OfWords(
     replace(device.TARGET, vector_bits=32 * LANES, registers=32, dots=(UINT8_BY_INT8,))
 )

@@ -9,8 +9,8 @@ from luminal.compiler.compile import lower_by_stages
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from tests.backends.cpu.schedule.knob_choices import sample
-from tests.backends.cpu.schedule.test_schedule_space import GRAPHS, case
-from tests.backends.groups.test_products import products
+from tests.backends.cpu.schedule.spaces import GRAPHS, case
+from tests.backends.groups.product_graphs import products
 from tests.backends.on_device import check_case
 from tests.backends.opencl import devices
 from tests.long_share import mostly_long

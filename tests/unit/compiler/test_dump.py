@@ -12,7 +12,7 @@ from luminal.backends import registry
 from luminal.base import config
 from luminal.base.errors import CompileError
 from luminal.compiler import dump
-from tests.unit.program.test_selection_text import every_kind
+from tests.unit.program.selections import every_kind
 
 
 def dumped(graph: lm.Graph, backend: str = "cpu") -> dump.Dump:

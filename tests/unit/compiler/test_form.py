@@ -21,7 +21,7 @@ from luminal.shape.expression import axis, symbol
 from tests.fuzz.programs.record import record
 from tests.fuzz.programs.wide import dag
 from tests.long_share import mostly_long
-from tests.unit.kernel.test_placement import MACHINE
+from tests.unit.kernel.machine import MACHINE
 
 
 def kernel_steps(cx: lm.Graph) -> list[KernelStep]:

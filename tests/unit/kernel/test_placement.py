@@ -10,9 +10,7 @@ from luminal.compiler.compile import lower_to_program
 from luminal.kernel.tile_ir import Contract, Kernel, Load, Loop, Map, Reduce, Store
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import TRUE
-from tests.machines import vectors
-
-MACHINE = vectors(256, registers=16)  # like AVX2: 8 lanes of f32
+from tests.unit.kernel.machine import MACHINE
 
 
 def kernel(fn: Callable[..., Any], *shapes: tuple[Any, ...]) -> Kernel:

@@ -21,7 +21,6 @@ from luminal.kernel.tile_ir import (
     Buffer,
     Carry,
     Contract,
-    Grid,
     If,
     Index,
     Kernel,
@@ -40,39 +39,24 @@ from luminal.kernel.tile_ir import (
 from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify
 from luminal.shape.expression import TRUE, as_expression, axis, const, opaque, symbol
+from tests.unit.kernel.row_sum import (
+    BOOL,
+    F32,
+    I64,
+    NEXT,
+    READ,
+    RESULT,
+    ROW,
+    TOTAL,
+    U8,
+    ZERO_TILE,
+    J,
+    N,
+    row_sum,
+)
 
-F32, I64, BOOL, U8 = dtypes.float32, dtypes.int64, dtypes.bool_, dtypes.uint8
-N = symbol("n", 0, 1000)
-ROW, J = axis("row", 4), axis("j", N)
-ZERO_TILE = Tile(0, (), F32)
-INNER, NEXT, RESULT = Tile(1, (J,), F32), Tile(3, (J,), F32), Tile(4, (J,), F32)
-READ, TOTAL = Tile(2, (J,), F32), Tile(5, (), F32)
 BF16, NEAR = dtypes.bfloat16, axis("near", 2)
 PAIR_A, PAIR_B = Tile(11, (NEAR,), BF16), Tile(12, (NEAR,), BF16)
-
-
-def row_sum() -> Kernel:
-    """y[row] = the sum of x[row, :], with 2 vectors of 8 partial sums."""
-    body = (
-        Load(READ, "x", ROW * N + J),
-        Map(NEXT, "Add", (INNER, READ)),
-    )
-    carry = Carry(RESULT, ZERO_TILE, INNER, NEXT)
-    return Kernel(
-        params=(N,),
-        buffers=(
-            Buffer("x", F32, N * 4),
-            Buffer("y", F32, const(4), role=Role.OUT),
-        ),
-        scratch=(),
-        grid=(Grid(ROW, const(4)),),
-        body=(
-            Literal(ZERO_TILE, np.float32(0).tobytes()),
-            Loop(J, const(0), N, body, (carry,), unroll=2, vector=8),
-            Reduce(TOTAL, "Add", RESULT, J),
-            Store("y", ROW, TOTAL),
-        ),
-    )
 
 
 def pair_sum(

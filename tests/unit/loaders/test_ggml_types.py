@@ -12,7 +12,7 @@ import luminal as lm
 from luminal.loaders.ggml.blocks import VALUES_AT_ONCE
 from luminal.loaders.ggml.grids import points
 from luminal.loaders.ggml.types import BLOCKS, NUMBERS, PLAIN
-from tests.unit.loaders.test_gguf import gguf as gguf_bytes
+from tests.unit.loaders.gguf_bytes import gguf as gguf_bytes
 
 HERE_ALONE = ("Q8_1", "Q8_K", "Q1_0")
 """The package does not decode these (and gives Q8_1, which no file has, 4 bytes too many)."""

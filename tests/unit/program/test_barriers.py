@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from luminal.kernel.tile_ir import Role
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand, Program, barriers
 from luminal.shape.expression import const
-from tests.unit.program.test_memory_plan import KERNELS, launch, program
+from tests.unit.program.launches import KERNELS, launch, program
 
 COUNT = 4  # buffers
 

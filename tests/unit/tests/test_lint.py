@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,12 @@ def test_what_nothing_uses_is_found(tmp_path: Path) -> None:
         "package.module:Pair is used: take it from the exceptions",
         "package.mod is used: take it from the exceptions",
     ]
+
+
+def test_no_test_file_imports_another() -> None:
+    """What tests share stands in modules beside them: a file of tests can be moved or deleted."""
+    tests = docstrings.ROOT / "tests"
+    imported = re.compile(
+        r"^\s*(from tests\S*\.test_\w+ import|from tests\S* import .*\btest_)", re.M
+    )
+    assert [p.name for p in tests.rglob("*.py") if imported.search(p.read_text())] == []

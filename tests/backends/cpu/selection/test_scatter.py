@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,38 +19,20 @@ from luminal.backends.cpu.backend import current
 from luminal.base import config
 from luminal.base.numerics import Numerics
 from luminal.program import partition
-from luminal.runtime.executable import Executable
-from luminal.runtime.variants import Variant
 from luminal.schedule.vectors import costs
 from luminal.selection import private_sums
 from luminal.selection.fast import respell
 from luminal.shape.expression import Expression
-from tests.backends.cpu.skewed import both, skewed
-from tests.fuzz.cpu_run import compiled, cut_small
+from tests.backends.cpu.selection.scatter_results import Array, results
+from tests.fuzz.cpu_run import cut_small
+from tests.fuzz.genome_checks import check_genomes
 from tests.fuzz.graphs import Case
 from tests.fuzz.scatters import random_scatter
-from tests.fuzz.test_genomes import FEW, check_genomes
-
-Array = np.ndarray[Any, Any]
 
 
 @pytest.fixture(autouse=True)
 def _team(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "TEAM_GAIN", -math.inf)  # even for tiny programs
-
-
-def results(case: Case) -> list[Array]:
-    """Of one thread, of two, and of teams of three that run skewed."""
-    exe, runner = compiled(case.graph)
-    found = []
-    for threads in (1, 2):
-        with config.override(LUMINAL_THREADS=threads):
-            found.append(exe(case.inputs, dims=case.dims)["y"].copy())
-    for skew in both(3):
-        with skewed(skew):
-            again = Executable(case.graph, (Variant({}, runner),))
-            found.append(again(case.inputs, dims=case.dims)["y"].copy())
-    return found
 
 
 def plain(array: Array) -> Array:
@@ -173,4 +154,4 @@ def test_every_candidate_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
             "t": rng.normal(size=7).astype(np.float32),
         }
         cases.append(Case(cx.graph(), given, {"s": n}, {}))
-    check_genomes(cases, FEW, 3)
+    check_genomes(cases, 3, 3)

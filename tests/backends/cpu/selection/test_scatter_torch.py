@@ -16,7 +16,7 @@ from luminal.compiler.compile import lower_to_program
 from luminal.kernel.tile_ir import Loop
 from luminal.nn import functional
 from luminal.program.launch_list import KernelLaunch
-from tests.backends.cpu.selection.test_scatter import results
+from tests.backends.cpu.selection.scatter_results import results
 from tests.fuzz.graphs import Case
 from tests.long_share import mostly_long
 

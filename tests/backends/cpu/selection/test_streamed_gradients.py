@@ -14,24 +14,15 @@ import luminal as lm
 from bench.attention import HEADS, WIDTH, gradients
 from luminal.backends.cpu import backend
 from luminal.compiler.compile import lower_to_program
-from luminal.program.buffers import BufferKind
-from luminal.program.launch_list import Program
 from luminal.selection import cascades
 from tests.backends.cpu.schedule.tile_work import work
+from tests.backends.cpu.selection.held import held
 from tests.long_share import long_rows
 from tests.machines import usual
 
 LENGTH = 1024
 ROUNDED = {"float32": 1e-6, "float64": 1e-14, "bfloat16": 1e-2}
 MASKS = ("none", "causal", "window", "added", "before")
-
-
-def held(program: Program) -> int:
-    """Bytes between its kernels and inside of them."""
-    arena = [b for b in program.buffers if b.kind is BufferKind.ARENA]
-    sizes = [np.prod([int(e.evaluate({})) for e in b.shape]) * b.dtype.size for b in arena]
-    scratch = [b for kernel in program.kernels for b in kernel.scratch]
-    return int(sum(sizes)) + sum(int(b.size.evaluate({})) * b.dtype.size for b in scratch)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from luminal.nn import functional as F
 from luminal.rolling import kept
 from luminal.rolling.roll import roll
 from luminal.selection import cascades
-from tests.backends.cpu.selection.test_streamed_gradients import held
+from tests.backends.cpu.selection.held import held
 from tests.long_share import mostly_long
 from tests.machines import COSTS, vectors
 

@@ -1,0 +1,32 @@
+"""Random blocks of every packed type, and the values that the gguf package gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gguf
+import numpy as np
+
+from luminal.loaders.ggml.types import BLOCKS
+
+Array = np.ndarray[Any, Any]
+
+
+def blocks_of(kind: str, rows: int, columns: int, seed: int = 0) -> Array:
+    """Random blocks whose scales are moderate."""
+    each = BLOCKS[kind]
+    rng = np.random.default_rng(seed)
+    shape = rows, columns // each.size
+    size = each.record.itemsize
+    records = rng.integers(0, 256, (*shape, size), np.uint8).view(each.record)[..., 0].copy()
+    for name in each.record.names or ():
+        if each.record[name] == np.dtype("<f2"):
+            records[name] = rng.standard_normal(shape).astype(np.float16)
+    return records
+
+
+def values_of(kind: str, blocks: Array) -> Array:
+    """What the gguf package makes of blocks."""
+    data = blocks.view(np.uint8).reshape(len(blocks), -1)
+    found: Array = gguf.quants.dequantize(data, gguf.GGMLQuantizationType[kind])
+    return found
