@@ -57,8 +57,7 @@ def used_dims(graph: Graph) -> frozenset[Symbol]:
 
     Shapes come from attributes alone: all other ops, and States, have no extents of their own.
     """
-    # Most nodes of a model share views and shapes, so Expressions are collected once by identity:
-    # this runs at every compile, also of one whose program is found on disk.
+    # Most nodes of a model share views and shapes, so Expressions are collected once, by identity.
     met: set[Expression] = set(graph.requirements)
 
     def collect(expression: Expression) -> Expression:

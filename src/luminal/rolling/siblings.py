@@ -35,8 +35,8 @@ def _components(block: NodeTable, sinks: Sequence[Sink]) -> Iterator[tuple[Itera
 
     They belong together if one reads what the other assigns, in its own shape, by element.
     """
-    # Bit masks of assignments: an optimizer has one for every weight, and sets of them for every
-    # node would take longer than the compile that rolling saves.
+    # Bit masks of assignments: an optimizer has one for every weight, and unions of masks are one
+    # operation each, where sets would be copied node by node.
     ends = [(block.number[s.value.node], s.state) for s in sinks if isinstance(s, Assign)]
     number = {state: k for k, (_, state) in enumerate(ends)}
     needed = [0] * len(block.nodes)  # by which assignments: one bit each
