@@ -103,7 +103,7 @@ class Builder:
         return self._converted("cast", value, dtype, hoisted)
 
     def bitcast(self, value: Operand, dtype: DType, *, hoisted: bool = False) -> Operand:
-        """The same bytes as another dtype."""
+        """A value of the same bytes in another dtype."""
         return self._converted("bitcast", value, dtype, hoisted)
 
     def _converted(self, name: str, value: Operand, dtype: DType, hoisted: bool) -> Operand:

@@ -62,7 +62,7 @@ def of_words(b: Builder, op: str, dtype: DType, word: Operand, by: Operand) -> O
 
 
 def bitcast(b: Builder, source: DType, value: Operand, target: DType) -> Operand:
-    """The same bytes under a dtype of the same size; a byte read as bool is `byte != 0`."""
+    """A value of the same bytes in a dtype of the same size; a byte read as bool is `byte != 0`."""
     value = b.bitcast(to_memory(b, source, value), memory_dtype(target))
     return from_memory(b, target, value)
 

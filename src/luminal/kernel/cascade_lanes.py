@@ -55,9 +55,9 @@ class AlongLanes:
         # Most steps have no masked lane: the mask of a maximum is put
         # on the others afterwards, not in the tiles.
         held: dict[Term, Term] = {}
-        for each in sweep.maxima:
-            (x,) = each.args
-            unmasked = None if work.free is None else sweep.unmasked(each)
+        for greatest in sweep.maxima:
+            (x,) = greatest.args
+            unmasked = None if work.free is None else sweep.unmasked(greatest)
             held[x] = x if unmasked is None else unmasked
         late = [x for x, wanted in held.items() if wanted is not x]
         kept = (r for r in sweep.needed() if r in work.kept)
@@ -113,8 +113,8 @@ class AlongLanes:
         if not rows and not sweep.narrow:
             return
         with work.loops(work.lane_axes, env, self.lane_tile) as lanes:
-            for each in sweep.maxima:
-                work.know_maximum(each, lanes)
+            for greatest in sweep.maxima:
+                work.know_maximum(greatest, lanes)
             inside = work.open(work.step, lanes)
             tiles = [work.values.evaluate(e, inside) for e in rows]
             values = [(work.values.evaluate(m.term.args[0], inside),) for m in sweep.narrow]

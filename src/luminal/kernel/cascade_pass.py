@@ -97,8 +97,8 @@ class Pass:
         before, outside = {*work.values.staged}, work.blocks.depth
         inside = self.blocks_of_steps(sweep, env)
         along.hold(sweep, inside)
-        for each in sweep.maxima:
-            along.move_maximum(each, inside)
+        for greatest in sweep.maxima:
+            along.move_maximum(greatest, inside)
         along.fold(sweep, inside)
         for member in sweep.wide:
             self.turn_factors(member.term, inside)
@@ -302,15 +302,15 @@ class Pass:
         """What turns sums under safe maxima into those under the maxima; these are known then."""
         work = self.work
         moves: dict[Rate, Tile] = {}
-        for each in sweep.maxima:
-            value = work.read(work.state[each], env)
+        for greatest in sweep.maxima:
+            value = work.read(work.state[greatest], env)
             safe = work.arithmetic.safe(value)
             # A row that is all masked has sums 0 under the safe maximum 0; under its own, -inf,
             # they are 0 * inf, which is the NaN of two passes.
             for rate in sweep.rates:
-                if rate.maximum is each:
+                if rate.maximum is greatest:
                     moves[rate] = work.arithmetic.moved(rate, safe, value)
-            work.know(each, env, value)
+            work.know(greatest, env, value)
         return moves
 
     def result(self, member: Member, last: Mapping[Rate, Tile], env: Env) -> Tile:

@@ -34,7 +34,7 @@ class Sweep:
         # with what is maximised, which is -inf.
         first = [m.term for m in self.members if m.rate is None]
         conditions = [masked(r)[0] if r in self.maxima else neutral_outside(r) for r in first]
-        common = [c for c in conditions[0] if all(c in each for each in conditions)]
+        common = [c for c in conditions[0] if all(c in parts for parts in conditions)]
         # A block is visited or not for all positions along the further axes of wide members.
         further = first[0].axes - self.cascade.rows
         return all_of(c for c in common if further.isdisjoint(c.symbols()))

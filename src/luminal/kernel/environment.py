@@ -31,5 +31,5 @@ class Env:
         self.is_base = is_base
 
     def bind(self, values: Mapping[Symbol, Expression]) -> Env:
-        """The same point, inside one more loop."""
+        """The environment of the same point, inside one more loop."""
         return Env({**self.values, **values}, self.guard, is_base=self.is_base)

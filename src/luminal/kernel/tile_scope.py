@@ -84,9 +84,9 @@ class Checks:
         self.defined.add(out.id)
         scope.tiles[out.id] = out
 
-    def same_dtype(self, what: str, found: dtypes.DType, expected: dtypes.DType) -> None:
-        if found is not expected:
-            self.fail(f"{what} is {found}, expected {expected}; cast it first")
+    def same_dtype(self, what: str, actual: dtypes.DType, expected: dtypes.DType) -> None:
+        if actual is not expected:
+            self.fail(f"{what} is {actual}, expected {expected}; cast it first")
 
     def buffer(self, name: str, *, written: bool) -> Buffer:
         buffer = self.buffers.get(name)

@@ -34,8 +34,8 @@ def save_gguf(
     dtypes, names above 64 bytes, and more than 4 dims.
     """
     check_mapping(state, "save_gguf")
-    packed = {n: each for n, each in state.items() if isinstance(each, StoredTensor)}
-    plain = {name: each for name, each in state.items() if name not in packed}
+    packed = {name: x for name, x in state.items() if isinstance(x, StoredTensor)}
+    plain = {name: x for name, x in state.items() if name not in packed}
     stored = packed | {
         name: StoredTensor(NAMES[array.dtype], array.shape, array)
         for name, array in arrays_of(plain, NAMES, "GGUF").items()

@@ -205,13 +205,13 @@ class ProductChoices:
         return self.is_nearer(touched, summed, *ends), self.is_nearer(touched, summed, *ends[::-1])
 
     @staticmethod
-    def is_nearer(touched: list[Access], summed: LoopAxis, own: LoopAxis, other: LoopAxis) -> bool:
+    def is_nearer(touched: list[Access], summed: LoopAxis, mine: LoopAxis, other: LoopAxis) -> bool:
         """Does the sum's axis lie closer than a side's own, in the reads with that side's axis and
         not the other's?
         """
         reads = [a for a in touched if a.is_factor and a.moves(summed) and not a.moves(other)]
         deep = sum(access.stride(summed) == 1 for access in reads)
-        return deep > sum(access.stride(own) == 1 for access in reads)
+        return deep > sum(access.stride(mine) == 1 for access in reads)
 
 
 def _name(shape: tuple[int, int, tuple[int, int]]) -> str:
