@@ -91,7 +91,7 @@ CASES = (
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that can stream does, however small."""
-    monkeypatch.setattr(cascades, "pay", lambda *_: True)
+    monkeypatch.setattr(cascades, "is_gain", lambda *_: True)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
