@@ -36,7 +36,7 @@ _ENDS = (".", "!", "?", ":", "`", '"', ")", "|")
 # room without faults may not stand here.
 DOCSTRINGS_LATER = tuple("""autograd frontend nn onnx optim serve torch_backend training""".split())
 LENGTHS_LATER = ("training",)
-NAMES_LATER = tuple("""autograd loaders onnx optim serve torch_backend training""".split())
+NAMES_LATER = tuple("""autograd onnx optim serve torch_backend training""".split())
 
 
 def fault_of(text: str) -> str | None:
