@@ -35,6 +35,7 @@ def loop_rule(at: Applied, arrived: Gradients) -> Gradients:
         at.graph.zeros(y.extents, dtype=y.dtype) if g is None and y.dtype.is_float else g
         for y, g in zip(at.results, arrived, strict=True)
     ]
+    # Integers have no gradient: they are replayed, but nothing flows back through them.
     smooth = [k for k, x in enumerate(carried) if x.dtype.is_float]
     flowing = [k for k in range(count, len(given)) if given[k] is not None]
     fixed = [k for k, x in enumerate(invariants) if x.dtype.is_float]
@@ -42,6 +43,9 @@ def loop_rule(at: Applied, arrived: Gradients) -> Gradients:
 
     def step(carry: Any, x: Any) -> Any:
         onward, sums = carry
+        # Storing all that an iteration computed would take its memory times the trips. What it
+        # began with is enough: the rest is computed again, which costs one more forward pass at
+        # most.
         before, slices, coming = x
         body = onward[0].graph if onward else (before or slices or coming)[0].graph
         args = [*map(body.constant, (*before, *slices, *invariants))]
@@ -97,6 +101,8 @@ def replay(graph: Recorder, body: Body, args: Sequence[Tensor]) -> list[Tensor]:
         for k, value in enumerate(copied(graph.builder, node, operands)):
             values[Value(node, k)] = value
     for node in nodes:
+        # A derivative that was recorded with an operation (a custom rule, a stable formula) holds
+        # for the replayed operation as well.
         if node in graph.parts:
             for k in range(len(node.types)):
                 graph.parts.setdefault(values[Value(node, k)].node, graph.parts[node])

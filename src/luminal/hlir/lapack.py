@@ -74,6 +74,8 @@ class Evaluation:
                 for out, part in zip(outs, here, strict=True):
                     out[at] = part
 
+    # In another process it is a candidate of a search, with operands that were made up: these may
+    # be singular, and a candidate is not wrong for that.
     def __reduce__(self) -> tuple[Any, ...]:
         return _lenient, (self.name, self.meaning, self.operands, self.failure, self.has_info)
 
@@ -116,6 +118,8 @@ def determinant(a: Array) -> Results:
 
 def cofactors(a: Array) -> Results:
     """det(a) * inv(a).T, of singular matrices too, by the singular values; in float64."""
+    # By the inverse they would be det / 0 for a singular matrix, whose gradient is finite all the
+    # same.
     u, s, vh = np.linalg.svd(_finite(a.astype(np.float64)))
     sign = np.linalg.det(u) * np.linalg.det(vh)
     others = np.where(np.eye(s.shape[-1], dtype=bool), 1, s[..., None, :]).prod(-1)

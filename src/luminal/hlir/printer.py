@@ -120,6 +120,7 @@ class Printer:
         if owner in self._owners:
             return
         name, count, kind = owner.name, 0, isinstance(owner, CustomKernel)
+        # States are told apart by identity, and may have one name; the text has only names.
         while (kind, name) in self._taken:
             count += 1
             name = f"{owner.name}.{count}"
@@ -226,6 +227,7 @@ class Printer:
         """The body's arguments in order, its other nodes, and what it yields."""
         arguments = attrs.body.arguments
         inner = _inner(attrs)
+        # A body is a graph of its own: its numbers begin at 0, and it sees nothing from around it.
         outer = self._numbers
         self._numbers = {}
         self._number([*arguments, *inner])
@@ -242,6 +244,7 @@ def _inner(attrs: LoopAttrs) -> list[Node]:
 
 
 def _literal(data: bytes) -> str:
+    # Bits, not decimals: what is parsed back must be the same constant, NaN's payload included.
     if len(data) <= HEX_BYTES:
         return f"0x{data.hex()}"
     return f"zlib={base64.b64encode(zlib.compress(data, 9)).decode()}"

@@ -94,6 +94,7 @@ def _evaluated(node: Node, args: Sequence[Array]) -> tuple[Array, ...]:
         raise Unknown(by_data=False)
     if isinstance(node.attrs, IotaAttrs):
         return (_iota(node.attrs),)
+    # Folding a large constant would hold up the reading for what a run does at full speed.
     if any(product_of(kind.shape).value > MOST for kind in node.types):
         raise Unknown(by_data=True)
     symbolic = any(arg.dtype == object for arg in args) or not _is_literal(node.attrs)
@@ -217,6 +218,8 @@ def _moved(node: Node, args: Sequence[Array]) -> Array:
     operands = args[:2] if node.op.name == "Scatter" else args[:1]
     if node.op.name == "Scatter" and node.attrs.mode != "set":
         raise Unknown(by_data=False)
+    # Moves do not look at what they move. So numbers stand for the elements while NumPy moves them,
+    # and are looked up afterwards; 0 is number 0, which is what views fill with.
     elements: list[Expression] = [const(0)]
     numbers = []
     for operand in operands:

@@ -34,6 +34,7 @@ def adagrad_on_graph(
 
     def formula(p: Tensor, g: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
         g = decayed(signed(g, maximize), p, weight_decay)
+        # The sum only grows, so rates only fall: what RMSprop replaced by a running mean.
         s = s + g * g
         return p - rate(p.dtype) * (g / (s.sqrt() + eps)), s
 

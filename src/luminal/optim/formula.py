@@ -31,6 +31,8 @@ def each(
         raise ShapeError(f"{what}: the lists hold {found} Tensors; give one of each per parameter")
     results: tuple[list[Tensor], ...] = tuple([] for _ in range(len(others)))
     for old, gradient, *moments in zip(parameters, *others, strict=True):
+        # Squares and quotients in 16 bits would lose most of their digits; only what is stored is
+        # rounded.
         work = work_dtype(old.dtype)
         new = formula(*(x.cast(work) for x in (old, gradient, *moments)))
         for column, value, before in zip(results, new, (old, *moments), strict=True):
@@ -45,6 +47,8 @@ def rate_of(lr: Rate, dtype: DType) -> Rate:
 
 def bias_correction(beta: float, step: Tensor, dtype: DType) -> Tensor:
     """1 - beta**step, without its cancellation where beta is near 1."""
+    # As a function of the step and not a product that is carried along: exact after any number of
+    # steps, and nothing to store.
     exponent = math.log(beta) if beta else -math.inf
     return -(step.cast(dtype) * exponent).expm1()
 
@@ -66,6 +70,7 @@ def shrunk(p: Tensor, rate: Rate, weight_decay: float) -> Tensor:
 
 def mixed(moment: Tensor, value: Tensor, beta: float) -> Tensor:
     """beta * moment + (1 - beta) * value: a running mean's next value."""
+    # One product less than the formula has, and exact where both are equal.
     return moment + (value - moment) * (1 - beta)
 
 

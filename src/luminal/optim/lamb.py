@@ -45,6 +45,7 @@ def lamb_on_graph(
 
     @cache
     def scalars(dtype: DType) -> tuple[Rate, Tensor, Tensor]:
+        # Scalars of a step are formed once for each dtype, not once for each Parameter.
         first = 1 / bias_correction(beta1, step, dtype)
         return rate_of(lr, dtype), first, bias_correction(beta2, step, dtype).rsqrt()
 
@@ -54,6 +55,7 @@ def lamb_on_graph(
         m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
         u = decayed(m * first / (v.sqrt() * second + eps), p, weight_decay)
         own, moved = (x.square().sum().sqrt() for x in (p, u))
+        # Weights that begin at zero would otherwise stay there.
         ratio = where((own > 0) & (moved > 0), own / moved, 1.0)
         return p - rate * ratio * u, m, v
 

@@ -30,6 +30,7 @@ def orthogonalized(
     """
     a, b, c = coefficients
     rows, columns = x.shape
+    # The Gram matrix of the shorter side is smaller; the result is the same.
     is_tall = bool(rows > columns)
     y = x.mT if is_tall else x
     # Singular values must not exceed 1 for the iteration to converge; the norm of all elements is
@@ -67,6 +68,7 @@ def muon_on_graph(
 
     def formula(p: Tensor, g: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         b = mixed(b, g, momentum)
+        # Nesterov: the momentum as a further step with this gradient would leave it.
         direction = mixed(g, b, 1 - momentum) if nesterov else b
         made = orthogonalized(direction, ns_steps, ns_coefficients, eps, ns_dtype)
         rows, columns = (extent.value for extent in p.extents)

@@ -75,6 +75,7 @@ def load_state_dict(optimizer: Optimizer, given: Mapping[str, Any]) -> None:
             f"{what}: no state_dict of an optimizer ({error!r}); it has 'state', by numbers, and "
             "'param_groups', each with 'params'"
         ) from None
+    # All is checked before anything is set: a state that fits half would train on quietly.
     groups = _groups(optimizer, rows)
     numbers = [k for row in rows for k in row["params"]]
     known = dict(zip(numbers, optimizer.parameters, strict=True))
@@ -107,6 +108,7 @@ def _groups(optimizer: Optimizer, rows: Sequence[Mapping[str, Any]]) -> list[Gro
         options = {}
         for name in optimizer.defaults:
             value = row.get(name, group[name])
+            # A rate that is a Tensor belongs to a graph: it is neither written nor replaced.
             stays = name == "lr" and (value is None or _plain(group["lr"]) is None)
             options[name] = group[name] if stays else value
             if isinstance(options[name], list):
@@ -166,6 +168,8 @@ def _check_shared(
         for p in group["params"]:
             if p not in optimizer.state or not names:
                 continue
+            # A recorded step has one counter for all that began together, so they cannot part
+            # afterwards.
             value = _shared_key(optimizer, group, found[p]) if p in found else None
             held = tuple(optimizer.state[p].get(name) for name in names)
             first, expected = counts.setdefault(held, (p, value))

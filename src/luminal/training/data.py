@@ -162,12 +162,15 @@ class Batches:
         count = len(self.dataset)
         if not self.shuffle:
             return np.arange(count)
+        # A fresh generator for each epoch, not one that is carried on: then a position in the data
+        # is two numbers, and no state of a generator has to be saved.
         return np.random.default_rng((self.seed, epoch)).permutation(count)
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, count = self.epoch, len(self)
         numbers = range(self.taken, count)
         for number, batch in zip(numbers, self._made(epoch, numbers), strict=True):
+            # Before the batch is handed out: who stops in its middle goes on with the next one.
             rest = number + 1 < count
             self.epoch, self.taken = (epoch, number + 1) if rest else (epoch + 1, 0)
             yield batch
@@ -191,6 +194,7 @@ class Batches:
         names = ("epoch", "taken", *self._identity())
         if not isinstance(state, Mapping) or any(name not in state for name in names):
             raise InputError(f"Batches: {state!r} is no position; it has {', '.join(names)}")
+        # Other batches would be in another order: the run would go on, but not be the same run.
         for name, value in self._identity().items():
             if state[name] != value:
                 raise InputError(

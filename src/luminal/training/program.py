@@ -98,6 +98,8 @@ class Steps:
         graph = Graph("training step")
         tensors = inputs_of(graph, batch)
         number = graph.tensor((), int64, "step")
+        # Dropout is a function of seed and step, so a run that was stopped draws what it would have
+        # drawn.
         key = random.fold_in(random.key(graph, recipe.seed), number)
         with (
             in_mode(recipe.model, training=True), noted_layers(recipe.model, graph) as layers,
@@ -139,6 +141,7 @@ class Losses:
         """The mean over batches, each weighted by its number of examples."""
         total, count = 0.0, 0
         for batch in batches:
+            # The last batch may be smaller; a mean of means would count its examples more.
             total += float(self._program(batch)(named(batch))["loss"]) * len(batch[0])
             count += len(batch[0])
         return total / count

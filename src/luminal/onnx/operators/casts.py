@@ -28,6 +28,8 @@ E8M0 = 24
 def decoded(x: Coded, dtype: DType) -> Tensor:
     """The elements in a dtype of Luminal."""
     every = np.arange(1 << x.bits, dtype=np.uint8).view(NARROW[x.number])
+    # Every narrow dtype in one way: the meaning is ml_dtypes' own, read once into a table of all
+    # its codes.
     table = x.codes.graph.constant(every.astype(np.float32))
     return table.take(x.codes.cast(dtypes.int32)).cast(dtype)
 
@@ -51,6 +53,8 @@ def _floats(x: Tensor, number: int, saturate: bool) -> Tensor:
     """The code by the place of |x| among the values' midpoints, by the sign, and by being NaN."""
     bounds, codes = _code_table(number, saturate)
     graph = x.graph
+    # Midpoints and not arithmetic on bits: one way for five formats, and ties are where the table
+    # says.
     place = lm.searchsorted(graph.constant(bounds), lm.abs(x).reshape(-1), right=True)
     place = lm.where(lm.isnan(x), len(bounds) + 1, place.reshape(*x.extents))
     place = place + lm.signbit(x).cast(dtypes.int64) * (len(bounds) + 2)
@@ -93,6 +97,7 @@ def _powers(x: Tensor, saturate: bool, rounding: str) -> Any:
     bits = x.bitcast(dtypes.uint32)
     exponent = ((bits >> 23) & 0xFF).cast(dtypes.int32)
     fraction = (bits & 0x7FFFFF).cast(dtypes.int32)
+    # Below the normal floats a fraction of 0x400000 is 2**-127 itself, the least power there is.
     normal = exponent > 0
     if rounding == "up":
         more = (fraction > 0) & (normal | (fraction > 0x400000))

@@ -78,6 +78,7 @@ def scatter_nd(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     entries += [along(outer + k, n) for k, n in enumerate(x.extents[width:])]
     if kind in ("none", "add"):
         return written(x, entries, updates, "set" if kind == "none" else "add")
+    # Only sets and sums scatter by several dims; the others go by the flattened position.
     flat = _flat_places(x, entries, updates)
     named = {"mul": "prod", "max": "amax", "min": "amin"}[kind]
     found = x.reshape(-1).scatter_reduce(0, flat, updates.reshape(-1), named)
@@ -112,6 +113,7 @@ def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor) -> Any:
     index = lm.where(index < 0, index + count, index).unsqueeze(axis)
     shape = [*index.extents]
     shape[axis] = const(count) if isinstance(count, int) else count
+    # A comparison with a counter, which fuses into whatever reads it; nothing is scattered.
     hot = call.graph.iota(shape, axis) == index
     return lm.where(hot, values.select(0, 1), values.select(0, 0))
 
@@ -119,6 +121,7 @@ def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor) -> Any:
 @operator("NonZero")
 def non_zero(call: Call, x: Tensor) -> Tensor:
     """The positions of elements that are not 0: (rank, count)."""
+    # Only the count is read; the positions are computed by the next piece, where the data is.
     count = int(call.read(lm.count_nonzero(x)))
     return lm.nonzero_static(call.input(0), count).mT
 

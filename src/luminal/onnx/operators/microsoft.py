@@ -145,6 +145,7 @@ def q_gemm(
     """alpha * A @ B + C, summed in int32 (C has the scale of the products); floats without a scale
     of the result.
     """
+    # Integers all the way to the sum, so no order of adding changes it.
     left = a.cast(dtypes.int32) - a_zero.cast(dtypes.int32).reshape(())
     right = b.cast(dtypes.int32)
     columns = b_zero.cast(dtypes.int32)
@@ -181,6 +182,7 @@ def mat_mul_n_bits(
     blocks = -(-columns // size)
     codes = _unpacked(b.reshape(rows, blocks * size * bits // 8), bits)
     if zeros is None:
+        # Without zero points codes are unsigned around the middle.
         middle = call.constant(2.0 ** (bits - 1), dtypes.float32)
         shift = middle.broadcast_to((rows, blocks))
     elif zeros.dtype is dtypes.uint8:

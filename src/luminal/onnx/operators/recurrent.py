@@ -91,6 +91,8 @@ def _gru(layer: _Layer, gates: Tensor, carry: Carry) -> Carry:
 
     z = f(layer.cut(xz + share(h, rz, bz)))
     r = f(layer.cut(xr + share(h, rr, br)))
+    # linear_before_reset: cuDNN and PyTorch reset the product, the paper (arXiv 1406.1078) what
+    # enters it.
     inner = r * share(h, rn, bn) if layer.option else share(r * h, rn, bn)
     n = g(layer.cut(xn + inner))
     return ((1 - z) * n + z * h,)
@@ -194,6 +196,8 @@ def _along(
     backward: bool,
 ) -> tuple[Tensor, Carry]:
     """Every output, and the last state; behind its length a row keeps its state and gives 0."""
+    # The input's share is one product over all steps; the loop has only what depends on the step
+    # before.
     gates = layer.from_input()
     steps = layer.x.extents[0]
     numbers = layer.x.graph.arange(steps)
@@ -205,6 +209,8 @@ def _along(
         found = step(layer, here, carry)
         if lengths is None:
             return found, found[0]
+        # Rows run to the longest one's end, and those that are done keep their state: a batch has
+        # one number of trips.
         inside = (number < lengths.cast(dtypes.int64)).unsqueeze(-1)
         kept = tuple(lm.where(inside, n, o) for n, o in zip(found, carry, strict=True))
         return kept, lm.where(inside, found[0], 0)

@@ -37,6 +37,8 @@ def resize(call: Call, x: Tensor, *given: Array | None) -> Any:
     kept = scales is None or not scales.size
     whole = axes == list(range(x.ndim))
     given_scales = [] if kept or scales is None else scales.reshape(-1).tolist()
+    # Where `interpolate` has the same mapping it is taken: a model from ONNX then runs as one
+    # written here does.
     mode = _mode_of_library(call, x, transform, given_scales)
     if kept and sizes is not None and mode:
         whole = whole and extents_of(sizes)[:2] == [*x.shape[:2]]
@@ -53,6 +55,7 @@ def resize(call: Call, x: Tensor, *given: Array | None) -> Any:
         same = out[k] == extents[k] and factors[k] == 1 and transform != "tf_crop_and_resize"
         if same:
             continue
+        # One dim after the other: an interpolation is a product of those along single dims.
         at = _places(extents[k], out[k], factors[k], transform, rest.get(k, (0.0, 1.0)))
         if transform == "tf_crop_and_resize":
             outside.append((k, (at < 0) | (at > extents[k] - 1)))
@@ -138,6 +141,7 @@ def _sizes(
             raise OnnxError(f"the sizes {wanted} hold {n}; an extent is 0 or more")
         if n and not extents[k]:
             raise OnnxError(f"Resize: dim {k} has no elements to make {n} of; give it the size 0")
+    # With the aspect ratio kept one factor serves all dims, and extents are rounded from it.
     ratios = [n / (extents[k] or 1) for n, k in zip(wanted, axes, strict=True)]
     if policy != "stretch":
         one = min(ratios) if policy == "not_larger" else max(ratios)
@@ -196,6 +200,8 @@ def _interpolated(
     base = np.ceil(at) - 1
     ratio = at - base
     reach = 2 if mode == "cubic" else 1
+    # Antialiasing widens the kernel as the picture shrinks, so the number of taps follows from the
+    # factor.
     start = int(np.floor(-reach / shrink)) + 1
     check_table(at.size, 2 * (reach - start))
     call.count(2 * (reach - start))
@@ -208,6 +214,7 @@ def _interpolated(
     places = (base[:, None] + offsets[None]).astype(np.int64)
     if call.attribute("exclude_outside", 0):
         weights = np.where((places < 0) | (places >= n), 0, weights)
+    # What lies outside has lost its weight; the rest adds up to 1 again.
     weights = weights / weights.sum(1, keepdims=True)
     return _weighted(call, x, axis, np.clip(places, 0, n - 1), weights)
 

@@ -116,6 +116,8 @@ def roi_align(call: Call, x: Tensor, boxes: Tensor, batch: Tensor) -> Any:
 def _adaptive_regions(call: Call, x: Tensor, scale: float, shift: float) -> Tensor:
     """As many samples as a cell has elements: a number for each region, so the boxes are read."""
     cells = call.attribute("output_height", 1), call.attribute("output_width", 1)
+    # Extents that data decides are no shapes of a program: the model is cut here, and goes on with
+    # the boxes known.
     corners = call.read(call.input(1)).astype(np.float64) * scale - shift
     x, boxes, batch = (call.input(k) for k in range(3))
     call.within(batch, 0, x.extents[0])
@@ -222,6 +224,7 @@ def _corners(boxes: Array, centred: bool) -> Array:
 
 
 def _chosen(boxes: Array, scores: Array, most: int, overlap: float, least: Any) -> list[int]:
+    # Stable: of equal scores the first box stays, as in ONNX Runtime.
     order = np.argsort(-scores, kind="stable")
     if least is not None:
         order = order[scores[order] > least]

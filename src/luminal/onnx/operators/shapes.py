@@ -167,6 +167,8 @@ def split(call: Call, x: Any, sizes: Any = None) -> Any:
         if call.attribute("num_outputs", count) != count:
             raise OnnxError(f"num_outputs is {call.attribute('num_outputs')}, not {count}")
         call.count(count)
+        # Dims stay symbols: that the last part is not empty becomes a requirement of the program,
+        # which is checked with the sizes of a call.
         part = (extent + count - 1) // count
         call.graph.require(part * (count - 1) <= extent, f"{count} parts of {part}, not {extent}")
         wanted = [minimum(part, maximum(extent - part * k, 0)) for k in range(count)]
@@ -227,6 +229,8 @@ def _literal_slice(extent: int, start: int, end: int, step: int) -> slice:
         inside = range(min(max(first, 0), extent - 1), max(stop, -1), step)
     if not inside:
         return slice(0, 0)
+    # Python's slices cut bounds in another way when they go back, so they get bounds that need no
+    # cut.
     behind = inside[-1] + (1 if step > 0 else -1)
     return slice(inside[0], behind if behind >= 0 else None, step)
 
@@ -239,6 +243,7 @@ def _place(call: Call, extent: Expression, at: Any) -> Any:
         if at <= -_FAR:
             return 0
         return maximum(extent + at, 0) if at < 0 else minimum(extent, at)
+    # A bound with dims means two things, by its sign. What can be proved for all sizes decides it.
     if prove(at >= 0):
         call.graph.require(at <= extent, "Slice: a bound")
         return at
@@ -340,6 +345,7 @@ def constant_of_shape(call: Call, shape: Array) -> Any:
 def range_(call: Call, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
     """start, start + delta ... before limit."""
     if start.dtype.is_int:
+        # Integers may be dims, and then so is the count; for floats the count must be a number.
         ends = [extents_of(call.known(x))[0] for x in (start, limit, delta)]
         return call.graph.arange(ends[0], ends[1], ends[2], start.dtype)
     first, last, step = (float(np.asarray(call.read(x))) for x in (start, limit, delta))

@@ -43,6 +43,7 @@ def dft(call: Call, x: Tensor, length: Array | None = None, axis: Array | None =
 def _matrices(call: Call, count: int, rows: int, given: int, inverse: bool, dtype: Any) -> Any:
     """cos and sin of 2 pi j k / count, for `rows` results of `given` elements."""
     check_table(rows, given)
+    # Reduced while it is an integer: the angle of a large product would lose its digits.
     turns = np.outer(np.arange(rows), np.arange(given)) % count
     angle = 2 * np.pi * turns / count * (1 if inverse else -1)
     scale = 1 / count if inverse else 1.0
@@ -53,6 +54,7 @@ def _transformed(call: Call, x: Tensor, count: int, inverse: bool, one_sided: bo
     """(..., elements, 1 or 2) to (..., results, 2)."""
     rows = count // 2 + 1 if one_sided else count
     columns = _columns(count)
+    # As a product with a table a transform is one kernel of full speed, and short ones are best so.
     if rows * extent(x, -2) > LONG and columns > 1:
         return _in_two_steps(call, x, count // columns, columns, inverse).narrow(-2, 0, rows)
     cos, sin = _matrices(call, count, rows, extent(x, -2), inverse, x.dtype)
@@ -95,6 +97,7 @@ def _real_inverse(call: Call, x: Tensor, count: int) -> Any:
     x = x.narrow(-2, 0, min(half, extent(x, -2)))
     cos, sin = _matrices(call, count, count, extent(x, -2), True, x.dtype)
     twice = np.full(extent(x, -2), 2.0)
+    # The first and, of an even count, the middle one have no mirror image.
     twice[0] = 1
     if count % 2 == 0 and extent(x, -2) == half:
         twice[-1] = 1

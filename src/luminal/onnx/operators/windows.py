@@ -56,6 +56,8 @@ def paddings(
     pairs = []
     for n, size, step, gap in zip(extents, kernel, steps, gaps, strict=True):
         total = maximum((ceil_div(n, step) - 1) * step + gap * (size - 1) + 1 - n, 0)
+        # SAME: as many results as steps fit; an odd element goes behind, or in front for
+        # SAME_LOWER.
         less, more = total // 2, total - total // 2
         pairs.append((less, more) if auto == "SAME_UPPER" else (more, less))
     return pairs
@@ -95,6 +97,7 @@ def convolved(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
         found = codes.pointwise_convolution(call, x, weight, bias, steps)
         if found is not None:
             return found
+    # Equal borders go into the convolution; others are a Pad before it.
     even = all(a is b or a == b for a, b in pairs) and all(isinstance(a, int) for a, _ in pairs)
     border: Any = [a for a, _ in pairs] if even else 0
     if not even:
