@@ -335,6 +335,7 @@ class FunctionBuilder:
     def at_end(self, label: str) -> Iterator[None]:
         """What is emitted inside stands at the end of a block that is closed."""
         block = self._by_label[label]
+        # A terminator has to stay last.
         last = block.lines.pop()
         blocks, self._blocks, block.closed = self._blocks, [block], False
         yield

@@ -119,6 +119,7 @@ def _any(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IR
 
 
 def _count(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    # A vector of bools is an integer of that many bits.
     type_ = IRType(f"i{args[0].type.lanes}")
     bits = b.cast("bitcast", args[0], type_)
     ones = bits if type_.bits == 1 else b.intrinsic("llvm.ctpop", type_, [bits])
@@ -126,6 +127,8 @@ def _count(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> 
 
 
 def _scale(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    # A factor of 2**n in one instruction, right for subnormal results as well, which an addition to
+    # the exponent's bits is not.
     everywhere, current_rounding = b.const(IRType(f"i{out.lanes}"), -1), b.const(IRType("i32"), 4)
     scaled = [*args, args[0], everywhere, current_rounding]
     name = f"llvm.x86.avx512.mask.scalef.{'ps' if dtype is float32 else 'pd'}.512"

@@ -83,6 +83,7 @@ def read_gguf(path: Path) -> GGUFFile:
         raise LoadError(f"{path}: not a GGUF file: it begins with {bytes(data[:4])!r}")
     reader.position = 4
     version = reader.scalar("I")
+    # The version tells the byte order, since the magic is the same in both.
     if int.from_bytes(data[4:8], "big") in (1, 2, 3):
         raise LoadError(
             f"{path}: a big-endian GGUF file; convert it once, with gguf-convert-endian of the "
@@ -101,6 +102,7 @@ def read_gguf(path: Path) -> GGUFFile:
         metadata[key] = reader.value(reader.scalar("I"))
     entries = [reader.tensor_entry() for _ in range(n_tensors)]
     alignment = Fields(metadata, path, "the metadata").integer("general.alignment", 32)
+    # Offsets count from behind the header, rounded up to the file's alignment.
     start = -(-reader.position // alignment) * alignment
     _check_spans(entries, path)  # before any is copied, for the sake of its alignment
     tensors = {entry.name: _tensor(data, start, entry, path) for entry in entries}
@@ -191,6 +193,8 @@ class _Reader:
 
     def array(self, depth: int) -> list[Any]:
         kind, count = self.scalar("I"), self.scalar("Q")
+        # Counted over the whole header: a file of some MB may claim arrays that fill the memory as
+        # lists.
         self.items += count + (INNER_ARRAY if depth > 1 else 0)
         if depth > MAX_DEPTH or self.items > MAX_ITEMS:
             raise LoadError(
@@ -215,6 +219,7 @@ class _Reader:
         rank = self.scalar("I")
         if rank > MAX_RANK:
             raise LoadError(f"{what} has {rank} dims; at most {MAX_RANK} are supported")
+        # ggml counts dims from the one whose elements lie side by side; NumPy from the other end.
         shape = struct.unpack(f"<{rank}Q", self.take(8 * rank))[::-1]
         kind, begin = self.scalar("I"), self.scalar("Q")
         type_name = _TYPE_NAMES.get(kind)
@@ -240,6 +245,7 @@ class _Reader:
 def _check_spans(entries: Sequence[_Entry], path: Path) -> None:
     """Tensors have names and bytes of their own; padding may lie between them."""
     names: set[str] = set()
+    # Overlapping tensors could make a small file an arbitrary number of large arrays.
     previous_end, previous = 0, ""
     for entry in sorted(entries, key=lambda entry: (entry.begin, entry.end)):
         if entry.name in names:

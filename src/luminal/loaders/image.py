@@ -131,6 +131,7 @@ class Preparation:
         pixels = np.asarray(image, np.uint8)
         if self.crop is not None:
             pixels = _middle(pixels, *self.crop)
+        # As transformers rounds: its arrays are float64 up to here.
         scaled = (pixels.astype(np.float64) * self.scale).astype(np.float32)
         normal = (scaled - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
         return np.ascontiguousarray(normal.transpose(2, 0, 1))
@@ -173,6 +174,8 @@ def preparation_of(fields: Fields) -> Preparation:
     kind = fields.text("image_processor_type", fields.text("feature_extractor_type", ""))
     kind = kind.removesuffix("Fast").removesuffix("Pil")
     cropped = fields.flag("do_center_crop", "crop_size" in fields.values)
+    # One integer means both sides or the shorter one: which of them, only the class in the file
+    # tells.
     square = kind.startswith(_SQUARE) or not (cropped or kind in _CONVNEXT)
     size: tuple[int, int] | None = None
     crop: tuple[int, int] | None = None

@@ -54,6 +54,7 @@ def read_llama2c(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
             stacked = array_at(data, offset, "<f4", shape)
             for index in range(shape[0]):
                 weights[name.replace("*", str(index))] = _in_halves(name, stacked[index], config)
+        # The tables of cosines are computed anew, as for every model.
         elif name != "rotary tables":
             weights[name] = array_at(data, offset, "<f4", shape)
         offset += 4 * math.prod(shape)
@@ -86,6 +87,7 @@ def read_llama2c_tokenizer(path: Path) -> HuggingFaceTokenizer:
         raise LoadError(f"{path}: {len(pieces)} pieces; a llama2.c tokenizer has at least 259")
     with panics_unheard(), library_errors(path):
         inner = sentencepiece(pieces)
+        # llama2.c begins every text with it, and its tokenizer file has no word for that.
         begin = pieces[_BOS].text
         inner.post_processor = processors.TemplateProcessing(
             single=[begin, "$A"], special_tokens=[(begin, _BOS)]

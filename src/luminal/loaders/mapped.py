@@ -99,6 +99,7 @@ def byte_count(dtype: np.dtype[Any], shape: tuple[int, ...], what: str) -> int:
     """
     if len(shape) > MAX_RANK:
         raise LoadError(f"{what} has {len(shape)} dims; at most {MAX_RANK} are supported")
+    # An extent of 0 makes the array empty, and yet NumPy forms strides of the others.
     filled = math.prod(max(extent, 1) for extent in shape) * dtype.itemsize
     if filled > MAX_BYTES:
         raise LoadError(

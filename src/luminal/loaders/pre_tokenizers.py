@@ -54,6 +54,7 @@ class Cut:
         splits: list[Any] = [
             pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in self.patterns
         ]
+        # The library's own pattern is GPT-2's; the patterns above have cut already.
         level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         return pre_tokenizers.Sequence([*splits, level])
 

@@ -47,6 +47,8 @@ def sentencepiece(
     vocabulary: dict[str, int] = {}
     for number, piece in enumerate(pieces):
         vocabulary.setdefault(piece.text, number)
+    # SentencePiece keeps no list of merges: it joins whichever neighbours make the piece of the
+    # best score. Every way to cut a piece in two known ones, in the order of scores, does the same.
     merges = sorted(_merges(pieces), key=lambda merge: merge[0])
     inner = tokenizers.Tokenizer(
         models.BPE(

@@ -85,6 +85,7 @@ def _floats(samples: bytes, kind: int, bits: int, channels: int) -> Array:
     frame = channels * bits // 8
     samples = samples[: len(samples) // frame * frame]
     if bits == 24:
+        # No dtype has 24 bits: as the upper bytes of 32 the sign is where it belongs.
         wide = np.zeros((len(samples) // 3, 4), np.uint8)
         wide[:, 1:] = np.frombuffer(samples, np.uint8).reshape(-1, 3)
         samples = wide.tobytes()
@@ -101,6 +102,8 @@ def resampled(samples: Array, rate: int, wanted: int) -> Array:
     """
     if rate == wanted or not len(samples):
         return samples
+    # The places of outputs between the inputs repeat after `up` outputs, so there are that many
+    # sets of weights, and each serves every up-th output at once.
     common = gcd(rate, wanted)
     up, down = wanted // common, rate // common
     cutoff = min(1.0, wanted / rate)  # of the lower of the two Nyquist frequencies

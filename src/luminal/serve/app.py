@@ -84,6 +84,7 @@ class Api:
         loop = asyncio.get_running_loop()
 
         def deliver(events: list[Event]) -> None:
+            # The engine's thread touches nothing of the event loop; it hands over whole steps.
             loop.call_soon_threadsafe(self._hand_out, events)
 
         self.served.engine.start(deliver)
@@ -179,6 +180,7 @@ class Api:
                     groups = await self._desk.jobs(order, stack)
                     told = await self._told(order)
             work = self._submitted(order, groups, told, start, request.scope["luminal"])
+            # From here on the answer owns what the request took, to the end of a stream.
             work.stack = stack.pop_all()
         return await self._answered(request, work, form(order))
 
@@ -244,6 +246,7 @@ class Api:
         if order.stream:
             return Stream(work, replies, self.limits.seconds + GRACE_SECONDS)
         async with work:
+            # Whoever hangs up stops the text: otherwise rows would go on for nobody.
             left = asyncio.ensure_future(gone(request.receive))
             whole = asyncio.ensure_future(work.finish())
             try:
@@ -259,6 +262,8 @@ class Api:
         if order.logprobs is None:
             return _json(replies.whole(choices, usage(order.prompts, choices)))
         loop = asyncio.get_running_loop()
+        # Log-probabilities make answers of MiB. Written in the event loop, one of them would hold
+        # up every stream.
         return await loop.run_in_executor(self._writer, self._long, order, choices, replies)
 
     @staticmethod

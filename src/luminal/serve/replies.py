@@ -175,6 +175,7 @@ class Chats:
     def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
         """Those of an event. Where functions may be called, text waits for the end."""
         logprobs = self._logprobs([event])
+        # Whether a text is a call shows at its end only; what was streamed could not be taken back.
         if self.tools:
             return [] if event.reason is None else self._told(choice)
         found = []

@@ -222,6 +222,8 @@ class _Walk:
     def _load(self, statement: Load) -> None:
         text = self._element(statement, statement.out.type.dtype)
         if statement.mask is not None:
+            # The conditional touches no memory where its condition is false, in C as in every
+            # dialect.
             text = f"{self._operand(statement.mask)} ? {text} : 0"
         self._define(statement.out, text)
 

@@ -40,6 +40,7 @@ def memory_type(dtype: DType) -> DType:
 
 def float_extremes(dialect: Dialect, dtype: DType, inline: str) -> str:
     """The functions behind `max` and `min` of a float dtype."""
+    # The sign of a zero shows in its bits only.
     bits = dialect.bitcast(int32 if dtype.size == 4 else int64, "a")
     return "\n".join(
         FLOAT_EXTREME.format(
@@ -64,6 +65,7 @@ def constant(dialect: Dialect, value: Constant) -> str:
     if dtype.is_float:
         number = float(value.values[0])
         if math.isfinite(number):
+            # Hexadecimal, which no compiler rounds.
             return f"({number.hex()}{suffix})"
         unsigned = uint32 if dtype.size == 4 else uint64
         return dialect.bitcast(dtype, f"{bits:#x}{dialect.suffixes[unsigned.short]}")

@@ -21,6 +21,8 @@ _SHIFT = np.float32(0.125)  # of all points of a group of IQ1_S and IQ1_M, up or
 
 def _even_signs(codes: Array) -> Array:
     """Seven bits of signs, each followed by the eighth: there are always evenly many minus."""
+    # The sign of the eighth value is not stored: whoever wrote the block made their parity even,
+    # which saves a bit for every eight values.
     codes = codes.astype(np.uint8)
     return signs(codes | (np.bitwise_count(codes) & np.uint8(1)) << np.uint8(7))
 
@@ -80,6 +82,7 @@ def _iq1_s(blocks: Array) -> Array:
 def _iq1_m(blocks: Array) -> Array:
     """The upper 4 bits of four words are the scale of all, their other 12 those of groups of 16."""
     words = blocks["scales"]
+    # No field of its own holds the block's scale: it fills the bits that four words had to spare.
     parts = words >> 12 << np.array([0, 4, 8, 12], np.uint16)
     scale = np.bitwise_or.reduce(parts, 1).astype(np.uint16).view(np.float16)
     codes = (words[..., None] >> np.array([0, 3, 6, 9], np.uint16)) & np.uint16(7)

@@ -18,6 +18,7 @@ _HIGH_4, _HIGH_2 = np.uint8(4), np.uint8(2)
 def _q2(blocks: Array) -> Array:
     scale = _times(blocks["scale"], blocks["scales"] & 15)
     least = _times(blocks["least"], blocks["scales"] >> 4)
+    # A scale and a least value for each group: value = scale * code - least, with unsigned codes.
     return scale * numbers(fields(blocks["codes"], 2, 32), 16, 16) - least
 
 
