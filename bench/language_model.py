@@ -100,7 +100,7 @@ def _compile() -> Rows:
 
 def _thin() -> Rows:
     """A prompt and single tokens of two layers, in blocks that take turns with llama.cpp's."""
-    if not Peer.installed("llama.cpp"):
+    if not Peer.is_installed("llama.cpp"):
         yield Skipped("two layers of 1.1B", "llama-cpp-python is not installed")
         return
     with tempfile.TemporaryDirectory() as place:

@@ -106,7 +106,7 @@ def test_a_peer_in_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         "    def eval(self, ids): time.sleep(0.01 * len(ids))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert Peer.installed("llama.cpp")
+    assert Peer.is_installed("llama.cpp")
     spec = {"path": "m.gguf", "threads": 1, "context": 16}
     with Peer("llama.cpp", spec) as peer:
         (taken,) = peer.seconds(3, 2, 0)

@@ -111,7 +111,7 @@ def _measured(asked: Asked, model: Decoder, specs: dict[str, dict[str, Any]]) ->
         peers = [
             stack.enter_context(Peer(name, spec | {"threads": asked.threads, "context": context}))
             for name, spec in specs.items()
-            if Peer.installed(name)
+            if Peer.is_installed(name)
         ]
         return measured(programs, works, peers, asked.blocks)
 

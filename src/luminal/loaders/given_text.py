@@ -49,7 +49,7 @@ class GivenTexts:
             return value if pairs == value else pairs
         if isinstance(value, list | tuple):
             items = [self.marked(member) for member in value]
-            return value if all(map(_same, items, value)) else type(value)(items)
+            return value if all(map(_is_same, items, value)) else type(value)(items)
         return value
 
     def _marked(self, text: str) -> str:
@@ -57,11 +57,11 @@ class GivenTexts:
         sizes = range(1, min(self._longest, len(text) + 1))
         if any(text[:size].lower() in self._ends for size in sizes):
             marked = MARK + marked
-        if any(text[-size:].lower() in self._cuts for size in sizes) or self._becomes(text):
+        if any(text[-size:].lower() in self._cuts for size in sizes) or self._is_made_special(text):
             marked += MARK
         return marked
 
-    def _becomes(self, text: str) -> bool:
+    def _is_made_special(self, text: str) -> bool:
         """Whether the normalizer makes a special token of what is none."""
         normalizer = self._inner.normalizer
         if not self._normalizes or normalizer is None:
@@ -76,7 +76,7 @@ class GivenTexts:
         return ids
 
 
-def _same(a: Any, b: Any) -> bool:
+def _is_same(a: Any, b: Any) -> bool:
     return a is b or a == b
 
 

@@ -70,7 +70,7 @@ class LanguageModel:
 
     def __repr__(self) -> str:
         config = self.model.config
-        state = "compiled" if self.programs.compiled else "not compiled"
+        state = "compiled" if self.programs.has_programs else "not compiled"
         return (
             f"LanguageModel({type(self.model).__name__}, {config.num_hidden_layers} layers of "
             f"{config.hidden_size}, {config.vocab_size} tokens, context {self.context}; "

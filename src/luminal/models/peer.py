@@ -85,7 +85,7 @@ class Peer:
         self._answer()
 
     @staticmethod
-    def installed(name: str) -> bool:
+    def is_installed(name: str) -> bool:
         """Can it be run here?"""
         return all(find_spec(module) is not None for module in _NEEDED[name])
 

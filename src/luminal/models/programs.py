@@ -76,13 +76,13 @@ class Programs:
             yield
 
     @property
-    def rewinds(self) -> bool:
+    def can_rewind(self) -> bool:
         """Can a text go back to an earlier token? Recurrent layers keep nothing of single ones."""
         return not any(isinstance(cache, RecurrentCache) for cache in self.caches)
 
     def resume(self, text: Text) -> None:
         """Counts as read what a text shares with the last one that was read alone."""
-        if self._last is not None and self.rewinds:
+        if self._last is not None and self.can_rewind:
             held = self._last.draw.tokens[: self._last.read]
             text.read = min(_shared(held, text.draw.tokens), len(text.draw.tokens) - 1)
 
@@ -134,7 +134,7 @@ class Programs:
         for text in texts:
             done = text.reason is not None
             start = text.read - 1 if done else text.read
-            most = 1 if done or not self.rewinds else None
+            most = 1 if done or not self.can_rewind else None
             starts.append(start)
             rows.append(text.draw.tokens[start:][:most])
         width = max(map(len, rows))
@@ -185,7 +185,7 @@ class Programs:
         return self.program((name, features), lambda: self._record(name, (1, most), features), 2)
 
     @property
-    def compiled(self) -> bool:
+    def has_programs(self) -> bool:
         """Is there any program?"""
         return bool(self._made)
 
@@ -197,7 +197,7 @@ class Programs:
         if program is None:
             start = time.perf_counter()
             mode = mode_of(self._mode).shared_by(share)
-            if any(_interrupted(other) for other in self._made.values()):
+            if any(_is_interrupted(other) for other in self._made.values()):
                 mode = CompilationMode.FAST  # Ctrl-C ends all searching at once
             with garbage.held():  # all that is recorded stays
                 graph = record()
@@ -278,6 +278,6 @@ def _shared(left: Sequence[int], right: Sequence[int]) -> int:
     return min(len(left), len(right))
 
 
-def _interrupted(program: Executable) -> bool:
+def _is_interrupted(program: Executable) -> bool:
     search = program.report().search
     return search is not None and search.interrupted

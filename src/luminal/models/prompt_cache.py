@@ -50,7 +50,7 @@ class Prompt:
 
 def write_prompt(path: str | Path, programs: Programs, text: Text) -> None:
     """Writes what the caches hold of a text that was read alone; atomically."""
-    if not programs.rewinds:
+    if not programs.can_rewind:
         raise InputError("save_prompt: the model has recurrent layers, which keep no positions")
     ids = np.array(text.draw.tokens[: text.read], np.int32)
     held = {"ids": ids, "model": _model_digest(programs.model)}

@@ -89,7 +89,7 @@ class ModelDraft:
 
 def check_rewinds(programs: Programs) -> None:
     """Raises InputError for recurrent layers."""
-    if not programs.rewinds:
+    if not programs.can_rewind:
         raise InputError(
             "draft: the model has recurrent layers, which cannot forget tokens that were wrong"
         )

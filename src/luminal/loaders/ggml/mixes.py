@@ -52,7 +52,9 @@ def types_of(choice: str, rows: Mapping[str, int]) -> dict[str, str]:
         if _ROUTER.search(name):
             continue
         costs = name in outputs or (
-            name in numbers and _LAST.search(name) is not None and _matters(numbers[name], count)
+            name in numbers
+            and _LAST.search(name) is not None
+            and _is_sensitive(numbers[name], count)
         )
         kind = finer if costs else usual
         kind = _SHORT.get(kind, kind) if length % BLOCKS[kind].size else kind
@@ -61,7 +63,8 @@ def types_of(choice: str, rows: Mapping[str, int]) -> dict[str, str]:
     return types
 
 
-def _matters(layer: int, count: int) -> bool:
+# The rule of llama.cpp's mixes: what is lost in the first and last eighth of the layers costs most.
+def _is_sensitive(layer: int, count: int) -> bool:
     eighth = count // 8
     return layer < eighth or layer >= count * 7 // 8 or (layer - eighth) % 3 == 2
 

@@ -150,6 +150,7 @@ class Architecture:
                 continue
             expert = _EXPERT.fullmatch(name)
             changes = bool(expert) or self.adapted is not _kept or self.divided is not None
+            # Rows can stay as they lie only where nothing is done to them but naming.
             if isinstance(array, StoredRows) and (changes or _FUSED.fullmatch(name)):
                 array = np.asarray(array)
             if changes:
@@ -169,6 +170,7 @@ class Architecture:
                 experts.setdefault(expert[1], {})[expert[3], int(expert[2])] = array
             else:
                 weights.update((self.divided or self._parts)(name, array, config))
+        # Experts come one by one, and a product over all needs them side by side.
         for path, arrays in experts.items():
             weights.update(_stacked(path, arrays))
         if config.tie_word_embeddings and OUTPUT in weights:

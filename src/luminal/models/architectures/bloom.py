@@ -31,7 +31,7 @@ BLOOM = Architecture(
         "num_key_value_heads": None,
         "head_dim": None,
         "max_position_embeddings": integer("seq_length", 2048),
-        "activation": "gelu_pytorch_tanh",
+        "activation": "gelu_pytorch_tanh",  # no key says it
         "norm_eps": epsilon(1e-5, "layer_norm_epsilon"),
         "positions": "alibi",
         "embedding_norm": True,

@@ -93,6 +93,6 @@ GLM4_MOE = Architecture(
         "glm4moe",
         "glm4_moe",
         keys=ROUTED_KEYS,
-        names={"post_attention_layernorm": "post_attention_norm"},
+        names={"post_attention_layernorm": "post_attention_norm"},  # that before the experts
     ),
 )

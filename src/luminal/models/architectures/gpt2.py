@@ -22,6 +22,7 @@ def _inner(fields: Fields) -> int:
     return fields.integer("n_inner", 4 * fields.integer("n_embd", 768))
 
 
+# Its first code had Conv1D layers, whose matrices multiply from the right.
 def _rows_first(name: str, array: Array) -> Array:
     """Matrices of the layers as (out, in)."""
     return array.T if name.startswith("model.layers.") and array.ndim == 2 else array

@@ -126,6 +126,7 @@ GPT_OSS = Architecture(
         "gpt-oss",
         "gpt_oss",
         names={
+            # Named like a norm after attention, though it is the one before the experts.
             "post_attention_layernorm": "post_attention_norm",
             "self_attn.sinks": "attn_sinks.weight",
             "mlp.experts.down_proj": "ffn_down_exps.weight",
@@ -146,7 +147,7 @@ GPT_OSS = Architecture(
                 lambda both: (both[:, ::2], both[:, 1::2]),
             ),
         },
-        rope={"truncate": False},
+        rope={"truncate": False},  # all published models say it, and the files cannot
         windowed=ANY_LAYER,
         windows=2,
     ),

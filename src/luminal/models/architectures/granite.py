@@ -19,6 +19,7 @@ from luminal.models.gguf.changes import INTERLEAVED, Joined
 from luminal.models.gguf.form import GGUF
 
 
+# The file has what logits are divided by, in GGUF as well.
 def _logit_scale(fields: Fields) -> float:
     return 1 / fields.number("logits_scaling", 1.0)
 

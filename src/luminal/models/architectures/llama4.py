@@ -53,6 +53,7 @@ def _layers(fields: Fields) -> Layers:
     )
 
 
+# Experts are multiplied in one batched product there, from the right.
 def _rows_first(name: str, array: Array) -> Array:
     """Matrices of experts as (expert, out, in)."""
     return array.transpose(0, 2, 1) if array.ndim == 3 else array

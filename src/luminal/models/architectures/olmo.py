@@ -12,7 +12,7 @@ OLMO = Architecture(
     {
         **attention_biases(),
         "norm": "layer_without_weight",
-        "norm_eps": 1e-5,
+        "norm_eps": 1e-5,  # transformers has it as a constant
         "projection_limit": number_or_none("clip_qkv"),
     },
     gguf=GGUF("olmo", changes=INTERLEAVED),

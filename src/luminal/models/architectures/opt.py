@@ -26,7 +26,7 @@ OPT = Architecture(
         **TIED,
         "intermediate_size": integer("ffn_dim"),
         "activation": text("activation_function", "relu"),
-        "norm_eps": 1e-5,
+        "norm_eps": 1e-5,  # PyTorch's own, which no key says
         "positions": "learned",
     },
     {

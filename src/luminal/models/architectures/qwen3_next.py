@@ -106,6 +106,7 @@ def _divided(name: str, array: Array, config: DecoderConfig) -> Iterator[tuple[s
             f"weights: {name!r} has {array.shape[0]} rows, the configuration asks for "
             f"{heads * sum(sizes)}"
         )
+    # Rows of one head of keys: its own, and those of the heads of values that share it.
     cut = np.split(array.reshape(heads, sum(sizes), *array.shape[1:]), np.cumsum(sizes)[:-1], 1)
     divided = {
         key: rows.reshape(-1, *array.shape[1:]) for key, rows in zip(parts, cut, strict=True)

@@ -13,5 +13,6 @@ SEED_OSS = Architecture(
         "output_bias": flag("attention_out_bias", False),
         "mlp_bias": flag("mlp_bias", False),
     },
+    # The norm before the feed-forward part is named like one after attention there.
     gguf=GGUF("seed_oss", names={"post_attention_layernorm": "post_attention_norm"}),
 )

@@ -91,9 +91,14 @@ def _interleaved(count: Callable[[Heads], int]) -> Change:
     )
 
 
+# llama.cpp's first models turned neighbouring features (Meta's layout), and its converter lays
+# the rows of Hugging Face's checkpoints, which turn halves, back to that. Architectures that came
+# later turn halves there too (NeoX's layout) and keep their rows: they have no change.
 INTERLEAVED = {
     "attn_q": _interleaved(lambda heads: heads.queries),
     "attn_k": _interleaved(lambda heads: heads.keys),
 }
+# In models before Llama, fused rows lie by heads of keys; files in GGUF have them by kind.
 GROUPED = Change(_by_head_of_keys, _one_after_another, by_rows=True)
+# A vector in the one kind of file, a matrix of one row in the other.
 ONE_ROW = Change(_as_row, _flat)

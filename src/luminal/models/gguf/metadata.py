@@ -151,34 +151,34 @@ def check_same(config: DecoderConfig, read: DecoderConfig, name: str) -> None:
     """Raises InputError where a configuration reads back as another: GGUF has no word for it."""
     for member in fields(config):
         mine, theirs = getattr(config, member.name), getattr(read, member.name)
-        if not _same(mine, theirs):
+        if not _is_same(mine, theirs):
             raise InputError(
                 f"convert: GGUF files of {name} cannot say {member.name}={shown(mine)}: "
                 f"it would be read as {shown(theirs)}; keep the folder"
             )
 
 
-def _same(mine: Any, theirs: Any) -> bool:
+def _is_same(mine: Any, theirs: Any) -> bool:
     if isinstance(mine, float) and isinstance(theirs, float):
         return bool(np.isclose(mine, theirs, rtol=_CLOSE, atol=0))
     if isinstance(mine, tuple) and isinstance(theirs, tuple):
         pairs = zip(mine, theirs, strict=False)
-        return len(mine) == len(theirs) and all(_same(*pair) for pair in pairs)
+        return len(mine) == len(theirs) and all(_is_same(*pair) for pair in pairs)
     if isinstance(mine, Rotary) and isinstance(theirs, Rotary):
-        return _same_rotary(mine, theirs)
+        return _is_same_rotary(mine, theirs)
     if is_dataclass(mine) and type(mine) is type(theirs):
         names = [member.name for member in fields(mine)]
-        return all(_same(getattr(mine, n), getattr(theirs, n)) for n in names)
+        return all(_is_same(getattr(mine, n), getattr(theirs, n)) for n in names)
     return bool(mine == theirs)
 
 
-def _same_rotary(mine: Rotary, theirs: Rotary) -> bool:
+def _is_same_rotary(mine: Rotary, theirs: Rotary) -> bool:
     if (mine.dims, mine.interleaved) != (theirs.dims, theirs.interleaved):
         return False
     a, b = (_scaled(rotary, rotary.scaling) for rotary in (mine, theirs))
     if (a.longer is None) != (b.longer is None):
         return False
-    if not _same(a.attention_factor, b.attention_factor):
+    if not _is_same(a.attention_factor, b.attention_factor):
         return False
     if a.longer is not None and _plain(mine.scaling) != _plain(theirs.scaling):
         return False

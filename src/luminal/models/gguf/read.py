@@ -34,7 +34,7 @@ _SCALING_NUMBERS = {
     "yarn_beta_fast": "beta_fast",
     "yarn_beta_slow": "beta_slow",
 }
-_THETA = 10000.0
+_THETA = 10000.0  # what readers of such files assume where they do not say it
 _FLAG_TEXTS = {"True", "False", "0", "1"}
 
 
@@ -236,7 +236,7 @@ class Reader:
             }
             scaling = {"rope_type": kind, **numbers}
             sharper = self.number("rope.scaling.yarn_log_multiplier")
-            if sharper is not None:  # a tenth of it
+            if sharper is not None:  # converters write a tenth of mscale_all_dim
                 scaling["mscale"] = scaling["mscale_all_dim"] = round(10 * sharper, 6)
         scaling["original_max_position_embeddings"] = original
         return {name: value for name, value in scaling.items() if value is not None}

@@ -65,7 +65,7 @@ def hugging_face_tensors(
             continue
         if change is not None:
             array = _read(name, change.read, array, heads)
-        if ours.count("*") > len(numbers):
+        if ours.count("*") > len(numbers):  # one tensor of all experts here, one of each there
             for number, part in enumerate(np.atleast_1d(array)):
                 arrays[_filled(ours, [*numbers, str(number)])] = part
         else:
