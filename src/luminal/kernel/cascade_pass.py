@@ -62,8 +62,8 @@ class Along(Protocol):
         """The exponentials of the block, to scratch, and what has no further axes."""
 
 
-# State lies in scratch, which is the first two caches, and each stage of a block is a small loop
-# nest of its own over it. Keeping accumulators in registers across stages would save little, and
+# State lies in scratch, which is the first two caches, and each part of a block is a small loop
+# nest of its own over it. Keeping accumulators in registers across parts would save little, and
 # would tie the tiles of the two products together, which want different shapes.
 class Pass:
     """The pass over the blocks of a workspace."""

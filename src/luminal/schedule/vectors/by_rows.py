@@ -2,7 +2,7 @@
 
 A tile of columns with its sums in registers runs through all rows, and jumps from one to the next
 by a row's length, where no prefetcher follows. So where the rows come from memory some of them at a
-time are added up to sums of many columns in scratch (`Schedule.by_rows`); and so are the products
+time are added up to sums of many columns in scratch (`Schedule.sums`); and so are the products
 of few rows by a matrix, which then passes once, whatever their number.
 """
 
