@@ -181,6 +181,8 @@ def _phase(
     """Write some equal steps; gives what is held after them."""
     # The positions that these steps update; of the loop's own axis a tail takes the first only.
     keys = [[key for key, _ in tiles.positions(carrier.carry.inner.axes)] for carrier in carried]
+    # Carries of a loop are single values in expanded IR, while a tile holds one for each of its
+    # positions.
     flat = [
         one
         for held, own_keys in zip(state, keys, strict=True)
@@ -227,6 +229,7 @@ def _counted(
     if at_most == 0:
         return carried
     start = tiles.index.scalar(steps.start)
+    # One step needs no loop, and with its index a number all offsets fold.
     if at_least == at_most == 1:
         return step(start, carried)
     with tiles.b.loop(start, tiles.index.scalar(steps.stop), steps.pieces.size, carried) as loop:

@@ -70,7 +70,7 @@ def path_ends() -> set[str]:
     """Every file and folder of the checkout by each end of its path, so that a document which
     says `vectors/nest.py` need not say where `vectors/` lies.
     """
-    ends = set()
+    ends: set[str] = set()
     for top in ("src", "tests", "bench", "examples", "docs"):
         for path in [ROOT / top, *(ROOT / top).rglob("*")]:
             parts = path.relative_to(ROOT).parts

@@ -95,6 +95,8 @@ class Ahead(threading.local):
             while helper in self._helpers and helper.batches and helper.has_answered():
                 self._collect(helper)
             while helper in self._helpers and self._waiting and helper.has_room():
+                # A fraction of what is left each time, as in guided scheduling: large batches
+                # first, small ones at the end, so that all end together.
                 share = len(self._waiting) // (2 * BATCHES * (len(self._helpers) + 1))
                 some = [self._waiting.popitem() for _ in range(min(BATCH, max(share, 1)))]
                 if not helper.send(dict(some)):
@@ -138,6 +140,8 @@ class Helper:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            # With the usual 64 KiB both sides could wait for each other, each in the middle of a
+            # write.
             pipesize=PIPE_BYTES,
         )
 

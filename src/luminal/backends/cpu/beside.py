@@ -119,6 +119,8 @@ def _finish_before_exit() -> None:
     """Has the process wait for LLVM at its end, and lets no thread come to LLVM after that."""
     from luminal.backends.cpu import machine_code
 
+    # Who holds LLVM's lock as the interpreter ends keeps a daemon thread out of a library that is
+    # being taken down.
     atexit.register(machine_code.lock.acquire)
 
 
@@ -134,6 +136,7 @@ def _short_turns() -> Iterator[None]:
     with _turns:
         if _takers == 0:
             _usual = sys.getswitchinterval()
+            # Only as long as there is work: shorter turns cost whatever else the process does.
             sys.setswitchinterval(min(TURN_SECONDS, _usual))
         _takers += 1
     try:

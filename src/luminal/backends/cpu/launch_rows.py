@@ -98,6 +98,7 @@ class LaunchRows:
         of_slots = [first + _word(SLOT_REF, name) for name in ("offset", "stride", "start")]
         rest = np.arange(len(launches) + len(slots), len(words))
         positions = np.concatenate([grids, *of_slots, rest])
+        # A run with other dims is one indexed copy: what every word needs is found once, here.
         return words, positions, words[positions]
 
     def _add(self, launches: tuple[Launch, ...]) -> None:
@@ -109,6 +110,7 @@ class LaunchRows:
                 self._add_loop(launch, flags)
 
     def _add_loop(self, launch: LoopLaunch, flags: int) -> None:
+        # The row is kept free, since where the Loop ends is known after its body only.
         begin, count = len(self._launches), self._quantities.add(launch.trips)
         self._launches.append(())
         self._depth += 1
@@ -130,6 +132,7 @@ class LaunchRows:
         self._params += map(add, launch.params)
         function = self._functions[launch.kernel]
         call = self._program.kernels[launch.kernel].call
+        # Python code runs on the caller's thread, the only one of the team that Python knows.
         if call is not None and call.is_python:
             flags |= SERIAL
         self._launches.append(

@@ -26,6 +26,9 @@ add up to the run. No member works before all have entered it and the clock has 
 
 from __future__ import annotations
 
+# Numbers that only grow need no reset between launches, trips or runs, so there is no moment at
+# which a member that comes late could read a word of the launch before. A barrier that counts
+# arrivals would make all of them arrive; here it is enough that the chunks are done.
 WALK_IR = """
 %Launch = type { i32, i32, ptr, i64, i64, i64, ptr, i64 }
 %SlotRef = type { i64, i64, i64, i64, i64, i64 }

@@ -93,6 +93,8 @@ def _matched(a: Place, b: Place, c: Place, term: Term) -> Product | None:
     """The product if `a` has the rows of the result and `b` its columns."""
     (left,), (right,), (out,) = a.frame, b.frame, c.frame
     bound = frozenset(term.attrs)
+    # Axes have names, so which dimension is which follows from where each occurs; no pattern of
+    # transposes is looked for.
     batch = tuple(axis for axis in out if axis in left and axis in right)
     m = tuple(axis for axis in out if axis in left and axis not in right)
     n = tuple(axis for axis in out if axis in right and axis not in left)

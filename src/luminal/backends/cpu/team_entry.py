@@ -123,6 +123,7 @@ def builtin(name: str, address: int) -> Callable[[int], Callable[..., Any]]:
     """The native function at an address as methods of Python's: of the number that they are made
     for, which it takes before what it was written for.
     """
+    # Python keeps the pointer and no reference, so the record has to live as long as the process.
     method = _Method(name.encode(), address, _FASTCALL, None)
     _methods.append(method)
     make: Any = ctypes.pythonapi.PyCFunction_NewEx

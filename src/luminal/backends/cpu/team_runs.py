@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# A run waits for nobody: it takes the workers that are idle at its start. Two runs at once, from
+# two threads of the user, divide the workers in the same way.
 RUNS_IR = """
 ; IEEE arithmetic: round to nearest, keep subnormals, no traps.
 define internal void @set_ieee() {

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# Spinning first, since the next launch mostly follows within microseconds, and a futex takes longer
+# than that to wake anybody. The count of sleepers makes a wake that nobody needs one load. It is
+# raised before the futex looks at the word, and the word is changed before the count is read: so
+# one of the two sides always sees the other.
 WAITS_IR = """
 ; One step of waiting for *word to change from `seen`: pause, or sleep once `spins` ticks have
 ; passed since `begun`. The first step begins at 0 and says when it was; who is roused spins again.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+# Workers are pinned, each to a CPU of its own, and the caller is not: it is the user's thread. The
+# CPU that no worker has is where a worker goes when it sits on the caller's.
 WORKERS_IR = """
 ; Map the control area; 0 where that worked. Called once.
 define i32 @luminal_team_init() {
