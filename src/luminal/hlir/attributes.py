@@ -191,6 +191,7 @@ class CustomKernel:
                 f"{self.name}: this custom kernel has native code only; give "
                 "custom_kernel(evaluate=) a NumPy function to run it here"
             )
+        # Views of their own, so that making them read-only leaves the caller's arrays as they are.
         views = [np.asarray(x, order="C").view() for x in operands]
         for view in views:
             view.flags.writeable = False

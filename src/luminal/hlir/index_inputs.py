@@ -51,6 +51,7 @@ class IndexInput:
         if not indices.size:
             return
         n = int(self.extent.evaluate(dims))
+        # Two passes of NumPy and no mask: which index is wrong is only asked where one is.
         if -n <= int(indices.min()) and int(indices.max()) < n:
             return
         wrong = int(indices[(indices < -n) | (indices >= n)].flat[0])
@@ -129,6 +130,8 @@ def _input_below(value: Value, outer: Arguments, depth: int) -> tuple[str, tuple
             return node.attrs.name, tuple(reversed(steps))
         elif node.op.name == "Cast" and node.args[0].dtype.is_int:
             source_dtype, cast = node.args[0].dtype, node.types[0].dtype
+            # A cast that widens changes no index; any other may wrap it, and is evaluated before
+            # the check.
             if source_dtype.kind != cast.kind or source_dtype.size > cast.size:
                 steps.append(node)
             value = node.args[0]

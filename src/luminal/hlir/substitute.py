@@ -126,6 +126,8 @@ def _rewriter(dims: Mapping[Symbol, Expression]) -> Rewrite:
     def replacement(symbol: Symbol) -> Expression:
         if symbol not in replacements:
             extent = None if symbol.extent is None else rewrite(symbol.extent)
+            # An axis carries its extent, which may hold a dim: then it becomes another axis of the
+            # same name.
             same = extent is symbol.extent
             replacements[symbol] = symbol if same or extent is None else axis(symbol.name, extent)
         return replacements[symbol]

@@ -87,6 +87,8 @@ class _Sort(GroupRow):
         """Pairs of runs of a length, which is 2**number, become one each."""
         at = self.over(self.extent)
         position = self.values.index(at + 0, int64)
+        # Lengths are powers of two, so a mask takes the place of a division, and of a search for
+        # the run.
         place = self.apply("And", position, self.apply("Add", length, self.number(-1)))
         run = self.apply("Xor", position, place)  # where its run starts
         other = self.apply("Xor", run, length)
@@ -113,6 +115,8 @@ class _Sort(GroupRow):
         inside = last < self.extent
         probe = self.values.emit_load(source.keys, last + 0, inside, self.dtype)
         comes = self.choose(is_second, self.less(key, probe, negated=True), self.less(probe, key))
+        # The count is built from its highest bit, each tried by one probe; a run that is shorter
+        # than its length (the last one) is cut by `inside`.
         fits = self.apply("LessThan", length, tried)
         comes = self.choose(fits, self.no, self.choose(self.holds(inside), comes, self.no))
         after = self.choose(comes, tried, count)

@@ -91,6 +91,8 @@ def word_offset(offset: Expression, near: Symbol, count: int) -> Expression | No
     """
     if offset.coefficient(near) is not ONE:
         return None
+    # By the algebra of Expressions: the offset of the first neighbour has to be a multiple of the
+    # word for all values of the dims.
     first = offset.substitute({near: ZERO})
     word = first // count
     return word if word * count is first else None
@@ -114,12 +116,15 @@ def _walked(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> Symbol 
         ):
             return f"the factor {factor!r} is no {dtype} in memory"
         sources_read += in_memory
+    # Both factors have to walk the axis, or a word of one would meet a single number of the other.
     shared = frozenset.intersection(*(factor.axes for factor in product.args))
     shared = shared.difference(*(source.apart for source, _ in sources_read))
     able = [a for a in contraction.attrs if a in shared and _is_whole(a, dot.k)]
     if not able:
         return f"no axis of the sum is made of whole words of {dot.k}"
     inner = [source.names.get(a, a) for source, a in _side_by_side(sources_read, dot.k)]
+    # The axis along which the most factors have their words as they lie: the others are joined on
+    # reading.
     best: Symbol = max(able, key=inner.count)
     return best
 

@@ -66,6 +66,8 @@ def source_of(
     starts: dict[Symbol, int] = {}
     chosen: set[Symbol] = set()
     apart: set[Symbol] = set()
+    # A product does not care through how many renamings and casts it reads: what counts is what
+    # lies in memory, and in which of its axes.
     while not is_read(factor):
         if bits and is_choice_of_bits(factor):
             apart |= {names.get(a, a) for a in factor.args[1].axes}

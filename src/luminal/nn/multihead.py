@@ -114,6 +114,7 @@ class MultiheadAttention(Module):
         x = inputs[0]
         packed: Parameter | None = getattr(self, "in_proj_weight", None)
         if packed is not None:
+            # Chunks are views: three products read parts of one matrix, and nothing is copied.
             matrices = list(self.read(packed, x).chunk(3, 0))
         else:
             held = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)

@@ -115,6 +115,7 @@ class TimeMix(Module):
         memory, y = stepped(step, memory, (r, decay, k, v, removed, removed * rate), x.ndim - 2)
         flat = y.flatten(-2)
         normed = self.g_norm(flat.reshape(-1, flat.extents[-1])).reshape(flat.extents)
+        # The position's own value once more, past the memory.
         bonus = (r * k * self.read(self.r_k, x)).sum(-1, keepdim=True) * v
         gated = (normed + bonus.flatten(-2)) * self.g_lora(g)
         return self.o_proj(gated), last, memory, first

@@ -62,6 +62,7 @@ class Mamba(RecurrentLayer):
             parts = [part.rms_norm((-1,), None, self.norm_eps) for part in parts]
         dt, into, out = parts
         dt = self.dt_proj(dt).softplus()
+        # As a logarithm the rate is negative for any weights, so the state always decays.
         rate = -self.read(self.A_log, x).cast(x.dtype).exp()
 
         def step(state: Tensor, xs: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
@@ -130,6 +131,8 @@ class Mamba2(RecurrentLayer):
             projected.unflatten(-1, (self.groups, self.states)) for projected in (into, out)
         )
         dt = (dt + self.read(self.dt_bias, x)).softplus()
+        # What does not depend on the state is computed for all positions at once; a step has the
+        # state alone.
         kept = (dt * -self.read(self.A_log, x).cast(x.dtype).exp()).exp().unflatten(-1, by_group)
         added = u * dt.unflatten(-1, by_group).unsqueeze(-1)
 

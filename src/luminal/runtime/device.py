@@ -60,6 +60,7 @@ class DeviceBuffer(Buffer):
 
     def write(self, value: Any) -> None:
         array = np.ascontiguousarray(np.broadcast_to(value, self.shape))
+        # Set before and not after: the driver may fail in the middle.
         self.is_whole = False
         with self.space.entered() as driver:
             driver.write(self.place, array)
@@ -126,6 +127,8 @@ class Device(MemorySpace[DeviceBuffer]):
         """Gives a block back: at once, or when the thread that works with the driver is done."""
         if self._is_lost:
             return
+        # A finalizer runs in any thread, at any time, in one that holds the lock as well: it may
+        # not wait. What it leaves is given back by whoever is inside.
         self._dropped.append(block)
         if self._lock.acquire(blocking=False):
             try:

@@ -26,6 +26,8 @@ class BoundOperand(NamedTuple):
 
     def at(self, table: Table, trips: Sequence[int]) -> DevicePointer:
         """The place of the operand in these trips of the Loops around it, the outermost first."""
+        # One rule serves weights of a layer (an entry for each trip), values that take turns
+        # (modulus 2) and slices of one tensor (a stride).
         trip = trips[self.depth - 1] if self.depth else 0
         block, offset = table[self.entry + (trip + self.offset) % self.modulus]
         return DevicePointer(block, offset + self.start + trip * self.stride)

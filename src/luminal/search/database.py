@@ -212,9 +212,13 @@ def _connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, check_same_thread=False)
     connection.text_factory = lambda data: data.decode("utf-8", "replace")
     try:
+        # With a log beside the file readers wait for no writer, and without a sync after each row a
+        # crash of the machine costs some measurements at most.
         connection.execute("pragma journal_mode = wal")
         connection.execute("pragma synchronous = normal")
         if not _has_tables(connection):
+            # Two processes may find the file new at once; the second waits here, looks again and
+            # finds tables.
             connection.execute("begin immediate")
             with connection:
                 for statement in () if _has_tables(connection) else TABLES:

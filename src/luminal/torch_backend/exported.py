@@ -253,6 +253,8 @@ def _write_at_the_end(program: ExportedProgram) -> None:
             kept.append(value)
             continue
         place = nodes[places[spec.target].name if spec.target in places else str(spec.target)]
+        # At the end of the graph, since torch.export has made all reads those of the values from
+        # before.
         with graph.inserting_before(output):
             write = graph.call_function(torch.ops.aten.copy_.default, (place, value))
         write.meta["val"] = place.meta["val"]
