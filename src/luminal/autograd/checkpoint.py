@@ -77,7 +77,7 @@ class Again(Recomputation):
         return tuple([self.graph.wrap(self.value(node, value)) for value in values])
 
     def operands(self, value: Value) -> Sequence[Value]:
-        """Those of the known derivative too."""
+        """The operands of the region, those of the known derivative among them."""
         known = self.graph.derivatives.get(value)
         return value.node.args if known is None else (*value.node.args, *known.operands)
 

@@ -71,7 +71,7 @@ def _determinant(args: Sequence[Tensor], results: Sequence[Tensor], gradients: F
 
 
 def _cofactors(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
-    """Of C = det(A) * inv(A).T: tr(G.T @ inv(A).T) * C - C @ G.T @ inv(A).T."""
+    """The gradient through C = det(A) * inv(A).T: tr(G.T @ inv(A).T) * C - C @ G.T @ inv(A).T."""
     (a,), (y,), (g,) = args, results, gradients
     if g is None:
         return [None]
@@ -151,7 +151,9 @@ def _only_r(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found)
 
 
 def _lu(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> Found:
-    """Of a square by Giles; rows below it are L @ U's of theirs, and columns behind it."""
+    """The gradient of a square's L and U by Giles; rows below it are L @ U's of theirs, and columns
+    behind it.
+    """
     (a,), (factors, pivots), (g, _) = args, results, gradients
     if g is None:
         return [None]

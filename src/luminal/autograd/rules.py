@@ -62,7 +62,7 @@ def simple(rule: Callable[..., Tensor | tuple[Tensor | None, ...]]) -> Rule:
 
 
 def flat(at: Applied, gradients: Gradients) -> Gradients:
-    """Nothing flows back."""
+    """Nothing flows back through the operation."""
     return [None] * len(at.args)
 
 

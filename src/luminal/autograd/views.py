@@ -205,7 +205,7 @@ class _System:
         return made
 
     def _unknowns(self, left: Expression) -> list[Symbol]:
-        """Those of an equation that are not solved yet, in a fixed order."""
+        """The symbols of an equation that are not solved yet, in a fixed order."""
         return sorted((s for s in left.symbols() if s in self.extents), key=lambda s: s.sort_key)
 
     def _isolated(self, left: Expression, right: Expression) -> tuple[Expression, Expression]:

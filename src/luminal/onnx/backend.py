@@ -77,5 +77,5 @@ class Backend(Base):
 
     @classmethod
     def supports_device(cls, device: str) -> Any:
-        """Only the CPU."""
+        """Only the CPU is supported."""
         return bool(Device(device).type == DeviceType.CPU)

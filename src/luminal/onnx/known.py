@@ -137,7 +137,7 @@ def _iota(attrs: IotaAttrs) -> Array:
 
 
 def _objects(array: Array) -> Array:
-    """Integers as Expressions."""
+    """An array of integers as one of Expressions."""
     if array.dtype == object:
         return array
     if array.dtype.kind not in "biu":

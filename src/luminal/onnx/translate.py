@@ -467,7 +467,7 @@ class Call:
         return self.translation.value(self.scope, self.node.input[position])
 
     def known(self, value: Any) -> Array:
-        """See `Translation.known`."""
+        """The operand's value where it is known; see `Translation.known`."""
         return self.translation.known(value)
 
     def ints(self, position: int, name: str) -> list[int] | None:
@@ -479,7 +479,7 @@ class Call:
         return ints_of(self.known(value))
 
     def read(self, value: Any) -> Array:
-        """See `Translation.read`."""
+        """Reads an operand while recording; see `Translation.read`."""
         return self.translation.read(value)
 
     def within(self, elements: Tensor, low: Any, high: Any, what: str = "index") -> None:
@@ -498,7 +498,7 @@ class Call:
         self.translation.steps.count(number)
 
     def hosted(self, array: Array) -> Tensor:
-        """See `Translation.hosted`."""
+        """Has the host compute results; see `Translation.hosted`."""
         return self.translation.hosted(array)
 
     # --- attributes

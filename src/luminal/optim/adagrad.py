@@ -43,7 +43,7 @@ def adagrad_on_graph(
 
 
 class Adagrad(Optimizer):
-    """Adagrad, as torch.optim.Adagrad."""
+    """The optimizer Adagrad, as torch.optim.Adagrad."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Adagrad(Optimizer):
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `adagrad_on_graph`."""
+        """Records the step of `adagrad_on_graph`."""
         names = ("lr_decay", "weight_decay", "eps", "maximize")
         step = shared["step"] + 1
         new, sums = adagrad_on_graph(

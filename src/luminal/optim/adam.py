@@ -95,7 +95,7 @@ class Adam(TwoMoments):
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `adam_on_graph`."""
+        """Records the step of `adam_on_graph`."""
         names = ("betas", "eps", "weight_decay", "decoupled_weight_decay", "maximize")
         step = shared["step"] + 1
         new, *moments = adam_on_graph(

@@ -85,7 +85,7 @@ class LAMB(TwoMoments):
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `lamb_on_graph`."""
+        """Records the step of `lamb_on_graph`."""
         step = shared["step"] + 1
         new, firsts, seconds = lamb_on_graph(
             params, gradients, slots["exp_avg"], slots["exp_avg_sq"], step, group["lr"],

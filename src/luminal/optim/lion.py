@@ -50,13 +50,13 @@ class Lion(Optimizer):
         super().__init__(params, lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize)
 
     def slots(self, group: Group) -> dict[str, float]:
-        """The momentum."""
+        """The momentum of each Parameter."""
         return {"exp_avg": 0.0}
 
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `lion_on_graph`."""
+        """Records the step of `lion_on_graph`."""
         new, moments = lion_on_graph(
             params, gradients, slots["exp_avg"], group["lr"],
             **{name: group[name] for name in ("betas", "weight_decay", "maximize")},

@@ -9,7 +9,7 @@ class TwoMoments(Optimizer):
     """An Optimizer with Adam's States: both moments of each parameter, and a count of steps."""
 
     def slots(self, group: Group) -> dict[str, float]:
-        """Adam's moments."""
+        """Adam's two moments of each Parameter."""
         return {"exp_avg": 0.0, "exp_avg_sq": 0.0}
 
     def shared(self, group: Group) -> dict[str, int | float]:

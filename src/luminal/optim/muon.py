@@ -139,7 +139,7 @@ class Muon(Optimizer):
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `muon_on_graph`, `adam_on_graph`."""
+        """Records the step of `muon_on_graph`, or of `adam_on_graph`."""
         if group["use_muon"]:
             own = {name: group[name] for name in self.defaults if name not in ("use_muon", "betas")}
             new, moved = muon_on_graph(params, gradients, slots["momentum_buffer"], **own)

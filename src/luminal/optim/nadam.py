@@ -74,7 +74,7 @@ def nadam_on_graph(
 
 
 class NAdam(TwoMoments):
-    """NAdam, as torch.optim.NAdam."""
+    """The optimizer NAdam, as torch.optim.NAdam."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class NAdam(TwoMoments):
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `nadam_on_graph`."""
+        """Records the step of `nadam_on_graph`."""
         step = shared["step"] + 1
         new, firsts, seconds, product = nadam_on_graph(
             params, gradients, slots["exp_avg"], slots["exp_avg_sq"], shared["mu_product"], step,

@@ -74,7 +74,7 @@ def radam_on_graph(
 
 
 class RAdam(TwoMoments):
-    """RAdam, as torch.optim.RAdam."""
+    """The optimizer RAdam, as torch.optim.RAdam."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class RAdam(TwoMoments):
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `radam_on_graph`."""
+        """Records the step of `radam_on_graph`."""
         step = shared["step"] + 1
         new, firsts, seconds = radam_on_graph(
             params, gradients, slots["exp_avg"], slots["exp_avg_sq"], step,

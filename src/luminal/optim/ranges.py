@@ -40,7 +40,7 @@ def check(what: str, rule: Range, **values: Any) -> None:
 
 
 def check_all(what: str, rule: Range, name: str, values: Any, count: int | None = None) -> None:
-    """The same of a list or tuple, of `count` numbers if that is given."""
+    """Checks a list or tuple of numbers, of `count` numbers if that is given."""
     is_list = isinstance(values, list | tuple) and count in (None, len(values))
     if not is_list or not all(_lies_in(rule, value) for value in values):
         many = "a list of numbers" if count is None else f"{count} numbers"

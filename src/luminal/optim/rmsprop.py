@@ -45,7 +45,7 @@ def rmsprop_on_graph(
 
 
 class RMSprop(Optimizer):
-    """RMSprop, as torch.optim.RMSprop."""
+    """The optimizer RMSprop, as torch.optim.RMSprop."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class RMSprop(Optimizer):
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `rmsprop_on_graph`."""
+        """Records the step of `rmsprop_on_graph`."""
         names = ("alpha", "eps", "weight_decay", "momentum", "maximize")
         new, *moments = rmsprop_on_graph(
             params, gradients, slots["square_avg"], group["lr"],

@@ -39,7 +39,7 @@ def checked_count(what: str, count: Any) -> int:
 
 
 def state_dict(optimizer: Optimizer) -> dict[str, Any]:
-    """See `Optimizer.state_dict`."""
+    """Gives the state to save; see `Optimizer.state_dict`."""
     number = {p: k for k, p in enumerate(optimizer.parameters)}
     groups = []
     for group in optimizer.param_groups:
@@ -65,7 +65,7 @@ def _plain(option: Any) -> Any:
 
 
 def load_state_dict(optimizer: Optimizer, given: Mapping[str, Any]) -> None:
-    """See `Optimizer.load_state_dict`."""
+    """Takes up a saved state; see `Optimizer.load_state_dict`."""
     what = type(optimizer).__name__
     try:
         rows = [{**row, "params": [int(k) for k in row["params"]]} for row in given["param_groups"]]

@@ -95,7 +95,7 @@ class SGD(Optimizer):
     def update(
         self, group: Group, params: Tensors, gradients: Tensors, slots: Slots, shared: Shared
     ) -> Update:
-        """See `sgd_on_graph`, `sgd_momentum_on_graph`."""
+        """Records the step of `sgd_on_graph`, or of `sgd_momentum_on_graph`."""
         options = {name: group[name] for name in ("weight_decay", "maximize")}
         if not group["momentum"]:
             return Update(sgd_on_graph(params, gradients, group["lr"], **options), {}, {})

@@ -104,7 +104,7 @@ class Api:
     # --- small answers
 
     async def page(self, _: Request) -> Response:
-        """The chat page."""
+        """Answers with the chat page."""
         policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
         return Response(
             PAGE.read_bytes(),
@@ -118,11 +118,11 @@ class Api:
         return _json({"status": "ok" if works else "failed"}, 200 if works else 503)
 
     async def numbers(self, _: Request) -> Response:
-        """Prometheus's metrics."""
+        """Answers with Prometheus's metrics."""
         return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def models(self, _: Request) -> Response:
-        """The one model."""
+        """Answers with the one model."""
         return _json({"object": "list", "data": [self._about()]})
 
     async def model(self, request: Request) -> Response:
@@ -137,11 +137,11 @@ class Api:
     # --- texts
 
     async def completions(self, request: Request) -> Response:
-        """POST /v1/completions."""
+        """Answers a POST to /v1/completions."""
         return await self._written(request, lambda order: Completions(*self._of(order)))
 
     async def chat(self, request: Request) -> Response:
-        """POST /v1/chat/completions."""
+        """Answers a POST to /v1/chat/completions."""
         return await self._written(
             request, lambda order: Chats(*self._of(order), order.tools, order.calls)
         )
@@ -294,7 +294,7 @@ class Api:
     # --- vectors
 
     async def embeddings(self, request: Request) -> Response:
-        """POST /v1/embeddings."""
+        """Answers a POST to /v1/embeddings."""
         with self._clock():
             async with asyncio.timeout(self.limits.seconds):
                 return await self._embedded(request)

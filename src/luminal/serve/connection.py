@@ -120,7 +120,7 @@ class Connection(H11Protocol):
             self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """The connection is gone: whoever waits for it is told."""
         super().connection_lost(exc)
         for timer in (self._request, self._answer):
             if timer is not None:
@@ -170,7 +170,7 @@ class Connection(H11Protocol):
         self._await_reading()
 
     def resume_writing(self) -> None:
-        """All was sent."""
+        """The client has taken what was written."""
         super().resume_writing()
         if self._answer is not None:
             self._answer.cancel()

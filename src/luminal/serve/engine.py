@@ -311,7 +311,7 @@ class Engine:
             self._ready.append(self._noted(event))
 
     def _noted(self, event: Event) -> Event:
-        """The same; a text that has ended gives its blocks back."""
+        """Gives the event on; a text that has ended gives its blocks back."""
         if event.reason is not None or event.error is not None:
             self._cancel([event.job])
         return event

@@ -51,7 +51,7 @@ class Fields:
 
     @property
     def names(self) -> list[str]:
-        """Of all fields that are there."""
+        """The names of all fields that are there."""
         return list(self._values)
 
     def get(self, field: str) -> Any:
@@ -67,7 +67,7 @@ class Fields:
         return value
 
     def flag(self, field: str, default: bool = False) -> bool:
-        """true or false."""
+        """A field that is true or false."""
         value = self.get(field)
         if value is None:
             return default
@@ -96,7 +96,7 @@ class Fields:
         return float(value)
 
     def text(self, field: str) -> str | None:
-        """A text."""
+        """A field that is a text."""
         value = self.get(field)
         if value is None:
             return None

@@ -52,7 +52,7 @@ class Front:
             )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answers one request of a client."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

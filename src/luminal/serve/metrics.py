@@ -20,7 +20,7 @@ class _Load:
         self._engine = engine
 
     def collect(self) -> Iterator[Any]:
-        """The metrics."""
+        """Gives the metrics as they are now."""
         load = self._engine.load
         gauges = {
             "running": ("Texts that have blocks", load.running),
@@ -68,5 +68,5 @@ class Metrics:
         )
 
     def text(self) -> bytes:
-        """All of them."""
+        """All metrics in Prometheus's text form."""
         return generate_latest(self._registry)

@@ -86,7 +86,7 @@ class Vocabulary(Protocol):
         """The most tokens of a text."""
 
     def encode(self, text: str) -> list[int]:
-        """A prompt's tokens."""
+        """The tokens of a prompt."""
 
     def encode_chat(
         self, messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]]

@@ -98,7 +98,7 @@ class Completions:
         return [chunk for each in choice.begun for chunk in self.chunks(choice, *each)]
 
     def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
-        """Those of an event, the text of whose token begins at `offset`."""
+        """The chunks of an event, the text of whose token begins at `offset`."""
         if not event.piece and event.reason is None and not choice.ranked:
             return []
         logprobs = self._logprobs([event], [offset] if choice.ranked else [])
@@ -173,7 +173,7 @@ class Chats:
         return [self._chunk(choice, {"role": "assistant", "content": ""})]
 
     def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
-        """Those of an event. Where functions may be called, text waits for the end."""
+        """The chunks of an event. Where functions may be called, text waits for the end."""
         logprobs = self._logprobs([event])
         # Whether a text is a call shows at its end only; what was streamed could not be taken back.
         if self.tools:
@@ -251,8 +251,8 @@ def to_json(value: Any) -> bytes:
 
 
 def in_pieces(value: Any, depth: int = DEPTH) -> bytes:
-    """The same, written piece by piece, so that other threads have their turns: an encoder keeps
-    them all waiting for as long as one value takes it. What lies at `depth` is a piece.
+    """A reply as JSON, written piece by piece, so that other threads have their turns: an encoder
+    keeps them all waiting for as long as one value takes it. What lies at `depth` is a piece.
     """
     if depth and isinstance(value, dict):
         pairs = (to_json(name) + b":" + in_pieces(each, depth - 1) for name, each in value.items())

@@ -70,8 +70,8 @@ class Served:
         return self.engine.job(text, prompt, order.logprobs, further=number > 0)
 
     def scores(self, ids: Sequence[int]) -> list[Score]:
-        """Of each token of a text, given those before it: log-probability, and the likeliest. The
-        first has neither.
+        """For each token of a text, given those before it: its log-probability, and the likeliest.
+        The first has neither.
         """
         found: list[Score] = [(None, ())]
         hidden = self._read({"ids": np.array(ids, np.int32)})["y"]

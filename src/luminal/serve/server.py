@@ -28,7 +28,7 @@ class JsonLines(logging.Formatter):
     """A log record as one line of JSON; what is JSON already becomes part of it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """The line of a log record."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
             "time": f"{moment}.{int(record.msecs):03d}Z",
@@ -82,7 +82,7 @@ def _no_listening(host: str, port: int, why: str | None) -> InputError:
 
 
 def _bound(family: int, address: Any) -> socket.socket:
-    """Raises OSError."""
+    """A socket bound to the address. Raises OSError."""
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -24,7 +24,7 @@ class Words:
     vocab_size: int
 
     def encode(self, text: str) -> list[int]:
-        """A prompt's tokens."""
+        """The tokens of a prompt."""
         return self.tokenizer.encode(text)
 
     def encode_chat(

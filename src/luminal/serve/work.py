@@ -91,7 +91,7 @@ class Work:
                 await asyncio.sleep(pause)  # what comes meanwhile is sent together
 
     def _noticed(self, event: Event | None) -> tuple[Choice, Event, int]:
-        """Whose event it is, and where its token's text begins."""
+        """The choice whose event it is, and where its token's text begins."""
         if event is None:
             raise late(self._api.limits.seconds)
         choice = self._of[event.job]
@@ -126,7 +126,7 @@ class Stream(Response):
         self.status_code = 200
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends all."""
+        """Sends all events that wait."""
         async with self._work:
             left = asyncio.ensure_future(gone(receive))
             sent = asyncio.ensure_future(self._send(send))

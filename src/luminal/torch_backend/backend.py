@@ -72,8 +72,9 @@ _EAGER = {
 def _compile_forward(
     options: Options, found: Found, module: GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    """Of training: AOTAutograd makes views among results anew, where these say that they lie. What
-    is kept for the backward pass, behind all other results, lies as the program likes.
+    """Compiles the forward graph of training: AOTAutograd makes views among results anew, where
+    these say that they lie. What is kept for the backward pass, behind all other results, lies
+    as the program likes.
     """
     known = _metadata(found)
     count = known.num_forward_returns if known else None

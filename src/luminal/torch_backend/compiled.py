@@ -91,7 +91,7 @@ class _Caller:
         }  # fmt: skip
 
     def function(self) -> Callable[[list[Any]], Any]:
-        """The call."""
+        """The function of a call, compiled from its lines."""
         body = [
             *self._arguments(), *self._weights(), *self._borrowed(), *self._run(), *self._after()
         ]  # fmt: skip
@@ -332,7 +332,7 @@ def _value(n: Any, sizes: Mapping[str, int]) -> Any:
 def _retyped(
     dtype: torch.dtype, x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int
 ) -> torch.Tensor:
-    """The same memory as elements of another dtype."""
+    """Reads the same memory as elements of another dtype."""
     return torch.empty(0, dtype=dtype).set_(x.untyped_storage(), offset, sizes, strides)
 
 

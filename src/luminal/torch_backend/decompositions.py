@@ -15,7 +15,7 @@ from luminal.torch_backend.ops.registry import find
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """By operator."""
+    """The decompositions of operators, by operator."""
     return {
         operator: left_if_refused(operator, function)
         for operator, function in decomposition_table.items()

@@ -262,7 +262,7 @@ def _write_at_the_end(program: ExportedProgram) -> None:
 
 
 def _open_dims(module: torch.nn.Module, examples: Sequence[Any], given: Any) -> Any:
-    """`dynamic_shapes` of torch.export."""
+    """The open dims that `dynamic_shapes` of torch.export names."""
     if given == "auto":
         return tuple(_all_open(x) for x in examples)
     if isinstance(given, int) and not isinstance(given, bool):

@@ -31,13 +31,13 @@ def _of_no_pixels(x: torch.Tensor, *_: torch.Tensor) -> str:
 
 
 def _of_dtypes(*tensors: torch.Tensor) -> str:
-    """Of products and the like, which promote none."""
+    """What is wrong with the dtypes of products and the like, which promote none."""
     dtypes = {str(x.dtype) for x in tensors}
     return f"of {' and '.join(sorted(dtypes))}" if len(dtypes) > 1 else ""
 
 
 def _of_parameters(x: torch.Tensor, *parameters: torch.Tensor) -> str:
-    """Of norms; what has 16 bits may have parameters of 32."""
+    """What is wrong with the parameters of norms; what has 16 bits may have parameters of 32."""
     if x.dtype.itemsize == 2 and all(each.dtype is torch.float32 for each in parameters):
         return ""
     return _of_dtypes(x, *parameters)
@@ -56,7 +56,7 @@ def _of_rank(x: torch.Tensor, *others: torch.Tensor) -> str:
 
 
 def _of_source(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """Of what is written at positions, which stand before it."""
+    """What is wrong with what is written at positions, which stand before it."""
     return _of_dtypes(x, others[-1]) if len(others) == 2 else ""
 
 
@@ -165,7 +165,7 @@ def _dtype(op: Operator, first: torch.Tensor | None, number: Any) -> torch.dtype
 
 
 def _is_beyond(number: Any, dtype: torch.dtype) -> bool:
-    """Of unsigned integers the negative ones wrap."""
+    """Whether a number is beyond a dtype's range; negative ones wrap in unsigned integers."""
     if not isinstance(number, int | float) or dtype is torch.bool or dtype.is_complex:
         return False
     if dtype.is_floating_point:

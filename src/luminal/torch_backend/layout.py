@@ -24,7 +24,9 @@ def memory_order(sizes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...
 
 
 def _open_order(sizes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...] | None:
-    """Of open sizes, which cannot be sorted: each dim is found by what lies within it."""
+    """The order of dims of open sizes, which cannot be sorted: each is found by what lies within
+    it.
+    """
     order: list[int] = []
     left = sorted(range(len(sizes)), key=lambda k: (not _same(sizes[k], 1), -k))
     inner: list[Any] = []

@@ -214,7 +214,7 @@ class Places:
         return found
 
     def _look(self, args: Sequence[Any]) -> bool:
-        """The same, of arguments that are not those of the call before."""
+        """Looks whether arguments are apart that are not those of the call before."""
         if any(args[k].storage_offset() or not args[k].is_contiguous() for k in self._whole):
             return False
         if not all(_is_plain(args[k]) for k in self._written):
@@ -250,7 +250,7 @@ def reach(x: torch.Tensor) -> tuple[int, int]:
 
 
 def _overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Of two whose spans do: could they share an element?"""
+    """Whether two arrays whose spans overlap could share an element."""
     if a.untyped_storage().data_ptr() != b.untyped_storage().data_ptr() or a.dtype is not b.dtype:
         return True
     return not any(_are_columns_apart(a, b, pitch) for pitch in {*_steps(a), *_steps(b)})

@@ -114,7 +114,7 @@ class Sizes:
         return self._spelled[node.expr]
 
     def _spell(self, size: torch.SymInt) -> Size:
-        """As an equal size that was met before, if there is one."""
+        """Spells a size as an equal one that was met before, if there is one."""
         hint = _hint(size)
         if hint is not None and statically_known_true(size == hint):
             return hint
@@ -184,7 +184,7 @@ def _is_open(size: Any) -> bool:
 
 
 def _hint(size: torch.SymInt) -> int | None:
-    """Its value in the call that was traced."""
+    """A size's value in the call that was traced."""
     hint = size.node.hint
     return hint if isinstance(hint, int) else None
 
@@ -211,7 +211,9 @@ def _is_formula(expr: sympy.Expr) -> bool:
 
 
 def _scaled(expr: sympy.Expr) -> tuple[sympy.Expr, tuple[int, int]] | None:
-    """Of `int(n * 1.5)`: n, and 3 / 2. None for factors whose product with a size is rounded."""
+    """The size n and the factor 3 / 2 of `int(n * 1.5)`. None for factors whose product with a size
+    is rounded.
+    """
     if not isinstance(expr, _FLOORS):
         return None
     (inner,) = expr.args

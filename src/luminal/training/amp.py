@@ -151,7 +151,7 @@ class GradScaler:
             graph.assign(state, new[name] if when is None else where(when, new[name], old))
 
     def get_scale(self) -> float:
-        """The scale now."""
+        """The scale as it is now."""
         return float(self.states["scale"].numpy())
 
     def state_dict(self) -> dict[str, float | int]:

@@ -48,7 +48,7 @@ class ArrayDataset:
         return len(self.arrays[0])
 
     def take(self, positions: npt.NDArray[np.int64]) -> Batch:
-        """See Dataset."""
+        """Takes elements by their numbers; see Dataset."""
         return tuple(array[positions] for array in self.arrays)
 
 
@@ -74,7 +74,7 @@ class TextDataset:
         return (self.tokens.size - 1 - self.length) // self.stride + 1
 
     def take(self, positions: npt.NDArray[np.int64]) -> Batch:
-        """See Dataset."""
+        """Takes elements by their numbers; see Dataset."""
         window = positions[:, None] * self.stride + np.arange(self.length)
         return self.tokens[window], self.tokens[window + 1]
 
@@ -104,7 +104,7 @@ class MNIST:
         return len(self.images)
 
     def take(self, positions: npt.NDArray[np.int64]) -> Batch:
-        """See Dataset."""
+        """Takes elements by their numbers; see Dataset."""
         pixels = self.images[positions, None].astype(np.float32)
         return (pixels / 255 - MEAN) / STD, self.labels[positions].astype(np.int64)
 

@@ -85,42 +85,46 @@ def fit(
         validate_every=validate_every, checkpoint_every=checkpoint_every, statistics=statistics,
     )  # fmt: skip
     check("fit", BOUND, clip_norm=clip_norm)
-    _check_kind("model", model, Module, "an nn.Module")
-    _check_kind("data", data, Batches, "Batches(dataset, size)")
-    _check_kind("optimizer", optimizer, Optimizer, "one of luminal.optim")
-    _check_kind("scheduler", scheduler, Scheduler | None, "one of optim.lr_scheduler, or None")
-    _check_kind("validate", validate, Batches | Callable | None, "Batches or a function")
-    _check_kind("checkpoint", checkpoint, str | Path | CheckpointManager | None, "a folder")
-    for name, every, needs, needed in (
-        ("validate_every", validate_every, "validate", validate),
-        ("checkpoint_every", checkpoint_every, "checkpoint", checkpoint),
-    ):
-        if every is not None and needed is None:
-            raise InputError(f"fit: {name}={every}, but there is no {needs}; give both")
-    if isinstance(scheduler, ReduceLROnPlateau) and validate is None:
-        raise InputError("fit: ReduceLROnPlateau follows the validation loss; give validate=")
+    _check_kinds(model, data, optimizer, scheduler, validate, checkpoint)
+    _check_needed("validate_every", validate_every, "validate", validate)
+    _check_needed("checkpoint_every", checkpoint_every, "checkpoint", checkpoint)
     if plot is not None:
         figure_class()  # asked for before the steps, not after
     seed = checked_seed("fit", seed)
     recipe = Recipe(
         model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend, memory_limit
     )
-    manager = checkpoint
-    if manager is not None and not isinstance(manager, CheckpointManager):
-        manager = CheckpointManager(manager)
+    manager = CheckpointManager(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     trainer = Trainer(
         recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan
     )
-    total = len(data) * epochs // accumulate if steps is None else steps
-    if not total:
-        raise InputError(
-            f"fit: {epochs} epochs of {len(data)} batches make no step of accumulate={accumulate}; "
-            "accumulate fewer, or give steps="
-        )
+    total = steps or _steps_of(epochs, data, accumulate)
     if resume:
         trainer.restore()
     record = trainer.record
     record.resumed = record.steps
+    _take_steps(trainer, total, validate_every, checkpoint_every, log, progress)
+    if plot is not None and record.history:
+        plot_losses(record.history, plot)
+    return record
+
+
+def _steps_of(epochs: int, data: Batches, accumulate: int) -> int:
+    """How many steps so many passes over the data are."""
+    if not (steps := len(data) * epochs // accumulate):
+        raise InputError(
+            f"fit: {epochs} epochs of {len(data)} batches make no step of accumulate={accumulate}; "
+            "accumulate fewer, or give steps="
+        )
+    return steps
+
+
+def _take_steps(
+    trainer: Trainer, total: int, validate_every: int | None, checkpoint_every: int | None,
+    log: str | Path | None, progress: bool,
+) -> None:  # fmt: skip
+    """Trains up to `total` steps or to Ctrl-C; notes, shows and saves what comes out."""
+    record = trainer.record
     rows = MetricsLog(log, record.steps) if log is not None else None
     record.history = rows.rows if rows is not None else []
     shown = display(total, record.steps, progress)
@@ -138,9 +142,25 @@ def fit(
             if interrupt.requested:
                 record.interrupted = True
                 break
-    if plot is not None and record.history:
-        plot_losses(record.history, plot)
-    return record
+
+
+def _check_kinds(
+    model: Any, data: Any, optimizer: Any, scheduler: Any, validate: Any, checkpoint: Any
+) -> None:
+    """Raises InputError for an argument that is something else than `fit` takes."""
+    _check_kind("model", model, Module, "an nn.Module")
+    _check_kind("data", data, Batches, "Batches(dataset, size)")
+    _check_kind("optimizer", optimizer, Optimizer, "one of luminal.optim")
+    _check_kind("scheduler", scheduler, Scheduler | None, "one of optim.lr_scheduler, or None")
+    _check_kind("validate", validate, Batches | Callable | None, "Batches or a function")
+    _check_kind("checkpoint", checkpoint, str | Path | CheckpointManager | None, "a folder")
+    if isinstance(scheduler, ReduceLROnPlateau) and validate is None:
+        raise InputError("fit: ReduceLROnPlateau follows the validation loss; give validate=")
+
+
+def _check_needed(name: str, every: int | None, needs: str, needed: object) -> None:
+    if every is not None and needed is None:
+        raise InputError(f"fit: {name}={every}, but there is no {needs}; give both")
 
 
 def _check_kind(name: str, value: Any, kind: Any, words: str) -> None:

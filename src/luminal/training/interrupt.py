@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class Interrupt:
-    """Was Ctrl-C pressed?"""
+    """Remembers whether Ctrl-C was pressed."""
 
     requested = False
 

@@ -38,7 +38,7 @@ class MetricsLog:
         self._file.write(_line(row))
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file of metrics."""
         self._file.close()
 
 

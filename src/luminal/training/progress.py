@@ -33,13 +33,13 @@ class Display(Protocol):
 
 
 class Silence:
-    """Shows nothing."""
+    """A display that shows nothing."""
 
     def show(self, row: Row) -> None:
-        """Nothing."""
+        """Shows nothing of a row."""
 
     def close(self) -> None:
-        """Nothing."""
+        """Has nothing to close."""
 
 
 class Lines:
@@ -56,7 +56,7 @@ class Lines:
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
-        """Nothing."""
+        """Has nothing to close."""
 
 
 class Bar:

@@ -73,7 +73,7 @@ class Record:
 
     @property
     def validation_loss(self) -> float | None:
-        """The last one."""
+        """The loss of the last validation."""
         found = (
             row["validation_loss"] for row in reversed(self.history) if "validation_loss" in row
         )
@@ -192,7 +192,7 @@ class Trainer:
         return found
 
     def _warn(self, loss: float) -> None:
-        """Of a loss that is not finite, where the one before was."""
+        """Warns of a loss that is not finite, where the one before was."""
         history = self.record.history
         if not history or math.isfinite(history[-1]["loss"]):
             warnings.warn(

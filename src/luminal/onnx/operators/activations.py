@@ -1,4 +1,4 @@
-"""Activations."""
+"""ONNX's activations, operator by operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from luminal.onnx.translate import Call
 
 @operator("Relu")
 def relu(call: Call, x: Tensor) -> Tensor:
-    """max(x, 0)."""
+    """Gives max(x, 0), element by element."""
     return F.relu(x)
 
 
@@ -72,13 +72,13 @@ def hard_swish(call: Call, x: Tensor) -> Tensor:
 
 @operator("Gelu")
 def gelu(call: Call, x: Tensor) -> Tensor:
-    """x * Phi(x)."""
+    """Gives x * Phi(x), exactly or by a tanh."""
     return F.gelu(x, call.attribute("approximate", "none"))
 
 
 @operator("Mish")
 def mish(call: Call, x: Tensor) -> Tensor:
-    """x * tanh(softplus(x))."""
+    """Gives x * tanh(softplus(x)), element by element."""
     return F.mish(x)
 
 
@@ -90,7 +90,7 @@ def swish(call: Call, x: Tensor) -> Tensor:
 
 @operator("Softplus")
 def softplus(call: Call, x: Tensor) -> Tensor:
-    """log(1 + exp(x))."""
+    """Gives log(1 + exp(x)), element by element."""
     return F.softplus(x)
 
 

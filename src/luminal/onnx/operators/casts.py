@@ -151,7 +151,7 @@ def _number(to: int | str) -> int:
 
 @operator("BitCast", any_dtype=True)
 def bit_cast(call: Call, x: Any) -> Any:
-    """The same bits in another dtype."""
+    """Reads the same bits as another dtype."""
     number = call.required("to")
     if isinstance(x, Coded):
         x = x.codes

@@ -24,13 +24,13 @@ DOMAIN = "com.microsoft"
 
 @operator("QuantizeLinear", any_dtype=True, domain=DOMAIN)
 def quantize_linear(call: Call, x: Tensor, scale: Any, zero: Any = None) -> Any:
-    """As that of ai.onnx, which had fewer dtypes once."""
+    """QuantizeLinear of Microsoft's domain is that of ai.onnx, which had fewer dtypes once."""
     return quantised.quantize_linear(call, x, scale, zero)
 
 
 @operator("DequantizeLinear", any_dtype=True, domain=DOMAIN)
 def dequantize_linear(call: Call, x: Any, scale: Any, zero: Any = None) -> Any:
-    """As that of ai.onnx."""
+    """DequantizeLinear of Microsoft's domain, which is that of ai.onnx."""
     return quantised.dequantize_linear(call, x, scale, zero)
 
 
@@ -124,7 +124,7 @@ def q_linear_where(
     scale: Tensor,
     zero: Tensor,
 ) -> Any:
-    """Of two tensors of a scale each, by a condition, in one scale."""
+    """Takes elements of two tensors of a scale each, by a condition, in one scale."""
     found = lm.where(condition, _numbers(x, x_scale, x_zero), _numbers(y, y_scale, y_zero))
     return _codes(found, scale, zero, x)
 

@@ -1,4 +1,4 @@
-"""Normalizations."""
+"""ONNX's normalizations, operator by operator."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ for _name, _variadic in _VARIADIC.items():
 
 @operator("Div")
 def div(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    """Of integers: toward 0."""
+    """Divides; quotients of integers go toward 0."""
     b = aligned(call, a, b)
     return lm.div(a, b) if a.dtype.is_float else lm.div(a, b, rounding_mode="trunc").cast(a.dtype)
 
@@ -137,7 +137,7 @@ def bit_shift(call: Call, a: Tensor, b: Tensor) -> Tensor:
 
 @operator("IsInf")
 def is_inf(call: Call, x: Tensor) -> Tensor:
-    """Of the signs that count."""
+    """Finds infinities of the signs that the attributes ask for."""
     below, above = call.attribute("detect_negative", 1), call.attribute("detect_positive", 1)
     if below and above:
         return lm.isinf(x)

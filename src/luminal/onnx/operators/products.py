@@ -13,7 +13,7 @@ from luminal.onnx.translate import Call
 
 @operator("MatMul")
 def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
-    """As NumPy's matmul; integers wrap."""
+    """Multiplies matrices as NumPy's matmul does; integers wrap."""
     found = codes.product(call, a, b)
     return (lm.matmul(a, b) if found is None else found).cast(a.dtype)
 
@@ -42,5 +42,5 @@ def einsum(call: Call, *xs: Tensor) -> Tensor:
 
 @operator("Det")
 def det(call: Call, x: Tensor) -> Tensor:
-    """Determinants."""
+    """Gives determinants of square matrices."""
     return lm.det(x)

@@ -114,7 +114,9 @@ def roi_align(call: Call, x: Tensor, boxes: Tensor, batch: Tensor) -> Any:
 
 
 def _adaptive_regions(call: Call, x: Tensor, scale: float, shift: float) -> Tensor:
-    """As many samples as a cell has elements: a number for each region, so the boxes are read."""
+    """Takes as many samples as a cell has elements: a number for each region, so the boxes are
+    read.
+    """
     cells = call.attribute("output_height", 1), call.attribute("output_width", 1)
     # Extents that data decides are no shapes of a program: the model is cut here, and goes on with
     # the boxes known.

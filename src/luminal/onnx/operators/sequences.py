@@ -53,7 +53,7 @@ def sequence_erase(call: Call, items: list[Any], position: Array | None = None) 
 
 @operator("SequenceAt", known=(1,))
 def sequence_at(call: Call, items: list[Any], position: Array) -> Any:
-    """One item."""
+    """Gives one item of a sequence."""
     return items[_place(items, position)]
 
 

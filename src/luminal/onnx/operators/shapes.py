@@ -64,7 +64,7 @@ def size(call: Call, x: Any) -> Tensor:
 
 @operator("Identity", any_dtype=True)
 def identity(call: Call, x: Any) -> Any:
-    """The same."""
+    """Gives its operand as it is."""
     return x
 
 
@@ -333,7 +333,7 @@ def constant(call: Call) -> Any:
 
 @operator("ConstantOfShape", known=(0,))
 def constant_of_shape(call: Call, shape: Array) -> Any:
-    """One number everywhere."""
+    """Gives a tensor of one number everywhere."""
     proto = call.attribute("value")
     extents = extents_of(shape)
     if proto is None:

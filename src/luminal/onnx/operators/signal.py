@@ -107,7 +107,7 @@ def _real_inverse(call: Call, x: Tensor, count: int) -> Any:
 
 @operator("BlackmanWindow", "HammingWindow", "HannWindow", known=(0,))
 def window(call: Call, size: Array) -> Any:
-    """By ONNX's definition."""
+    """Makes a window by ONNX's definition of it."""
     if ints_of(size)[0] < 0:
         raise OnnxError(f"a window of {ints_of(size)[0]} samples; it takes 0 or more")
     return call.defined()

@@ -1,4 +1,4 @@
-"""Convolution and pooling."""
+"""ONNX's convolution and pooling, operator by operator."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def col2im(call: Call, x: Tensor, image: Array, block: Array) -> Tensor:
 
 
 def _folded(call: Call, x: Tensor, image: list[int], block: list[int]) -> Tensor:
-    """As fold, for any rank: every tap is added at its position."""
+    """Folds as `fold` does, for any rank: every tap is added at its position."""
     rank = len(image)
     steps, gaps = per_dim(call, "strides", rank), per_dim(call, "dilations", rank)
     border = call.attribute("pads") or [0] * (2 * rank)

@@ -353,7 +353,7 @@ def _bits(block: Block, node: Node, args: Sequence[str]) -> str:
 
 
 def _shift(block: Block, node: Node, args: Sequence[str]) -> str:
-    """Of unsigned integers; past the width it gives 0."""
+    """Shifts unsigned integers; past the width it gives 0."""
     dtype, writer = node.types[0].dtype, block.writer
     if dtype.is_signed:
         raise UnsupportedError(f"export: shifts of {dtype.name}; ONNX shifts unsigned integers")

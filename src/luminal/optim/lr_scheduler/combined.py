@@ -39,7 +39,7 @@ class SequentialLR(LRScheduler):
         self.schedulers, self.milestones = list(schedulers), list(milestones)
 
     def rates(self, epoch: int) -> list[float]:
-        """Of the scheduler whose turn it is."""
+        """The rates of the scheduler whose turn it is."""
         k = bisect_right(self.milestones, epoch)
         return self.schedulers[k].rates(epoch - self.milestones[k - 1] if k else epoch)
 

@@ -24,7 +24,7 @@ class CosineAnnealingLR(LRScheduler):
         self.T_max, self.eta_min = T_max, eta_min
 
     def rates(self, epoch: int) -> list[float]:
-        """On the wave."""
+        """The rates on the falling half of a cosine."""
         return [annealed(base, self.eta_min, epoch / self.T_max) for base in self.base_lrs]
 
     def following(self, rates: Sequence[float], epoch: int) -> list[float]:
@@ -51,7 +51,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
 
     def rates(self, epoch: int) -> list[float]:
-        """On the wave that this step lies in."""
+        """The rates on the wave that this step lies in."""
         length = self.T_0
         while epoch >= length:
             epoch -= length

@@ -57,7 +57,7 @@ class ConstantLR(_FactorLR):
         self.first, self.total_iters = factor, total_iters
 
     def factor(self, epoch: int) -> float:
-        """`factor`, then 1."""
+        """Gives `factor` for the first steps, then 1."""
         return self.first if epoch < self.total_iters else 1.0
 
 
@@ -78,7 +78,7 @@ class LinearLR(_FactorLR):
         self.start, self.end, self.total_iters = start_factor, end_factor, total_iters
 
     def factor(self, epoch: int) -> float:
-        """On the line, then `end_factor`."""
+        """Gives a number on the line, then `end_factor`."""
         done = min(epoch, self.total_iters) / self.total_iters if self.total_iters else 1.0
         return self.start + (self.end - self.start) * done
 
@@ -134,7 +134,7 @@ class PolynomialLR(_FactorLR):
         self.total_iters, self.power = total_iters, power
 
     def factor(self, epoch: int) -> float:
-        """The polynomial."""
+        """The value of the polynomial at this step."""
         return float((1 - min(epoch, self.total_iters) / self.total_iters) ** self.power)
 
 
@@ -166,6 +166,6 @@ class LambdaLR(LRScheduler):
             raise InputError(f"LambdaLR: {len(self.lr_lambdas)} functions for {groups} groups")
 
     def rates(self, epoch: int) -> list[float]:
-        """By the functions."""
+        """The rates that the functions give."""
         pairs = zip(self.base_lrs, self.lr_lambdas, strict=True)
         return [base * factor(epoch) for base, factor in pairs]

@@ -16,7 +16,7 @@ REDUCTIONS = ("none", "mean", "sum")
 def binary_cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1
 ) -> Tensor:
-    """Of probabilities; what lies outside of 0 .. 1, or is NaN, raises."""
+    """The loss of probabilities; what lies outside of 0 .. 1, or is NaN, raises."""
     for name, values in (("input", x), ("target", target)):
         refuse_where(
             lm.logical_not((values >= 0) & (values <= 1)),

@@ -33,7 +33,7 @@ rows(
 
 
 def _info(factors: Tensor) -> Tensor:
-    """Of L and U: which element of U's diagonal is the first that is 0, from 1 on, or 0."""
+    """Which element of U's diagonal is the first that is 0, from 1 on, or 0 where none is."""
     count = min(factors.shape[-2:])
     if count == 0:
         return lm.zeros(factors.shape[:-2], lm.int32)
@@ -91,7 +91,7 @@ def eigh(x: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Tensor, ..
 
 
 def _checked_pivots(pivots: Tensor, count: Any) -> Tensor:
-    """Those of a matrix of so many rows."""
+    """The pivots of a matrix of so many rows, checked."""
     refuse_where(
         lm.logical_not((pivots >= 1) & (pivots <= count)),
         RuntimeError(f"pivots of LU factors should be between 1 and {count}, the number of rows"),

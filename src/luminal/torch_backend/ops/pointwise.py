@@ -1,4 +1,4 @@
-"""Operators by element."""
+"""PyTorch's operators that work element by element."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ def div(a: Any, b: Any, rounding_mode: str | None = None) -> Tensor:
 
 @row("sign", "sgn")
 def sign(x: Tensor) -> Tensor:
-    """0 of NaN."""
+    """The sign, which is 0 of NaN."""
     return lm.where(x != x, 0, lm.sign(x)) if x.dtype.is_float else lm.sign(x)
 
 
 @row("heaviside")
 def heaviside(x: Tensor, values: Tensor) -> Tensor:
-    """0 of NaN."""
+    """The step function, which is 0 of NaN."""
     found = lm.heaviside(x, values)
     return lm.where(x != x, 0, found) if x.dtype.is_float else found
 

@@ -55,7 +55,7 @@ def _total_dtype(x: Tensor, dtype: Any) -> Any:
 
 
 def _truth(name: str) -> Any:
-    """Of uint8, which was PyTorch's bool, uint8."""
+    """A reduction to truth values, which are uint8 for uint8: PyTorch's bool once."""
     function = _reduction(name)
 
     def truth(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:

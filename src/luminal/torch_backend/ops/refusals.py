@@ -61,8 +61,8 @@ def refuse_outside(index: Tensor, n: Any) -> None:
 
 
 def refuse_far_outside(index: Tensor, n: Any) -> None:
-    """The same outside of -n .. n - 1. The library looks itself at what is cut out of an Input;
-    what depends on no argument is PyTorch's own.
+    """Refuses positions outside of -n .. n - 1. The library looks itself at what is cut out of an
+    Input; what depends on no argument is PyTorch's own.
     """
     node = index.value.node
     while isinstance(node.attrs, ViewAttrs) or node.op.name == "Cast":

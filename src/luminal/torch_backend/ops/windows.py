@@ -1,4 +1,4 @@
-"""Pooling, resampling, windows."""
+"""PyTorch's pooling, resampling and windows."""
 
 from __future__ import annotations
 
