@@ -67,6 +67,8 @@ def chat_ids(
     if template is None:
         raise InputError("chat: the model has no chat template; use generate, or give it one")
     try:
+        # A user who writes `<|im_end|>` must not end his turn: such names are marked before the
+        # template runs, and are plain text afterwards.
         marked = tokenizer.marked(_checked(messages)), tokenizer.marked(tools)
     except RecursionError:
         raise InputError("chat: lists or objects nest too deeply") from None

@@ -79,6 +79,7 @@ def convert(
     kind = _checked(dtype, place)
     path = locate(source)
     if place.is_file() and (
+        # Weights are mapped from the source while the target is written.
         place.samefile(path) or (path.is_dir() and place.parent.samefile(path))
     ):
         raise InputError(f"{place}: is read from; write another file")
@@ -163,6 +164,8 @@ def _all_stored(
     if kind is None or kind in PLAIN:
         return {name: _stored(name, _values(tensor), kind) for name, tensor in tensors.items()}
     rows = {name: tensor.shape[-1] for name, tensor in tensors.items() if len(tensor.shape) > 1}
+    # Types of all tensors before any is packed: a mix gives some of them more bits by their name
+    # and place.
     types = types_of(kind, rows)
     packed_ones: dict[str, StoredTensor] = {}
     stay = stay or {}

@@ -35,6 +35,8 @@ class ConvNeXtLayer(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, channels, h, w) to the same shape."""
+        # Channels last for a norm and two products over channels: an index map, which moves
+        # nothing.
         y: Tensor = self.mlp(self.norm(self.conv(x).movedim(1, -1)))
         if self.scale is not None:
             y = y * self.read(self.scale, y)

@@ -53,6 +53,7 @@ class Encoder(Module):
         if self.embed_positions is not None:
             x = x + self.embed_positions(self._positions(ids))
         if self.embed_segments is not None:
+            # All texts are of the first segment, so its row is added to every token.
             x = x + self.read(self.embed_segments.weight, x)[0]
         visible = None if lengths is None else within(ids, lengths).unsqueeze((1, 2))
         hidden: Tensor = self.transformer(self.embed_norm(x), visible)
@@ -63,6 +64,7 @@ class Encoder(Module):
         placeless = self.config.placeless
         if placeless is None:
             return ids.graph.arange(ids.extents[1])
+        # A running count, so a placeless token inside a text shifts nothing; its own position is 0.
         placed = (ids != placeless).cast(int32)
         return placed.cumsum(1) * placed
 

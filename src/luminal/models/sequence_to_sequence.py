@@ -45,6 +45,8 @@ class SequenceToSequence:
     def compile(self) -> tuple[Executable, Executable]:
         """The programs that encode and decode, compiled at the first call for all lengths."""
         if self._programs is None:
+            # What the encoder makes stays in States: the decoder's program reads it at each token,
+            # and nothing goes through Python in between.
             mode = mode_of(self.mode).shared_by(2)
             graphs = self._encoder(), self._decoder()
             encode, decode = (compile(graph, backend=self.backend, mode=mode) for graph in graphs)
@@ -86,6 +88,8 @@ class SequenceToSequence:
 
         Raises GraphError if another input is encoded before the last one.
         """
+        # One memory for one input at a time: a stream that is read on after another input would mix
+        # the two.
         current = self._current
         for past, token in enumerate(prefix[:-1]):
             self.logits(token, past)

@@ -73,6 +73,8 @@ class T5(EncoderDecoder):
         bias = self.decoder_bias(graph, count, keys, past)
         x = self._embedded(ids)
         x = self.decoder(x, visible, bias, memories, memory_visible, caches, past)
+        # The output matrix is the embedding, whose elements are of size 1 and not of 1 /
+        # sqrt(hidden).
         if self.config.scaled:
             x = x * self.config.decoder.hidden_size**-0.5
         logits: Tensor = self.lm_head(x)

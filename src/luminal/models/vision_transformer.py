@@ -61,6 +61,7 @@ class VisionTransformer(Module):
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         height, width = x.extents[-2:]
         positions = self.read(self.positions, x).cast(x.dtype)
+        # The first token belongs to no patch: what the image is collects there.
         first = (self.read(self.first, x) + positions[0]).expand(x.extents[0], 1, x.extents[1])
         x = x.flatten(2).mT + self._at(positions[1:], height.value, width.value)
         x = concat((first, x), 1)
@@ -74,5 +75,6 @@ class VisionTransformer(Module):
         if (height, width) == (self.side, self.side):
             return positions
         square = positions.mT.unflatten(-1, (self.side, self.side)).unsqueeze(0)
+        # Positions were learned on a grid of one size; between its points they are smooth.
         resized = square.interpolate((height, width), mode="bicubic")
         return resized.squeeze(0).flatten(1).mT

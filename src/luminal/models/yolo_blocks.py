@@ -101,6 +101,8 @@ class PyramidPooling(Module):
     def forward(self, x: Tensor) -> Tensor:
         """(batch, inputs, h, w) to (batch, outputs, h, w)."""
         joined = [self.cv1(x)]
+        # Windows of 5, 9 and 13, each made of the one before: the maximum of maxima is that of the
+        # whole.
         for _ in range(3):
             joined.append(max_pool2d(joined[-1], 5, 1, 2))
         y: Tensor = self.cv2(concat(joined, 1))

@@ -37,6 +37,8 @@ def _layers(fields: Fields) -> Layers:
     rotary = rotary_of(fields, theta=5e5, interleaved=True)
     if rotary.scaling and fields.flag("use_qk_norm", True):  # their norms take a factor away
         rotary = replace(rotary, scaling={**rotary.scaling, "attention_factor": 1.0})
+    # Layers without positions would spread their attention thinner the longer the text is; their
+    # queries grow with the position instead.
     temperature = None
     if fields.flag("attn_temperature_tuning", True):
         length = fields.integer("floor_scale", 8192)

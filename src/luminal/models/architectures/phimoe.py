@@ -42,6 +42,8 @@ class SparseMixer(Router):
         for _ in range(self.top_k):
             best = left.amax(-1, keepdim=True)
             far = (best - scores) / maximum(scores.abs(), best) > 2 * self.jitter
+            # As the training's gradient estimator saw them: rivals far below the best were masked
+            # there too.
             near = where(far, -math.inf, left).softmax(-1)
             chosen = left.argmax(-1, keepdim=True)
             experts.append(chosen)

@@ -18,6 +18,7 @@ from luminal.models.gguf.form import ANY_LAYER, GGUF
 def later_sliding_layers(fields: Fields) -> Layers:
     """Layers from `max_window_layers` on slide, where `use_sliding_window` says so."""
     used = fields.flag("use_sliding_window", False)
+    # Most files state a window and say that it is not used.
     used = used and fields.values.get("sliding_window") is not None
     first = fields.integer("max_window_layers", 28, least=0)
     return layers_of(fields, windows_of(fields, lambda layer: used and layer >= first))

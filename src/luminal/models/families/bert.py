@@ -104,6 +104,7 @@ def _padding(fields: Fields) -> int:
 def _roberta_weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
     weights = renamed(tensors, _BERT_NAMES)
     if _POSITIONS in weights:
+        # What remains is the row of padding, and behind it those of positions from 0 on.
         weights[_POSITIONS] = weights[_POSITIONS][_padding(fields) :]
     return weights
 

@@ -84,6 +84,7 @@ def _model(fields: Fields) -> Clip:
         patch_bias=False,
         embedding_norm=True,
     )
+    # A text's vector is that at its end token, so where that is has to be known.
     end = text.token_id("eos_token_id", text.integer("vocab_size"))
     return Clip(
         ClipConfig(

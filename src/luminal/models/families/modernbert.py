@@ -55,6 +55,7 @@ def _kinds(fields: Fields) -> tuple[LayerKind, ...]:
             f"{fields.path}: layer_types is {shown(types)}; it must be {_FULL!r} or {_SLIDING!r} "
             f"for each of {count} layers"
         )
+    # The file gives the whole width of the window, of which half lies on either side.
     reach = fields.integer("local_attention", 128, least=2) // 2
     return tuple(LayerKind(reach if kind == _SLIDING else None, thetas[kind]) for kind in types)
 

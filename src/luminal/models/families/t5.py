@@ -60,6 +60,7 @@ def _model(fields: Fields) -> T5:
     further = fields.values.get("num_decoder_layers")
     farthest = fields.integer("relative_attention_max_distance", 128, most=_MOST_POSITIONS)
     buckets = fields.integer("relative_attention_num_buckets", 32, least=4)
+    # Far distances share buckets by a logarithm, which needs more distances than buckets.
     if farthest <= buckets:
         raise LoadError(
             f"{fields.path}: relative_attention_max_distance is {farthest}; it must be above "
@@ -80,6 +81,7 @@ def _model(fields: Fields) -> T5:
 
 def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
     weights = renamed(tensors, _NAMES)
+    # Files of T5 have no output matrix where it is the embedding; those of 1.1 have both.
     if _EMBEDDING in weights:
         weights.setdefault(_OUTPUT, weights[_EMBEDDING])
     return weights

@@ -63,6 +63,7 @@ def _dinov2(fields: Fields) -> VisionConfig:
     inner = int(hidden * ratio)
     layers = TransformerConfig(
         hidden_size=hidden,
+        # A gate is a third matrix: at two thirds of the width the parameters are as many.
         intermediate_size=(inner * 2 // 3 + 7) // 8 * 8 if gated else inner,
         num_hidden_layers=layer_count(fields),
         num_attention_heads=fields.integer("num_attention_heads"),

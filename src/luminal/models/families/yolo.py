@@ -66,6 +66,8 @@ def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
         path, bias = name.removesuffix("conv.bias") + "norm.", weights.pop(name)
         weights[path + "bias"] = bias
         weights[path + "running_mean"] = np.zeros_like(bias)
+        # The norm adds its epsilon to the variance, so this one divides by 1: one module serves
+        # both kinds of files.
         weights[path + "running_var"] = np.full_like(bias, 1 - NORM_EPS)
         weights[path + "weight"] = np.ones_like(bias)
     return weights
