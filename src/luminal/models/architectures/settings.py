@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from luminal.base.errors import LoadError
+from luminal.base.near_names import explained
 from luminal.base.records import dataclass
 from luminal.loaders.fields import MAX_SIZE, NEEDED, Fields
 from luminal.loaders.shown import shown
 from luminal.models.checkpoint import check_quantization
 from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig, Layers
+
+Config = TypeVar("Config", DecoderConfig, ExpertsConfig)
 
 MAX_LAYERS = 4096  # a damaged file may speak of any number
 MAX_HEADS = 1 << 16  # as many features of a head: tables of that length are made at once
@@ -128,7 +131,15 @@ def values_of(settings: Mapping[str, Any], fields: Fields) -> dict[str, Any]:
 
 def experts_of(settings: Mapping[str, Any], fields: Fields) -> ExpertsConfig:
     """The experts that a record's `experts` describe."""
-    return ExpertsConfig(**values_of(settings, fields))
+    return _configured(ExpertsConfig, values_of(settings, fields))
+
+
+def _configured(kind: type[Config], values: Mapping[str, Any]) -> Config:
+    """The configuration of these fields; a record's field that there is not is named."""
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise explained(error, kind, values) from None
 
 
 def _with_common_sizes(fields: Fields, settings: Mapping[str, Any]) -> Fields:
@@ -157,7 +168,7 @@ def decoder_config(
     if values["head_dim"] is None:
         values["head_dim"] = values["hidden_size"] // heads
     described = layers(fields) if layers is not None else (LayerConfig(),) * count
-    config = DecoderConfig(layers=described, **values)
+    config = _configured(DecoderConfig, {"layers": described, **values})
     if heads % config.num_key_value_heads:
         raise LoadError(
             f"{fields.path}: {heads} heads do not divide among {config.num_key_value_heads} of keys"
