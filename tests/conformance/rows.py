@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 
 import luminal as lm
 
@@ -76,6 +77,9 @@ def by_torch(function: Callable[..., Any]) -> Callable[..., Any]:
             return found.numpy()
         return tuple(each.numpy() for each in found)
 
+    name = getattr(function, "__name__", "<lambda>")
+    owner = "torch.nn.functional" if hasattr(F, name) and not hasattr(torch, name) else "torch"
+    of_arrays.__name__, of_arrays.__module__ = name, owner
     return of_arrays
 
 
@@ -201,4 +205,7 @@ def _name_of(expected: Callable[..., Any]) -> str:
     name = getattr(expected, "__name__", "")
     if isinstance(expected, np.ufunc):
         module = "numpy" if getattr(np, name, None) is expected else "scipy.special"
-    return "numpy expression" if "lambda" in name else f"{module.split('.')[0]}.{name}"
+    owner = module if module.startswith("torch") else module.split(".")[0]
+    if "lambda" in name:
+        return "torch expression" if owner == "torch" else "numpy expression"
+    return f"{owner}.{name}"

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from tests.conformance import table
 from tests.conformance.cells import failures
 from tests.conformance.check_row import SHARES, share
-from tests.conformance.rows import pointwise, unary
+from tests.conformance.rows import by_torch, pointwise, unary
 
 
 def test_the_table_is_large_and_names_are_unique() -> None:
@@ -24,6 +25,18 @@ def test_the_document_is_up_to_date(update_golden: bool) -> None:
     if update_golden:
         table.DOCUMENT.write_text(table.document())
     assert table.DOCUMENT.read_text() == table.document(), "run pytest with --update-golden"
+
+
+def test_a_row_names_what_it_is_tested_against() -> None:
+    named = {
+        "numpy.exp": np.exp,
+        "numpy expression": lambda x: x,
+        "torch.frac": by_torch(torch.frac),
+        "torch.nn.functional.relu6": by_torch(torch.nn.functional.relu6),
+        "torch expression": by_torch(lambda x: 2 * torch.tanh(x / 2)),
+    }
+    for name, expected in named.items():
+        assert unary("op", expected).against == name
 
 
 def test_known_failures_are_of_the_table() -> None:
