@@ -59,7 +59,7 @@ STREAMS = 4  # elements that a lane copies at once: loads under way while others
 @dataclass(frozen=True, slots=True)
 class ProductTiling:
     """`rows` x `columns` results a group, `tile` of them (rows, columns) a lane, `deep` steps of
-    the sum at a time, in one of `stages` blocks of shared memory: powers of two. `deep_first`: of
+    the sum at a time, in one of `buffers` blocks of shared memory: powers of two. `deep_first`: of
     the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
     `short`: are 16-bit floats widened only where they are multiplied?
     """
@@ -68,7 +68,7 @@ class ProductTiling:
     columns: int
     deep: int
     tile: tuple[int, int]
-    stages: int
+    buffers: int
     deep_first: tuple[bool, bool]
     short: bool = False
 
@@ -93,7 +93,7 @@ class ProductTiling:
         near = min(lengths[inner], self.lanes)
         far = min(lengths[outer], self.lanes // near)
         # What is held while another block is multiplied is held whole.
-        unroll = STREAMS if self.stages == 1 else 0
+        unroll = STREAMS if self.buffers == 1 else 0
         fill = (
             (outer, _dealt(lengths[outer], far, near, unroll)),
             (inner, _dealt(lengths[inner], near, 1, unroll and 1)),
@@ -101,7 +101,7 @@ class ProductTiling:
         # Lanes that copy along the sum would meet in one bank if rows were a power of two long.
         pad = self.deep_first[side] * term.dtype.size
         return Stage(
-            term, DEPTH, (DEPTH, PLACE), fill, pad, space=Space.SHARED, buffers=self.stages
+            term, DEPTH, (DEPTH, PLACE), fill, pad, space=Space.SHARED, buffers=self.buffers
         )
 
     def bytes_of(self, stage: Stage, side: int) -> int:
@@ -169,7 +169,7 @@ class Products:
 
     def run(self) -> Placed:
         """The kernel of the products under the tiling."""
-        sums = self.sums() if self.tiling.stages == 1 else self.sums_in_turns()
+        sums = self.sums() if self.tiling.buffers == 1 else self.sums_in_turns()
         with self.carried_through(self.tiles, sums) as held:
             self.store_all(held.inner)
             held.next = held.inner

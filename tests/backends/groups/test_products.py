@@ -113,7 +113,7 @@ def test_the_shared_memory_of_blocks_is_all_that_they_have() -> None:
             knobs = as_knobs({"stages": stages, **({"floats": bits} if len(floats) > 1 else {})})
             tiling, _ = schedules.explored(step, schedules.facts(step), knobs)
             assert isinstance(tiling, ProductTiling)
-            assert tiling.stages == stages
+            assert tiling.buffers == stages
             kernel = schedules.place(step, knobs).kernel
             shared = [each for each in kernel.scratch if each.space is Space.SHARED]
             taken = sum(each.size.constant * each.dtype.size for each in shared)

@@ -33,7 +33,7 @@ NO_BLOCKS = "none"
 @dataclass(frozen=True, slots=True)
 class Rates:
     """What a unit does in a cycle: `products`, `loads` from shared memory, and `copies` into it, of
-    elements. `deep` are the steps of a sum at once, `stages` the blocks in turns; a lane has
+    elements. `deep` are the steps of a sum at once, `buffers` the blocks in turns; a lane has
     `results` in registers at most, in tiles of up to `rows` by `columns`.
     """
 
@@ -41,7 +41,7 @@ class Rates:
     loads: int
     copies: int
     deep: int
-    stages: int
+    buffers: int
     results: int
     rows: int
     columns: int
@@ -82,11 +82,11 @@ class ProductChoices:
         short = choices.pick("floats", 32, (16,) if self.has_short else ()) == 16
         tiling = partial(self.made, rows, columns, tile, short=short)
         depths = [n for n in self.depths() if self.fits(tiling(n, 1))]
-        turns = self.rates.stages
+        turns = self.rates.buffers
         usual = [n for n in depths if self.fits(tiling(n, turns))]
         deep = choices.pick("deep", (usual or depths)[0], depths)
-        stages = [n for n in (turns, 1, 2) if self.fits(tiling(deep, n))]
-        return tiling(deep, choices.pick("stages", stages[0], stages))
+        buffers = [n for n in (turns, 1, 2) if self.fits(tiling(deep, n))]
+        return tiling(deep, choices.pick("stages", buffers[0], buffers))
 
     def refusal(self, name: str) -> str:
         """Why blocks of a name are not offered."""
@@ -185,10 +185,10 @@ class ProductChoices:
         return any(self.sides.short(factor) is not factor for _, factor in self.sides.kept)
 
     def made(
-        self, rows: int, columns: int, tile: tuple[int, int], deep: int, stages: int,
+        self, rows: int, columns: int, tile: tuple[int, int], deep: int, buffers: int,
         short: bool = False,
     ) -> ProductTiling:  # fmt: skip
-        return ProductTiling(rows, columns, deep, tile, stages, self.deep_first, short)
+        return ProductTiling(rows, columns, deep, tile, buffers, self.deep_first, short)
 
     def fits(self, tiling: ProductTiling) -> bool:
         """Is there room for it in shared memory?"""
