@@ -16,8 +16,8 @@ import torch
 import luminal as lm
 from luminal.frontend.scan import flatten
 from luminal.hlir.attributes import InputAttrs
+from tests.close import close
 from tests.numerics.layers import GROUPS, Row, our_layer, torch_layer
-from tests.numerics.recording import close
 
 Array = np.ndarray[Any, Any]
 

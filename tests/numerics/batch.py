@@ -11,7 +11,8 @@ import torch
 
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import flatten
-from tests.numerics.recording import close, on, results
+from tests.close import close
+from tests.numerics.recording import on, results
 
 Array = np.ndarray[Any, Any]
 BACKENDS = ("reference", "cpu")

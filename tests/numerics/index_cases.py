@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.numerics.recording import close, run
+from tests.close import close
+from tests.numerics.recording import run
 
 Case = tuple[Callable[..., Any], Any]
 

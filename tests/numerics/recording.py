@@ -70,21 +70,3 @@ def _computed(
     exe = compile(cx, backend=_backend.get())
     used = {node.attrs.name for node in graph.nodes() if isinstance(node.attrs, InputAttrs)}
     return exe({name: array for name, array in inputs.items() if name in used}, dims=dims)
-
-
-def close(actual: Array, expected: Any, ulp: float = 4) -> None:
-    """Asserts equal dtype and shape, and values within `ulp` ulp of the largest.
-
-    Integers and bools agree exactly; NaN and infinities by position.
-    """
-    wanted = np.asarray(expected)
-    assert actual.shape == wanted.shape, (actual.shape, wanted.shape)
-    if actual.dtype.kind in "iub":
-        assert actual.dtype == wanted.dtype, (actual.dtype, wanted.dtype)
-        np.testing.assert_array_equal(actual, wanted)
-        return
-    eps = float(np.finfo(actual.dtype).eps) if actual.dtype.kind == "f" else 2.0**-7
-    scale = np.abs(np.asarray(wanted, np.float64))
-    largest = float(np.max(scale[np.isfinite(scale)], initial=0.0))
-    wide = np.asarray(actual, np.float64), np.asarray(wanted, np.float64)
-    np.testing.assert_allclose(*wide, rtol=ulp * eps, atol=ulp * eps * largest)

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.numerics.recording import close, run
+from tests.close import close
+from tests.numerics.recording import run
 
 
 @st.composite

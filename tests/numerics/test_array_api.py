@@ -187,10 +187,10 @@ def agree(name: str, row: Row, operands: tuple[Any, ...]) -> None:
     where = f"{name} of {[f'{x.dtype}{x.shape}' for x in operands]}: {operands}"
     assert len(found) == len(expected), where
     for ours, theirs in zip(found, expected, strict=True):
-        close(np.asarray(ours), np.asarray(theirs), row, name, where)
+        check_result(np.asarray(ours), np.asarray(theirs), row, name, where)
 
 
-def close(ours: Any, theirs: Any, row: Row, name: str, where: str) -> None:
+def check_result(ours: Any, theirs: Any, row: Row, name: str, where: str) -> None:
     assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), where
     if theirs.dtype.kind != "f":
         assert np.array_equal(ours, theirs), f"{where}\n{ours}\n{theirs}"

@@ -11,9 +11,10 @@ import torch
 
 import luminal as lm
 from luminal.base.errors import DTypeError, LuminalError, ShapeError
+from tests.close import close
 from tests.long_share import mostly_long
 from tests.numerics.batch import BACKENDS, Case, check
-from tests.numerics.recording import close, run
+from tests.numerics.recording import run
 
 Array = np.ndarray[Any, Any]
 F, TF = lm.nn.functional, torch.nn.functional

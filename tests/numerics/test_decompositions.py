@@ -15,8 +15,9 @@ from luminal.base.errors import DimError, InputError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.matrices.decompositions import INDEFINITE, SINGULAR
 from luminal.hlir import lapack
+from tests.close import close
 from tests.numerics.batch import BACKENDS, Case, check
-from tests.numerics.recording import close, on, run
+from tests.numerics.recording import on, run
 
 Array = np.ndarray[Any, Any]
 rng = np.random.default_rng(0)

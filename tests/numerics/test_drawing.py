@@ -11,7 +11,8 @@ import torch
 import luminal as lm
 from luminal.base.errors import GraphError, InputError, ShapeError
 from luminal.frontend.random.drawing import chosen
-from tests.numerics.recording import close, on, run
+from tests.close import close
+from tests.numerics.recording import on, run
 
 F = lm.nn.functional
 Array = np.ndarray[Any, Any]

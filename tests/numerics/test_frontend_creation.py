@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from luminal.frontend.graph import Recorder
-from tests.numerics.recording import close, results
+from tests.close import close
+from tests.numerics.recording import results
 
 pytestmark = pytest.mark.usefixtures("every_backend")
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from luminal.base.errors import ShapeError
-from tests.numerics.recording import close, run
+from tests.close import close
+from tests.numerics.recording import run
 
 pytestmark = pytest.mark.usefixtures("every_backend")
 

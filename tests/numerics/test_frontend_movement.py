@@ -11,7 +11,8 @@ import torch
 from luminal.base.errors import DimError, DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
 from luminal.frontend.movement.views import concat, stack
-from tests.numerics.recording import close, results, run
+from tests.close import close
+from tests.numerics.recording import results, run
 
 pytestmark = pytest.mark.usefixtures("every_backend")
 

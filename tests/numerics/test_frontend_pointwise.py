@@ -13,7 +13,8 @@ import torch
 
 from luminal.base import dtypes
 from luminal.frontend.pointwise import binary
-from tests.numerics.recording import close, run
+from tests.close import close
+from tests.numerics.recording import run
 
 pytestmark = pytest.mark.usefixtures("every_backend")
 

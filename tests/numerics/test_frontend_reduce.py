@@ -12,7 +12,8 @@ import torch
 import luminal as lm
 from luminal.base.errors import ShapeError
 from luminal.hlir.printer import to_text
-from tests.numerics.recording import close, run
+from tests.close import close
+from tests.numerics.recording import run
 
 pytestmark = pytest.mark.usefixtures("every_backend")
 

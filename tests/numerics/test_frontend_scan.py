@@ -13,7 +13,8 @@ from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
 from luminal.memory.state import State
 from luminal.shape.expression import symbol
-from tests.numerics.recording import close, results, run
+from tests.close import close
+from tests.numerics.recording import results, run
 
 pytestmark = pytest.mark.usefixtures("every_backend")
 

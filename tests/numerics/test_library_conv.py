@@ -14,9 +14,10 @@ import torch.nn.functional as torch_functional
 import luminal as lm
 import luminal.nn.functional as functional
 from luminal.base.errors import DTypeError, ShapeError
+from tests.close import close
 from tests.long_share import mostly_long
 from tests.numerics.batch import BACKENDS, Case, check
-from tests.numerics.recording import close, run
+from tests.numerics.recording import run
 
 rng = np.random.default_rng(0)
 BF16 = np.dtype(ml_dtypes.bfloat16)

@@ -13,8 +13,9 @@ import torch
 import luminal as lm
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.graph import Recorder
+from tests.close import close
 from tests.numerics.index_cases import Case, check
-from tests.numerics.recording import close, results, run
+from tests.numerics.recording import results, run
 
 pytestmark = pytest.mark.usefixtures("every_backend")
 

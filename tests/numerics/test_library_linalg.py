@@ -13,8 +13,9 @@ import torch
 from luminal.base.errors import ShapeError
 from luminal.frontend.matrices.einsum import _path, einsum
 from luminal.frontend.matrices.products import bilinear, cdist, multi_dot, tensordot
+from tests.close import close
 from tests.numerics.batch import BACKENDS, Case, check
-from tests.numerics.recording import close, run
+from tests.numerics.recording import run
 
 rng = np.random.default_rng(0)
 BF16 = np.dtype(ml_dtypes.bfloat16)

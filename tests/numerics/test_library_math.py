@@ -15,8 +15,9 @@ import torch
 
 import luminal as lm
 from luminal.base.errors import DTypeError
+from tests.close import close
 from tests.long_share import mostly_long
-from tests.numerics.recording import close, run
+from tests.numerics.recording import run
 
 Array = np.ndarray[Any, Any]
 Wide = np.longdouble

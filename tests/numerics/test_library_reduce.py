@@ -14,7 +14,8 @@ import torch
 import luminal as lm
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.nn import functional
-from tests.numerics.recording import close, run
+from tests.close import close
+from tests.numerics.recording import run
 
 Array = np.ndarray[Any, Any]
 BF16 = np.dtype(ml_dtypes.bfloat16)

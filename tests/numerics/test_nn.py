@@ -12,7 +12,8 @@ import torch
 from luminal import nn
 from luminal.base.errors import InputError, ShapeError
 from luminal.frontend.graph import Recorder
-from tests.numerics.recording import close, results, run
+from tests.close import close
+from tests.numerics.recording import results, run
 
 pytestmark = pytest.mark.usefixtures("every_backend")
 

@@ -11,7 +11,7 @@ import torch
 
 import luminal as lm
 from luminal import nn
-from tests.numerics.recording import close
+from tests.close import close
 
 rng = np.random.default_rng(0)
 

@@ -12,7 +12,8 @@ import luminal as lm
 from luminal import nn
 from luminal.base.errors import InputError
 from luminal.nn.moe import Groups, Router
-from tests.numerics.recording import close, on, run
+from tests.close import close
+from tests.numerics.recording import on, run
 
 transformers = pytest.importorskip("transformers")
 rng = np.random.default_rng(0)

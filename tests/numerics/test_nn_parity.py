@@ -15,8 +15,9 @@ import torch
 
 from luminal.frontend.graph import Recorder
 from luminal.frontend.scan import flatten
+from tests.close import close
 from tests.numerics.layers import GROUPS, Row, our_layer, torch_layer
-from tests.numerics.recording import close, on, results
+from tests.numerics.recording import on, results
 
 # PyTorch's hints on the speed of its own layers.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -12,7 +12,7 @@ import torch
 import luminal as lm
 from luminal import nn
 from luminal.base.errors import GraphError, InputError, ShapeError
-from tests.numerics.recording import close
+from tests.close import close
 
 rng = np.random.default_rng(0)
 

@@ -34,20 +34,20 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2))
 
 
-def close(found: Any, wanted: Any) -> None:
+def agree(found: Any, wanted: Any) -> None:
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_inference() -> None:
     model, x = network(), torch.randn(3, 4)
     with torch.no_grad():
-        close(compiled(model)(x), model(x))
+        agree(compiled(model)(x), model(x))
 
 
 def test_tensors_of_the_host_are_computed_there() -> None:
     model, x = network(), torch.randn(3, 4)
     with lm.device("reference"), torch.no_grad():
-        close(compiled(model)(x), model(x))
+        agree(compiled(model)(x), model(x))
 
 
 def test_gradients_for_all_lengths() -> None:
@@ -56,7 +56,7 @@ def test_gradients_for_all_lengths() -> None:
     for n in (3, 5, 9):
         x = torch.randn(n, 4)
         wanted = torch.autograd.grad(model(x).square().sum(), [*model.parameters()])
-        close(torch.autograd.grad(fast(x).square().sum(), [*model.parameters()]), wanted)
+        agree(torch.autograd.grad(fast(x).square().sum(), [*model.parameters()]), wanted)
     assert lm.compile_count() == before + 2  # forward and backward
 
 
@@ -66,11 +66,11 @@ def test_a_parameter_that_changes() -> None:
     with torch.no_grad():
         fast(x)
         model[0].weight.mul_(2)
-        close(fast(x), model(x))
+        agree(fast(x), model(x))
         model[0].weight = nn.Parameter(torch.randn(8, 4))
-        close(fast(x), model(x))
+        agree(fast(x), model(x))
         model[3].weight.data.mul_(2)  # which moves no version
-        close(fast(x), model(x))
+        agree(fast(x), model(x))
 
 
 class Derived(nn.Module):
@@ -88,10 +88,10 @@ def test_what_is_derived_of_a_parameter_that_moves_no_version() -> None:
     model, x = Derived(), torch.randn(3, 8)
     fast = compiled(model)
     with torch.no_grad():
-        close(fast(x), model(x))
+        agree(fast(x), model(x))
         for _ in range(2):
             model.weight.data.mul_(0.5)
-            close(fast(x), model(x))
+            agree(fast(x), model(x))
 
 
 class Cache(nn.Module):
@@ -111,8 +111,8 @@ def test_a_buffer_is_written() -> None:
     step = compiled(fast)
     for k in range(3):
         x, at = torch.randn(1, 8), torch.tensor([k])
-        close(step(x, at), plain(x, at))
-        close(fast.rows, plain.rows)
+        agree(step(x, at), plain(x, at))
+        agree(fast.rows, plain.rows)
 
 
 def test_arguments_are_written_through_their_strides() -> None:
@@ -123,8 +123,8 @@ def test_arguments_are_written_through_their_strides() -> None:
     for view in (lambda x: x.t(), lambda x: x[:, 1:3], lambda x: x[::2]):
         base = torch.arange(16.0).reshape(4, 4)
         other = base.clone()
-        close(compiled(f)(view(base)), f(view(other)))
-        close(base, other)
+        agree(compiled(f)(view(base)), f(view(other)))
+        agree(base, other)
         torch._dynamo.reset()
 
 
@@ -143,7 +143,7 @@ def test_results_lie_as_in_eager() -> None:
 
     x = torch.randn(3, 4)
     found, wanted = compiled(f)(x), f(x)
-    close(found, wanted)
+    agree(found, wanted)
     assert [y.stride() for y in found] == [y.stride() for y in wanted]
     assert found[1].data_ptr() == x.data_ptr()
 
@@ -169,7 +169,7 @@ def test_what_is_missing_runs_in_pytorch_with_a_warning() -> None:
     x = torch.randn(8)
     with pytest.warns(UserWarning, match=r"PyTorch runs aten\._fft_r2c\.default"):
         found = torch.compile(f, backend=luminal_backend, fullgraph=True)(x)
-    close(found, f(x))
+    agree(found, f(x))
 
 
 def test_what_is_missing_is_an_error_on_request() -> None:
@@ -183,7 +183,7 @@ def test_what_a_row_has_no_place_for_runs_in_pytorch(monkeypatch: pytest.MonkeyP
     x, celu = torch.tensor([-2.0, 3.0]), partial(nn.functional.celu, alpha=2.0)
     with pytest.warns(UserWarning, match=r"PyTorch runs aten\.celu\.default"):
         found = torch.compile(celu, backend=luminal_backend)(x)
-    close(found, celu(x))
+    agree(found, celu(x))
 
 
 def test_a_fault_of_a_row_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,8 +222,8 @@ def test_a_cache_is_written_where_it_lies() -> None:
         wanted = write(plain, at, row)
         for each in (cache, turned):
             before = each.data_ptr(), each._version
-            close(fast(each, at, row), wanted)
-            close(each, plain)
+            agree(fast(each, at, row), wanted)
+            agree(each, plain)
             assert each.data_ptr() == before[0]
             assert each._version > before[1]
 
@@ -249,7 +249,7 @@ def test_threads_write_arguments_of_their_own() -> None:
     finally:
         sys.setswitchinterval(interval)
     for k, x in enumerate(kept):
-        close(x, torch.full((1000,), 200.0 * k))
+        agree(x, torch.full((1000,), 200.0 * k))
 
 
 @pytest.mark.parametrize("kind", mostly_long(["AdamW", "SGD"], 1))
@@ -265,13 +265,13 @@ def test_a_compiled_optimizer_step(kind: str) -> None:
             y.grad = x.grad.clone()
         step()
         plain.step()
-        close(found, wanted)
+        agree(found, wanted)
 
 
 def test_the_backend_goes_by_its_name() -> None:
     """As installed: no import of Luminal is needed."""
     fast = torch.compile(torch.sin, backend="luminal", fullgraph=True)
-    close(fast(torch.ones(3)), torch.sin(torch.ones(3)))
+    agree(fast(torch.ones(3)), torch.sin(torch.ones(3)))
 
 
 @pytest.mark.long
@@ -332,7 +332,7 @@ def test_modes_that_search(mode: str | float) -> None:
     model, x = nn.Linear(16, 16), torch.randn(4, 16)
     options = {"mode": mode, "search_iterations": 2, "numerics": "relaxed"}
     with torch.no_grad():
-        close(torch.compile(model, backend=luminal_backend, options=options)(x), model(x))
+        agree(torch.compile(model, backend=luminal_backend, options=options)(x), model(x))
 
 
 def test_what_a_model_would_leave_to_pytorch() -> None:

@@ -27,6 +27,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.schedule.vectors import panels
 from luminal.selection import dots, layouts
+from tests.close import close_to_greatest
 from tests.long_share import mostly_long
 from tests.machines import usual
 
@@ -55,12 +56,6 @@ def copies(stages: Stages) -> list[str]:
 def run(graph: lm.Graph, weights: dict[str, Array], **inputs: Array) -> dict[str, Array]:
     exe = lm.compile(graph)
     return {name: np.asarray(y) for name, y in exe({**inputs, **weights}).items()}
-
-
-def close(got: Array, expected: Array) -> None:
-    assert got.shape == expected.shape
-    scale = max(1.0, float(np.abs(expected[np.isfinite(expected)]).max(initial=0)))
-    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5 * scale)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -94,7 +89,9 @@ def test_heads_stored_apart(rows: int, width: int, turned: bool) -> None:
     wanted = (given["x"] @ (values.T if turned else values)).reshape(
         rows, heads, width
     ) * with_halves
-    close(run(cx, {"w": values}, **given)["y"], wanted.swapaxes(0, 1) if turned else wanted)
+    close_to_greatest(
+        run(cx, {"w": values}, **given)["y"], wanted.swapaxes(0, 1) if turned else wanted, 1e-5
+    )
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -108,7 +105,7 @@ def test_products_with_a_weight(k: int, n: int, rows: int, turned: bool) -> None
     assert "panel" in layout
     x, values = drawn(rows, k), drawn(*w.shape)
     got = run(cx, {"w": values}, x=x)["y"]
-    close(got, np.maximum(x @ (values.T if turned else values), 0))
+    close_to_greatest(got, np.maximum(x @ (values.T if turned else values), 0), 1e-5)
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 7, 40])
@@ -118,7 +115,7 @@ def test_a_dynamic_number_of_rows(rows: int) -> None:
     (cx.tensor((cx.dim("s", 0, 64), 100), name="x") @ w.mT).output("y")
     assert len(copies(compiled(cx))) == 1
     x, values = drawn(rows, 100), drawn(200, 100)
-    close(run(cx, {"w": values}, x=x)["y"], x @ values.T)
+    close_to_greatest(run(cx, {"w": values}, x=x)["y"], x @ values.T, 1e-5)
 
 
 def test_nothing_leaks_from_the_edges_of_panels() -> None:
@@ -128,7 +125,7 @@ def test_nothing_leaks_from_the_edges_of_panels() -> None:
     x, w = drawn(5, 256), drawn(256, 70)
     w[3, 31], w[4, 32], w[5, 69] = np.inf, np.nan, -np.inf
     with np.errstate(invalid="ignore"):
-        close(run(cx, {"w": w}, x=x)["y"], x @ w)
+        close_to_greatest(run(cx, {"w": w}, x=x)["y"], x @ w, 1e-5)
 
 
 @pytest.mark.parametrize("groups", [1, 4, 8])
@@ -144,7 +141,7 @@ def test_convolutions_of_small_pictures(size: int, groups: int) -> None:
     picture, values = drawn(2, 64, size, size), drawn(*w.shape)
     arrays = torch.from_numpy(picture), torch.from_numpy(values)
     expected = torch.conv2d(*arrays, padding=1, groups=groups).relu().numpy()
-    close(run(cx, {"w": values}, x=picture)["y"], expected)
+    close_to_greatest(run(cx, {"w": values}, x=picture)["y"], expected, 1e-5)
 
 
 WINDOWS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int], bool]] = {
@@ -173,7 +170,7 @@ def test_windows_in_steps(name: str) -> None:
     for images in (picture, picture[:0]):
         arrays = torch.from_numpy(images), torch.from_numpy(values)
         expected = torch.conv2d(*arrays, **options)  # type: ignore[arg-type]
-        close(run(cx, {"w": values}, x=images)["y"], expected.numpy())
+        close_to_greatest(run(cx, {"w": values}, x=images)["y"], expected.numpy(), 1e-5)
 
 
 def test_a_single_row_reads_the_weight_as_it_is() -> None:
@@ -193,8 +190,8 @@ def test_a_masked_weight_is_packed_with_its_mask(rows: int) -> None:
     assert copies(compiled(cx)) == []
     given, values = drawn(rows, 200), drawn(200, 200)
     got = run(cx, {"w": values}, x=given)
-    close(got["y"], given @ np.tril(values))
-    close(got["turned"], given @ np.tril(values).T)
+    close_to_greatest(got["y"], given @ np.tril(values), 1e-5)
+    close_to_greatest(got["turned"], given @ np.tril(values).T, 1e-5)
 
 
 def test_small_weights_and_inputs_are_read_as_they_are() -> None:
@@ -418,7 +415,7 @@ def test_bfloat16_is_multiplied_in_pairs_whoever_owns_it(
     x, w = (each.T if turn else each for each, turn in zip(wide, turned, strict=True))
     got = np.asarray(lm.compile(cx)(given)["y"])
     with np.errstate(invalid="ignore"):
-        close(got, x @ w)
+        close_to_greatest(got, x @ w, 1e-5)
 
 
 @needs_pairs
@@ -471,7 +468,9 @@ def test_a_tied_embedding_is_gathered_by_rows_and_multiplied_in_panels() -> None
     assert len(copies(stages)) == 1
     assert parse(to_text(stages.selection), stages.lowered) == stages.selection
     values, rows = drawn(300, 96), RANDOM.integers(0, 300, 12)
-    close(run(cx, {"table": values}, picked=rows)["logits"], np.tanh(values[rows]) @ values.T)
+    close_to_greatest(
+        run(cx, {"table": values}, picked=rows)["logits"], np.tanh(values[rows]) @ values.T, 1e-5
+    )
 
 
 def test_a_derived_weight_lies_in_panels_alone() -> None:
@@ -482,7 +481,7 @@ def test_a_derived_weight_lies_in_panels_alone() -> None:
     (layout,) = copies(compiled(cx))
     assert "panel" in layout
     x, u, v = drawn(8, 160), drawn(256, 160), drawn(256, 160)
-    close(run(cx, {"a": u, "b": v}, x=x)["y"], x @ (np.exp(u) * v).T)
+    close_to_greatest(run(cx, {"a": u, "b": v}, x=x)["y"], x @ (np.exp(u) * v).T, 1e-5)
 
 
 def test_a_weight_that_is_an_output_too() -> None:
@@ -493,8 +492,8 @@ def test_a_weight_that_is_an_output_too() -> None:
     doubled.output("doubled")
     x, values = drawn(8, 160), drawn(256, 160)
     got = run(cx, {"w": values}, x=x)
-    close(got["doubled"], np.exp(values) * values)
-    close(got["y"], x @ (np.exp(values) * values).T)
+    close_to_greatest(got["doubled"], np.exp(values) * values, 1e-5)
+    close_to_greatest(got["y"], x @ (np.exp(values) * values).T, 1e-5)
 
 
 def test_batched_weights() -> None:
@@ -503,7 +502,7 @@ def test_batched_weights() -> None:
     (cx.tensor((3, 6, 70), name="x") @ w.mT).output("y")
     assert len(copies(compiled(cx))) == 1
     x, values = drawn(3, 6, 70), drawn(3, 90, 70)
-    close(run(cx, {"w": values}, x=x)["y"], x @ values.transpose(0, 2, 1))
+    close_to_greatest(run(cx, {"w": values}, x=x)["y"], x @ values.transpose(0, 2, 1), 1e-5)
 
 
 @pytest.mark.parametrize("heads", [(4, 32), (3, 80), (32, 4), (8, 16, 2)])
@@ -514,7 +513,9 @@ def test_results_split_into_heads(heads: tuple[int, ...]) -> None:
     y = cx.tensor((5, 150), name="x") @ cx.weight((n, 150), name="w").mT
     y.reshape(5, *heads).transpose(0, 1).output("y")
     x, w = drawn(5, 150), drawn(n, 150)
-    close(run(cx, {"w": w}, x=x)["y"], np.swapaxes((x @ w.T).reshape(5, *heads), 0, 1))
+    close_to_greatest(
+        run(cx, {"w": w}, x=x)["y"], np.swapaxes((x @ w.T).reshape(5, *heads), 0, 1), 1e-5
+    )
 
 
 def test_setting_the_weight_makes_the_panels_anew_and_programs_share_them() -> None:
@@ -529,7 +530,7 @@ def test_setting_the_weight_makes_the_panels_anew_and_programs_share_them() -> N
         parameter.set(w)
         for rows, exe in zip((4, 8), executables, strict=True):
             x = drawn(rows, 128)
-            close(np.asarray(exe({"x": x})["y"]), x @ w.T)
+            close_to_greatest(np.asarray(exe({"x": x})["y"]), x @ w.T, 1e-5)
     (first, second) = [exe.memory_report() for exe in executables]
     assert first.derived_bytes == second.derived_bytes == 256 * 128 * 4
 
@@ -546,7 +547,7 @@ def test_a_loop_reads_an_invariant_weight_in_panels() -> None:
     expected = h
     for _ in range(3):
         expected = np.tanh(expected @ values.T)
-    close(run(cx, {"w": values}, h=h)["y"], expected)
+    close_to_greatest(run(cx, {"w": values}, h=h)["y"], expected, 1e-5)
 
 
 def test_products_in_both_directions_share_the_layout_of_a_cast() -> None:
@@ -562,8 +563,8 @@ def test_products_in_both_directions_share_the_layout_of_a_cast() -> None:
     w = drawn(384, 512).astype(lm.bfloat16.numpy)
     given = {"x": drawn(64, 512), "g": drawn(64, 384)}
     got = run(cx, {"w": w}, **given)
-    close(got["y"], given["x"] @ w.astype(np.float32).T)
-    close(got["dx"], given["g"] @ w.astype(np.float32))
+    close_to_greatest(got["y"], given["x"] @ w.astype(np.float32).T, 1e-5)
+    close_to_greatest(got["dx"], given["g"] @ w.astype(np.float32), 1e-5)
 
 
 def test_a_layout_that_nothing_reads_is_refused() -> None:
@@ -613,7 +614,7 @@ def test_rolled_layers_read_each_weight_in_panels() -> None:
     expected = given
     for name in names:
         expected = np.maximum(expected @ weights[name].T, 0) + expected
-    close(run(cx, weights, x=given)["y"], expected)
+    close_to_greatest(run(cx, weights, x=given)["y"], expected, 1e-5)
 
 
 # --- dots of a selection
