@@ -277,3 +277,12 @@ def test_rows_that_come_from_memory_are_read_one_after_the_other(
     assert unrolled == {
         (str(s.axis.extent), s.unroll, s.vector) for s in loops if s.unroll * s.vector > 1
     }
+
+
+def test_a_binary_search_runs_in_lanes_though_it_gathers_at_every_step() -> None:
+    cx = lm.Graph()
+    row = cx.tensor((1000,), name="row")
+    lm.searchsorted(row, cx.tensor((100_000,), name="values")).output("y")
+    for kernel in lower_to_program(cx.graph(), MACHINE).kernels:
+        loops = [s for s in kernel.statements() if isinstance(s, Loop)]
+        assert [loop.vector > 1 for loop in loops] == [True]
