@@ -70,8 +70,8 @@ class VectorAxis:
     def _beside_gathers(
         self, candidates: Sequence[LoopAxis], reads: Sequence[Access]
     ) -> LoopAxis | None:
-        """Of a map that stores neighbours side by side, the axis which the lanes had if it read
-        nothing whose place is computed: those places are computed in vectors.
+        """The axis of a map for its lanes, chosen as if it read nothing whose place is computed:
+        those places are computed in vectors. None where results do not lie side by side along it.
         """
         rule = self.facts.lanes.best(candidates, [a for a in reads if not a.chosen])
         stores = [access for access in self.facts.accesses if access.is_store]
