@@ -336,6 +336,9 @@ KNOWN: dict[str, Callable[[Drawn, str], bool]] = {
     "infinite weights of a norm": lambda given, text: (
         given.case.op.name == "nn.functional.group_norm" and "PyTorch has nan" in text
     ),
+    "factors of what is not positive definite": lambda given, text: (
+        given.case.op.name.startswith("linalg.cholesky_ex") and "] nan, PyTorch" in text
+    ),
     "poles of polygamma": lambda given, text: (
         "polygamma" in given.case.op.name and ("] inf, PyTorch" in text or "] -inf, PyT" in text)
     ),
