@@ -31,6 +31,10 @@ def filled(x: torch.Tensor) -> torch.Tensor:
 
 
 REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "multinomial of integers": (
+        lambda x: torch.multinomial(x.flatten().to(torch.int32), 2),
+        "floating-point dtypes",
+    ),
     "clamp": (lambda x: x.clamp(-1e300, 1e300), "without overflow"),
     "masked_fill of half": (filled, "without overflow"),
     "where": (lambda x: torch.where(x > 0, x, 1e300), "without overflow"),

@@ -51,6 +51,10 @@ def _of_bools(*tensors: torch.Tensor) -> str:
     return "of torch.bool" if any(x.dtype is torch.bool for x in tensors) else ""
 
 
+def _of_integers(x: torch.Tensor, *_: torch.Tensor) -> str:
+    return "" if x.dtype.is_floating_point else f"of {x.dtype}"
+
+
 def _of_rank(x: torch.Tensor, *others: torch.Tensor) -> str:
     return "" if others[-1].ndim == x.ndim else f"of {x.ndim} and {others[-1].ndim} dims"
 
@@ -80,6 +84,7 @@ def _added(shape: Callable[[torch.Size, torch.Size], Sequence[int]]) -> Rule:
 
 
 _RULES: dict[str, tuple[Rule, ...]] = {
+    "multinomial": (_of_integers,),
     **dict.fromkeys(
         "_adaptive_avg_pool2d _adaptive_avg_pool3d grid_sampler_2d grid_sampler_3d".split(),
         (_of_no_pixels,),
