@@ -180,3 +180,18 @@ def test_a_written_copy_of_a_written_view_with_gaps_stays_a_copy(copied: Any) ->
         return base.tolist()
 
     assert memory(torch.compile(written, backend=luminal_backend)) == memory(written)
+
+
+def test_a_written_dense_tensor_of_open_sizes_is_compiled() -> None:
+    def written(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).add_(1).reshape(-1).mul_(3)
+
+    function = torch.compile(written, backend=luminal_backend, dynamic=True)
+    for rows in (3, 5):
+        x = torch.ones(rows, 4, requires_grad=True)
+        with warnings.catch_warnings(action="error", category=UserWarning):
+            result = function(x)
+        result.sum().backward()
+        assert result.tolist() == [9.0] * 4 * rows
+        assert x.grad is not None
+        assert x.grad.tolist() == [[6.0] * 4] * rows

@@ -84,7 +84,7 @@ def _memory(x: torch.Tensor) -> int:
 
 
 def _has_gaps(x: torch.Tensor) -> bool:
-    return not _is_fixed(x) or memory_order(x.shape, x.stride()) is None
+    return memory_order(x.shape, x.stride()) is None
 
 
 def _written(node: Node) -> list[torch.Tensor]:
