@@ -25,15 +25,17 @@ from luminal.onnx.values import Array
 from luminal.shape.expression import Expression
 
 FEW = 16
-"""Different elements that are Expressions of dims: for more the run looks."""
+"""So many different elements that are Expressions of dims become requirements of these at most;
+where there are more, the run looks at them.
+"""
 
 VERDICT = "verdict"
 
 
 class Check(NamedTuple):
-    """That all `elements`, each `what` in the words of an error, are at least `low`, below `high`.
+    """The rule that all `elements` are at least `low` and below `high`.
 
-    `node` says whose they are.
+    `node` names the node that takes them, and `what` is what an error calls one of them.
     """
 
     node: str
@@ -44,7 +46,7 @@ class Check(NamedTuple):
 
 
 class Checks:
-    """What is to be checked of one recording, in order."""
+    """The checks of one recording that no value has decided yet, in order."""
 
     def __init__(self, known: Known) -> None:
         self._known = known

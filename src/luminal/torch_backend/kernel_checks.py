@@ -112,7 +112,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "index_reduce": (_of_source, _of_rank),
     "soft_margin_loss": (_widened,),
 }
-"""By operator; what it is given as its tensors."""
+"""The rules of each operator: they are called with its tensors."""
 
 
 def refusal(op: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> str:
