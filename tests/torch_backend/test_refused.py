@@ -31,6 +31,16 @@ def filled(x: torch.Tensor) -> torch.Tensor:
 
 
 REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
+    "bags weighed in another dtype": (
+        lambda x: F.embedding_bag(
+            torch.zeros(2, 2, dtype=torch.int64), x[0, 0], mode="sum",
+            per_sample_weights=torch.ones(2, 2, dtype=torch.bfloat16),
+        ),
+        "same type",
+    ),
+    "labels of another dtype": (
+        lambda x: F.binary_cross_entropy(x.sigmoid().half(), x.sigmoid()), "Found dtype Float"
+    ),
     "multinomial of integers": (
         lambda x: torch.multinomial(x.flatten().to(torch.int32), 2),
         "floating-point dtypes",

@@ -55,6 +55,11 @@ def _of_integers(x: torch.Tensor, *_: torch.Tensor) -> str:
     return "" if x.dtype.is_floating_point else f"of {x.dtype}"
 
 
+def _of_weights(table: torch.Tensor, *others: torch.Tensor) -> str:
+    """What is wrong with the weights of samples, which stand behind ids and offsets."""
+    return _of_dtypes(table, *others[2:])
+
+
 def _of_rank(x: torch.Tensor, *others: torch.Tensor) -> str:
     return "" if others[-1].ndim == x.ndim else f"of {x.ndim} and {others[-1].ndim} dims"
 
@@ -111,6 +116,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     ),
     "index_reduce": (_of_source, _of_rank),
     "soft_margin_loss": (_widened,),
+    "binary_cross_entropy": (_of_dtypes,),
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), (_of_weights,)),
 }
 """The rules of each operator: they are called with its tensors."""
 
