@@ -195,3 +195,14 @@ def test_a_written_dense_tensor_of_open_sizes_is_compiled() -> None:
         assert result.tolist() == [9.0] * 4 * rows
         assert x.grad is not None
         assert x.grad.tolist() == [[6.0] * 4] * rows
+
+
+@pytest.mark.filterwarnings("ignore:luminal. PyTorch runs a graph that writes one place")
+def test_a_write_through_a_view_with_shared_places_is_seen_in_all_of_them() -> None:
+    def written(x: torch.Tensor) -> torch.Tensor:
+        rows = x.as_strided((3, 2), (2, 2))
+        rows.select(0, 1).sub_(3)
+        return rows + 0
+
+    compiled_one = torch.compile(written, backend=luminal_backend)
+    assert compiled_one(torch.arange(8.0)).tolist() == written(torch.arange(8.0)).tolist()

@@ -39,7 +39,8 @@ def writes_shared_places(module: GraphModule) -> bool:
     """
     nodes = module.graph.nodes
     written = [x for node in nodes for x in _written(node)]
-    return any(not _is_plain(x) for x in written) or bool(
+    through = [x for node in nodes for x in _written_through(node)]
+    return any(not _is_plain(x) for x in (*written, *through)) or bool(
         written and any(map(_looks_around, nodes))
     )
 
@@ -93,6 +94,13 @@ def _written(node: Node) -> list[torch.Tensor]:
     if not is_write and name not in _WRITES and not node.kwargs.get("inplace"):
         return []
     return _held([*node.args[:1], node.kwargs.get("input"), node.kwargs.get("out")])
+
+
+def _written_through(node: Node) -> list[torch.Tensor]:
+    """The views, in the same memory, through which a call writes."""
+    memories = {_memory(x) for x in _written(node)}
+    origins = _held([*_origins(node)]) if memories else []
+    return [x for x in origins if _memory(x) in memories]
 
 
 def _looks_around(node: Node) -> bool:
