@@ -38,6 +38,7 @@ class Array:
     """An array of the standard. Make one with `asarray`, `zeros`, `arange` ..."""
 
     __slots__ = ("_deferred",)
+    # `==` compares elements and gives an Array, so an Array can be no key of a dict.
     __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None  # NumPy's operators leave the work to ours
 
@@ -146,6 +147,8 @@ class Array:
         copy: bool | None = None,
     ) -> Any:  # fmt: skip
         array = self._deferred.array()
+        # From here on the receiver may write to this memory at any time. What was recorded of it is
+        # computed before that, and what will be recorded runs at once.
         settle(array)
         self._deferred.is_private, self._deferred.is_shared = False, True
         return dlpack.capsule_of(
@@ -157,6 +160,7 @@ class Array:
 
     def __copy__(self) -> Array:
         self._deferred.is_private = False
+        # Both Arrays hold one value from now on: the next write to either makes a copy first.
         return Array(self._deferred)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
@@ -192,6 +196,8 @@ class Array:
     def _become(self, other: Any) -> Array:
         """The result of an operator that assigns; raises where it has another type."""
         if other is NotImplemented:
+            # Python then tries the plain operator and the other operand's own, and raises its usual
+            # TypeError where neither knows what to do.
             return other  # type: ignore[no-any-return]
         if (other.shape, other.dtype) != (self.shape, self.dtype):
             raise DTypeError(
@@ -325,6 +331,8 @@ def promoting(
     def calling(*operands: Any, **options: Any) -> Any:
         if not any(isinstance(x, Array) for x in operands):
             return function(*operands, **options)
+        # The dtype is settled before anything is recorded, since it is a part of the program,
+        # whereas the numbers become data of it.
         dtype = common_dtype(operands[kept:])
         held = [
             _held(x) if k < kept else _operand(x, dtype, literal) for k, x in enumerate(operands)
@@ -372,6 +380,8 @@ def common_dtype(operands: Any) -> DType:
 
     Unlike elsewhere in Luminal, 0-d arrays count as others do. Raises DTypeError for what is none.
     """
+    # Numbers come last and by their kind only: were they promoted as arrays are, `x + 1` would
+    # widen every narrow array to int64.
     dtypes_met: list[DType] = []
     numbers = []
     for x in operands:

@@ -35,11 +35,14 @@ def asarray(
     is_ours = isinstance(obj, Array)
     elements = memory_of(obj) if is_ours else obj
     array = array_of(elements, wanted, "asarray")
+    # NumPy does not say whether it copied; that both lie in one memory is the only witness.
     is_new = not (is_array(elements) and _is_in_one_memory(array, array_of(elements)))
     if copy is False and is_new:
         raise InputError("asarray: copy=False, but a copy is needed; leave copy out")
     if copy:
         array = array.copy()
+    # Both names then hold one value, copied when either is written to, so that nothing has to be
+    # copied now and nothing runs at once as it does for shared memory.
     elif is_ours and not is_new:
         return obj.__copy__()  # type: ignore[no-any-return]
     is_shared = not (copy or is_new) and array.flags.writeable
@@ -97,6 +100,8 @@ def ones(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -
     return of_memory(np.ones(shape, _float(dtype)))
 
 
+# What memory held before would make runs differ. The standard lets `empty` hold anything, zeros
+# too.
 empty = zeros
 
 

@@ -45,6 +45,8 @@ class Chain(Graph):
     def __init__(self) -> None:
         super().__init__("arrays")
         self.values = WeakValueDictionary()  # type: ignore[assignment]
+        # Weak on purpose: a value that nobody holds will not be asked for, and so a run need not
+        # store it.
         self.held: WeakValueDictionary[Value, Deferred] = WeakValueDictionary()
         self._on_demand = programs
         _chains.add(self)
@@ -173,12 +175,15 @@ def _shorten(operands: Sequence[Deferred]) -> None:
 
 def _inputs_of(operands: Iterable[Deferred]) -> tuple[Memory, ...]:
     """Every array that the operands are computed from, once."""
+    # By identity, as arrays are not hashable, and two that are equal today are still two memories.
     return tuple({id(array): array for operand in operands for array in operand.inputs}.values())
 
 
 def _deferred(chain: Chain, x: Tensor, depth: int, inputs: tuple[Memory, ...]) -> Deferred:
     """The one Deferred for this value of the chain."""
     held = chain.held.get(x.value)
+    # The graph holds equal operations once, so `x + y` recorded twice is one value, and with one
+    # Deferred it is computed once.
     if held is None:
         held = chain.held[x.value] = Deferred(None, x, depth=depth, inputs=inputs)
     return held
@@ -218,6 +223,8 @@ def _resumed(chain: Chain, value: Value) -> Value:
     """
     instead: dict[Value, Value] = {}
     for node in topological([value]):
+        # A node whose operands are as they were is left alone: copying it would make a new
+        # structure, and with it a program that was never compiled.
         args = tuple([instead.get(arg, arg) for arg in node.args])
         anew = copied(chain.builder, node, args) if args != node.args else None
         for index in range(len(node.types)):
@@ -234,6 +241,8 @@ def _resumed(chain: Chain, value: Value) -> Value:
 
 def settle(array: Memory) -> None:
     """Computes all that was recorded of `array`, before someone writes to it."""
+    # Copies of both tables: computing lets go of values, and weak tables may not shrink while they
+    # are walked.
     for chain in [*_chains]:
         for value in [*chain.held.values()]:
             if not value.is_computed and any(operand is array for operand in value.inputs):

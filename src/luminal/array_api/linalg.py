@@ -70,6 +70,9 @@ def qr(x: Tensor, /, *, mode: str = "reduced") -> Any:
 @promoting
 def solve(x1: Tensor, x2: Tensor, /) -> Tensor:
     """y with x1 @ y = x2: a vector where x2 has one dim, else matrices in the last two dims."""
+    # PyTorch takes x2 for a stack of vectors where its shape is x1's without the last dim. The
+    # standard knows vectors of one dim only, so a leading dim tells PyTorch's rule that these are
+    # matrices.
     stacked = x2.ndim > 1 and x2.ndim == x1.ndim - 1
     return decompositions.solve(x1, x2.unsqueeze(0) if stacked else x2)
 

@@ -49,6 +49,7 @@ def searchsorted(
 @of_arrays
 def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The values along `axis` in order, NaN the greatest."""
+    # Sorting is stable in any case, so that `stable` changes nothing.
     return sorting.sort(x, axis, descending).values
 
 

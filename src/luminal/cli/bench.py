@@ -72,6 +72,8 @@ def command(
     if other is not None:
         runners["onnxruntime"] = other
     times = _measured(runners, blocks)
+    # Ratios are of medians, which one disturbed call does not move. The least is shown beside them
+    # as what a quiet machine would give.
     best = median(times["luminal"])
     shown = table("runtime", "median", "least", "to luminal")
     for name, seconds in times.items():
@@ -89,12 +91,16 @@ def _onnx_runtime(path: Path, arrays: dict[str, Any], threads: int) -> Callable[
 
 def _measured(runners: dict[str, Callable[[], Any]], blocks: int) -> dict[str, list[float]]:
     """Seconds of every call, by runner."""
+    # The first call of each compiles, maps the weights and grows its pools of memory. None of that
+    # recurs, so no block counts it.
     for run in runners.values():
         run()
     times: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(blocks):
         for name, run in runners.items():
             end = time.perf_counter() + BLOCK_SECONDS
+            # The clock is asked between calls only: a call that is longer than a block is still
+            # timed as a whole, and once in each turn.
             while (start := time.perf_counter()) < end:
                 run()
                 times[name].append(time.perf_counter() - start)

@@ -69,12 +69,17 @@ def _of_shape(asked: Asked) -> dict[str, Any]:
     assert asked.arch is not None
     keys = shape(asked.arch, asked.shape)
     whole = keys["num_hidden_layers"]
+    # A model of all layers may not fit into this machine's memory. Two depths tell apart what a
+    # layer costs (their difference) and what is paid once (embedding and head), which one depth
+    # could not.
     counts = asked.layers // 2, min(asked.layers, whole)
     speeds = []
     for count in counts:
         model = _random(keys | {"num_hidden_layers": count}, asked.dtype, asked.compute_dtype)
         config = {**keys, "num_hidden_layers": count}
         peers = {"transformers": {"path": None, "config": config, "dtype": asked.dtype}}
+        # Peers are timed beside the deeper model only: their rows stand for themselves and are not
+        # extrapolated.
         speeds.append(_measured(asked, model, peers if count == counts[1] else {}))
     few, more = speeds
     further = extrapolated(few, more, whole)
@@ -105,6 +110,8 @@ def _measured(asked: Asked, model: Decoder, specs: dict[str, dict[str, Any]]) ->
             f"bench: prompts of {min(asked.prompts)} tokens or more; the model takes texts of "
             f"{context}: give a shorter --prompt"
         )
+    # A whole prompt is bound by arithmetic, one token behind a prompt by the memory that weights
+    # and cache are read from. Both are measured, since no one figure stands for both.
     works = [*(Work(count, 0) for count in prompts), *(Work(1, count) for count in prompts)]
     programs = Programs(model, context, asked.mode, asked.backend)
     with contextlib.ExitStack() as stack:
@@ -142,6 +149,7 @@ def _facts(
             row["whole"] = {"layers": count, **_whole(work, further[work])}
         rows.append(row)
     peaks, usage = speed.peaks, resource.getrusage(resource.RUSAGE_SELF)
+    # getrusage(2) counts in bytes on macOS and in KiB on Linux.
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return {
         "model": name,
@@ -162,6 +170,7 @@ def _whole(work: Work, interval: Interval | None) -> dict[str, Any]:
     """
     if interval is None:
         return {"seconds": None, "tokens_per_second": None}
+    # The longest time is the lowest rate, so the two ends change places.
     rates = [work.tokens / seconds for seconds in (interval.middle, interval.high, interval.low)]
     return {
         "seconds": interval.middle,

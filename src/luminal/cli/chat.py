@@ -74,10 +74,14 @@ def command(
             try:
                 answer = _answer(loaded, asked, options)
             except InputError as error:
+                # A script must see the failure in the exit status; a person at a terminal goes on
+                # with a shorter line.
                 if not sys.stdin.isatty():
                     raise
                 typer.echo(f"luminal: {error} (left out; /reset forgets the chat)", err=True)
                 continue
+            # Only what was answered becomes part of the chat: a line that was refused, as too long,
+            # would make every later one too long as well.
             history = [*asked, {"role": "assistant", "content": answer}]
             if stats:
                 typer.echo(loaded.stats.text(), err=True)
@@ -101,6 +105,7 @@ def _answer(model: LanguageModel, history: list[dict[str, str]], options: dict[s
             answer += piece
             typer.echo(piece, nl=False)
     except KeyboardInterrupt:
+        # What was written so far is returned and stays in the chat, as the user has read it.
         typer.echo(" [stopped]", nl=False)
     typer.echo()
     return answer

@@ -80,6 +80,8 @@ def _by_onnx(
     if len(sizes) != 2:
         raise InputError(f"classify: {path} takes {name}{shape}; it must be (1, 3, h, w)")
     height, width = (n if isinstance(n, int) else _OPEN_SIZE for n in sizes)
+    # ImageNet's models are evaluated on the centre of an image whose shorter side is 8/7 of the
+    # crop: 256 for 224. An export says nothing of it, so the customary ratio is taken.
     prepare = replace(IMAGENET, crop=(height, width), shortest=round(min(height, width) * 8 / 7))
     if has_processor(path.parent):
         prepare = folder_preparation(path.parent)
@@ -89,10 +91,14 @@ def _by_onnx(
         labels, independent = labels_of(fields), are_independent(fields)
     for image in images:
         logits = next(iter(model({name: prepare(read_image(image))[None]}).values()))[0]
+        # A network that was trained further often keeps the old config beside it. Names of other
+        # classes would be worse than numbers.
         if labels is None or len(labels) != len(logits):
             labels = [str(number) for number in range(len(logits))]
         if (
             not independent and (logits >= 0).all() and abs(float(logits.sum()) - 1) < 1e-3
         ):  # probabilities already
+            # Softmax of the logarithms of probabilities gives the probabilities back, so one path
+            # serves exports with and without a softmax at their end.
             logits = np.log(np.maximum(logits, 1e-30))
         yield likeliest(logits, labels, top, independent)

@@ -71,6 +71,7 @@ def command(
             f"compile: {target} returned a {type(graph).__name__}; it must return a luminal.Graph"
         )
     intervals = dict(map(_interval, dims or []))
+    # Said before anything is compiled: a search may take minutes, and its report would be lost.
     if report is not None and report.suffix not in (".html", ".json"):
         raise InputError(f"compile: --report {report}: takes a name that ends in .html or .json")
     if explain:
@@ -105,6 +106,7 @@ def _report(
     if timed:
         from luminal.search import operands
 
+        # Each open dim is profiled at its upper end, where a kernel that scales badly shows most.
         wanted = {name: hi for name, (_, hi) in intervals.items()}
         arrays = operands.draw(executable.graph, wanted, graph.values, seed=0)
         leaves: dict[Any, Any] = {**arrays.inputs, **arrays.parameters}
@@ -146,6 +148,8 @@ def _call(target: str) -> Any:
     if not callable(function):
         raise InputError(f"compile: {path} has no function {name!r}")
     try:
+        # Tried before the call and apart from it: a TypeError that the user's own code raises is a
+        # bug of that code and keeps its traceback.
         inspect.signature(function).bind()
     except TypeError as error:
         raise InputError(f"compile: {target}: {error}; it is called without arguments") from None

@@ -51,6 +51,8 @@ def ended_in_order() -> Iterator[None]:
     try:
         yield
     except Ended as ended:
+        # The handlers are gone by now, so the process dies of the signal itself. Whoever started it
+        # reads that in its status, which an exit code of our own could not say.
         os.kill(os.getpid(), ended.number)
     finally:
         let_go()

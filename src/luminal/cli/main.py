@@ -64,6 +64,8 @@ def options(
     """A deep-learning compiler that searches."""
 
 
+# This is the order in which --help lists them: models first, then files and graphs, then what
+# concerns the installation.
 app.command("generate")(generate.command)
 app.command("chat")(chat.command)
 app.command("classify")(classify.command)
@@ -91,6 +93,8 @@ def main() -> None:
     if sys.stdout is None:  # it is closed: whoever writes there shall hear of it
         sys.stdout = open(os.devnull)  # noqa: SIM115
     try:
+        # Read inside of the `try`: a value that is no level raises an error for the user like any
+        # other.
         debug = config.get("LUMINAL_DEBUG")
         with ended_in_order():
             app()

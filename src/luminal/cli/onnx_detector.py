@@ -51,6 +51,8 @@ class OnnxDetector(Detector):
         layout = layout_of(output.shape, len(self.labels), self.size)
         check_rows(layout.rows(output[0]), layout.has_objectness, self.size)
         self.labels = self.labels or [str(number) for number in range(layout.classes)]
+        # The overlap is a number in the program, not an input of it: each one asked for gets a
+        # program, and a user asks for one or two.
         if iou not in self._programs:
             self._programs[iou] = self._choice(output.shape[1:], layout, iou)
         return self._programs[iou](found=output[0])
@@ -59,6 +61,8 @@ class OnnxDetector(Detector):
         graph = Graph("boxes")
         rows = layout.rows(graph.tensor(shape, dtypes.float32, "found"))
         centre, half = rows[:, :2], rows[:, 2:4] / 2
+        # YOLOv5 and YOLOv7 give apart how sure a box is and what would be in it, and a thing's
+        # score is the product. Later ones give the product itself.
         scores = rows[:, 4:5] * rows[:, 5:] if layout.has_objectness else rows[:, 4:]
         output_best_boxes(concat((centre - half, centre + half), -1), scores, iou)
         return compile(graph, backend=self._backend, mode=self._mode)
@@ -110,6 +114,8 @@ def layout_of(shape: Sequence[int], classes: int, size: int) -> Layout:
 
 def check_rows(rows: Array, has_objectness: bool, size: int) -> None:
     """Raises InputError for numbers that are no boxes in pixels with scores from 0 to 1."""
+    # Boxes given as parts of the image have all centres below 1. In pixels, cells cover the whole
+    # image, so that some centre lies in its right or lower half whatever it shows.
     furthest, scores = float(rows[:, :2].max()), rows[:, 4:]
     if not furthest > size / 2:
         raise InputError(
@@ -129,6 +135,8 @@ def _names(model: Model) -> list[str]:
     """The labels in the metadata, which hold a dict of Python; none where there are none."""
     texts = [entry.value for entry in model.proto.metadata_props if entry.key == "names"]
     try:
+        # The metadata holds the text of a Python dict, which is no JSON (its keys are numbers).
+        # `literal_eval` reads such a text and runs nothing of it.
         names = ast.literal_eval(texts[0])
         return [str(names[number]) for number in range(len(names))]
     except (IndexError, KeyError, TypeError, ValueError, SyntaxError):

@@ -53,6 +53,7 @@ def arrays_of(
         raise InputError(
             f"no values for {names[len(files) :]}: give --input FILE.npy for each, or --random"
         )
+    # The same arrays in each run, so that outputs of two backends or two versions can be compared.
     draw = np.random.default_rng(0)
     for name in names[len(files) :]:
         arrays[name] = _drawn(draw, name, *model.declared(name), dims)
@@ -76,6 +77,7 @@ def _check_dims(model: Model, arrays: Mapping[str, Array], dims: Mapping[str, in
 def _read(path: Path) -> Array:
     try:
         with path.open("rb") as file:
+            # A pickle in a .npy runs code when it is read, and no input of a model needs one.
             return np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
         raise InputError(f"--input {path}: cannot be read: {error.strerror}") from None

@@ -51,6 +51,8 @@ def command(
             stored = written.stored
             if written.kept is not None:
                 kept[written.name] = f"{written.kept}; is {stored.kind}"
+                # Vectors stay wide on purpose and packed matrices are what was asked for; only a
+                # matrix that stayed wide is worth a word.
                 if written.values.ndim > 1 and "already" not in written.kept:
                     wide.append(written.name)
                 return

@@ -59,5 +59,7 @@ def _write(path: Path, outputs: dict[str, Any]) -> None:
     arrays: dict[str, Any] = {
         name: value for name, value in outputs.items() if isinstance(value, np.ndarray)
     }
+    # NumPy gets an open file, since to a name without .npz it would append that ending and write
+    # another file than the user named.
     with writing("--output", path), path.open("wb") as file:
         np.savez(file, **arrays)

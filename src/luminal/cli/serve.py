@@ -14,6 +14,8 @@ from luminal.base import installation
 from luminal.base.errors import InputError
 from luminal.cli.options import Backend, ComputeDtype, KeepQuantized, Template, Tokenizer
 
+# Browsers send an origin as a scheme, a host and perhaps a port, in small letters and without a
+# path (RFC 6454, section 6.2), and it is compared as a text: what differs would never match.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@A-Z\s]+")
 SWITCH = 0.0005
 """Seconds that a thread may keep the interpreter from others: a step waits for it after its run."""
