@@ -159,6 +159,8 @@ class LoopAttrs(NamedTuple):
     streams: tuple[int, ...]
     assigned: tuple[tuple[Assignable, ...] | None, ...]
 
+    # Every reader of a Loop needs this cut, and one that counts operands by itself gets streams of
+    # several leaves wrong: such a stream takes as many operands as it has leaves.
     def split(self, operands: Sequence[T]) -> tuple[Sequence[T], list[Sequence[T]], Sequence[T]]:
         """Operands as (carried, the tensor or the leaves of each stream, invariants)."""
         streams: list[Sequence[T]] = []

@@ -60,6 +60,8 @@ class Line:
 
     def until(self, stops: str) -> str:
         """The text up to the next of `stops` outside brackets and quotes, which is not taken."""
+        # A stack of what is still open, not a count of brackets: inside of quotes a bracket is
+        # text, and names in quotes may hold any.
         start, waiting = self.at, ""
         while self.at < len(self.text):
             mark = self.text[self.at]

@@ -72,6 +72,8 @@ class Graph:
     @property
     def trained(self) -> frozenset[Parameter]:
         """The Parameters that the program assigns: to it their Weights are States."""
+        # A Loop can assign Parameters too, layer by layer, without a sink of the graph, so both are
+        # asked.
         assigned = {sink.state for sink in self.sinks if isinstance(sink, Assign)}
         for node in self.by_op().get("Loop", ()):
             assigned.update(state for states in node.attrs.assigned for state in states or ())
@@ -110,6 +112,8 @@ def by_op(nodes: Iterable[Node]) -> ByOp:
 
 def topological(roots: Iterable[Value]) -> list[Node]:
     """Every node below `roots`, each after its operands, in a deterministic order. Iterative."""
+    # A dict, since its order is the answer; and no recursion, which a model of some hundred layers
+    # would drive past Python's limit.
     done: dict[Node, None] = {}
     seen: set[Node] = set()
     for root in roots:
@@ -143,6 +147,8 @@ class Builder:
 
     def since(self, count: int) -> list[Node]:
         """The nodes that were made when there were `count` already, in order."""
+        # From the end, so that it costs what is asked for and not what was recorded before: each
+        # call of a function under a derivative asks.
         newest_first = islice(reversed(self._interned.values()), len(self) - count)
         return [*newest_first][::-1]
 
@@ -153,6 +159,8 @@ class Builder:
 
     def make(self, name: str, args: Sequence[Value] = (), attrs: Any = None) -> Node:
         """The node of op `name`; raises ShapeError or DTypeError if the operands do not fit."""
+        # Operands are interned nodes that compare by identity, so the key costs the same however
+        # deep the graph below them is.
         key = (name, tuple(args), attrs)
         node = self._interned.get(key)
         if node is None:
@@ -177,6 +185,8 @@ class Builder:
         return self.make("State", (), StateAttrs(state)).value
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType) -> Value:
+        # Bytes, not the array: they are immutable, and as a part of the key they tell -0 from 0 and
+        # one NaN from another, which comparing numbers would not.
         data = np.ascontiguousarray(array, dtype.numpy).tobytes()
         return self.make("Constant", (), ConstantAttrs(array.shape, dtype, data)).value
 
@@ -190,6 +200,8 @@ class Builder:
         return self.make(name, args).value
 
     def cast(self, x: Value, dtype: DType) -> Value:
+        # What changes nothing is never recorded, so no rule has to remove it and the keys of equal
+        # programs are equal.
         return x if x.dtype is dtype else self.make("Cast", (x,), CastAttrs(dtype)).value
 
     def bitcast(self, x: Value, dtype: DType) -> Value:
@@ -212,6 +224,8 @@ class Builder:
     def gather(self, source: Value, shape: Shape, entries: Sequence[Expression | Value]) -> Value:
         """`entries`: per source dimension an Expression in the output's indices or a tensor."""
         indices, entries_ = _split_map(entries)
+        # Index tensors are operands, so that passes which walk operands see them; the map keeps
+        # only where each belongs.
         attrs = GatherAttrs(shape, entries_)
         return self.make("Gather", (source, *indices), attrs).value
 
@@ -278,6 +292,8 @@ def copied(
 ) -> tuple[Value, ...]:
     """The results of the same operation on other operands, with other attributes if given."""
     if isinstance(node.attrs, ViewAttrs):
+        # By `view` and not by `make`: on another operand it may compose with a View or vanish, and
+        # the invariant that no View reads a View must hold for copies too.
         return (builder.view(args[0], node.attrs.view),)
     new = builder.make(node.op.name, args, attrs or node.attrs)
     return tuple([Value(new, k) for k in range(len(new.types))])
@@ -304,6 +320,7 @@ def check_sinks(sinks: Sequence[Sink]) -> None:
     states: set[Assignable] = set()
     for sink in sinks:
         if isinstance(sink, Output):
+            # Two outputs of one name would be one entry of the dict that a run returns.
             if sink.name in names:
                 raise GraphError(
                     f"output: the name {sink.name!r} stands for {names[sink.name].type} and for "

@@ -19,6 +19,8 @@ def to_dot(graph: Graph) -> str:
         color = _COLORS.get(node.op.group, "white")
         lines.append(f"  {name} [label={text(_label(printer, node))}, fillcolor={color}];")
         for arg in node.args:
+            # Only nodes with several results need the number at the edge: at all others it would be
+            # a 0 that says nothing.
             several = len(arg.node.types) > 1
             label = f" [label={text(str(arg.index))}]" if several else ""
             lines.append(f"  {names[arg.node]} -> {name}{label};")

@@ -81,6 +81,8 @@ def _uses(block: ByOp, outer: Arguments, depth: int) -> Iterator[IndexInput]:
                 if isinstance(entry, int):
                     yield from _use(node.args[first + entry], extent, outer, depth)
     for node in block.get("Loop", ()):
+        # The arguments of a body stand for operands outside of it, so the walk takes along what
+        # each of them is and goes on there.
         inner = by_op(topological(node.attrs.body.results))
         yield from _uses(inner, {**outer, **dict(_arguments(node))}, depth + 1)
 
@@ -105,6 +107,8 @@ def _wrapped(value: Value) -> Value | None:
     if value.node.op.name != "Select":
         return None
     condition, shifted, x = value.node.args
+    # The frontend records this form and no other, and interning makes its three `x` one value. What
+    # a user wrote by hand in another form wraps nothing, and so promises nothing to check.
     is_wrap = (
         condition.node.op.name == "LessThan"
         and condition.node.args[0] == x

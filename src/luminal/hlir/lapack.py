@@ -52,6 +52,8 @@ class Evaluation:
         with np.errstate(all="ignore"):
             self._evaluate(operands, outs, info)
         if self.strict and not self.has_info and info.any():
+            # The first matrix in order, as LAPACK's own loop over a batch would meet it, so that
+            # the message is the same in each run.
             at = np.argwhere(info)[0].tolist()
             which = f"the matrix at {at}" if at else "the matrix"
             wrong = self.failure.wrong.format(info=int(info[tuple(at)]))
@@ -61,6 +63,8 @@ class Evaluation:
         """Computes all matrices at once; where one fails, each alone."""
         info[...] = 0
         try:
+            # NumPy's gufuncs say only that some matrix of the batch failed. Batches mostly succeed,
+            # so they are tried whole, and only one that fails is gone through alone.
             for out, result in zip(outs, self.meaning(*operands), strict=True):
                 out[...] = result
         except LinAlgError:
@@ -70,6 +74,8 @@ class Evaluation:
                     here: tuple[Any, ...] = self.meaning(*one)
                 except LinAlgError:
                     here = (np.nan,) * len(outs)
+                    # LAPACK counts from 1, and 0 stands for success: a failure whose place is
+                    # unknown must not look like one.
                     info[at] = max(1, self.failure.at(one[0]))
                 for out, part in zip(outs, here, strict=True):
                     out[at] = part
@@ -88,6 +94,8 @@ def _lenient(*fields: Any) -> Evaluation:
 
 
 def inverse(a: Array) -> Results:
+    # By `solve`, so that infinities and NaN in a matrix reach the same elements of the inverse as
+    # of a solution.
     return solve(a, np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape))
 
 
@@ -96,6 +104,7 @@ def solve(a: Array, b: Array) -> Results:
     to, while NumPy's blocked one may leave them behind.
     """
     if np.isfinite(a).all():
+        # The plain case is LAPACK's, which is many times faster than the loops below.
         return (np.linalg.solve(a, b),)
     factors, pivots = lu(a)
     if (np.diagonal(factors, axis1=-2, axis2=-1) == 0).any():
@@ -121,6 +130,8 @@ def cofactors(a: Array) -> Results:
     # By the inverse they would be det / 0 for a singular matrix, whose gradient is finite all the
     # same.
     u, s, vh = np.linalg.svd(_finite(a.astype(np.float64)))
+    # u and vh are orthogonal: their determinants are the signs that the product of singular values,
+    # which is never negative, has lost.
     sign = np.linalg.det(u) * np.linalg.det(vh)
     others = np.where(np.eye(s.shape[-1], dtype=bool), 1, s[..., None, :]).prod(-1)
     return ((u * (sign[..., None] * others)[..., None, :]) @ vh,)
@@ -134,6 +145,8 @@ def log_determinant(a: Array) -> Results:
 def cholesky(a: Array) -> Results:
     """L with L @ L.T = a, from the lower triangle. A NaN is not positive."""
     factor = np.linalg.cholesky(a)
+    # LAPACK compares a pivot with 0, and NaN compares as false: it would come back as a factor of
+    # NaN.
     if not (np.diagonal(factor, axis1=-2, axis2=-1) > 0).all():
         raise LinAlgError
     return (factor,)
@@ -141,6 +154,8 @@ def cholesky(a: Array) -> Results:
 
 def first_minor(a: Array) -> int:
     """The order of the first leading minor that is not positive-definite."""
+    # If a leading minor is not positive definite, no larger one is, so the first can be found by
+    # halving.
     low, high = 0, len(a)  # of order `low` the minor is, of order `high` it is not
     while high - low > 1:
         middle = (low + high) // 2
@@ -158,6 +173,8 @@ def triangular(a: Array, b: Array) -> Results:
     Blocks of rows are multiplied at once.
     """
     x = np.array(b)
+    # Rows above a block act on it in one product of matrices, which BLAS does; only within a block
+    # are rows taken one by one.
     extent, block = a.shape[-1], 32
     for start in range(0, extent, block):
         stop = min(start + block, extent)
@@ -177,16 +194,22 @@ def exponential(a: Array) -> Results:
     """exp(a / 2**s) ** (2**s), s so that a / 2**s is small. Higham 2005, algorithm 2.3."""
     a = a.astype(np.float64)
     norm = np.abs(a).sum(-2).max(-1, initial=0)
+    # The logarithm of an infinite norm would be no number of halvings; the NaN comes out by the
+    # products all the same.
     size = np.where(np.isfinite(norm), norm, 1)
     halvings = np.ceil(np.log2(np.maximum(size / PADE_NORM, 1))).astype(np.int64)
     a = a / 2.0 ** halvings[..., None, None]
     square, eye = a @ a, np.eye(a.shape[-1])
     powers = [eye, square]
+    # Even powers up to 12 are enough: of order 13 the odd part is `a` times a polynomial in its
+    # square.
     while len(powers) < 7:
         powers.append(powers[-1] @ square)
     even = sum(c * p for c, p in zip(PADE[0::2], powers, strict=True))
     odd = a @ sum(c * p for c, p in zip(PADE[1::2], powers, strict=True))
     result = np.linalg.solve(even - odd, even + odd)
+    # Matrices of one batch need different numbers of squarings; all are squared, and those that are
+    # done keep what they had.
     for k in range(int(halvings.max(initial=0))):
         more = (halvings > k)[..., None, None]
         result = np.where(more, result @ result, result)
@@ -226,6 +249,8 @@ def lu(a: Array) -> Results:
         if np.isnan(size).any():
             size[..., :1] = np.where(np.isnan(size[..., :1]), np.inf, size[..., :1])
             size = np.where(np.isnan(size), -1, size)
+        # Pivots decide all that follows, so they are chosen as LAPACK does: by the greatest
+        # absolute value, the first of equals.
         chosen = k + np.argmax(size, axis=-1)
         pivots[..., k] = chosen + 1
         at = chosen[..., None, None]
@@ -233,6 +258,8 @@ def lu(a: Array) -> Results:
         np.put_along_axis(a, at, a[..., k : k + 1, :].copy(), -2)
         a[..., k : k + 1, :] = taken
         pivot = taken[..., k : k + 1]
+        # A pivot of 0 means that its whole column below is 0: divided by 1 it stays so, where 0 / 0
+        # would spread NaN over what is defined.
         a[..., k + 1 :, k : k + 1] /= np.where(pivot == 0, 1, pivot)
         a[..., k + 1 :, k + 1 :] -= a[..., k + 1 :, k : k + 1] * a[..., k : k + 1, k + 1 :]
     return a, pivots
@@ -258,6 +285,8 @@ def first_zero(a: Array) -> int:
 def _finite(a: Array) -> Array:
     if not np.isfinite(a).all():
         raise LinAlgError
+    # LAPACK's iterations for singular values need not end on infinities and NaN, or end with any
+    # numbers; such a matrix has no result.
     return a
 
 
@@ -292,6 +321,8 @@ def symmetric_values(a: Array) -> Results:
 
 def _lower(a: Array) -> tuple[Array, Array]:
     """The lower triangles, zeros instead of those that are not finite, and which are."""
+    # Whatever stands above the diagonal is not read, a NaN neither; by itself LAPACK would scale by
+    # it.
     lower = np.tril(a)
     is_finite = np.asarray(np.isfinite(lower).all((-2, -1), keepdims=True))
     return np.where(is_finite, lower, 0), is_finite

@@ -30,6 +30,8 @@ class Monoid:
         """The identity as a NumPy scalar: combined with it every value stays as it is (a sum of -0
         is +0).
         """
+        # In the dtype itself: the lowest value of int8 is none of int64, and a literal's bytes are
+        # those of its dtype.
         return dtype.numpy.type(self.empty(dtype))
 
     def identity_bytes(self, dtype: DType) -> bytes:

@@ -122,6 +122,8 @@ class Op:
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # A process that a program is sent to must have its own row of the table back: ops are
+        # compared by identity.
         return (_find, (self.name,))
 
 
@@ -236,6 +238,7 @@ def _scatter(args: Sequence[TensorType], attrs: ScatterAttrs) -> tuple[TensorTyp
         raise ShapeError(f"Scatter: {len(attrs.map)} map entries for the destination {dest}")
     if dest.dtype != source.dtype:
         raise DTypeError(f"Scatter: the destination {dest} and the source {source} differ in dtype")
+    # Setting moves elements and takes any dtype; adding computes with them.
     if attrs.mode == "add" and dest.dtype not in NUMBERS:
         raise DTypeError(f"Scatter add: {dest.dtype}; it takes {dtypes.names(NUMBERS)}")
     _check_map("Scatter", attrs.map, args[2:], source.shape)
@@ -252,6 +255,8 @@ def _loop(args: Sequence[TensorType], attrs: LoopAttrs) -> tuple[TensorType, ...
     body, carried = attrs.body, attrs.carried
     parameters = [node.types[0] for node in body.arguments]
     results = [value.type for value in body.results]
+    # What one iteration gives, the next one takes. A value whose type grows has no memory of its
+    # own that would fit all iterations.
     if list(args[:carried]) != results[:carried] or parameters[:carried] != results[:carried]:
         raise ShapeError(
             "Loop: a carried value keeps its shape and dtype; "
@@ -353,7 +358,10 @@ def infer(op: Op, args: Sequence[Value], attrs: Any) -> tuple[TensorType, ...]:
     types = [value.type for value in args]
     if op.arity is not None and len(types) != op.arity:
         raise ShapeError(f"{op.name}: takes {op.arity} operands, got {len(types)}")
+    # The condition is a bool whatever is chosen, and has a rule of its own.
     checked = types[1:] if op.name == "Select" else types
+    # Most ops that move elements take any dtype: asking once saves a look at each operand, in what
+    # recording does most often.
     if op.takes is not ANY:
         for operand in checked:
             if operand.dtype not in op.takes:

@@ -123,6 +123,8 @@ class _Parser:
 
     def _types(self, line: Line) -> list[TensorType]:
         """The types after the colon; what the line says before it is read later."""
+        # The types stand at the end of a line, but what is before them (the indices of a map) is
+        # read by the shapes that they give. So they are read first, and the cursor goes back.
         back = line.at
         line.until(":")
         line.expect(":")
@@ -155,6 +157,7 @@ class _Parser:
         try:
             self._read_node(line, scope)
         except GraphError:
+            # It names its line already; an inner Loop's line is nearer to the mistake than ours.
             raise
         except LuminalError as error:
             raise line.error(str(error)) from error
@@ -170,6 +173,8 @@ class _Parser:
         args, attrs = read(self, line, scope, types)
         line.expect(":")
         node = scope.builder.make(name, args, attrs)
+        # The types in the text are redundant on purpose: a text that was edited by hand is wrong
+        # here, in its line, and not somewhere in the compiler.
         if list(node.types) != types:
             raise line.error(f"the op gives {', '.join(map(str, node.types))}")
         scope.nodes[number] = node

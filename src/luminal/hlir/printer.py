@@ -103,6 +103,8 @@ class Printer:
         for node in graph.nodes():
             match node.attrs:
                 case StateAttrs(state=state):
+                    # In the order of the text, so that the suffixes of equal names are the same in
+                    # each run and texts can be compared.
                     self._name(state)
                 case WeightAttrs(parameter=parameter):
                     self._name(parameter)
@@ -113,6 +115,8 @@ class Printer:
             if isinstance(sink, Assign):
                 self._name(sink.state)
         for node in all_nodes(graph):
+            # Kernels in bodies as well: the text of a body mentions them, and `parse` asks for all
+            # by name.
             if isinstance(node.attrs, CustomAttrs):
                 self._name(node.attrs.kernel)
 

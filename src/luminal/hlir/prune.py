@@ -20,6 +20,7 @@ _Bodies = dict[tuple[Body, tuple[int, ...]], Body]
 def pruned(graph: Graph) -> Graph:
     """The graph without what only derivatives need; the same object if there is nothing to drop."""
     by_op = graph.by_op()
+    # Most graphs have neither, and every compile comes through here.
     if "Loop" not in by_op and all(node.attrs is None for node in by_op.get("Detach", ())):
         return graph
     values = _values(graph.roots, graph.nodes(), {})
@@ -34,6 +35,8 @@ def _values(roots: Sequence[Value], nodes: Iterable[Node], bodies: _Bodies) -> d
     # Nodes that change nothing are kept as they are, so that what depends on no Loop stays interned
     # and the program's key is that of the graph without derivatives.
     nodes = [*nodes]
+    # What nothing in this block reads may go. An assigned y stays whoever reads it: the assignment
+    # is its effect.
     read = {*roots, *(arg for node in nodes for arg in node.args)}
     values: dict[Value, Value] = {}
     builder = Builder()
@@ -80,6 +83,8 @@ def _unchanged(nodes: Iterable[Node]) -> list[Node]:
 
 def _body(body: Body, carried: int, ys: Sequence[int], bodies: _Bodies) -> Body:
     """The body with some of its results beyond the carried ones, itself pruned; still shared."""
+    # Two Loops with one body and the same results must have one body afterwards too, or what they
+    # share is compiled twice.
     pruned_before = bodies.get((body, tuple(ys)))
     if pruned_before is not None:
         return pruned_before

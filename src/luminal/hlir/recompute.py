@@ -31,6 +31,7 @@ class Recomputation:
 
     def reach(self, node: Node, token: Value) -> None:
         """The node's parts are needed once `token` is there; the first token of each counts."""
+        # A view is there when its operand is, and is never computed itself.
         if token.node.op.name == "View":
             token = token.node.args[0]
         for part in self.parts.get(node, ()):
@@ -42,6 +43,7 @@ class Recomputation:
         tasks = [(self.parts.get(node, ()), wanted)]
         while tasks:
             parts, value = tasks[-1]
+            # A value is looked at twice: first it waits for its operands, then it is recorded.
             waiting = [task for task in self._needs(parts, value) if self.found(*task) is None]
             if waiting:
                 tasks += waiting
@@ -80,6 +82,8 @@ class Recomputation:
         if not self._is_inside(parts, value):
             outside = self.found(parts[1:], value)
             assert outside is not None
+            # Values of Weights and literals alone are computed before any run, so there is nothing
+            # to be gained by computing them late.
             if outside.node in self._inputs:
                 outside = self.builder.after(outside, self._tokens[part])
             self._copies[part, value] = outside
