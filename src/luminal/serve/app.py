@@ -76,6 +76,8 @@ class Api:
             Exception: _failed,
         }
         inner = Starlette(routes=routes, lifespan=self._life, exception_handlers=handlers)
+        # The address of a redirect would be made of the Host header, which behind a proxy need not
+        # be where the client came from.
         inner.router.redirect_slashes = False
         self.app = Front(inner, keys, origins, self.metrics)
 
@@ -105,6 +107,8 @@ class Api:
 
     async def page(self, _: Request) -> Response:
         """Answers with the chat page."""
+        # The page shows what a model wrote. Should some of it ever be taken for markup, it may load
+        # nothing and speak to no other server.
         policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
         return Response(
             PAGE.read_bytes(),
@@ -115,6 +119,8 @@ class Api:
     async def health(self, _: Request) -> Response:
         """Whether texts can be written."""
         works = self.served.engine.works
+        # Load balancers look at the status alone, so a server whose engine has died must not answer
+        # 200.
         return _json({"status": "ok" if works else "failed"}, 200 if works else 503)
 
     async def numbers(self, _: Request) -> Response:
@@ -177,6 +183,9 @@ class Api:
                     body = await self._body(request)
                     order = await self._desk.read(request.url.path, body)
                     assert isinstance(order, Order)
+                    # One limit spans reading the body, reading the request and waiting for a
+                    # worker: a client that is slow at each of these would otherwise take its time
+                    # three times.
                     groups = await self._desk.jobs(order, stack)
                     told = await self._told(order)
             work = self._submitted(order, groups, told, start, request.scope["luminal"])
@@ -233,9 +242,13 @@ class Api:
             for number, job in enumerate(jobs)
         ]
         if not order.new_tokens:
+            # A prompt that is only echoed with its scores never enters the queue of texts, as
+            # nothing is to be written.
             return Work(self, order, choices, asyncio.Queue(), start, noted)
         feed: Feed = asyncio.Queue()
         for job in jobs:
+            # Before the engine hears of them: its first event may come before this function
+            # returns.
             self._feeds[job] = feed
         for group in groups:
             self.served.engine.submit(group)
@@ -287,6 +300,8 @@ class Api:
 
     def release(self, jobs: Sequence[Job]) -> None:
         """Ends what is left of jobs."""
+        # Also for jobs that have ended, where it does nothing: whoever releases cannot know how far
+        # the engine's thread is.
         self.served.engine.cancel(jobs)
         for job in jobs:
             self._feeds.pop(job, None)
@@ -303,6 +318,8 @@ class Api:
         asked = await self._desk.read(request.url.path, await self._body(request))
         assert isinstance(asked, orders.Vectors)
         prompts, form = asked
+        # Vectors have a count of their own: they are computed between two steps, one at a time, and
+        # would not be seen in the queue of texts.
         if self._vectors + len(prompts) > self.limits.queue:
             raise ApiError(429, "The server is busy; try again later", code="rate_limit_exceeded")
         self._vectors += len(prompts)
@@ -337,6 +354,7 @@ def _json(value: Any, status: int = 200) -> Response:
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     answer = _json(error.body(), error.status)
+    # Clients of OpenAI's API wait for as long as Retry-After says, and try at once without it.
     if error.status in (429, 503):
         answer.headers["retry-after"] = "1"
     return answer

@@ -34,6 +34,8 @@ class Content:
     def name(self) -> bytes:
         """A digest of these tokens and all before them."""
         tokens = np.array(self.tokens, np.int64).tobytes()
+        # A digest and not Python's hash: what two prompts share is decided by it, and a client who
+        # could make two texts collide would read another one's keys.
         return blake2b(self.before + tokens, digest_size=16).digest()
 
 
@@ -62,6 +64,7 @@ class BlockPool:
                 raise InputError(f"blocks: {name} {value}; there must be at least 1")
         self.count, self.size = count, size
         self._holders = [0] * count
+        # As a stack, from which the lowest number is taken first.
         self._empty = list(reversed(range(count)))
         self._idle: OrderedDict[int, None] = OrderedDict()  # free, with content; oldest first
         self._contents: dict[int, Content] = {}
@@ -88,6 +91,8 @@ class BlockPool:
     def _next(self) -> int:
         if self._empty:
             return self._empty.pop()
+        # Only when no empty block is left does content go, so a prefix stays to be found for as
+        # long as memory allows.
         block, _ = self._idle.popitem(last=False)
         del self._named[self._contents.pop(block).name]
         return block
@@ -101,6 +106,8 @@ class BlockPool:
     def give_back(self, blocks: Sequence[int]) -> None:
         """A text no longer holds these, its blocks in order; its last ones are used again first."""
         for block in reversed(blocks):
+            # The beginning of a text is what others share. Given back last, it is the last of these
+            # blocks to be used again.
             if not self._holders[block]:
                 raise InputError(f"blocks: {block} is given back, but nobody holds it")
             self._holders[block] -= 1
@@ -130,6 +137,8 @@ class BlockPool:
         found: list[int] = []
         for content in contents:
             block = self._named.get(content.name)
+            # The tokens are compared as well, so that equal digests alone never hand out another
+            # text's keys and values.
             if block is None or self._contents[block] != content:
                 break
             found.append(block)

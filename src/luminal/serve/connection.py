@@ -108,6 +108,8 @@ class Connection(H11Protocol):
         """A client has come; it is sent away where the process would have no files for others."""
         super().connection_made(transport)
         self.conn = Strict(self._body)
+        # With no descriptor left, accept fails for everyone and the loop spins on it. One client
+        # less is the better answer.
         if len(self.connections) + SPARE_FILES > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
             transport.abort()
         transport.set_write_buffer_limits(0)  # writing is paused while anything is not sent
@@ -134,6 +136,8 @@ class Connection(H11Protocol):
 
     def _await_request(self) -> None:
         """The time of a request begins with the connection; of another, with its first byte."""
+        # While a body is missing the clock goes on: a client that sends a byte a minute holds a
+        # connection for no longer than one that sends nothing.
         wanting = self.conn.their_state in (h11.IDLE, h11.SEND_BODY)
         if wanting and self._request is None:
             self._request = self.loop.call_later(REQUEST_SECONDS, self._late)
@@ -146,6 +150,7 @@ class Connection(H11Protocol):
 
     def _refuse(self, error: ApiError) -> None:
         """Ends the connection, with an error where no answer has begun."""
+        # A status line in the middle of an answer would be read as a part of its body.
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self.transport.close()
             return
@@ -160,6 +165,8 @@ class Connection(H11Protocol):
         )
         self.transport.write("\r\n".join(lines).encode() + body)
         self._refused = True
+        # Closing at once while the client still sends makes its system reset the connection, and
+        # the error is dropped before it is read (RFC 9112, section 9.6).
         self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     # --- what it reads
@@ -180,6 +187,8 @@ class Connection(H11Protocol):
         self._answer = self.loop.call_later(STALL_SECONDS, self._stalls)
 
     def _stalls(self) -> None:
+        # A slow reader is no dead one: while anything was taken since the last look, it has its
+        # time anew.
         if self.transport.get_write_buffer_size() < self._unread:
             self._await_reading()
         else:

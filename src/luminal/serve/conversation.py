@@ -24,6 +24,7 @@ def _message(message: Fields) -> dict[str, Any]:
     roles = ("system", "developer", "user", "assistant", "tool")
     message.needed("role")
     role = message.choice("role", roles, "")
+    # "developer" is OpenAI's newer word for "system", which is the one that templates know.
     found: dict[str, Any] = {"role": "system" if role == "developer" else role}
     content = message.get("content")
     calls = message.objects("tool_calls", MOST_TOOLS)
@@ -31,6 +32,7 @@ def _message(message: Fields) -> dict[str, Any]:
         found["content"] = "".join(
             _part(part) for part in message.objects("content", MOST_MESSAGES)
         )
+    # An assistant's message that only calls functions has null as its content.
     elif content is not None or not calls:
         message.needed("content")
         found["content"] = message.text("content")
@@ -75,5 +77,7 @@ def _arguments(text: str) -> Any:
     try:
         value = decoded(text)
     except (ValueError, RecursionError):
+        # Clients send arguments as a text of JSON, and templates print an object. What a model once
+        # wrote need not be JSON, so it is then passed on as it was.
         return text
     return value if isinstance(value, dict) else text

@@ -137,6 +137,8 @@ class Engine:
     def start(self, deliver: Deliver) -> None:
         """Begins to work. `deliver` is called in the engine's thread and must return at once."""
         self._deliver = deliver
+        # A daemon: were the event loop to fail without calling `stop`, the process must still be
+        # able to end.
         self._thread = threading.Thread(target=self._work, name="luminal-engine", daemon=True)
         self._thread.start()
 
@@ -172,6 +174,7 @@ class Engine:
     def submit(self, jobs: Sequence[Job]) -> None:
         """Puts jobs at the end of the queue; those of one prompt share what is computed of it."""
         for job in jobs[1:]:
+            # Texts of one prompt wait for the first to read it, and begin with its blocks.
             job.place.sibling = jobs[0].place
         self._orders.put(lambda: self._add(jobs))
 
@@ -208,6 +211,8 @@ class Engine:
         idle = True
         while self._obey(idle):
             if self._calls:
+                # Only one: a request for 256 vectors would otherwise hold up every text that is
+                # being written.
                 self._calls.popleft()()  # one between two steps
             step = self._scheduler.step()
             idle = step is None and not self._calls
@@ -217,6 +222,8 @@ class Engine:
                 events = self._run(step)
             except Exception as error:
                 LOG.exception("a step failed")
+                # Only errors of Luminal's own are told: other texts may name files of the server or
+                # hold what another client sent.
                 events = self._fail(str(error) if isinstance(error, LuminalError) else "")
             self._deliver(events)
         self._cancel(list(self._jobs.values()))
@@ -279,6 +286,8 @@ class Engine:
             logprob, top = float(chosen.logprobs[number]), _likeliest(chosen, number, job.logprobs)
         if not job.text.follows:
             return self._noted(self._pushed(job, token, logprob, top))
+        # A matcher may take any time for its answer. The text sits out the steps until then, and
+        # nobody else waits for it.
         job.place.held = True
         self._held.add(job.place.number)
 
@@ -306,6 +315,8 @@ class Engine:
         """A text is held no longer, if it was not cancelled."""
         number = event.job.place.number
         if number in self._held:
+            # It may have been cancelled while its matcher was asked, and its number is then no
+            # longer held.
             self._held.discard(number)
             event.job.place.held = False
             self._ready.append(self._noted(event))

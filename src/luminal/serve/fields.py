@@ -29,6 +29,8 @@ def parse(body: bytes) -> Fields:
 def decoded(text: str) -> Any:
     """JSON whose texts, keys too, can be written as UTF-8. Raises ValueError or RecursionError."""
     value = json.loads(text, parse_constant=_no_number)
+    # Only an escape can bring half of a surrogate pair: the body itself was UTF-8. So most bodies
+    # are not written a second time.
     if "\\u" in text:
         json.dumps(value, ensure_ascii=False).encode()
     return value
@@ -80,8 +82,10 @@ class Fields:
         value = self.get(field)
         if value is None:
             return default
+        # JSON has one kind of number, and some clients send 16.0 for 16.
         if type(value) is float and value.is_integer():
             value = int(value)
+        # `type`, not isinstance: true is an int to Python, but no number in JSON.
         if type(value) is not int or not low <= value <= high:
             raise refused(self.name(field), f"{shown(value)} is no integer of {low} .. {high}")
         return value
@@ -137,6 +141,8 @@ class Fields:
     def end(self) -> None:
         """Raises ApiError if there is a field that was not read."""
         for field, value in self._values.items():
+            # A misspelt option that is silently left aside gives other texts than were asked for,
+            # and nobody notices.
             if field not in self._read and value is not None:
                 name = shown(self.name(field))
                 raise ApiError(400, f"{name}: there is no such field here", name, "unknown_field")

@@ -59,6 +59,8 @@ class Front:
         start = time.perf_counter()
         headers = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"").decode("latin-1")
+        # A client's own id joins its log to ours, but only in this form: it goes into a header and
+        # a line of the log.
         name = given if _ID.fullmatch(given) else secrets.token_hex(12)
         noted: dict[str, Any] = {}
         scope["luminal"] = noted
@@ -88,9 +90,12 @@ class Front:
 
     def _check_key(self, path: str, given: bytes) -> None:
         """Raises ApiError where a key is needed and none of the right ones is there."""
+        # The page asks for the key by itself, and whoever watches the process has none.
         if not self._keys or path in ("/", "/health"):
             return
         kind, _, key = given.partition(b" ")
+        # All keys are compared, each in the same time: how long an answer takes must not tell how
+        # much of a key was right.
         known = [hmac.compare_digest(key.strip(), each) for each in self._keys]
         if kind.lower() != b"bearer" or not any(known):
             raise ApiError(

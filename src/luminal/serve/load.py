@@ -58,6 +58,7 @@ def load(
 
 def bytes_per_token(model: Decoder) -> int:
     """What the keys and values of one token take. Raises InputError where layers keep others."""
+    # Some layers share one cache, which takes its room once.
     caches = dict.fromkeys(model.make_caches(1))
     for cache in caches:
         if not isinstance(cache, KVCache):

@@ -71,6 +71,7 @@ class Order:
 
     def sampling_of(self, number: int) -> Sampling:
         """How text `number` of all chooses."""
+        # Each text has a seed of its own, or the n choices of a prompt would all be the same text.
         return replace(self.sampling, seed=(self.sampling.seed + number) % 2**63)
 
 
@@ -98,6 +99,8 @@ def completion(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     """The order of a body of `/v1/completions`. Raises ApiError."""
     prompts = _prompts(body.needed("prompt"), words)
     count = body.integer("n", 1, limits.texts, 1)
+    # OpenAI's `best_of` writes more texts than it gives. Doing so quietly would cost a client time
+    # that it cannot see.
     if body.integer("best_of", 1, limits.texts, count) != count:
         raise refused("best_of", "it must be n: all texts are given")
     if body.get("suffix"):
@@ -122,6 +125,7 @@ def chat(body: Fields, words: Vocabulary, limits: Limits) -> Order:
     messages = messages_of(body)
     count = body.integer("n", 1, limits.texts, 1)
     new = body.integer("max_tokens", 1, limits.new_tokens)
+    # The older name is the default of the newer one, which wins where a client sends both.
     new = body.integer("max_completion_tokens", 1, limits.new_tokens, new)
     top = body.integer("top_logprobs", 0, 20, 0)
     wanted = body.flag("logprobs")
@@ -174,6 +178,7 @@ def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order
         raise refused(
             "n", f"{len(prompts)} prompts times {own['count']} texts; at most {limits.texts}"
         )
+    # Checked before the engine, whose answer would come after a wait in the queue.
     for ids in prompts:
         if len(ids) + own["new_tokens"] > words.context:
             raise ApiError(
@@ -209,6 +214,7 @@ def _prompts(value: Any, words: Vocabulary, name: str = "prompt") -> tuple[tuple
     if isinstance(value, str):
         given: list[Any] = [value]
     elif isinstance(value, list) and value:
+        # A list of ints is one prompt of tokens, any other list is several prompts.
         given = [value] if type(value[0]) is int else value
     else:
         raise refused(name, f"{shown(value)} is no text, no list of texts or token ids")

@@ -63,6 +63,7 @@ def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
     """The arrays of a step."""
     prompts, rows, chunk = rounded(len(step.chunks)), rounded(len(step.decodes)), chunk_of(step)
     ids, positions, blocks = (np.zeros(prompts * chunk + rows, np.int32) for _ in range(3))
+    # One past the last block: writes there are dropped, so padding keeps nothing.
     blocks[:] = pool.count
     heads, tables = _tables(step.chunks, prompts, pool), _tables(step.decodes, rows, pool)
     for number, row in enumerate(step.chunks):
@@ -86,6 +87,8 @@ def _tables(rows: Sequence[Row], count: int, pool: BlockPool) -> Array:
     reached = [pool.needed(row.start + row.count) for row in rows]
     tables = np.full((count, rounded(max(reached, default=1))), pool.count, np.int32)
     for table, row, number in zip(tables, rows, reached, strict=False):
+        # Blocks beyond what a row reaches are left out, or a row's width, and with it its time,
+        # would grow with what was reserved for it.
         table[:number] = row.text.blocks[:number]
     return tables
 
@@ -149,6 +152,8 @@ class StepProgram:
         self.model, self.pool, self.context = model, pool, context
         self.vocab_size = model.config.vocab_size
         self.caches = model.make_caches(pool.size, batch=pool.count)  # a row of the batch, a block
+        # All ways are compiled before the first request: a compile in the middle would hold up
+        # every text.
         self._steps = {
             features: compile(self._record(max_rows, chunk, features), backend=backend)
             for features in WAYS
@@ -209,8 +214,12 @@ class StepProgram:
             sources, targets = np.array(step.copies, np.int32).T
             self._copy({"sources": sources.copy(), "targets": targets.copy()})
         inputs = inputs_of(step, self.pool)
+        # The first way that can do all that the rows need. A program for each set of features would
+        # be many compiles, and a batch of mixed rows would still need the largest of them.
         features = next(way for way in WAYS if set(needed).issubset(way))
         chunks, prompts = len(step.chunks), len(inputs.heads)
+        # Draws stand where the program has their rows: behind the chunks of this step come those
+        # that round their number up.
         placed = [*draws[:chunks], *[NOBODY] * (prompts - chunks), *draws[chunks:]]
         choices = choice_inputs(placed, len(inputs.chosen), features, self.vocab_size)
         given = inputs._asdict() | choices

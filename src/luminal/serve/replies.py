@@ -66,6 +66,8 @@ def usage(prompts: Sequence[Sequence[int]], choices: Sequence[Choice]) -> dict[s
     """How many tokens were read and written."""
     read = sum(map(len, prompts))
     written = sum(choice.new_tokens for choice in choices)
+    # Only the first text of each prompt read it: its siblings took the blocks from it, and counting
+    # these would tell more cached tokens than were sent.
     cached = sum(choice.job.cached for choice in choices[:: len(choices) // len(prompts)])
     return {
         "prompt_tokens": read,
@@ -99,6 +101,8 @@ class Completions:
 
     def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
         """The chunks of an event, the text of whose token begins at `offset`."""
+        # A token may end in the middle of a character; nothing is sent until the character is
+        # whole.
         if not event.piece and event.reason is None and not choice.ranked:
             return []
         logprobs = self._logprobs([event], [offset] if choice.ranked else [])
@@ -137,6 +141,8 @@ class Completions:
         found: dict[str, float] = {}
         for token, logprob in top:
             text = self.texts[token].shown
+            # Several tokens can have one text (bytes that are no character yet), and a JSON object
+            # has each key once.
             found[f"token_id:{token}" if text in found else text] = logprob
         return found
 

@@ -48,6 +48,7 @@ def log_as_json(level: str = "INFO") -> None:
     handler.setFormatter(JsonLines())
     for name in ("luminal.serve", "uvicorn"):
         logger = logging.getLogger(name)
+        # The root logger would write each line a second time, in another form.
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
 
@@ -85,8 +86,12 @@ def _bound(family: int, address: Any) -> socket.socket:
     """A socket bound to the address. Raises OSError."""
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
+        # Without it a server that was restarted could not bind for a minute, while connections of
+        # the old one are in TIME_WAIT.
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
+            # On Linux an IPv6 socket takes IPv4 connections as well, and then the second socket,
+            # for IPv4, could not be bound.
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         found.bind(address)
     except OSError:
@@ -114,6 +119,8 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int, body: int) -> No
             f"serve: the process may open {most} files, which must be more than {SPARE_FILES}; "
             "raise `ulimit -n`"
         )
+    # The soft limit is often 1024, which is a default for programs with select, not a wish of
+    # whoever runs the server.
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gc.collect()
     gc.freeze()  # programs stay: to search them for garbage would hold up every text for 0.2 s

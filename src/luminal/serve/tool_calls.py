@@ -18,6 +18,8 @@ def calls_in(text: str, names: Collection[str]) -> list[dict[str, Any]]:
     """The calls of functions of these names, as OpenAI's API gives them; [] if it has others."""
     parts = _TAGGED.findall(text) or [text]
     calls = [_call(part, names) for part in parts]
+    # All or nothing: of a text with one call that cannot be read, the client gets the text and can
+    # see what the model meant.
     return [] if None in calls else [call for call in calls if call is not None]
 
 

@@ -40,6 +40,8 @@ def tools_of(body: Fields) -> list[dict[str, Any]]:
         parameters = function.get("parameters") or {"type": "object", "properties": {}}
         if not name:
             raise refused(function.name("name"), "it is missing")
+        # Only that it is an object: whether it is a schema, its compiler says in a process of its
+        # own, under limits.
         object_of(parameters, function.name("parameters"))
         function.flag("strict")
         function.end()
@@ -97,6 +99,8 @@ def call_schema(tools: list[dict[str, Any]], names: Sequence[str]) -> Schema:
     """A call of one of these functions, as `{"name": ..., "arguments": {...}}`."""
     parts: dict[str, str] = {}
     calls: list[Any] = []
+    # A choice among one needs no `anyOf`, and the references below must know at which place each
+    # schema will lie.
     several = sum(tool["function"]["name"] in names for tool in tools) > 1
     for number, function in enumerate(tool["function"] for tool in tools):
         if function["name"] in names:
@@ -118,6 +122,8 @@ def _moved(schema: Any, place: str) -> Any:
         return schema
     found: dict[str, Any] = {}
     for key, each in schema.items():
+        # Below these keys names are the user's: a property that is called "const" holds a schema
+        # like any other.
         if key in NAMED and isinstance(each, dict):
             found[key] = {name: _moved(own, place) for name, own in each.items()}
         else:

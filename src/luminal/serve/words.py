@@ -44,5 +44,6 @@ class Words:
 
     def matchers(self, schema: str, count: int) -> list[GrammarMatcher]:
         """What follows `count` texts under a JSON schema. Raises ConstraintError."""
+        # A grammar is compiled once; texts of the same request follow copies of its state.
         first = json_schema(schema).matcher(self.tokenizer, self.vocab_size)
         return [first, *(first.copy() for _ in range(count - 1))]

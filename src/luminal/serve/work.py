@@ -60,11 +60,15 @@ class Work:
     async def __aenter__(self) -> Work:
         loop = asyncio.get_running_loop()
         left = self._api.limits.seconds - (time.perf_counter() - self._start)
+        # The end of the time comes as an event among the others, so whoever waits for events needs
+        # no second wait.
         self._limit = loop.call_later(max(0.0, left), self._feed.put_nowait, None)
         return self
 
     async def __aexit__(self, *error: object) -> None:
         self._limit.cancel()
+        # Whatever happened, nothing of the request stays in the engine: a text that nobody reads
+        # would keep its row and its blocks.
         self._api.release([choice.job for choice in self.choices])
         await self.stack.aclose()
         used = usage(self.order.prompts, self.choices)
@@ -83,6 +87,7 @@ class Work:
         """What has come since the last time, until all texts have ended. Raises ApiError."""
         while self._left:
             got = [await self._feed.get()]
+            # One chunk for all that has come: at many texts, sending costs as much as computing.
             while not self._feed.empty():
                 got.append(self._feed.get_nowait())
             yield [self._noticed(event) for event in got]

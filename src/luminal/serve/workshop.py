@@ -46,6 +46,8 @@ class Workshop:
     def start(self) -> None:
         """Has the process begin, if it does not run."""
         with self._lock:
+            # It may have been killed for memory; the next request starts another one and does not
+            # fail for it.
             if self._process is None or self._process.poll() is not None:
                 self._begin()
 
@@ -106,6 +108,8 @@ class Worker:
     def end(self) -> None:
         """Ends the process and whatever waits for it."""
         with suppress(OSError):
+            # First of all and without the lock: a call that waits for its answer holds it, and this
+            # is what ends the wait.
             self._socket.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._connection.close()

@@ -67,6 +67,8 @@ def work(words: Words, connection: Connection) -> None:
         with suppress(EOFError, OSError):
             while True:
                 calls.put(connection.recv())
+        # Not by an exception: a library that computes in the main thread would go on until it comes
+        # back to Python.
         os._exit(0)
 
     _limit()
@@ -88,10 +90,14 @@ def work(words: Words, connection: Connection) -> None:
 def _limit() -> None:
     """No more memory or time is taken; where a library cannot do without it the process ends."""
     with suppress(OSError):  # no Linux
+        # Counted from what the copy was born with, as a tokenizer's tables may be larger than all
+        # that a request should take.
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[0])
         most = pages * resource.getpagesize() + MEMORY
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    # A worker that runs into its limit is no bug to be examined, and its image holds the request's
+    # text.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -104,6 +110,8 @@ def main() -> None:
     with suppress(LuminalError):  # whoever asks for a constraint is told why there can be none
         token_table(words.tokenizer)
     os.nice(NICE)
+    # The collector writes into every object that it visits, and what is written to is copied for
+    # each child.
     gc.freeze()
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 1)
