@@ -71,6 +71,8 @@ class CausalAttention(Module):
         grouped = (q * self.scale).unflatten(-3, shared)
         scores = grouped @ k.unsqueeze(-3).mT
         if self.softcap is not None:
+            # Before the mask: the tanh of a hidden key's -inf would be -1, and the key would be
+            # seen again.
             scores = soft_capped(scores, self.softcap)
         if self.slopes is not None:  # the query's own position changes no softmax
             keys = scores.graph.arange(scores.extents[-1], dtype=scores.dtype)
@@ -174,6 +176,8 @@ class Attention(CausalAttention):
         k = self._heads(keys, self.kv_heads, self.k_norm)
         v = self._heads(values, self.kv_heads, self.v_norm)
         if self.rotary is not None:
+            # A decoder makes the angles once for all of its layers; only a layer that is called
+            # alone makes its own.
             angles = angles or self.rotary.angles(x.graph, x.extents[-2], positions)
             q, k = self.rotary(q, angles), self.rotary(k, angles)
         if self.temperature is not None:

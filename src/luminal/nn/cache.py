@@ -114,6 +114,8 @@ class KVCache:
         graph, rows = new.graph, [slice(n) for n in new.extents[:-3]]
         end = self._end(new, positions)
         keys, values = (
+            # The latest value is the one that `_keep` has just assigned. It is cut before it is
+            # read, so that a short text in a long cache costs what the text is long.
             graph.latest(state)[*rows, :, :end].cast(new.dtype)
             for state in (self.keys, self.values)
         )

@@ -140,6 +140,8 @@ class Sequential(ModuleList):
 
         def __getattr__(self, name: str) -> Any:
             """A module by its name."""
+            # By `vars`: pickle asks for attributes of an object that has none yet, and asking the
+            # object itself for `_names` would come back here for ever.
             names = vars(self).get("_names", ())
             return self._parts[names.index(name)] if name in names else super().__getattr__(name)
 

@@ -96,6 +96,7 @@ class _Conv(_Window):
         if isinstance(self.padding, str):
             for size, gap in zip(self.kernel_size, self.dilation, strict=True):
                 total = gap * (size - 1) if self.padding == "same" else 0
+                # An odd number of zeros has one more behind, as PyTorch has it.
                 pairs.append((total // 2, total - total // 2))
         else:
             amounts = per_dim(type(self).__name__, "padding", self.padding, self.rank, 0)

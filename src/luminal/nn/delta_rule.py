@@ -67,6 +67,8 @@ class GatedDeltaNet(RecurrentLayer):
             _unit(vectors.unflatten(-1, (self.key_heads, 1, self.key_dim))) for vectors in (q, k)
         )
         v = v.unflatten(-1, (*heads, self.value_dim))
+        # The rate is kept as its logarithm: whatever training does to it, the memory decays and
+        # never grows.
         rate = self.read(self.A_log, x).cast(x.dtype).exp()
         steps = (self.in_proj_a(x) + self.read(self.dt_bias, x)).softplus()
         kept = (-rate * steps).exp().unflatten(-1, heads)

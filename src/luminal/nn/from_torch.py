@@ -62,6 +62,8 @@ def _attention_options(attention: Any) -> dict[str, Any]:
 
 
 def _whole_options(whole: Any) -> dict[str, Any]:
+    # The layers are twins of their own, which are put in afterwards: made here they would only be
+    # thrown away.
     sizes = {"num_encoder_layers": 0, "num_decoder_layers": 0, "dim_feedforward": 1}
     return {
         "d_model": whole.d_model,
@@ -95,6 +97,7 @@ def twin(module: Any, classes: Classes) -> Any:
     if not (hasattr(module, "state_dict") and hasattr(module, "_parameters")):
         raise InputError(f"from_torch: takes a module of PyTorch, got a {type(module).__name__}")
     twin_module = _Twins(classes).of(module, "")
+    # Before values are loaded: where two names are one Parameter, a loaded value must reach both.
     _tie(module, twin_module)
     # Names are PyTorch's in every layer, so its own state_dict is the way for the values.
     twin_module.load_state_dict(module.state_dict(), adopt_dtypes=True)
@@ -138,6 +141,7 @@ class _Twins:
         for part, child in children.items():
             layer.set_part(part, child)
         for part, parameter in module._parameters.items():
+            # A part may have been taken out after the layer was made, and no option says so.
             if parameter is None and getattr(layer, part, None) is not None:
                 layer.set_part(part, None)
         for part, buffer in module._buffers.items():

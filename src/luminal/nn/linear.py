@@ -43,6 +43,7 @@ class Linear(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in_features) times the weight: (..., out_features)."""
+        # The cast keeps the product's dtype: a bias that is wider must not widen all that follows.
         y = self.product(x, self.weight)
         return y if self.bias is None else (y + self.read(self.bias, x)).cast(y.dtype)
 

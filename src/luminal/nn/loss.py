@@ -54,6 +54,8 @@ class _Loss(Module):
 def _held(name: str, weight: Weights) -> State | None:
     if weight is None:
         return None
+    # A State and no Parameter: it belongs to the state_dict, as PyTorch's buffers do, but no
+    # optimizer may move it.
     array = array_of(weight, float32, name)
     return State(array.shape, float32, array, name)
 

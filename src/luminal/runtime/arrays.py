@@ -25,6 +25,8 @@ def accept(name: str, value: Any, dtype: DType) -> Array:
 
     Raises DTypeError where the conversion of an array would change a value; Python data is rounded.
     """
+    # The usual call passes with two looks. NumPy has one dtype object of each kind in the machine's
+    # byte order, so identity is enough; another order takes the long way.
     if value.__class__ is ndarray and value.dtype is dtype.numpy:
         flags = value.flags
         if flags.carray or (flags.c_contiguous and flags.aligned):

@@ -48,6 +48,7 @@ class Signature:
     def __init__(self, graph: Graph, intervals: Mapping[str, Interval] | None = None) -> None:
         self.inputs = tuple([InputSpec(*node.attrs) for node in graph.by_op().get("Input", ())])
         self.requirements = graph.requirements
+        # A set has another order in each process, and the order here decides how dims are numbered.
         symbols = sorted(used_dims(graph), key=lambda symbol: symbol.name)
         self.intervals = {s.name: _interval(s) for s in symbols} | dict(intervals or {})
         self.needed = tuple(symbol.name for symbol in symbols)
@@ -123,6 +124,8 @@ class Signature:
             free = [name for name in names if dims[name] > max(0, self.intervals[name][0])]
             if not free:
                 break
+            # The largest first, which loses the least of a run that is to be looked at near its
+            # upper end; by name among equals, so that reports repeat.
             name = max(free, key=lambda name: (dims[name], name))
             dims[name] = max(self.intervals[name][0], dims[name] // 2)
         return dims
@@ -139,6 +142,8 @@ class Signature:
             if name not in self.declared:
                 names = ", ".join(sorted(self.declared)) or "none"
                 raise DimError(f"{name}: no such dim; the dims are {names}")
+            # True would pass for 1, and is mostly an argument in the wrong place. Integers of NumPy
+            # have `__index__` and are welcome.
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise DimError(f"{name}: {value!r} is not an int")
             dims[name] = int(value)
@@ -183,6 +188,8 @@ def _solve_dims(shaped_inputs: Iterable[tuple[InputSpec, tuple[int, ...]]], dims
             factor = factor_of(unknown, extent)
             if factor is not None and (step := factor.evaluate(dims)):
                 name = unknown[0].name
+                # The extent is linear in its one unknown, so what it is at 0 is all but the
+                # unknown's own part.
                 dims[name] = (n - extent.evaluate({**dims, name: 0})) // step
         if len(dims) == before:
             return

@@ -96,6 +96,8 @@ class Device(MemorySpace[DeviceBuffer]):
                 "processes by 'spawn', or use backend 'cpu' here"
             )
         with self._lock:
+            # Before the work, as the memory that it asks for may be just what was dropped; and
+            # after it, for what was dropped while this thread held the lock.
             self._free()
             try:
                 yield self.driver

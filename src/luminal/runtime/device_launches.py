@@ -69,6 +69,8 @@ class DeviceLaunches:
         self._code = code
         self._workers = [*map(driver.workers_of, code)]
         self._number = quantities.add
+        # All Expressions are numbered here, before the first binding, so that a binding evaluates
+        # them in one pass.
         self._note(launches)
 
     def _note(self, launches: tuple[Launch, ...]) -> None:
@@ -103,6 +105,8 @@ class DeviceLaunches:
     def _bound_launch(self, launch: KernelLaunch, values: Sequence[int], site: int) -> BoundLaunch:
         code, chunks = self._code[launch.kernel], values[self._number(launch.chunks)]
         params = tuple([values[self._number(param)] for param in launch.params])
+        # Workers without a chunk would still need scratch memory, and a driver would start threads
+        # for nothing.
         workers = min(chunks, self._workers[launch.kernel])
         return BoundLaunch(
             site,
@@ -128,6 +132,7 @@ def scratch_bytes(bound: Bound) -> int:
         scratch_bytes(launch.body) if isinstance(launch, BoundLoop) else launch.scratch_bytes
         for launch in bound
     )
+    # The largest and not the sum: the queue runs launches one after the other, so they take turns.
     return max(parts, default=0)
 
 

@@ -146,6 +146,8 @@ class BoundDevice:
         total = 0.0
         for _ in range(runs):
             marks: list[tuple[int, Mark]] = []
+            # Two marks only: a mark after each launch takes time of its own, which a search would
+            # count as the kernels'.
             self._run(inputs, outputs, marks, marks_each=False)
             (_, first), (_, last) = marks
             with self._runner.device.entered() as driver:
@@ -218,6 +220,7 @@ class BoundDevice:
         for state in runner.program.swaps:
             # Only a run that came to its end moves States on.
             exchange(state, device)
+        # A value under two names is computed and read from the device once.
         for source, copy in self._table.copies:
             outputs[copy][...] = outputs[source]
 

@@ -391,6 +391,8 @@ class Executable:
             ready = self._ready(merged("profile", inputs, named), dims, None)
             *_, used, binding, outputs = ready
             bound = binding.bound
+            # Runs move States on. They are put back, so that a profile in the middle of a text or
+            # of training changes neither.
             kept = [(state, state.buffer.copy()) for state in self._states]
             taken, clocked = [], []
             try:

@@ -54,6 +54,8 @@ def key(*parts: object) -> str:
     digest = hashlib.sha256()
     for part in parts:
         text = str(part).encode()
+        # With its length before each part, or the parts "ab" and "c" would be the key of "a" and
+        # "bc".
         digest.update(b"%d:" % len(text) + text)
     return digest.hexdigest()
 
@@ -184,6 +186,8 @@ class ObjectCache:
         files = sorted(self._files(), key=lambda file: file.used)
         total = sum(file.size for file in files)
         if total <= self.limit_bytes:
+            # The bound seemed to be crossed by an estimate from one folder; now that all are
+            # listed, it may not be.
             return total
         gone = []
         for file in files:
@@ -232,11 +236,14 @@ def _hash(key: str, payload: bytes) -> bytes:
 
 
 def _create(folder: int, name: str, data: bytes) -> None:
+    # A file or a link of this random name can only have been put there by somebody else, so it is
+    # never written to.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     file = os.open(name, flags, 0o600, dir_fd=folder)
     try:
         rest = memoryview(data)
         while rest:
+            # write(2) may take less than it was given.
             rest = rest[os.write(file, rest) :]
     finally:
         os.close(file)

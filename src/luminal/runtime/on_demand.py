@@ -63,6 +63,7 @@ class OnDemand:
         """
         shape_of_graph, inputs = structure(values)
         key = (shape_of_graph, tuple(graph.requirements), self._device())
+        # Before anything is compiled: that an input is not set is said at once.
         inputs_given = {node.attrs.name: _given(graph, values[0], node) for node in inputs}
         with self._lock:
             program = self._programs.get(key)
@@ -73,6 +74,8 @@ class OnDemand:
                 self._programs[key] = program
             self._programs.move_to_end(key)
         results = program.executable(dict(zip(program.names, inputs_given.values(), strict=True)))
+        # Inputs are given anew each time, so the program must not keep a user's arrays alive until
+        # then.
         program.executable.release()
         return [*results.values()]
 

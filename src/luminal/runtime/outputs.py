@@ -75,6 +75,8 @@ class Outputs:
                 taken += self.take([plan])
                 continue
             array = accept_output(plan.name, wanted[plan.name], plan.shape, plan.dtype)
+            # By their bounds: an exact answer may take exponential time, and for arrays without
+            # gaps the bounds are exact.
             if any(np.may_share_memory(array, other) for other in (*taken, *others)):
                 raise InputError(
                     f"out: {plan.name} shares memory with an input, a weight, a State or "
