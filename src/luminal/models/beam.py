@@ -58,6 +58,8 @@ def beam_search(
             f"length_penalty: {shown(penalty)} is no number from {-MOST_PENALTY} to {MOST_PENALTY}"
         )
     ends = model.tokenizer.eos_ids
+    # Each beam can end in this step by each end token, and `width` others must still be left, as
+    # transformers counts them.
     spare = max(2, 1 + len(ends)) * checked_count("width", width, 1)  # some may end in this step
     if spare > min(TOP_LOGPROBS, model.model.config.vocab_size):
         raise InputError(
@@ -74,6 +76,7 @@ def beam_search(
         with model.programs.turn(states):
             results = model.programs.read(texts, _FEATURES)
         read = texts[0].read
+        # Equal rows would give each continuation `width` times, and all beams would be one text.
         first = rows[:1] if length == 1 else rows  # all rows are the prompt at first
         # More than the width: where the likeliest continuations end their texts, enough others must
         # be left.

@@ -27,6 +27,7 @@ def box_iou(a: Tensor, b: Tensor) -> Tensor:
         _check(boxes)
     first, second = a.unsqueeze(-2), b.unsqueeze(-3)
     corner = maximum(first[..., :2], second[..., :2])
+    # Boxes apart have negative sides, whose product would be an area above 0.
     sizes = (minimum(first[..., 2:], second[..., 2:]) - corner).relu()
     shared = sizes[..., 0] * sizes[..., 1]
     return shared / (box_area(first) + box_area(second) - shared)

@@ -29,6 +29,7 @@ class ChatTemplate:
         self.source, self.tokens = source, dict(tokens or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # The compiled template holds functions that no process can be sent.
         return ChatTemplate, (self.source, self.tokens)
 
     def check(self) -> None:

@@ -130,6 +130,7 @@ def _read_gguf(
         )
     _read_ahead(tensors)
     if tokenizer is None and with_tokenizer and "tokenizer.ggml.model" in file.metadata:
+        # Only where no other one is given: what is wrong with the file's own then does not matter.
         tokenizer = gguf_tokenizer(file.metadata, path)
     template = Fields(file.metadata, path).text("tokenizer.chat_template", "") or None
     return Checkpoint(config, tensors, tokenizer, path, template)
@@ -239,6 +240,7 @@ def check_quantization(config: Mapping[str, Any], path: Path) -> None:
     # about a missing matrix, which tells nobody what to do.
     method = quantization.get("quant_method") if isinstance(quantization, Mapping) else None
     if method is None and isinstance(quantization, Mapping):
+        # The first files of bitsandbytes do not name a method, only the number of bits.
         bits = any(quantization.get(key) for key in ("load_in_4bit", "load_in_8bit"))
         method = "bitsandbytes" if bits else None
     kind = _PACKED.get(str(method), shown(method) if method else "packed")
@@ -280,6 +282,8 @@ def folder_chat_template(folder: Path) -> str | None:
             for listed in template
             if type(listed) is dict
         }
+        # Some models bring several, for tools or for documents, and call the one for plain chats
+        # "default".
         template = named.get("default")
     if template is not None and not isinstance(template, str):
         raise LoadError(f"{path}: chat_template is {shown(template)}, it must be a text")
@@ -314,6 +318,8 @@ def has_processor(folder: Path) -> bool:
 def folder_tensors(folder: Path, keep_quantized: bool = False) -> dict[str, Array]:
     """Every tensor of the safetensors in a folder. Raises LoadError where there are none."""
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    # The index first: a folder that is both was split later, and a single file beside it may be an
+    # old one or a part.
     if is_there(index):
         return with_blocks(read_sharded(index), keep_quantized, folder)
     if is_there(single):

@@ -72,8 +72,11 @@ def declared(
 
 def choose(logits: Tensor, features: Iterable[str], inputs: Inputs) -> Chosen:
     """A token for each row of logits (rows, vocab_size), with the inputs that were declared."""
+    # Probabilities of 100,000 tokens need more digits than a 16-bit logit's neighbours leave
+    # between them.
     plain = logits.cast(float32)
     x = _adjusted(plain, inputs) if "listed" in inputs else plain
+    # After penalties and biases, so that nothing brings a forbidden token back.
     if "allowed" in inputs:
         x = where(_bits(inputs["allowed"], x), x, -math.inf)
     tokens, greatest = x.argmax(-1), x.amax(-1)
@@ -85,9 +88,12 @@ def choose(logits: Tensor, features: Iterable[str], inputs: Inputs) -> Chosen:
         tokens = where(greedy, tokens, drawn)
     if x is not plain:
         tokens = where(greatest.isfinite(), tokens, NOTHING_LEFT)
+    # Last of all, over any choice: a model that computes NaN must be said, not sampled from.
     tokens = where(plain.isnan().any(-1), NOT_A_NUMBER, tokens).cast(int32)
     if "top_logprobs" not in features:
         return Chosen(tokens)
+    # Of the logits before penalties and temperature: they tell of the model, whatever a request
+    # asks for.
     logprobs = plain.log_softmax(-1)
     chosen = logprobs.gather(-1, tokens.maximum(0).unsqueeze(-1)).squeeze(-1)
     top = logprobs.topk(min(TOP_LOGPROBS, plain.extents[-1].value))
@@ -128,6 +134,8 @@ def _adjusted(x: Tensor, inputs: Inputs) -> Tensor:
 
     if "repetition_penalty" in inputs:
         factor = penalty("repetition_penalty")
+        # Keskar et al. (arXiv 1909.05858) divide, which makes a negative logit likelier; so these
+        # are multiplied, as everywhere since.
         lowered = where(values < 0, values * factor, values / factor)
         values = where(inputs["seen"] > 0, lowered, values)
     if "frequency_penalty" in inputs:
@@ -135,6 +143,8 @@ def _adjusted(x: Tensor, inputs: Inputs) -> Tensor:
     if "presence_penalty" in inputs:
         values = values - where(count > 0, penalty("presence_penalty"), 0)
     nowhere = x.extents[-1]
+    # A row lists fewer tokens than the widest one. What pads it is written beyond the last column,
+    # and so nowhere.
     places = where(listed < 0, nowhere, listed)
     return x.scatter(-1, places, values + inputs["added"])
 

@@ -64,6 +64,8 @@ class Clip(Module):
         x = x.cast(promote(x.dtype, float32))  # 16-bit weights, 32-bit values
         x = x + self.embed_positions(graph.arange(count))
         hidden = self.text(x, causal_mask(graph, count, count))
+        # The first files name no end token: there it is the one of the highest id, and the first of
+        # these ends the text, as padding repeats it.
         end = ids.amax(1, keepdim=True) if self.config.end is None else self.config.end
         last = where(ids == end, graph.arange(count), (lengths - 1).unsqueeze(1)).amin(1)
         last = hidden[graph.arange(ids.extents[0]), last]

@@ -67,6 +67,8 @@ class GrammarMatcher:
     def __init__(self, what: str, matcher: Any, vocab_size: int) -> None:
         self._what, self._matcher, self._bytes = what, matcher, 4 * words_of(vocab_size)
         self._check()
+        # Asked once before the first token: a grammar that nothing matches is stopped at once, and
+        # only this call finds out.
         matcher.compute_bitmask()
         if self.complete and not matcher.is_accepting():
             raise ConstraintError(f"{what}: no text matches it: {_first_line(matcher.get_error())}")
@@ -87,6 +89,7 @@ class GrammarMatcher:
         """A bit for every token id, uint32 (ceil(vocab_size / 32),)."""
         bits = self._matcher.compute_bitmask()[: self._bytes]
         self._check()
+        # A model's vocabulary may be padded beyond its tokenizer's: these ids are allowed by none.
         return np.frombuffer(bits.ljust(self._bytes, b"\0"), np.uint32)
 
     def accept(self, token: int) -> None:

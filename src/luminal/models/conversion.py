@@ -147,6 +147,8 @@ def _cast(name: str, array: Array, kind: str | None) -> Array:
     if kind is None or array.dtype not in _FLOATS:
         return array
     with np.errstate(over="ignore"):
+        # An infinity that was there before is the model's own and stays; only one that the cast
+        # makes is refused.
         cast = array.astype(PLAIN[kind])
     if kind == "F16" and not np.isfinite(cast).all() and np.isfinite(array).all():
         raise InputError(f"{name}: has values beyond f16's 65504; use bf16 or f32")
@@ -273,6 +275,8 @@ def _tokenizer_metadata(
     tokenizer = checkpoint.tokenizer
     if tokenizer is not None:
         named = checkpoint.config.get("eos_token_id")
+        # The one that the configuration names comes first, since GGUF has room for one and readers
+        # stop there.
         first = named if isinstance(named, list) else [named]
         ends = [number for number in first if number in tokenizer.eos_ids]
         ends += sorted(tokenizer.eos_ids - {*ends})
@@ -288,6 +292,8 @@ def _tokenizer_text(checkpoint: Checkpoint, path: Path, has_other_tokenizer: boo
     """The `tokenizer.json`, as it was written where there is one."""
     assert checkpoint.tokenizer is not None
     if not has_other_tokenizer and path.is_dir():
+        # As it was written: the library's own text leaves out what it does not know, and a
+        # converted model should not differ from its source.
         return (path / "tokenizer.json").read_text(encoding="utf-8")
     if not has_other_tokenizer and path.suffix == ".gguf":
         whole = read_gguf(path).metadata.get(WHOLE_FILE)
@@ -316,6 +322,8 @@ def _write_folder(
             for file in sorted(path.iterdir()):
                 if file.suffix in (".json", ".jinja", ".model", ".txt") and file.is_file():
                     shutil.copyfile(file, folder / file.name)
+            # The weights are one file now, and an index that came along would send readers to parts
+            # that are not there.
             (folder / f"{_WEIGHTS}.index.json").unlink(missing_ok=True)
         if checkpoint.tokenizer is not None and (has_other_tokenizer or not path.is_dir()):
             text = _tokenizer_text(checkpoint, path, has_other_tokenizer)

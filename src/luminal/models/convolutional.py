@@ -66,6 +66,8 @@ class ConvNorm(Module):
     def _around(self, size: int) -> tuple[int, int]:
         """Zeros before and after."""
         config = self.config
+        # TensorFlow's rule depends on the size, so it is computed for each input and no option of a
+        # convolution.
         total = max(config.kernel - (size % config.stride or config.stride), 0)
         return total // 2 * config.dilation, (total - total // 2) * config.dilation
 

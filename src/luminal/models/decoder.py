@@ -35,6 +35,7 @@ from luminal.nn.rotary import Angles
 def _attention(config: DecoderConfig, layer: LayerConfig, rotary: Any, dtype: Any) -> Attention:
     """The attention of one layer."""
     counts = config.num_attention_heads, config.num_key_value_heads
+    # Two modules, since each has weights of its own.
     q_norm, k_norm = (config.make_qk_norm(count, rotary is not None, dtype) for count in counts)
     return Attention(
         config.hidden_size,
@@ -112,6 +113,7 @@ class DecoderLayer(Module):
         first = applied(self.input_layernorm, x)
         attended = self.self_attn(first, angles, cache, positions)
         between = x + self._scaled(applied(self.attention_output_norm, attended))
+        # Layers of a state space are a mixer alone.
         if self.mlp is None:
             return between
         if self.parallel:
@@ -123,6 +125,7 @@ class DecoderLayer(Module):
         return between + self._scaled(applied(self.mlp_output_norm, self.mlp(second)))
 
     def _scaled(self, part: Tensor) -> Tensor:
+        # No product by 1 where there is no scale: it would be computed, and in 16 bits rounded.
         return part if self.residual_scale is None else part * self.residual_scale
 
     def make_cache(self, max_len: int, dtype: Any, name: str, batch: int | None = None) -> Any:
@@ -220,6 +223,7 @@ class DecoderModel(Module):
         """A cache for each layer, or that of the layer whose keys it attends."""
         caches: list[Any] = []
         for number, kind in enumerate(self.kinds):
+            # The same object and not an equal one: who makes States of them makes each once.
             caches.append(make(number) if kind.keys_of is None else caches[kind.keys_of])
         return caches
 
@@ -298,6 +302,8 @@ def compute_dtype_of(model: Decoder, wanted: Any = None) -> DType | None:
     up; float16's values are float32's, which is as fast and overflows later. Raises DTypeError for
     int8 where no matrix is packed.
     """
+    # Norms and biases are vectors, often in float32 beside 16-bit matrices, and say nothing of how
+    # products are computed.
     matrices = [held for held in model.parameters() if len(held.shape) > 1]
     asked = None if wanted is None else factors_dtype(wanted)
     if asked is int8:

@@ -92,6 +92,8 @@ class Detector:
             *(candidates[name] for name in ("boxes", "scores", "labels", "kept")), strict=True
         ):
             if kept and score >= confidence:
+                # Back from the square to the picture; a box that reached into the grey border ends
+                # at the picture's edge.
                 corners = np.clip((box - np.array([*corner] * 2)) / scale, 0, limits)
                 left, top, right, bottom = corners.tolist()
                 name = self.labels[label]
@@ -150,6 +152,7 @@ def squared(image: Image, size: int) -> tuple[Array, float, tuple[int, int]]:
     from PIL import Image
 
     scale = min(size / image.width, size / image.height)
+    # At least one pixel: an image may be a thousand times as wide as high.
     width, height = (max(round(n * scale), 1) for n in image.size)
     left, top = (size - width) // 2, (size - height) // 2
     square = Image.new("RGB", (size, size), (_GREY,) * 3)

@@ -32,6 +32,8 @@ def records(name: str = "") -> Iterator[Architecture]:
     not wait for the others.
     """
     files = [module.name for module in iter_modules(__path__)]
+    # Importing all files would cost more than reading a small model's configuration, and mostly the
+    # first one is right: files are called as their architectures are.
     for file in sorted(files, key=lambda file: -_letters_in_common(file, name)):
         values = vars(import_module(f"{__name__}.{file}")).values()
         yield from (value for value in values if isinstance(value, Architecture))
@@ -97,11 +99,14 @@ def decoder_of(checkpoint: Checkpoint, compute_dtype: Any = None) -> Decoder:
         try:
             config = architecture.config(Fields(checkpoint.config, path))
             weights = architecture.weights(checkpoint.tensors, config)
+            # The weights decide and not the configuration: a head that differs from the embedding
+            # must be kept, whatever a default says of tying.
             if OUTPUT in weights:
                 config = replace(config, tie_word_embeddings=False)
             model = Decoder(config)
         except (InputError, ShapeError) as error:
             raise LoadError(f"{path}: {error}") from error
+        # Blocks are records with named fields, and no plain array has such a dtype.
         kept = {name: packed(a, name) if a.dtype.names else a for name, a in weights.items()}
         model.load_state_dict(kept, adopt_dtypes=True)
     model.eval()

@@ -121,6 +121,7 @@ class Architecture:
 
     def renamed(self, name: str) -> str:
         """The name of a Decoder's weight for one of Hugging Face's."""
+        # Files of a model without its head lack the prefix, which transformers then adds as well.
         if self.prefix and not name.startswith((self.prefix, "lm_head.")):
             name = self.prefix + name
         for theirs, ours in self.names.items():
@@ -130,6 +131,7 @@ class Architecture:
     def original(self, name: str) -> str:
         """The inverse of `renamed`: the name of a weight, or of its module, in Hugging Face's."""
         name += "."  # so that the name of a module is followed by one as that of its weights is
+        # Renamings are applied one after the other, so they are undone from the last to the first.
         for theirs, ours in [*self.names.items()][::-1]:
             name = _replaced(name, ours, theirs)
         return name[:-1]
@@ -143,6 +145,8 @@ class Architecture:
         weights: dict[str, Any] = {}
         experts: dict[str, dict[tuple[str, int], Array]] = {}
         for theirs, array in self.unpacked(tensors).items():
+            # What the program computes itself is not a weight, and saved values of it may be of
+            # another length.
             if DERIVED.fullmatch(theirs) or not theirs.startswith(self.parts or ""):
                 continue
             name = self.renamed(theirs)
@@ -247,6 +251,8 @@ def _stacked(path: str, arrays: Mapping[tuple[str, int], Array]) -> Iterator[tup
                 f"weights: '{path}.*.{kind}_proj.weight' have the shapes {shapes[0]} and "
                 f"{shapes[1]}; those of all experts must be the same"
             )
+    # Gates and what they let through are one matrix: a token's expert is then one product, which
+    # reads its input once.
     gate_up = zip(matrices["gate"], matrices["up"], strict=True)
     yield f"{path}.gate_up_proj", np.stack([np.concatenate(pair) for pair in gate_up])
     yield f"{path}.down_proj", np.stack(matrices["down"])

@@ -12,6 +12,7 @@ def _renamed_once(key: str, older: str, most: int = MAX_SIZE) -> Setting:
     """A size that older files have under another key."""
 
     def read(fields: Fields) -> int:
+        # The newer key wins where a file has both, as transformers reads them.
         return fields.integer(key if fields.values.get(key) is not None else older, most=most)
 
     return Setting(key, read)

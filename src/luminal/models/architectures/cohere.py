@@ -27,6 +27,8 @@ def _layers_of_r7b(fields: Fields) -> Layers:
     pattern = fields.integer("sliding_window_pattern", 4)
     windows = windows_of(fields, lambda layer: (layer + 1) % pattern != 0)
     layers = layers_of(fields, windows, rotary_of(fields, interleaved=True))
+    # Layers that see the whole text turn nothing (arXiv 2504.00698): far positions are then no
+    # angles that training never saw.
     return tuple(layer if layer.window is not None else LayerConfig() for layer in layers)
 
 

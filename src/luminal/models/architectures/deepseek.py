@@ -83,6 +83,7 @@ def latent_layers(fields: Fields, interleaved: bool = True) -> Layers:
         plain,
         fields.integer("kv_lora_rank", 512),
         fields.integer("v_head_dim", 128),
+        # The key is there with null in small models, which have one matrix for the queries.
         None if fields.values.get("q_lora_rank") is None else fields.integer("q_lora_rank"),
         (plain + turned) ** -0.5 * (0.1 * sharper * math.log(factor) + 1) ** 2,
     )
@@ -150,6 +151,8 @@ def _written_latent(config: DecoderConfig) -> dict[str, Any]:
     return said
 
 
+# Newer GGUF files hold the halves of this matrix apart, keys transposed, since their reader absorbs
+# them into queries and values. Here the model does that, from the whole one.
 _KEYS_AND_VALUES = Joined(
     ("attn_k_b.weight", "attn_v_b.weight"),
     lambda keys, values: np.concatenate((keys.swapaxes(1, 2), values), 1).reshape(

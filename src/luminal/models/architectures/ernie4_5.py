@@ -30,6 +30,7 @@ def _sparse_layers(fields: Fields) -> Layers:
     first = fields.integer("moe_layer_start_index", 1, least=0)
     last = fields.integer("moe_layer_end_index", -1, least=-1)
     interval = fields.integer("moe_layer_interval", 1)
+    # Minus one stands for the last layer, as an index of Python would.
     last = len(layers) - 1 if last == -1 else last
     return tuple(
         replace(layer, experts=first <= number <= last and (number + 1) % interval == 0)

@@ -15,6 +15,7 @@ from luminal.models.gguf.names import NO_HEAD_DIM
 
 
 def _key_heads(fields: Fields) -> int:
+    # Files of the newer form say `multi_query` too, and it means nothing there.
     if fields.flag("multi_query", True) and not fields.flag("new_decoder_architecture", False):
         return 1
     return fields.integer("num_kv_heads", fields.integer("num_attention_heads"))

@@ -30,6 +30,8 @@ _GELU = "gelu_pytorch_tanh"
 def _first_activation(fields: Fields) -> str:
     """The `hidden_act` "gelu" of Gemma 1 means that by tanh."""
     activation = fields.text("hidden_act", _GELU)
+    # The first files named the exact function, but the model was trained with tanh's; transformers
+    # corrects them in the same way.
     return _GELU if activation == "gelu" else activation
 
 
@@ -60,6 +62,8 @@ _CAP = "final_logit_softcapping"
 _CAUSAL = {"use_bidirectional_attention": False}
 
 
+# In float32: a norm's weight near 0 would lose its digits in the sum with 1 if it were rounded to
+# 16 bits again.
 def _less_one(array: Array, heads: Heads) -> Array:
     return array.astype(np.float32) - np.float32(1)
 
@@ -74,6 +78,8 @@ def _form(name: str, model_type: str = "", largest: int | None = None, **more: A
     """
 
     def query_scalar(reader: Any) -> Mapping[str, Any]:
+        # Three generations of files: newer ones say the scale. Of older ones the largest model
+        # alone scales by the width that its heads would have if they divided the model's.
         scale = reader.number("attention.scale")
         width = reader.integer("embedding_length") // reader.integer("attention.head_count")
         if scale is not None:

@@ -25,6 +25,8 @@ def _inner(fields: Fields) -> int:
 # Its first code had Conv1D layers, whose matrices multiply from the right.
 def _rows_first(name: str, array: Array) -> Array:
     """Matrices of the layers as (out, in)."""
+    # Only matrices of layers: the tables of tokens and positions have a row for each, as all models
+    # have.
     return array.T if name.startswith("model.layers.") and array.ndim == 2 else array
 
 

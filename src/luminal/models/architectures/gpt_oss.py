@@ -34,6 +34,7 @@ _YARN = {
 
 def _read(fields: Fields) -> Fields:
     """Without what says that the experts are packed in MXFP4, which is read."""
+    # The section is taken out once it is read: other code refuses any that is still there.
     refuse(fields.section("quantization_config"), quant_method="mxfp4")
     return replace(fields, values={**fields.values, "quantization_config": None})
 
@@ -82,6 +83,8 @@ def _unpacked(tensors: Tensors) -> dict[str, Array]:
                 )
             if array.dtype != np.uint8 or scales.dtype != np.uint8:
                 raise LoadError(f"weights: {name!r} or its scales are {array.dtype}, not uint8")
+            # By tables of all sixteen numbers and all scales: products of powers of two are exact,
+            # so nothing is rounded on the way.
             both = np.empty((*array.shape, 2), ml_dtypes.bfloat16)
             both[..., 0], both[..., 1] = _VALUES[array & _LOW_BITS], _VALUES[array >> 4]
             both *= _SCALES[scales][..., None, None]

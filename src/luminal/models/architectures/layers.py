@@ -42,6 +42,7 @@ def kinds_of(fields: Fields, number: int, *known: str) -> list[str] | None:
     if fields.values.get("layer_types") is None:
         return None
     kinds = fields.listed("layer_types", str)
+    # A kind that is not known must not pass for full attention: the model would run, and be wrong.
     if len(kinds) != number or not set(kinds) <= set(known):
         raise LoadError(
             f"{fields.path}: layer_types is {shown(kinds)}; it must be "
@@ -58,6 +59,7 @@ def windows_of(fields: Fields, slides: Callable[[int], bool]) -> Windows:
         sliding = [slides(layer) for layer in range(number)]
     else:
         sliding = [kind == "sliding_attention" for kind in kinds]
+    # The key is asked for only where a layer slides: models without windows have null in it.
     return [fields.integer("sliding_window") if slide else None for slide in sliding]
 
 
@@ -143,6 +145,7 @@ def original_positions(fields: Fields, rope: Fields, default: int | None = None)
 def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
     """The scaling with its numbers checked."""
     kind = rope.values.get("rope_type") or rope.values.get("type") or "default"
+    # "su" is what the first files of Phi-3 called it.
     kind = "longrope" if kind == "su" else kind
     if not isinstance(kind, str) or kind not in _SCALINGS:
         raise LoadError(
@@ -167,6 +170,7 @@ def _scaling(fields: Fields, rope: Fields) -> dict[str, Any] | None:
         scaling["factor"] = rope.number("factor", positions / original)
         for key in ("short_factor", "long_factor"):
             scaling[key] = rope.listed(key, float)
+            # Frequencies are divided by these, and a damaged file must not make them infinite.
             if not all(1e-3 <= factor <= MOST for factor in scaling[key]):
                 raise LoadError(f"{rope.path}: {key} has a number that is not from 0.001 to {MOST}")
     return scaling

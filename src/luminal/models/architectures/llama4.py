@@ -26,6 +26,7 @@ def _layers(fields: Fields) -> Layers:
     count = layer_count(fields)
     interval = fields.integer("no_rope_layer_interval", 4)
     default = [int((number + 1) % interval != 0) for number in range(count)]
+    # Files have an empty list where they mean the pattern.
     turned = fields.listed("no_rope_layers", int, default) or default
     if len(turned) != count:
         raise LoadError(f"{fields.path}: no_rope_layers has {len(turned)} of {count} layers")

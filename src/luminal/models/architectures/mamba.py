@@ -87,6 +87,7 @@ def _normed_layers(fields: Fields) -> Layers:
 
 
 def _layers_of_mamba2(fields: Fields) -> Layers:
+    # No limit is written in two ways, since JSON has no infinity of its own.
     limit = fields.values.get("time_step_limit")
     if limit not in (None, [0.0, math.inf], [0.0, {"__float__": "Infinity"}]):
         raise LoadError(f"{fields.path}: time_step_limit={shown(limit)} is not supported; none is")

@@ -11,6 +11,7 @@ from luminal.models.architectures.settings import TIED, epsilon, layer_count, nu
 
 
 def _residual_scale(fields: Fields) -> float:
+    # Null stands for a scale of 1 here, so the default is what cancels the division.
     depth = math.sqrt(layer_count(fields))
     return (fields.number_or_none("scale_depth", 1.4) or depth) / depth
 

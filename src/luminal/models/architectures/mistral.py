@@ -52,6 +52,7 @@ def _layers(fields: Fields) -> Layers:
 
 
 def _epsilon(fields: Fields) -> float:
+    # Both are the defaults of transformers for their models, which files may leave out.
     return fields.number("rms_norm_eps", 1e-5 if _is_third(fields) else 1e-6, most=1)
 
 

@@ -17,6 +17,8 @@ def _layers_of_olmo3(fields: Fields) -> Layers:
     """Three layers of four slide; only the others scale their positions."""
     if not fields.section("rope_parameters"):
         refuse(fields, rope_theta=5e5)  # versions of transformers give another to other layers
+    # Nothing of the scaling is for layers with a window: these never see further than the training
+    # did.
     near = Fields({}, fields.path)
     return layers_of_two_rotaries(fields, lambda layer: (layer + 1) % 4 != 0, near, 5e5)
 

@@ -48,6 +48,8 @@ class SparseMixer(Router):
             chosen = left.argmax(-1, keepdim=True)
             experts.append(chosen)
             weights.append(near.gather(-1, chosen))
+            # What was chosen counts no more among what is left, but still among the scores that
+            # "far" is measured by.
             numbers = scores.graph.arange(scores.extents[-1])
             left = where(numbers == chosen, -math.inf, left)
         return Routes(concat(experts, -1).cast(int32), concat(weights, -1))

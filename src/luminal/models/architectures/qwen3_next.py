@@ -73,6 +73,7 @@ def _layers(fields: Fields) -> Layers:
             f"{delta.key_heads} of keys"
         )
     full = LayerConfig(rotary=rotary_of(fields, share=0.25))
+    # Linear layers have no positions: what is earlier has decayed more.
     linear = LayerConfig(mixer=delta)
     layers = tuple(linear if kind == "linear_attention" else full for kind in kinds)
     return sparse_layers(fields, layers) if fields.values.get("num_experts") else layers

@@ -159,10 +159,14 @@ def decoder_config(
     fields: Fields, settings: Mapping[str, Any], layers: Callable[[Fields], Layers] | None
 ) -> DecoderConfig:
     """The configuration that these settings have in a `config.json`. Raises LoadError."""
+    # First of all: packed weights have other names and shapes, and whatever is said later would be
+    # about those.
     check_quantization(fields.values, fields.path)
     fields = _with_common_sizes(fields, settings)
     values = values_of(settings, fields)
     count, heads = values.pop("num_hidden_layers"), values["num_attention_heads"]
+    # As many heads of keys as of queries is what attention had before groups, and what a missing
+    # key means.
     if values["num_key_value_heads"] is None:
         values["num_key_value_heads"] = heads
     if values["head_dim"] is None:

@@ -18,6 +18,8 @@ def text_part(name: str, decoder: Architecture, **defaults: Any) -> Architecture
 
     def read(fields: Fields) -> Fields:
         tied = fields.values.get("tie_word_embeddings")
+        # The whole model's value wins: transformers ties by it, and the part's is often a default
+        # that nobody set.
         outer = {} if tied is None else {"tie_word_embeddings": tied}
         section = fields.section("text_config")
         return decoder.read(replace(section, values={**defaults, **section.values, **outer}))
