@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # the compiler's records are imported when something is compi
     from luminal.program.steps import CustomStep, KernelStep
 
 
+# A protocol and no base class: what places kernels for vectors and what places them for groups of
+# lanes share no code, only these two questions.
 class Schedules(Protocol):
     """The choice points of every kind of kernel, and their defaults."""
 

@@ -68,6 +68,8 @@ class CCode:
 
     def integers(self, params: Sequence[int], chunks: int) -> tuple[int, ...]:
         """The integers that the kernel takes after its memory, in this order, each as an i64."""
+        # All as i64, whatever they count: one signature serves each dialect, and no driver has to
+        # know how wide an argument is.
         return (*params, self.scratch_bytes(params), chunks)
 
 
@@ -93,6 +95,8 @@ class CBackend(ABC):
     @property
     def name(self) -> str:
         """The name by which users call the device."""
+        # The first device has no number, so that a program which names "cuda" means it on every
+        # machine.
         return f"{self.base}:{self.number}" if self.number else self.base
 
     @property
@@ -151,6 +155,8 @@ class CBackend(ABC):
 
     def compile(self, kernel: Kernel, text: str) -> object:
         """Compiles the kernel into the object cache."""
+        # Through the Device and not the driver: it lets in one thread at a time, and a driver is
+        # not written for two.
         return self.memory.compile(kernel, text)
 
     def runner(self, program: Program) -> DeviceRunner:
@@ -159,6 +165,8 @@ class CBackend(ABC):
 
 
 @functools.cache
+# One for the process, since buffers of two Devices could not meet in one program even where the
+# hardware is the same.
 def _device(backend: type[CBackend], number: int) -> Device:
     """The process's one Device of that number."""
     return Device(backend.driver(lambda kernel: spell_tiles(kernel, backend.dialect), number))

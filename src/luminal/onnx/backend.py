@@ -22,6 +22,7 @@ class Prepared(BackendRep):
         """The outputs for inputs in order, or a mapping of names; a tuple with fields by name."""
         given = (inputs,) if isinstance(inputs, dict) else tuple(inputs)
         outputs = self.model(*given)
+        # ONNX's own test tools read outputs by position and by name.
         return namedtupledict("Outputs", list(outputs))(*outputs.values())
 
 

@@ -127,6 +127,8 @@ def _work_of(node: Node) -> int:
 def _kept(nodes: Iterable[Node], roots: Iterable[Value]) -> Iterator[Value]:
     """What is stored: the roots, and what is not computed where it is read."""
     yield from roots
+    # Pointwise values are counted out: kernels compute them where they are read, and a graph may
+    # have any number of large ones without storing any.
     for node in nodes:
         if node.op.group not in ("leaf", "view") and not node.op.is_pointwise:
             yield from (Value(node, k) for k in range(len(node.types)))
@@ -138,4 +140,6 @@ def _bytes(value: Value) -> int:
 
 def _count(shape: Sequence[Expression]) -> int:
     """Elements; one along dims, whose sizes are those of inputs."""
+    # A dim's size comes with an array that somebody has sent, so it is paid for; a constant extent
+    # is free to write.
     return prod(n.value for n in shape if n.is_const)

@@ -68,6 +68,8 @@ class Checks:
         if array.dtype != object and all(n.is_const for n in bounds):
             _compare(array, check.low.value, check.high.value, check.what)
             return
+        # For numbers the least and the greatest say all; Expressions of dims have no order, so each
+        # one is a requirement.
         different = list({*array.reshape(-1).tolist()}) if array.dtype == object else _ends(array)
         if len(different) > FEW:
             self._waiting[-1].append(check)
@@ -106,6 +108,7 @@ def split(checks: Sequence[Check], roots: Sequence[Value]) -> tuple[list[Check],
         use = index_use(check.elements.value, check.high)
         if use is not None:
             given.append((check.node, use))
+        # The executable knows one range, -n to n. Any other one the program has to look at itself.
         if use not in uses or check.low != -check.high:
             own.append(check)
     return own, given
@@ -130,6 +133,8 @@ def _text(what: str, wrong: int, low: int, high: int) -> str:
 def verdict(checks: Sequence[Check], graph: Recorder) -> Tensor:
     """The first check that fails, counted from 1, its element, and its range (int64)."""
     found = [graph.constant(np.int64(0))] * 4
+    # From the last to the first, each taking precedence over what was found: the first that fails
+    # is told, as nodes would fail one after the other.
     for number in range(len(checks), 0, -1):
         check = checks[number - 1]
         elements = check.elements.cast(dtypes.int64)

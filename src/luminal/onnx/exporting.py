@@ -85,6 +85,8 @@ def model_of(graph: Graph, name: str) -> ModelProto:
         for node in graph.nodes()
         if isinstance(node.attrs, InputAttrs)
     ]
+    # A name stands for one value in ONNX (IR.md, "Names Within a Graph"), so an input cannot be an
+    # output as well.
     both = {label for label, _ in leaves} & {sink.name for sink in outputs}
     if both:
         raise GraphError(f"export: {sorted(both)} name inputs and outputs; rename one of each")
@@ -92,6 +94,8 @@ def model_of(graph: Graph, name: str) -> ModelProto:
     writer = Writer(taken=taken)
     block = Block(writer, _dims(writer, leaves))
     names = block.write([sink.value for sink in outputs])
+    # One value may be two outputs, or be an input: an Identity gives each the name that was asked
+    # for.
     for found, sink in zip(names, outputs, strict=True):
         writer.nodes.append(helper.make_node("Identity", [found], [sink.name]))
     proto = helper.make_graph(

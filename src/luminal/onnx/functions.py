@@ -26,6 +26,8 @@ def body(call: Call, version: int) -> FunctionProto:
         raise UnsupportedError(f"{node.op_type} {what}") from None
     found = FunctionProto()
     if schema.has_function:
+        # The newest definition that the model's version allows: later ones may use operators that
+        # did not exist, or meant something else.
         best = [each for each in schema.function_opset_versions if each <= version]
         if best:
             text = schema.get_function_with_opset_version(max(best))

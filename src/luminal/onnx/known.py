@@ -70,6 +70,8 @@ class Known:
         found = self._found[value.node]
         if isinstance(found, Unknown):
             raise found
+        # The first operand that is not known says why, by data or by dims: the caller can cut the
+        # graph at data, and cannot at dims.
         return found[value.index]
 
     def _outcome(self, node: Node) -> tuple[Array, ...] | Unknown:

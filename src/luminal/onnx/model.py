@@ -158,6 +158,8 @@ class Model:
         # One program, and inputs in the model's order: later calls of this kind need no more than
         # that.
         if form.program is not None and [*given] == self.input_names:
+            # All at once: entries cost nothing to make again, and an order of use would have to be
+            # noted at every call.
             if len(self._quick) >= MAX_FORMS:
                 self._quick.clear()
             key = kinds(given.values())
@@ -172,6 +174,8 @@ class Model:
 
         The first call's shapes have a form of their own, which is faster than one for all shapes.
         """
+        # The first shapes get a program of their own, as most models are only ever called with one.
+        # Open dims are tried when a second shape comes, which proves that there are several.
         is_first = not self._forms
         if self._is_dynamic and not is_first and self._key(given, {}) not in self._forms:
             try:

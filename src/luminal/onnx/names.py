@@ -29,6 +29,8 @@ def check_names(proto: ModelProto, model: str) -> None:
 def _check_graph(graph: GraphProto, where: str) -> None:
     inputs = [each.name for each in graph.input]
     _texts((*inputs, *(each.name for each in graph.output)), where)
+    # An initializer may have the name of an input, whose default it then is: names are unique among
+    # each kind only (before IR version 4 every initializer had to be an input as well).
     initial = [each.name for each in graph.initializer]
     initial += [each.values.name for each in graph.sparse_initializer]
     _texts(initial, where)
@@ -41,6 +43,7 @@ def _check_nodes(nodes: Iterable[NodeProto], given: set[str], where: str) -> Non
     for node in nodes:
         _texts((node.name, node.op_type, node.domain, *node.input, *node.output), where)
         _texts((each.name for each in node.attribute), where)
+        # An empty name is an output that nobody takes, and there may be several.
         for name in filter(None, node.output):
             if name in given:
                 raise LoadError(

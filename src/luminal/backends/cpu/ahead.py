@@ -37,6 +37,7 @@ MOST_HELPERS = 4
 PIPE_BYTES = 1 << 20  # a batch and its answer fit in: neither side waits for the other to read
 
 
+# For each thread on its own: two threads that compile must not wait for each other's kernels.
 class Ahead(threading.local):
     """The kernels that a thread has announced to the compilers and not taken yet."""
 
@@ -57,6 +58,7 @@ class Ahead(threading.local):
 
     def begin(self, key: Key, kernel: Kernel, is_made: Callable[[Key], bool]) -> None:
         """Lets a kernel be compiled. `is_made`: it needs not be."""
+        # On a single core a second thread only takes turns with the caller.
         if self._beside is None or self._beside.has(key) or is_made(key):
             return
         self._waiting[key] = kernel
@@ -86,6 +88,8 @@ class Ahead(threading.local):
         except OSError:
             self._may_start = 0
 
+    # A machine that starts no process now (out of memory, or forbidden) will not a moment later,
+    # and each try costs time.
     def _feed(self) -> None:
         """Takes what helpers have finished and gives them more, a share of what waits."""
         while self._beside is not None and self._waiting and self._beside.has_room():
@@ -117,6 +121,7 @@ class Ahead(threading.local):
         self._helpers.remove(helper)
         self._may_start = 0
         while helper.batches:
+            # What the helper had is not lost: the thread makes it.
             self._waiting |= helper.batches.pop()
         helper.end()
 
@@ -185,6 +190,8 @@ class Helper:
         return codes
 
     def end(self) -> None:
+        # It holds nothing that must be saved: what it made and was not asked for is compiled again
+        # when it is wanted.
         self._process.kill()
         close(self._process)
 

@@ -57,10 +57,17 @@ class Beside:
         except LuminalError:  # the caller meets it as well, and says so
             return
         self._given.add(key)
+        # The text is rendered here, by the caller's thread: rendering is Python and would only
+        # fight for its lock, LLVM is not.
         self._texts.put((key, ir_text))
         if self._thread is None:
             self._thread = threading.Thread(
-                target=_work, args=(self._texts, self._codes), name="luminal-compile", daemon=True
+                # The thread gets the queues and not this object, which could otherwise not be
+                # collected while the thread waits.
+                target=_work,
+                args=(self._texts, self._codes),
+                name="luminal-compile",
+                daemon=True,
             )
             self._thread.start()
 

@@ -30,6 +30,8 @@ def build(ir_text: str, target: LlvmTarget, symbols: tuple[str, ...] = (KERNEL,)
     Raises CompileError where the IR is not valid.
     """
     key = cache_key(ir_text, target)
+    # The same object with other entry points is other code to the caller, though one object to the
+    # cache.
     name = f"{key} {symbols}"
     with _lock:
         code = _loaded.get(name)
@@ -51,6 +53,8 @@ def cache_key(text: str, target: LlvmTarget, *sources: str) -> str:
     `sources`: the modules that make IR of the text, where it is not IR itself.
     """
     machine = (target.triple, target.cpu, target.llvm_features, target.vector_bits)
+    # A hash of sources, not a version number: somebody who changes how code is made need not
+    # remember to count it up.
     made_by = (source_hash(COMPILER, *sources), host.llvm_version(), config.cache_key())
     return object_cache.key(text, machine, *made_by)
 

@@ -61,7 +61,10 @@ class CpuRunner:
         self.python = PythonCalls()
         self.code = [*map(self._build, program.kernels, texts)]
         has_python = any(isinstance(code, PythonCode) for code in self.code)
+        # Programs without Python kernels, nearly all, should not pay for counting and copying what
+        # only those need.
         self._bound = BoundPython if has_python else BoundCpu
+        # Addresses only: that the code stays loaded is what `self.code` is kept for.
         functions = [code.address for code in self.code]
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.rows = LaunchRows(program, program.launches, functions, self.quantities)
@@ -113,6 +116,8 @@ class CpuRunner:
             for frame in self._frames.values():
                 frame.ready_for = None
 
+    # Frames hold addresses in the old memory, so each has to be made ready again before its next
+    # run.
     def _frame(self, inputs: Sequence[str], outputs: Sequence[str]) -> Frame:
         """The records of runs that take and give arrays in this order."""
         key = (tuple(inputs), tuple(outputs))

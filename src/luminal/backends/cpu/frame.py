@@ -37,6 +37,7 @@ class Frame:
         self.values: Sequence[int] | None = None
         self.rows = filled = rows.make()
         self._addresses = np.zeros(len(program.table), np.uint64)
+        # A memoryview writes one number in half of the time that indexing a NumPy array takes.
         self.slots = memoryview(self._addresses)  # type: ignore[arg-type]
         self.hidden: dict[int, Array] = {}  # outputs that nobody takes, by buffer
         pairs = [*table.inputs, *((entry, inputs + k) for entry, k in table.outputs)]
@@ -52,6 +53,8 @@ class Frame:
 
     def fill(self, values: Sequence[int], dims: Mapping[str, int]) -> None:
         """Writes the numbers of these dims, and makes room for outputs that nobody takes."""
+        # First of all: should what follows fail half-way, the frame must not pass for one of either
+        # binding.
         self.values, self.threads = None, 0
         self._source.fill(self.rows, values)
         self.scratch_stride = self._source.scratch_stride(values)
@@ -77,6 +80,8 @@ class Frame:
         entries, places = self.table.arena
         self._addresses[entries] = address(arena) + np.array(placement.offsets, np.uint64)[places]
         start = address(scratch)
+        # Aligned to what two threads must not share, or each store of one would take the line from
+        # the other.
         self._record["scratch"] = start + -start % CACHE_LINES
         self._record["scratch_stride"] = self.scratch_stride
         self._record["max_threads"] = threads

@@ -49,8 +49,11 @@ def check_ir(call: Call) -> None:
         raise CompileError(f"{name}: the IR defines no function @{name}; add {wanted}: {rule}")
     if signature != wanted:
         raise CompileError(f"{name}: @{name} is {signature} and must be {wanted}: {rule}")
+    # The kernel's own entry has this name in the same object, and would be defined twice.
     if linker.KERNEL in functions:
         raise CompileError(f"{name}: the IR defines @{linker.KERNEL}, a name of Luminal's own")
+    # Asked now, as linking would find it only when the program is loaded, perhaps in another
+    # process.
     process = ctypes.CDLL(None)
     for symbol in foreign:
         if (
@@ -101,6 +104,7 @@ class PythonCalls:
         What arrives before a kernel's first line, as only an interrupt does, never gets to it:
         ctypes drops it with the call. So kernels are counted as they finish.
         """
+        # A kernel that raises empties the grids, and the next run needs them again.
         grids = rows["grid"].copy()
         self._rows, self.finished = rows, 0
         try:
@@ -111,6 +115,8 @@ class PythonCalls:
         if failure is not None:
             raise failure
         if self.finished < count:
+            # Python drops what is raised between a callback's begin and its first line. Only a
+            # signal can raise there.
             raise KeyboardInterrupt
 
     def stop(self, failure: BaseException) -> None:
@@ -136,6 +142,8 @@ class PythonCode:
         self._numbers = len(kernel.params)
         ranks = [len(shape) for _, shape in (*call.operands, *call.results)]
         self._tensors = [(b.dtype, r) for b, r in zip(kernel.buffers, ranks, strict=True)]
+        # Kept: ctypes frees the machine code of a callback with this object, whoever still has the
+        # address.
         self._function = _PROTOTYPE(self._run)
         self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
@@ -166,5 +174,6 @@ def _array(pointer: int, shape: tuple[int, ...], dtype: DType) -> Array:
     for extent in shape:
         size *= extent
     if size == 0:
+        # A pointer to no elements may be null, which no buffer can be made of.
         return np.empty(shape, dtype.numpy)
     return np.ndarray(shape, dtype.numpy, (ctypes.c_char * size).from_address(pointer))  # type: ignore[arg-type]

@@ -55,6 +55,8 @@ def llvm_version() -> str:
     assert spec is not None
     assert spec.origin is not None
     folder = Path(spec.origin).parent
+    # The size beside the version tells builds of one version apart, as those of two distributors
+    # are.
     libraries = sorted(folder.glob("binding/*llvmlite*"))
     sizes = [(library.name, library.stat().st_size) for library in libraries]
     return f"{(folder / '_version.py').read_text()} {sizes}"
@@ -64,6 +66,8 @@ def _processor() -> str | None:
     """What the first processor says of itself: all are of one kind."""
     try:
         with CPUINFO.open() as file:
+            # One processor's lines only: the file of a machine with many cores has megabytes, and
+            # the kernel makes all that is read.
             lines = file.read(1 << 14).split("\n\n")[0].splitlines()
     except OSError:
         return None

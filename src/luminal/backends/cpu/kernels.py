@@ -60,6 +60,8 @@ def _show(kernel: Kernel, text: str, target: LlvmTarget) -> None:
 def compiled(kernel: Kernel, text: str, target: LlvmTarget) -> bytes:
     """The kernel's object code, from the cache or compiled into it. Raises as `build` does."""
     objects, key = object_cache.default(), compiler.cache_key(text, target, RENDERER)
+    # Taken before the cache is asked: a kernel that was begun is not in it yet, and must be fetched
+    # in any case.
     begun = ahead.ahead.take((text, target))
     code = objects.get(key)
     if code is None:
@@ -74,6 +76,7 @@ def object_code(kernel: Kernel, target: LlvmTarget) -> bytes:
     from luminal.codegen.llvm import render
 
     if kernel.call is not None:
+        # Only what is compiled now is checked: what the cache has was checked when it was made.
         hand_written.check_ir(kernel.call)
     with tracing.span("render"):
         ir_text = render(kernel, target)

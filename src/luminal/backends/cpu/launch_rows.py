@@ -75,6 +75,8 @@ class LaunchRows:
             words[slots:params].view(SLOT_REF),
             words[params:],
         )
+        # The template holds positions, since each copy of the rows has its parameters at another
+        # address.
         rows.launches["dims"] = rows.params.ctypes.data + 8 * rows.launches["dims"]
         return rows
 
@@ -138,6 +140,7 @@ class LaunchRows:
         self._launches.append(
             (KERNEL, flags, function, chunks, len(launch.operands), start, params, 0)
         )
+        # A set: most kernels need none, and equal Expressions have one number.
         self._scratch.add(add(self._scratch_bytes(launch)))
 
     def _scratch_bytes(self, launch: KernelLaunch) -> Expression:

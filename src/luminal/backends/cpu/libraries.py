@@ -42,7 +42,11 @@ def _path() -> Path | None:
     spec = find_spec(PACKAGE)
     folders = spec.submodule_search_locations if spec is not None else None
     candidates = (
-        p for folder in folders or () for p in Path(folder, "lib").glob("libscipy_openblas*")
+        # Importing the package would load it with threads of its own before anyone could say that
+        # it may have one only.
+        p
+        for folder in folders or ()
+        for p in Path(folder, "lib").glob("libscipy_openblas*")
     )
     return next(candidates, None)
 

@@ -69,6 +69,8 @@ def link(object_bytes: bytes, symbols: tuple[str, ...], foreign: Mapping[str, in
     code = LoadedCode(start, image.size, {name: start + image.place_of(name) for name in symbols})
     filled = image.filled(start, foreign)
     ctypes.memmove(start, (ctypes.c_char * len(filled)).from_buffer(filled), len(filled))
+    # Only now, after all is written: no page is writable and executable at the same time, which
+    # hardened systems forbid.
     _protect(start, image.constants, mmap.PROT_READ | mmap.PROT_EXEC)
     _protect(start + image.constants, image.variables - image.constants, mmap.PROT_READ)
     return code
@@ -147,6 +149,8 @@ class _Image:
             struct.pack_into("<Q", image, slot, self._address(symbol, start, foreign))
             _JUMP.pack_into(image, jump, _JUMP_CODE, slot - (jump + _JUMP.size))
         for section_number, offset, kind, symbol, addend in self._references:
+            # Distances do not depend on where the image lies, so only absolute addresses ask for
+            # `start`.
             place = self._places[section_number] + offset
             if kind == _ADDRESS:
                 address = self._address(symbol, start, foreign) + addend

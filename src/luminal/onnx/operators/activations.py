@@ -27,6 +27,8 @@ def leaky_relu(call: Call, x: Tensor) -> Tensor:
 @operator("PRelu")
 def prelu(call: Call, x: Tensor, slope: Tensor) -> Any:
     """slope * x below 0, the slope broadcast to x."""
+    # Before operator set 7 there was no broadcasting from the right, and the slope was one for each
+    # channel.
     if call.version < 7 and slope.ndim == 1 and x.ndim > 1:
         slope = slope.reshape(-1, *(1,) * (x.ndim - 2))
     return lm.where(x < 0, x * slope, x)
@@ -114,6 +116,8 @@ def _along_axis(call: Call, x: Tensor, function: Any) -> Any:
     if call.version >= 13:
         return function(x, call.attribute("axis", -1))
     axis = call.attribute("axis", 1)
+    # The old form flattened to a matrix, which the rank itself could name as well: then each row is
+    # one element.
     axis = axis if axis == x.ndim else call.place(axis, x.ndim)
     found: Tensor = (
         function(x.flatten(axis), axis) if axis < x.ndim else function(x.unsqueeze(-1), -1)

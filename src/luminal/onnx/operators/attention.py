@@ -15,6 +15,8 @@ _PLAIN = {"is_causal", "kv_num_heads", "q_num_heads", "scale"}
 @operator("Attention", since=23)
 def attention(call: Call, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Any:
     """softmax(q @ k.T * scale) @ v; heads stand in dim 1, or side by side in the last of three."""
+    # Masks, caches and further outputs have rules that changed from version to version. ONNX's own
+    # definition of the operator in the model's version has them right.
     more = any(x is not None for x in others) or len(call.node.output) > 1
     if more or not {each.name for each in call.node.attribute} <= _PLAIN:
         return call.defined()

@@ -113,6 +113,7 @@ def _powers(x: Tensor, saturate: bool, rounding: str) -> Any:
 def _converted(x: Tensor | Coded, number: int, *, saturate: bool, rounding: str) -> Tensor | Coded:
     if isinstance(x, Coded):
         if x.number == number:
+            # Through floats a NaN would come back as the one NaN that the table gives.
             return x
         x = decoded(x, dtypes.float32)
     if number in NARROW:

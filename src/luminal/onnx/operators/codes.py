@@ -33,6 +33,8 @@ class Codes(NamedTuple):
 
 def note(call: Call, x: Tensor, codes: Tensor, scale: Tensor, zero: Tensor | None) -> None:
     """Remembers what x was dequantised of, so that products of it can be those of the codes."""
+    # Only what instructions for bytes take: other codes would be summed in int32 by plain products,
+    # which are slower than floats.
     if codes.dtype not in BYTES or x.dtype is not dtypes.float32 or scale.ndim > 1:
         return
     if call.attribute("block_size", 0):
@@ -65,6 +67,8 @@ def product(call: Call, a: Tensor, b: Tensor) -> Tensor | None:
     left, right = (call.translation.codes.get(x.value) for x in (a, b))
     if left is None or right is None or min(a.ndim, b.ndim) < 2:
         return None
+    # A scale factors out of a sum only where it is the same for all of the sum's elements: never
+    # along the axis that is summed.
     if left.axis is not None or right.axis not in (None, b.ndim - 1):
         return None
     if not _is_dot(left.codes, right.codes, a.extents[-1]):

@@ -26,6 +26,8 @@ MAX_UNROLLED = 4
 def if_(call: Call, condition: Tensor) -> Any:
     """The outputs of one of two graphs; where only the run of a body around knows, of both."""
     branches = [call.required("then_branch"), call.required("else_branch")]
+    # The condition is a value of a loop's body, which no run has computed yet: both branches are
+    # recorded and one is chosen element by element.
     if condition.graph is not call.graph:
         return _either(call, condition, branches)
     chosen = branches[0 if bool(call.read(condition).reshape(-1)[0]) else 1]
@@ -75,6 +77,8 @@ def loop(call: Call, trips: Any, condition: Any, *carried: Any) -> Any:
             try:
                 return _scanned(call, graph, count, carried)
             except LuminalError:
+                # A number of trips that only the dims tell cannot be written out, so there is no
+                # second way.
                 if isinstance(count, Expression):
                     raise
     return _unrolled(call, graph)

@@ -110,6 +110,8 @@ def one_hot(call: Call, index: Tensor, depth: Tensor, values: Tensor) -> Any:
         raise OnnxError(f"the depth is {count}; it must be at least 1")
     axis = call.axis(-1, index.ndim + 1)
     index = index.cast(dtypes.int64)
+    # Indices out of range are no error here: the specification of OneHot has all values off for
+    # them.
     index = lm.where(index < 0, index + count, index).unsqueeze(axis)
     shape = [*index.extents]
     shape[axis] = const(count) if isinstance(count, int) else count
@@ -149,6 +151,8 @@ def unique(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         array, return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
     inverse = inverse.reshape(-1)
+    # NumPy sorts in any case; the order of first occurrence is found by where each value first
+    # stood.
     if not call.attribute("sorted", 1):
         order = np.argsort(first)
         place = np.empty_like(order)

@@ -30,6 +30,8 @@ def batch_normalization(
         call.version < 7 and not call.attribute("is_test", 0)
     )
     if not training:
+        # All four vectors become one factor and one shift before a run, as they are weights; the
+        # run has one multiplication and one addition left.
         wide = lm.rsqrt(var.cast(scale.dtype) + eps) * scale
         shift = bias - mean.cast(scale.dtype) * wide
         return (x * _along(wide, x) + _along(shift, x)).cast(x.dtype)
