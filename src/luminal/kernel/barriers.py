@@ -43,6 +43,8 @@ def _watched(kernel: Kernel) -> frozenset[str]:
     """The buffers through which lanes may learn of each other."""
     loaded = {part.buffer for part in kernel.statements() if isinstance(part, Load)}
     working = {part.name for part in kernel.scratch}
+    # What a kernel gives and reads again may have been written by another lane. Operands are
+    # written by nobody.
     results = {part.name for part in kernel.buffers if part.role is Role.OUT}
     return frozenset(loaded & (working | results))
 
@@ -79,6 +81,8 @@ class _Writer:
     def repeated(self, body: tuple[Statement, ...], since: _Since) -> tuple[Statement, ...]:
         """A body that runs again and again, after what was touched before it."""
         around = since.copy()
+        # The body is walked twice: what its last statements touch stands before its first ones in
+        # the next turn.
         self.block(body, around)  # what is left at its end comes before its start
         since.add(around)
         return self.block(body, since)
@@ -131,6 +135,8 @@ def in_shared_memory(kernel: Kernel, most: int) -> Kernel:
     scratch = []
     for buffer in kernel.scratch:
         size = buffer.size.constant * buffer.dtype.size if buffer.size.is_const else most + 1
+        # Buffers in their order, as long as there is room. A size that the dims decide is not known
+        # when the kernel is compiled, which is when shared memory is laid out.
         if 0 < size <= most:
             most -= size
             buffer = replace(buffer, space=Space.SHARED)
@@ -145,6 +151,8 @@ def exchanging(kernel: Kernel, subgroup: int) -> Kernel:
     loops = (statement for statement in kernel.statements() if isinstance(statement, Loop))
     dealt = {loop.axis for loop in loops if loop.lanes.count > 1}
     folds = (statement for statement in kernel.statements() if isinstance(statement, Reduce))
+    # Only whole rows can exchange: lanes of a row that is not full would read from lanes that are
+    # not there.
     if kernel.lanes % subgroup or not any(fold.axis in dealt for fold in folds):
         return kernel
     return replace(kernel, subgroup=subgroup)

@@ -72,6 +72,8 @@ class Blocks:
 
     def tile_axes(self, symbols: Iterable[Symbol]) -> tuple[Symbol, ...]:
         """The symbols that are walked in tiles, outer loops first."""
+        # The order of a tile's axes is that of their loops, so that two values of the same axes lie
+        # alike and can be combined element by element.
         tiled = [s for s in set(symbols) if s in self.tiled]
         return tuple(sorted(tiled, key=lambda s: self.tiled[s]))
 

@@ -119,6 +119,8 @@ def starts(first: Reduction, is_read: IsRead) -> tuple[Reduction, ...]:
     contractions = [t for t in contractions if t.axes >= steps]
     if not contractions:
         return (first,)
+    # The largest, as it is what must not be stored; among equals the one that was made first, so
+    # that a program compiles alike each time.
     return first, max(contractions, key=lambda t: (upper(t.axes), -t.id))
 
 
@@ -164,6 +166,8 @@ def derive(
     members: dict[Term, Member] = {}
     for r in reductions:
         reads = below(r.args, is_end, MOST_TERMS)
+        # A derivation walks all of these for each reduction, so a graph of thousands of reductions
+        # would take long to be refused.
         if len(seen) + len(reads) > MOST_TERMS:
             return Refusal(first, f"more than {MOST_TERMS} values make one step")
         ended = [t for t in reads if t in above and t.is_reduction and is_end(t) and not is_read(t)]
@@ -193,6 +197,8 @@ def _cascade(
     last = max(m.sweep for m in members)
     if last >= MOST_SWEEPS:
         return Refusal(first, f"more than {MOST_SWEEPS} statistics, each of the one before")
+    # By number, which is the order in which terms were made: a set has another order in each
+    # process.
     inner = sorted((t for t in seen if isinstance(t, Reduction) and not is_end(t)), key=_number)
     summed = frozenset[Symbol]().union(*(r.attrs for r in inner))
     if any(not summed.isdisjoint(r.axes) for r in inner):

@@ -56,6 +56,8 @@ class Arithmetic:
             axes = {a for tile in (init, *value) for a in tile.axes}
             inner, after = (self.blocks.new(axes, init.dtype, depth) for _ in range(2))
             if len(value) == 2:
+                # A product and its sum as one statement, which becomes one instruction with one
+                # rounding where the machine has it.
                 self.blocks.put(Contract(after, inner, *value, multiply_add(init.dtype)), depth)
             else:
                 self.blocks.put(Map(after, monoid.combine, (inner, *value)), depth)

@@ -26,6 +26,7 @@ class AlongLanes:
     def __init__(self, work: Workspace) -> None:
         self.work = work
         tiling = work.tiling
+        # A block of lanes may be narrower than a register tile, as where there are few rows.
         vectors = min(tiling.vectors, tiling.lane_block // tiling.width)
         self.lane_tile = TileChoice(vectors, tiling.width)
 
@@ -66,6 +67,8 @@ class AlongLanes:
         if not held:
             return
         rows = work.block(axes, held)
+        # Lanes outside and steps inside: the packed tile of lanes stays close while all steps pass
+        # by it.
         lanes = work.open(work.lane_axes[0], env, self.lane_tile)
         inside = work.open(work.step, lanes, TileChoice(work.tiling.rows))
         work.reductions.pending = [r for r in sweep.needed() if r not in work.values.staged]

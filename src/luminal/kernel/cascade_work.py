@@ -137,7 +137,11 @@ class Workspace:
         self.mask: Expression = TRUE  # of the sweep in hand
         self.free: Range | None = None  # steps in which no lane of the block is masked
         self.kept: frozenset[Term] = frozenset()  # contractions kept from sweep to sweep
+        # In scratch and not in accumulators: a sum with further axes has more elements than there
+        # are registers.
         self.state = {m.term: self.row_of(m.term) for m in cascade.members}
+        # Sums that follow a maximum at the same rate share what they are multiplied by: it is
+        # computed once a move.
         rates = dict.fromkeys(m.rate for m in cascade.members if m.rate is not None)
         self.rescale = {r: self.row(self.lane_axes, r.maximum.dtype) for r in rates}
 

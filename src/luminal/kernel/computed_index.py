@@ -60,5 +60,7 @@ def _operation(op: str, args: list[Tile], apply: Apply, index: Index) -> Tile:
         return compare("LessThan", a, b)
     if op == "eq":
         return compare("Equal", a, b)
+    # Tiles have "less than" and "equal" alone: the other comparisons are the opposite of one, by a
+    # xor with true.
     opposite = compare("LessThan", b, a) if op == "le" else compare("Equal", a, b)
     return integer("Xor", opposite, index(TRUE, int64))

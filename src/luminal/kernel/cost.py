@@ -24,6 +24,8 @@ def flops(fused: Fused) -> Expression:
     for term in fused.terms:
         if term in fused.reads:
             continue
+        # Conversions are no arithmetic: counted, a kernel of narrow dtypes would seem to compute
+        # more than the same one of wide dtypes.
         if term.is_pointwise and term.op not in ("Cast", "Bitcast"):
             total = total + points(term.axes)
         elif term.is_reduction:

@@ -36,6 +36,8 @@ def place_custom(attrs: CustomAttrs, operands: Sequence[Place], results: Sequenc
 
     read = tuple(buffer(place, Role.IN) for place in operands)
     written = tuple(buffer(place, Role.OUT) for place in results)
+    # A Python function is called once for all: the interpreter's lock would let in one chunk after
+    # the other anyway.
     count = ONE if attrs.kernel.ir is None else attrs.chunks
     chunks = param(count)
     chunk = axis("chunk", chunks)

@@ -112,6 +112,8 @@ class Evaluator:
 
     def canonical(self, expr: Expression) -> Expression:
         """`expr` with the program's dims replaced by the kernel's parameters p0, p1 ..."""
+        # Kernels know only numbered parameters, so kernels of different dims have one text, one
+        # entry of the cache and one code.
         dims = [s for s in expr.symbols() if s.extent is None and s not in self.named]
         if not dims:
             return expr
@@ -129,6 +131,7 @@ class Evaluator:
             self.operands[place.operand] = (len(self.operands), place)
             self.roles.append(role)
         number = self.operands[place.operand][0]
+        # Read and written in one kernel: an operand that is overwritten where it lies.
         if self.roles[number] is not role:
             self.roles[number] = Role.INOUT
         return f"b{number}"

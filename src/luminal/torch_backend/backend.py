@@ -42,6 +42,8 @@ def luminal_backend(
     that names it, "error" raises UnsupportedError.
     """
     chosen = Options.of(options or {})
+    # Asked of Dynamo's graph, before AOTAutograd: that one takes calls apart, and what eager mode
+    # would have refused is no longer to be seen.
     for is_eager, reason in _EAGER.items():
         if is_eager(module):
             return left_to_eager(module, reason, falls_back=chosen.falls_back)
@@ -52,6 +54,8 @@ def luminal_backend(
         bw_compiler=partial(_compile_backward, chosen),
         inference_compiler=partial(_compile_inference, chosen, found),
         decompositions=decompositions(),
+        # The partition with recomputation, as Inductor has it: what is kept between the passes is
+        # memory, which costs more than computing cheap values again.
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )

@@ -31,6 +31,8 @@ class BorrowedState(State):
 
     def borrow(self, x: torch.Tensor) -> None:
         """The next run works on `x`, whose memory is row-major, of the State's sizes in order."""
+        # Making an array over foreign memory takes longer than a small step, and a cache mostly
+        # stays where it is.
         if x.data_ptr() != self._address:
             self._address = x.data_ptr()
             self._lent = HostBuffer(array_of(x).reshape(self.shape))
@@ -47,6 +49,7 @@ def array_of(x: torch.Tensor) -> Array:
     """An array over a row-major tensor's memory, which the caller keeps alive."""
     dtype, shape = dtype_of(x.dtype).numpy, tuple(x.shape)
     if x.numel() == 0:
+        # Empty tensors have the address 0, over which no array can be made.
         return np.empty(shape, dtype)
     memory: Any = (ctypes.c_char * x.nbytes).from_address(x.data_ptr())
     return np.ndarray(shape, dtype, memory)

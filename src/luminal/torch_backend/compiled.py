@@ -115,6 +115,8 @@ class _Caller:
         made = tuple(_making(plan, sizes) for plan in self.plans)
         views = tuple(_viewing(view, sizes) for view in self.views)
         found = Binding(run, made, views, sizes)
+        # The oldest goes: a dict keeps the order of insertion, and looking up which was used last
+        # would cost each call.
         if len(self.bindings) >= MAX_BINDINGS:
             del self.bindings[next(iter(self.bindings))]
         self.bindings[tuple(key)] = found
@@ -126,6 +128,8 @@ class _Caller:
         count = self.made.arguments
         return [
             *([f"{_listed('a', range(count))} = args"] if count else []),
+            # AOTAutograd hands over a list so that arguments die as early as they can: nobody else
+            # holds the activations of a backward pass.
             "args.clear()",
             *(f"x{k} = {self._read(k, plan)}" for k, plan in enumerate(self.inputs)),
         ]
@@ -153,6 +157,8 @@ class _Caller:
                 f"state{k}.settle()",
                 f"if s{k}.data_ptr() != {name}.data_ptr():",
                 f"    {name}.copy_(s{k}{_permuted(inverse(plan.order))})",
+                # Autograd notices that a saved tensor was changed by its version alone, and a write
+                # by address moves none.
                 f"elif not {name}.is_inference():",
                 f"    increment_version({name})",
             ]
@@ -262,6 +268,7 @@ def _check_use(use: IndexInput, places: Array, sizes: Mapping[str, int]) -> None
     try:
         use.check(places, sizes)
     except InputError as error:
+        # PyTorch's own type: programs catch what eager mode raises.
         raise IndexError(str(error)) from None
 
 

@@ -36,6 +36,8 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> list[str]:
     torch._dynamo.reset()
     reasons = torch._dynamo.explain(model)(*args, **kwargs).break_reasons
     torch._dynamo.reset()
+    # Each look starts from nothing: what Dynamo has compiled of the model before must not answer
+    # for this backend.
     torch.compile(model, backend=backend)(*args, **kwargs)
     torch._dynamo.reset()
     breaks = [f"graph break: {reason.reason.splitlines()[0]}" for reason in reasons]

@@ -81,6 +81,7 @@ class CompiledModel:
             for spec in signature.output_specs
             if spec.kind is OutputKind.USER_INPUT_MUTATION
         )
+        # Not every version of PyTorch makes this function.
         self._guards = getattr(program.module(), "_guards_fn", None)
         _write_at_the_end(program)
         _take_declared_lengths(program)
@@ -208,6 +209,8 @@ class _Boundary:
 def _table() -> Any:
     """Export leaves whole what is not named: all composite operators that have no row are."""
     table: Any = default_decompositions()
+    # What has a row is kept whole. PyTorch's decomposition would be right as well, but of many
+    # small operators.
     for operator in [each for each in table if find(each) is not None]:
         table.pop(operator)
     table.update(decompositions())

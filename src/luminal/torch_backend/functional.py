@@ -82,6 +82,8 @@ def copy_kept_sizes(module: GraphModule) -> None:
         count = x.ndim - 2
         scales = list(given) if isinstance(given, list | tuple) else [given] * count
         sizes = zip(scales, x.shape[2:], _held(node).shape[2:], strict=True)
+        # A scale such as 1.3 may round to the same size. The kernels then copy, while the
+        # decomposition would interpolate by 1.3.
         kept = [1.0 if isinstance(s, float) and before == n else s for s, before, n in sizes]
         if kept != scales:
             node.args, node.kwargs, changed = (), {**named, "scale_factor": kept}, True

@@ -19,6 +19,8 @@ def memory_order(sizes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...
         return tuple(dims)
     if any(not isinstance(n, int) for n in (*sizes, *strides)):
         return _open_order(sizes, strides)
+    # A dim of one place has any stride: among equal ones it is the inner one, as a last dim of one
+    # place is in a row-major tensor.
     order = sorted(dims, key=lambda k: (-strides[k], sizes[k] == 1, k))
     return tuple(order) if _is_dense(sizes, strides, order) else None
 
@@ -73,6 +75,8 @@ def has_places(strides: Sequence[Any], sizes: Sequence[Any]) -> bool:
     if not all(isinstance(x, int) for pair in steps for x in pair):
         return all(step != 0 for step, _ in steps)
     reach = 0
+    # From the smallest step: each one must reach beyond all elements that the smaller ones place,
+    # or two of them meet.
     for step, n in sorted(steps):
         if step <= reach:
             return False

@@ -66,6 +66,8 @@ def _places_of_maxima(
     bag = lm.searchsorted(offsets, position, right=True) - 1
     holds = (weight[ids] == maxima[bag.minimum(bags - 1)]) & (ids != padding).unsqueeze(1)
     ranked = lm.where(holds, position.unsqueeze(1), NOWHERE)
+    # One bag more than there are: ids before the first offset or behind the end would otherwise
+    # write into a bag.
     nowhere = lm.full((bags + 1, maxima.extents[1]), NOWHERE, lm.int64)
     first = nowhere.index_reduce(0, bag, ranked, "amin")[:bags]
     return lm.where(first == NOWHERE, -1, ids[first.minimum(count - 1)])

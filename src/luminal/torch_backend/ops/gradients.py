@@ -28,6 +28,7 @@ def convolution_backward(
 
     of_x, of_weight = pulled(convolved, g, x, weight)
     of_bias = g.sum((0, *range(2, g.ndim))) if wanted[2] else None
+    # All are recorded whatever is wanted: what nobody reads is no part of the program.
     return of_x if wanted[0] else None, of_weight if wanted[1] else None, of_bias
 
 
@@ -110,6 +111,9 @@ def attention_backward(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     if dropout_p:
         raise UnsupportedError("attention with dropout in one operator")
+    # The forward pass kept only the logarithm of each row's sum; the weights are computed again
+    # from it, as flash attention does (Dao et al., arXiv 2205.14135), so that no square of the
+    # length is stored.
     weights = lm.exp(
         products.scores(query, key, attn_mask, is_causal, scale) - logsumexp.unsqueeze(-1)
     )

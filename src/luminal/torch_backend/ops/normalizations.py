@@ -26,6 +26,8 @@ def _moments(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tens
     """The mean, and 1 over the root of variance plus eps, with dims kept; float32 of 16 bits."""
     x = x.cast(x.dtype.compute)
     mean = x.mean(dims, keepdim=True)
+    # In two steps: the mean of squares less the square of the mean cancels where values are far
+    # from 0.
     variance = (x - mean).square().mean(dims, keepdim=True)
     return mean, (variance + eps).rsqrt()
 
@@ -98,6 +100,7 @@ def batch_norm_training(
         )
         return *found, mean, variance
     y, of_batch, scale = _of_batch(x, weight, bias, momentum, eps)
+    # Running variances are divided by n - 1, those that normalise by n: PyTorch has both.
     unbiased = x.cast(x.dtype.compute).var(_all_but_channels(x))
     moved = [
         (old * (1 - momentum) + new * momentum).cast(old.dtype)

@@ -37,6 +37,8 @@ class Keys:
         """A key that no other operator of the graph has."""
         if self._key is None:
             self._key = lm.random.key(self._graph.tensor((), lm.int64, SEED))
+        # A number for each operator: with one key for all, two dropouts of the same shape would
+        # drop the same places.
         return lm.random.fold_in(self._key, next(self._numbers))
 
 

@@ -51,6 +51,8 @@ def _total(name: str) -> Any:
 
 
 def _total_dtype(x: Tensor, dtype: Any) -> Any:
+    # PyTorch counts in int64 whatever the integers are; NumPy, which the library follows elsewhere,
+    # keeps unsigned sums unsigned.
     return lm.int64 if dtype is None and not x.dtype.is_float else dtype
 
 
