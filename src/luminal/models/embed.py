@@ -35,10 +35,12 @@ def _mean(hidden: Tensor, is_token: Tensor) -> Tensor:
 
 
 def _max(hidden: Tensor, is_token: Tensor) -> Tensor:
+    # Padding must lose against everything, also where all of a feature's values are negative.
     return where(is_token, hidden, -np.inf).amax(1)
 
 
 def _cls(hidden: Tensor, is_token: Tensor) -> Tensor:
+    # BERT's first token, [CLS], stands in front of every text and was trained to sum it up.
     return hidden[:, 0]
 
 
@@ -91,6 +93,8 @@ def folder_pooling(folder: Path) -> Pooling:
     if not is_there(limits):
         return Pooling(kind, normalize)
     settings = Fields(read_json(limits), limits)
+    # A tokenizer that this file wants changed would give other tokens than the model was trained
+    # with.
     refuse(settings, do_lower_case=False)
     most = settings.values.get("max_seq_length")
     return Pooling(kind, normalize, None if most is None else settings.integer("max_seq_length"))

@@ -45,6 +45,7 @@ class EncoderDecoder(Module):
         `lengths` (batch,): of the inputs; all of them by default.
         """
         encoded = self.encode(x, lengths)
+        # By the length of what the encoder gives, which need not be the input's: Whisper halves it.
         visible = None if lengths is None else within(encoded[..., 0], lengths).unsqueeze((1, 2))
         return self.decode(ids, self.decoder.memories(encoded), visible)
 

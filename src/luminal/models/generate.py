@@ -125,6 +125,8 @@ class LanguageModel:
             if isinstance(draft, ModelDraft):
                 draft.check_serves(self)
             if text.draw.allowed is not None:
+                # What may come after a proposed token is known only once the matcher has taken it,
+                # and it cannot take one back.
                 raise InputError(
                     "draft: a constraint asks for one token at a time; give one of both"
                 )
@@ -227,6 +229,7 @@ class LanguageModel:
         )
         vectors = np.stack([pooled(ids=np.array(self.encode(row), np.int32))["y"] for row in rows])
         if normalize:
+            # A vector of zeros stays one; dividing it by its length would make it NaN.
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -276,6 +279,8 @@ class LanguageModel:
                 raise InputError(f"stop: {string!r} is no text to stop at; give a str")
         if constraint is not None:
             _check_kind("constraint", constraint, "matcher", "models.regex or models.json_schema")
+        # Options are passed on from the command line and from other libraries' calls, where a
+        # misspelt one would be left aside in silence.
         for name in sampling.keys() - {"seed", *SETTINGS}:
             options = ", ".join(("stop", "constraint", "seed", *SETTINGS))
             near = suggestion(name, ("max_tokens", "draft", "n", *options.split(", ")))
@@ -304,6 +309,8 @@ class LanguageModel:
         if logprobs:
             features = *features, "top_logprobs"
         if len(texts) == 1:
+            # Of several texts the program depends on the longest, so it is compiled with their
+            # first step.
             self.programs.reader(features, len(texts[0].unread))
             self.stats.compile = self.programs.seconds
         return self._steps(texts, features, draft, resume)
@@ -349,6 +356,8 @@ def _pushed(texts: Sequence[Text], results: Results) -> list[tuple[int, str]]:
     """The chosen tokens, pushed to the texts that are not done."""
     pushed = []
     for row, (text, token) in enumerate(zip(texts, results["tokens"].tolist(), strict=True)):
+        # A text with recurrent layers reads its prompt a token at a time beside others; what the
+        # model says before its end is not a choice yet.
         if text.reason is not None or len(text.unread):
             continue
         if "logprobs" in results:
@@ -400,6 +409,7 @@ def load(
     here, and InputError for one of the four with another model, or with a file that has none.
     """
     start = time.perf_counter()
+    # First of all: a misspelt mode or a missing device is said before gigabytes are read.
     mode, backend = mode_of(mode), registry.find(chosen_device(backend)).name
     place = locate(path)
     if place.is_dir() and family_of(folder_config(place)) is not None:

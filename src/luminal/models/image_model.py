@@ -140,6 +140,7 @@ def likeliest(
 ) -> list[Guess]:
     """By the softmax of logits (labels,); by their sigmoids if the labels are `independent`."""
     wide = logits.astype(np.float64)
+    # By logarithms and in float64: a sum of exponentials of large logits would be infinite.
     total = np.logaddexp(wide, 0) if independent else np.logaddexp.reduce(wide)
     shares = np.exp(wide - total)
     order = np.argsort(-shares, kind="stable")[:top]

@@ -90,6 +90,7 @@ class ImageTextModel:
 
     def similarity(self, images: Sequence[Picture], texts: Sequence[str]) -> Array:
         """(images, texts): cosines times the model's scale, logits over the texts."""
+        # It is trained as its logarithm, so that it stays positive.
         scale = np.exp(self.model.logit_scale.numpy().astype(np.float32))
         similarities: Array = self.embed_images(images) @ self.embed_texts(texts).T * scale
         return similarities

@@ -32,5 +32,6 @@ class LayerInputs(Module):
         projected = (self.per_layer_model_projection(x) * self.scale).unflatten(-1, sizes)
         embedded = self.embed_tokens_per_layer(ids).cast(x.dtype).unflatten(-1, sizes)
         normed = self.per_layer_projection_norm(projected)
+        # Each of the two has variance 1, so their sum over the root of two has it as well.
         both = (normed + embedded * math.sqrt(self.size)) * math.sqrt(0.5)
         return [both[..., number, :] for number in range(self.count)]

@@ -29,6 +29,8 @@ class LogMel:
 
     def __call__(self, samples: Array) -> Array:
         """(count,) samples to (mels, count // hop), float32, of which the loudest spans 2."""
+        # As librosa centres frames: the first one lies around the first sample, and what is missing
+        # before it is mirrored.
         padded = np.pad(samples, self.n_fft // 2, mode="reflect")
         frames = np.lib.stride_tricks.sliding_window_view(padded, self.n_fft)[:: self.hop]
         frames = frames[: len(samples) // self.hop]

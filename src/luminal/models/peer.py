@@ -77,6 +77,8 @@ class Peer:
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
+            # In a process of its own: two libraries in one share a pool of threads and an
+            # allocator, and each would be timed with the other's settings.
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

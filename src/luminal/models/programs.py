@@ -84,12 +84,16 @@ class Programs:
         """Counts as read what a text shares with the last one that was read alone."""
         if self._last is not None and self.can_rewind:
             held = self._last.draw.tokens[: self._last.read]
+            # One token is read in any case: the choice of the next one needs its logits, which
+            # nobody keeps.
             text.read = min(_shared(held, text.draw.tokens), len(text.draw.tokens) - 1)
 
     @contextmanager
     def filling(self, text: Text) -> Iterator[None]:
         """The caches of one text come to hold what `text` has read; nothing known if this fails."""
         self._last = None
+        # What the caches hold is not known while a run writes them. If it fails, the next text must
+        # not go on from it.
         yield
         self._last = text
 
@@ -135,6 +139,8 @@ class Programs:
             done = text.reason is not None
             start = text.read - 1 if done else text.read
             most = 1 if done or not self.can_rewind else None
+            # A text that is done reads its last token again: its row stays in the batch, and what
+            # it writes is what stands there already.
             starts.append(start)
             rows.append(text.draw.tokens[start:][:most])
         width = max(map(len, rows))
@@ -162,6 +168,7 @@ class Programs:
     def _reserve(self, rows: int) -> None:
         """Caches for so many texts, at least; programs for fewer are dropped."""
         if rows > self.rows:
+            # By powers of two, so that growing batches do not compile anew for each size.
             self.rows = 1 << (rows - 1).bit_length()
             self._made = {
                 key: program for key, program in self._made.items() if key[0] not in _BATCH
@@ -221,6 +228,7 @@ class Programs:
     def _text_graph(self, name: str, lengths: tuple[int, int]) -> tuple[Graph, Tensor, Extent]:
         graph = Graph(name)
         past = graph.dim("past", 0, self.context - 1)
+        # A literal 1 where there is only that: kernels of one token know it when they are made.
         s = graph.dim("s", *lengths) if lengths[1] > lengths[0] else lengths[0]
         return graph, graph.tensor((s,), dtype=int32, name="ids"), past
 
@@ -234,6 +242,8 @@ class Programs:
         caches = [cache.within(reach) for cache in self._batch_caches]
         hidden = self.model.model(ids, caches, positions)
         if kind == _BATCH[0]:
+            # Rows have different lengths, and only the last token of each is chosen after: the
+            # head, the largest matrix, multiplies one row a text.
             last = graph.tensor((b,), int32, "last")
             hidden = hidden[graph.arange(b), last]
         else:

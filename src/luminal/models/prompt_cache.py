@@ -68,6 +68,8 @@ def read_prompt(path: str | Path, programs: Programs) -> Prompt:
     if {"ids", "model", "digest"} - held.keys() or held["ids"].ndim != 1:
         raise LoadError(f"{place}: not a file of save_prompt: it has no ids and digests")
     digest = held.pop("digest")
+    # Before anything of it is used: keys of a damaged file would give wrong text, and nothing else
+    # would tell.
     if not np.array_equal(digest, _digest(held)):
         raise LoadError(f"{place}: damaged: its digest does not fit; save the prompt again")
     if not np.array_equal(held["model"], _model_digest(programs.model)) or held.keys() != {*names}:
@@ -93,6 +95,8 @@ def _model_digest(model: Decoder) -> Array:
     """The hash of the configuration, and of bytes of every weight at even distances."""
     held: dict[str, Array] = {"config": np.frombuffer(repr(model.config).encode(), np.uint8)}
     for name, parameter in model.named_parameters():
+        # Bytes at even distances over the whole weight: a model that was trained further differs
+        # everywhere.
         data = np.ascontiguousarray(parameter.numpy()).reshape(-1).view(np.uint8)
         held[f"{name} {parameter.shape}"] = data[:: max(1, len(data) // SAMPLED_BYTES)]
     return _digest(held)

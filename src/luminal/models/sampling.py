@@ -127,6 +127,8 @@ def features_of(draws: Iterable[Draw]) -> tuple[str, ...]:
         changed = {
             name for name in SETTINGS if getattr(draw.sampling, name) != getattr(_PLAIN, name)
         }
+        # The likeliest token is the same under each of the filters, so without a temperature they
+        # cost nothing.
         needed |= changed if "temperature" in changed else changed.difference(_DRAWN)
         if draw.allowed is not None:
             needed.add("allowed")

@@ -91,6 +91,8 @@ class SequenceToSequence:
         # One memory for one input at a time: a stream that is read on after another input would mix
         # the two.
         current = self._current
+        # The decoder's program takes one token at a time, and prefixes of such models have a few
+        # tokens only.
         for past, token in enumerate(prefix[:-1]):
             self.logits(token, past)
         token, new = prefix[-1], list[int]()

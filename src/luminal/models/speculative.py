@@ -45,6 +45,7 @@ class PromptLookup:
         tokens = [*draw.tokens]
         for length in range(min(self.ngram, len(tokens) - 1), 0, -1):
             end = tokens[-length:]
+            # The latest occurrence first: what a text said last, it is most likely to say again.
             for start in range(len(tokens) - length - 1, -1, -1):
                 if tokens[start : start + length] == end:
                     after = start + length
@@ -78,6 +79,7 @@ class ModelDraft:
             return []  # a row of the other's that pads its vocabulary
         room = min(self.count, most, model.context - len(draw.tokens))
         text = Text(model.tokenizer, draw.tokens, max(room, 0), draw.sampling)
+        # Penalties count what came since the prompt, and the draft must choose as the model will.
         text.draw.prompt = draw.prompt
         features = features_of([text.draw])
         with model.programs.turn(model.programs.begin()):

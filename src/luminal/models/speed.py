@@ -148,6 +148,8 @@ def measured(
                 ours[work].append(programs.run(work))
             for peer in peers:
                 theirs[peer.name][work] += peer.seconds(*work, BLOCK_SECONDS)
+            # Threads of a library spin for a while after its last call, and would run beside the
+            # next one's block.
             time.sleep(PAUSE_SECONDS)
     rooflines = {work: programs.roofline(work) for work in works}
     return Speed(
@@ -173,6 +175,8 @@ def extrapolated(fewer: Speed, more: Speed, layers: int) -> dict[Work, Interval 
         few = fewer.seconds[work]
         trips = (layers - more.layers) / (more.layers - fewer.layers)
         whole = Interval(
+            # The ends are crossed on purpose: the least that a layer can take is the deeper model's
+            # low end less the other's high one.
             many.low + trips * (many.low - few.high),
             many.middle + trips * (many.middle - few.middle),
             many.high + trips * (many.high - few.low),

@@ -25,6 +25,8 @@ class Stops:
         text = self._held + piece
         places = [(text.find(string), string) for string in self._strings if string in text]
         if places:
+            # The first in the text, and of two that begin at one place the first by name: the order
+            # in which they were given does not matter.
             place, self.found = min(places)
             self._held = ""
             return text[:place]

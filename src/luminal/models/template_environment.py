@@ -59,6 +59,7 @@ def bounded(size: float) -> None:
 def size(x: Any) -> int:
     """How large it is in memory, by those."""
     if isinstance(x, int):
+        # Python's integers have no end, and a power of two large ones takes all memory.
         return x.bit_length()
     weight = 1 if isinstance(x, str) else ITEM
     return weight * len(x) if hasattr(x, "__len__") else 0
@@ -104,6 +105,7 @@ class Budget(threading.local):
     def step(self) -> None:
         """Notes a step, and refuses a template that takes too many."""
         self.steps += 1
+        # The thread's own time: a server under load must not refuse a template for others' work.
         if self.steps % STEPS == 0 and time.thread_time() > self.end:
             refuse(f"it takes more than {SECONDS:g} s and {self.steps} steps; loops in loops?")
 

@@ -45,6 +45,8 @@ FAMILIES: Mapping[str, str] = {
 def family_of(raw: Mapping[str, Any]) -> Family | None:
     """The family of a `config.json`, or None for one that is not here."""
     match raw.get("architectures"):
+        # A table of texts and no imports: a process that reads a decoder loads none of these
+        # modules.
         case [str(name)] if name in FAMILIES:
             family: Family = lazy.found(f"{__name__}.{FAMILIES[name]}")
             return family

@@ -72,6 +72,8 @@ def _resnet(fields: Fields) -> Iterator[Named]:
                 sizes = (width, outputs, 3, stride), (outputs, outputs, 3, 1)
             else:
                 inner = outputs // 4
+                # The paper halves in the first convolution, later versions in the second, which
+                # reads all pixels.
                 first, second = (stride, 1) if early else (1, stride)
                 sizes = (
                     (width, inner, 1, first),
@@ -124,6 +126,8 @@ class _MobileNet:
     def divisible(self, channels: float) -> int:
         """Rounded to a multiple of `step` that is at least nine tenths of it."""
         rounded = max(self.least, int(channels + self.step / 2) // self.step * self.step)
+        # As in TensorFlow's code, which the papers' networks were trained with: down to the nearest
+        # multiple, but never by more than a tenth.
         return rounded + self.step if rounded < 0.9 * channels else rounded
 
     def width(self, channels: int) -> int:
@@ -177,6 +181,8 @@ def _mobilenet_v2(fields: Fields) -> Iterator[Named]:
         residual = stride == 1 and width == outputs
         names = [f"mobilenet_v2.layer.{number}.{name}." for name in convs]
         yield Named(BlockConfig(tuple(convs.values()), residual), names)
+    # The last layer stays wide in narrow networks, since classes are told apart there (arXiv
+    # 1801.04381, section 4).
     fixed = fields.flag("finegrained_output", True) and network.multiplier < 1
     last = network.conv(widths[-1], 1280 if fixed else network.width(1280), 1)
     yield Named(BlockConfig((last,)), ["mobilenet_v2.conv_1x1."])

@@ -90,6 +90,7 @@ def _weights(tensors: Mapping[str, Array], fields: Fields) -> dict[str, Array]:
         if "*" not in name:
             weights[name] = array
             continue
+        # The names end in a star so that one table of names serves both kinds of fused arrays.
         parts = ("q", "k", "v") if ".attention." in name else ("gate", "up")
         if array.shape[0] % len(parts):
             raise LoadError(f"weights: {name!r} has {array.shape[0]} rows for {len(parts)} parts")

@@ -33,5 +33,7 @@ def new_name(name: str, names: Names) -> str | None:
             if re.search(pattern, name):
                 return None
         else:
+            # One after the other, each on what the last one made: prefixes go first, so that later
+            # patterns may begin at the name's start.
             name = re.sub(pattern, ours, name)
     return name

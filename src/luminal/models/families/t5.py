@@ -44,6 +44,8 @@ def _part(fields: Fields, layers: int, crossed: bool) -> TransformerConfig:
         num_hidden_layers=layers,
         num_attention_heads=fields.integer("num_heads"),
         head_dim=fields.integer("d_kv"),
+        # "gated-gelu" means the approximation by tanh, with which T5 1.1 was trained; transformers
+        # reads it so.
         activation="gelu_new" if kind == "gated-gelu" else kind.removeprefix("gated-"),
         gated=gated,
         rms=True,

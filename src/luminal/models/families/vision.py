@@ -92,6 +92,7 @@ def _weights(prefix: str, tensors: Mapping[str, Array], fields: Fields) -> dict[
     weights = {}
     for name, array in renamed(tensors, _NAMES).items():
         if name in _FLAT:
+            # The files have a batch of one in front of both.
             array = array.reshape(-1, array.shape[-1])[0 if name == "first" else slice(None)]
         if ".mlp.weights_in." in name:
             for part, rows in zip(("gate", "up"), np.split(array, 2), strict=True):

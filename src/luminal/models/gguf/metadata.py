@@ -68,6 +68,7 @@ def _experts(config: DecoderConfig) -> dict[str, Any]:
         del values["expert_shared_feed_forward_length"]
     if experts.scoring == "sigmoid":
         values["expert_gating_func"] = 2
+    # Readers take a missing scale for 1, and some of them have no use for the key at all.
     if experts.scale == 1:
         del values["expert_weights_scale"]
     if experts.groups is not None:
@@ -87,6 +88,8 @@ def _windows(layers: tuple[LayerConfig, ...], form: GGUF) -> dict[str, Any]:
         return {}
     window = next(layer.window for layer in layers if layer.window is not None)
     metadata: dict[str, Any] = {"attention.sliding_window": window}
+    # Only where the layers differ from the pattern that readers assume: older readers do not know
+    # the list.
     if slide != sliding(len(slide), form.windows):
         metadata["attention.sliding_window_pattern"] = slide
     return metadata
@@ -175,6 +178,8 @@ def _is_same(mine: Any, theirs: Any) -> bool:
 def _is_same_rotary(mine: Rotary, theirs: Rotary) -> bool:
     if (mine.dims, mine.interleaved) != (theirs.dims, theirs.interleaved):
         return False
+    # Compared by the frequencies that they give: a file says a scaling as factors for each
+    # frequency where the configuration has a formula.
     a, b = (_scaled(rotary, rotary.scaling) for rotary in (mine, theirs))
     if (a.longer is None) != (b.longer is None):
         return False

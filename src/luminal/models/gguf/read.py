@@ -72,6 +72,7 @@ def keys_of(architecture: Architecture) -> dict[str, str]:
     for keys, fields in (({**KEYS, epsilon: "norm_eps"}, settings), (EXPERT_KEYS, experts)):
         for key, name in keys.items():
             setting = fields.get(name)
+            # The first key wins: `config.json` may use one for what the metadata says twice.
             if isinstance(setting, Setting) and setting.key not in keys_here.values():
                 keys_here[key] = setting.key
     further = form_of(architecture).keys
@@ -146,6 +147,7 @@ class Reader:
             **self.form.defaults,
             **{name: value for name, value in said.items() if value is not None},
             "vocab_size": embedding.shape[0],
+            # The format has no key for it: a file that ties them leaves the output out.
             "tie_word_embeddings": "output.weight" not in self.tensors,
             **{name: any(map(self.has_tensor, parts)) for name, parts in flags.items()},
         }

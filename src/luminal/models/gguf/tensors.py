@@ -54,12 +54,16 @@ def hugging_face_tensors(
             continue
         template, end = _known(whole, names)
         change = changes.get((template or "").removeprefix(_LAYER))
+        # Blocks lie along rows, so moving whole rows keeps them and anything else needs the
+        # numbers.
         keeps = keep_quantized and tensor.kind in RECORDED and len(tensor.shape) == 2
         array = tensor.data if keeps and (change is None or change.by_rows) else tensor.array()
         if template is None:
             arrays[name] = array
             continue
         ours = names[template] + end
+        # A copy in another order would hold the matrix a second time beside the mapped file. A
+        # Parameter that knows its order reads the file's own pages.
         if change is not None and change.order is not None and keep_order and _can_stay(array):
             arrays[_filled(ours, numbers)] = StoredRows(array, change.order(array, heads))
             continue
