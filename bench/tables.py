@@ -17,7 +17,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-from bench.__main__ import SUBJECTS
+from bench.table import SUBJECTS
 from luminal.runtime.report_text import table_lines
 
 HEAD = ("what", "old", "new", "", "better by")

@@ -413,6 +413,32 @@ class Executable:
             self._profiles[frozenset(at.items())] = _Profile(sites, median(taken), peaks)
             return self.report()
 
+    def device_seconds(
+        self,
+        inputs: Given | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        runs: int = 1,
+        **named: Any,
+    ) -> float:
+        """The seconds of a run by the clock of what computes it, the mean of `runs`: on a device
+        from the first launch to the end of the last, without copies of inputs and outputs.
+
+        States change as `runs` calls would change them. Raises as a call does.
+        """
+        if runs < 1:
+            raise InputError(f"device_seconds: runs = {runs}; takes an int >= 1")
+        self._find_locks()
+        with self._lock, self._held or nullcontext():
+            ready = self._ready(merged("device_seconds", inputs, named), dims, None)
+            *_, used, binding, outputs = ready
+            try:
+                return binding.bound.seconds(used, outputs, runs) / runs
+            finally:
+                for parameter in self._trained:
+                    parameter.changed()
+                self._keep(ready)
+
     def memory_report(self) -> MemoryReport:
         """The bytes that the executable holds now."""
         with self._lock:

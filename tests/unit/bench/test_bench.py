@@ -14,13 +14,13 @@ import pytest
 
 import luminal as lm
 from bench import check
-from bench.__main__ import SUBJECTS
 from bench.attention import LENGTHS
 from bench.block import EFFORT
 from bench.check import judged
 from bench.pair import caller, compare
 from bench.pictures import page, plot
 from bench.row import Row, Skipped, duration
+from bench.table import SUBJECTS
 from bench.work import BFLOAT16, Work, normal, rows_of
 
 

@@ -1,0 +1,235 @@
+"""The process that holds the device: it takes a line of JSON for each thing to measure.
+
+`command.py` starts it, ends it where it hangs, and starts another. So a kernel that faults or never
+ends costs one row. What libraries print goes to the error output: answers have a channel of their
+own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+import luminal as lm
+from bench.gpu.networks import resnet50
+from bench.gpu.programs import PROGRAMS, Array, Work
+from luminal.backends.registry import compiling
+from luminal.models.llama import Llama, LlamaConfig
+from luminal.models.speed import Programs, filled
+from luminal.models.speed import Work as Tokens
+
+BLOCKS = 5
+PAUSE = 0.1  # seconds before each block: clocks and caches settle
+COPIED = 1 << 30  # bytes, far beyond any cache
+LLAMA_1B = LlamaConfig(2048, 8192, 16, 32, 8, 64, 128256, 2048)
+SMALL_LLAMA = LlamaConfig(64, 128, 2, 4, 2, 16, 256, 64)
+CONTEXT = 256
+PAST = 128
+
+
+@cache
+def pytorch() -> Any:
+    """PyTorch where it has a CUDA device, else None."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def blocks(call: Callable[[], float], seconds: float) -> list[float]:
+    """The median of each block of calls that say how long they took; blocks share the seconds. In
+    no time it is one call.
+    """
+    first = call()
+    if not seconds:
+        return [first]
+    medians = []
+    for _ in range(BLOCKS):
+        time.sleep(PAUSE)
+        end, taken = time.perf_counter() + seconds / BLOCKS, [call()]
+        while time.perf_counter() < end:
+            taken.append(call())
+        medians.append(statistics.median(taken))
+    return medians
+
+
+# --- PyTorch --------------------------------------------------------------------------------------
+
+
+def tensor(torch: Any, array: Array) -> Any:
+    """The array as a tensor on the GPU."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16).cuda()
+    return torch.from_numpy(array).cuda()
+
+
+def timer(torch: Any, call: Callable[[], Any]) -> Callable[[], float]:
+    """A call that says how long the GPU took for one of ten calls in a row."""
+
+    def timed() -> float:
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        for _ in range(10):
+            call()
+        last.record()
+        last.synchronize()
+        return float(first.elapsed_time(last)) * 1e-4
+
+    return timed
+
+
+def peers(torch: Any, work: Work) -> dict[str, Callable[[], Any]]:
+    """PyTorch's calls for a program: as they are, and by torch.compile."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    given = [tensor(torch, array) for array in work.inputs.values()]
+    if work.module is not None:
+        model = resnet50(torch.nn).cuda().eval().bfloat16()
+        state = {name: np.asarray(w, np.float32) for name, w in work.module.state_dict().items()}
+        kept = {name: torch.from_numpy(array) for name, array in state.items()}
+        model.load_state_dict(kept, strict=False)
+        functions = {"eager": model, "torch.compile": torch.compile(model)}
+    else:
+        assert work.torch is not None
+
+        def function(*tensors: Any) -> Any:
+            return work.torch(torch, *tensors)  # type: ignore[misc]
+
+        functions = {"eager": function, "torch.compile": torch.compile(function)}
+    return {name: partial(called, *given) for name, called in functions.items()}
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def facts(device: str) -> dict[str, Any]:
+    """The card and the versions. Raises CompileError for a device that is not here."""
+    compiling(device)
+    found: dict[str, Any] = {"device": device, "python": sys.version.split()[0]}
+    for package in ("numpy", "torch", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    torch = pytorch()
+    if torch is not None:
+        card = torch.cuda.get_device_properties(0)
+        found |= {"card": card.name, "units": card.multi_processor_count}
+    else:
+        found["card"] = str(next((d for d in lm.devices() if d.name == device), device))
+    return found
+
+
+def ceilings(device: str, seconds: float) -> dict[str, Any]:
+    """What the card copies, and multiplies in PyTorch's products, on random numbers."""
+    torch = pytorch()
+    if torch is None:
+        return {"skipped": "no PyTorch with CUDA: the card's ceilings are not known"}
+    source = torch.randn(COPIED // 8, device="cuda")
+    copied = partial(torch.empty_like(source).copy_, source)
+    found = {"copy": 2 * source.nbytes / statistics.median(blocks(timer(torch, copied), seconds))}
+    for name, dtype, n in (("bf16", torch.bfloat16, 8192), ("f32", torch.float32, 4096)):
+        a, b = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
+        taken = statistics.median(blocks(timer(torch, partial(torch.matmul, a, b)), seconds))
+        found[f"product {name}"] = 2.0 * n**3 / taken
+    return found
+
+
+def row(device: str, name: str, seconds: float, small: bool, beside: bool) -> dict[str, Any]:
+    """One program of the table, beside PyTorch in turns of blocks."""
+    work = PROGRAMS[name](small)
+    given = {key: array for key, array in work.inputs.items() if key not in work.weights}
+    start = time.perf_counter()
+    program = lm.compile(work.graph(), backend=device)
+    found: dict[str, Any] = {"compile_s": time.perf_counter() - start}
+    results = dict(program(given))
+    found["launches"] = _launches(program)
+    torch = pytorch() if beside else None
+    calls = {} if torch is None else peers(torch, work)
+    if torch is None:
+        found["error"] = _error(results, _reference(work, given)) if small else None
+    else:
+        with torch.no_grad() if "backward" not in name else torch.enable_grad():
+            first = next(iter(calls.values()))().float().cpu().numpy()
+        found["error"] = _error({next(iter(results)): next(iter(results.values()))}, [first])
+    if found["error"] is not None and not found["error"] <= work.tolerance:
+        raise AssertionError(f"wrong: {found['error']:.3g} of the norm, {work.tolerance} is taken")
+    taken = {"ours": blocks(lambda: program.device_seconds(given), seconds)}
+    for peer, call in calls.items():
+        assert torch is not None
+        with torch.no_grad() if "backward" not in name else torch.enable_grad():
+            try:
+                taken[peer] = blocks(timer(torch, call), seconds)
+            except Exception as error:
+                found[peer] = f"{type(error).__name__}: {str(error)[:200]}"
+    found["us"] = {side: [1e6 * s for s in times] for side, times in taken.items()}
+    return found | {"bytes": work.bytes, "flops": work.flops, "bound": dict(work.bound)}
+
+
+def decode(device: str, seconds: float, small: bool) -> dict[str, Any]:
+    """A token of a Llama of 1B's shape with random weights: the time that a caller sees."""
+    config, context = (SMALL_LLAMA, 64) if small else (LLAMA_1B, CONTEXT)
+    programs = Programs(filled(Llama(config, lm.bfloat16)), context, "fast", device)
+    tokens = Tokens(1, min(PAST, context // 2))
+    taken = blocks(lambda: programs.run(tokens), seconds)
+    launches = _launches(programs.decode)
+    return {
+        "ms": [1e3 * s for s in taken],
+        "launches": launches,
+        "layers": config.num_hidden_layers,
+    }
+
+
+def _launches(program: lm.Executable) -> int:
+    """The launches of a run."""
+    return sum(kernel.trips for kernel in program.report().kernels)
+
+
+def _reference(work: Work, given: dict[str, Array]) -> list[Array]:
+    return [*lm.compile(work.graph(), backend="reference")(given).values()]
+
+
+def _error(found: dict[str, Array], expected: list[Array]) -> float:
+    """The norm of the difference, relative, the worst of the outputs."""
+    worst = 0.0
+    for own, other in zip(found.values(), expected, strict=True):
+        x, y = own.astype(np.float64), np.asarray(other).astype(np.float64)
+        norm = float(np.linalg.norm(y)) or 1.0
+        worst = max(worst, float(np.linalg.norm(x - y)) / norm)
+    return worst
+
+
+REQUESTS: dict[str, Callable[..., dict[str, Any]]] = {
+    "facts": facts,
+    "ceilings": ceilings,
+    "row": row,
+    "decode": decode,
+}
+
+
+def main() -> None:
+    """Answers line by line until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = REQUESTS[request.pop("what")](**request)
+        except Exception as error:
+            lines = traceback.format_exc().splitlines()
+            answer = {"failed": f"{type(error).__name__}: {error}"[:2000], "trace": lines[-12:]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
