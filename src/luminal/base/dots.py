@@ -3,6 +3,9 @@
 A row says what is multiplied, how many products are added to one accumulator and with which
 roundings; its `meaning` is what every interpreter computes. Whoever asks for a row by its numbers
 instead of its name needs no change when a machine brings another one.
+
+A matrix instruction is a row too: lanes that step together multiply a block of `m` rows by one of
+`n` columns, and hold all three blocks between them, as the row's fragments say.
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from numpy.typing import NDArray
 from luminal.base.dtypes import (
     DType,
     bfloat16,
+    float16,
     float32,
+    float64,
     int8,
     int32,
     uint8,
@@ -28,12 +33,15 @@ from luminal.base.dtypes import (
     uint32,
     uint64,
 )
+from luminal.base.fragments import Fragment, dealt, fragment, gathered
+from luminal.base.numerics import DOMAIN, EXACT, ROUNDING, Class
 from luminal.base.records import dataclass
 
 Array = NDArray[Any]
 WORDS = {dtype.size: dtype for dtype in (uint16, uint32, uint64)}
 OF_BITS = frozenset(("And", "Or", "Xor"))
 """Operations on each bit alone: on words of neighbours they are those on the neighbours."""
+REGISTER = 4  # bytes of a register of factors: elements below that lie side by side in one
 ON_BITS = OF_BITS | {"Shl", "Shr"}
 """Those that a word does for all its neighbours at once by one number, if these are unsigned."""
 
@@ -43,16 +51,33 @@ class Rounding(enum.Enum):
 
     EACH = "each"  # rounded after every product, the last neighbour's first; no product is rounded
     NONE = "none"  # nothing: integers wrap
+    BLOCK = "block"  # products of a block are added in the hardware's own order and width
+    SHORT = "short"  # the same, of factors whose last 13 bits do not count (tf32)
+
+    @property
+    def kind(self) -> Class:
+        """What must be allowed for it."""
+        return _KINDS[self]
+
+
+_KINDS = {
+    Rounding.EACH: ROUNDING,
+    Rounding.NONE: EXACT,
+    Rounding.BLOCK: ROUNDING,
+    Rounding.SHORT: DOMAIN,
+}
 
 
 # The plain multiply-add is the row of one neighbour, so nothing above asks whether there is a
 # special instruction: it takes a row, and the row says how operands lie.
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """`acc + a[0]*b[0] + ... + a[k-1]*b[k-1]`, for one result at a time.
+    """`acc + a[0]*b[0] + ... + a[k-1]*b[k-1]`, for one result at a time, or for each of `m` rows
+    and `n` columns.
 
-    The `k` neighbours along the sum are held side by side in either factor: a word. `a` and `b` are
-    the dtypes of the factors, `accumulator` that of the sum.
+    Of one result the `k` neighbours along the sum are held side by side in either factor: a word.
+    Of several, `together` lanes hold the blocks of the factors and of the results, as the three
+    `fragments` say. `a` and `b` are the dtypes of the factors, `accumulator` that of the sum.
     """
 
     name: str
@@ -61,6 +86,24 @@ class Dot:
     b: DType
     accumulator: DType
     rounding: Rounding
+    m: int = 1
+    n: int = 1
+    together: int = 1
+    fragments: tuple[str, str, str] = ("|", "|", "|")
+
+    @property
+    def is_matrix(self) -> bool:
+        """Do several lanes compute a block of results together?"""
+        return self.together > 1
+
+    def fragment(self, block: str) -> Fragment:
+        """How lanes hold the block "a" or "b" of factors, in words, or "c" of results."""
+        held = fragment(self.fragments["abc".index(block)])
+        return held if block == "c" else held.in_words(self.in_word(block))
+
+    def in_word(self, block: str) -> int:
+        """How many elements of a factor a register holds."""
+        return max(1, REGISTER // (self.a if block == "a" else self.b).size)
 
     @property
     def word(self) -> DType:
@@ -77,11 +120,37 @@ class Dot:
         # The order in which a machine adds products differs from one to the next, so this is near
         # them all; where each step rounds once, it is an fma.
         wide = self.accumulator.numpy
+        if self.rounding is Rounding.SHORT:
+            a, b = shortened(a), shortened(b)
         with np.errstate(all="ignore"):
             for n in reversed(range(self.k)):
                 x, y = (np.asarray(factor[..., n], wide) for factor in (a, b))
                 acc = fused(x, y, acc) if self.rounding is Rounding.EACH else acc + x * y
         return np.asarray(acc, wide)
+
+    def of_blocks(self, acc: Array, a: Array, b: Array) -> Array:
+        """`meaning` of blocks: rows by columns added to, rows by steps, and steps by columns."""
+        return self.meaning(acc, a[:, None, :], b.T[None, :, :])
+
+    def of_lanes(self, acc: Array, a: Array, b: Array) -> Array:
+        """`meaning` of what the lanes hold: of each a row, of the words of factors and of results
+        one after the other.
+        """
+        blocks = [
+            gathered(x, fragment(text), sides, dtype.numpy)
+            for x, text, sides, dtype in zip(
+                (acc, a, b),
+                (self.fragments[2], *self.fragments[:2]),
+                (
+                    {"m": self.m, "n": self.n},
+                    {"m": self.m, "k": self.k},
+                    {"k": self.k, "n": self.n},
+                ),
+                (self.accumulator, self.a, self.b),
+                strict=True,
+            )
+        ]
+        return dealt(self.of_blocks(*blocks), fragment(self.fragments[2]), "mn")
 
     def of_words(self, acc: Array, a: Array, b: Array) -> Array:
         """`meaning` of factors that are words."""
@@ -104,10 +173,67 @@ def multiply_add(dtype: DType) -> Dot:
 BF16_PAIRS = Dot("bf16x2", 2, bfloat16, bfloat16, float32, Rounding.EACH)
 INT8_FOURS = Dot("i8x4", 4, int8, int8, int32, Rounding.NONE)
 UINT8_BY_INT8 = Dot("u8i8x4", 4, uint8, int8, int32, Rounding.NONE)
-DOTS = {dot.name: dot for dot in (BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8)}
-"""Those that only some machines have."""
+WORD_DOTS = {dot.name: dot for dot in (BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8)}
+"""Those of words, which only some machines have."""
 UNSIGNED = {INT8_FOURS: UINT8_BY_INT8}
 """What does the same for a first factor that is unsigned: `a*b = (a + 128)*b - 128*b`."""
+
+
+# Sources: the PTX ISA's chapter on matrix fragments; AMD's matrix instruction calculator; for
+# Apple's, how simdgroup_load deals elements, which others have found out.
+def _mma(
+    name: str, k: int, dtype: DType, accumulator: DType, rounding: Rounding, *held: str
+) -> Dot:
+    """A row of NVIDIA's mma.sync, 16 x 8 results; `held` are the fragments of the factors."""
+    fragments = (held[0], held[1], "n1 n2 m0 m1 m2 | n0 m3")
+    return Dot(name, k, dtype, dtype, accumulator, rounding, 16, 8, 32, fragments)
+
+
+_HALVES = ("k1 k2 m0 m1 m2 | k0 m3 k3", "k1 k2 n0 n1 n2 | k0 k3")
+MMA_BF16 = _mma("mma.bf16", 16, bfloat16, float32, Rounding.BLOCK, *_HALVES)
+MMA_F16 = _mma("mma.f16", 16, float16, float32, Rounding.BLOCK, *_HALVES)
+MMA_TF32 = _mma("mma.tf32", 8, float32, float32, Rounding.SHORT,
+                "k0 k1 m0 m1 m2 | m3 k2", "k0 k1 n0 n1 n2 | k2")  # fmt: skip
+MMA_S8 = _mma("mma.s8", 32, int8, int32, Rounding.NONE,
+              "k2 k3 m0 m1 m2 | k0 k1 m3 k4", "k2 k3 n0 n1 n2 | k0 k1 k4")  # fmt: skip
+MMA_F64 = Dot("mma.f64", 4, float64, float64, float64, Rounding.BLOCK, 8, 8, 32,
+              ("k0 k1 m0 m1 m2 |", "k0 k1 n0 n1 n2 |", "n1 n2 m0 m1 m2 | n0"))  # fmt: skip
+MMA = (MMA_BF16, MMA_F16, MMA_S8, MMA_F64, MMA_TF32)
+"""NVIDIA's, from sm_80 on."""
+
+
+def _of_16(name: str, dtype: DType, together: int, fragments: tuple[str, str, str]) -> Dot:
+    """A row of 16 x 16 results."""
+    shape = 16, 16, together
+    return Dot(name, 16, dtype, dtype, float32, Rounding.BLOCK, *shape, fragments)
+
+
+_MFMA = ("m0 m1 m2 m3 k2 k3 | k0 k1", "n0 n1 n2 n3 k2 k3 | k0 k1", "n0 n1 n2 n3 m2 m3 | m0 m1")
+MFMA_BF16 = _of_16("mfma.bf16", bfloat16, 64, _MFMA)
+MFMA_F16 = _of_16("mfma.f16", float16, 64, _MFMA)
+MFMA = (MFMA_BF16, MFMA_F16)
+"""AMD's of the CDNA chips, from gfx90a on."""
+_WMMA = ("m0 m1 m2 m3 - | k0 k1 k2 k3", "n0 n1 n2 n3 - | k0 k1 k2 k3", "n0 n1 n2 n3 m0 | m1 m2 m3")
+WMMA_BF16 = _of_16("wmma.bf16", bfloat16, 32, _WMMA)
+WMMA_F16 = _of_16("wmma.f16", float16, 32, _WMMA)
+WMMA = (WMMA_BF16, WMMA_F16)
+"""AMD's of RDNA3."""
+_APPLE = ("k1 m0 m1 k2 m2 | k0", "n1 k0 k1 n2 k2 | n0", "n1 m0 m1 n2 m2 | n0")
+SIMDGROUP_F32 = Dot("simdgroup.f32", 8, float32, float32, float32, Rounding.BLOCK, 8, 8, 32, _APPLE)
+"""Apple's, from family 7 on."""
+_MADE_UP = ("m0 m1 | k0 k1", "n0 n1 | k0 k1", "n0 n1 | m0 m1")
+MADE_UP_F32 = Dot("made.f32", 4, float32, float32, float32, Rounding.BLOCK, 4, 4, 4, _MADE_UP)
+MADE_UP_BF16 = Dot("made.bf16", 4, bfloat16, bfloat16, float32, Rounding.BLOCK, 4, 4, 4, _MADE_UP)
+MADE_UP = (MADE_UP_BF16, MADE_UP_F32)
+"""Of no chip: small ones, by which interpreters run what is made for chips."""
+MATRIX_DOTS = {dot.name: dot for dot in (*MMA, *MFMA, *WMMA, SIMDGROUP_F32, *MADE_UP)}
+DOTS = {**WORD_DOTS, **MATRIX_DOTS}
+"""Those that only some machines have."""
+
+
+def shortened(factor: Array) -> Array:
+    """f32 without the bits that a product of tf32 does not look at."""
+    return (np.ascontiguousarray(factor).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
 def of_library(name: str, arity: int, kind: Any = ctypes.c_double) -> Callable[..., Array]:

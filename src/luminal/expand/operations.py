@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal.base import dtypes
-from luminal.base.dots import DOTS, fused, of_library
+from luminal.base.dots import WORD_DOTS, fused, of_library
 from luminal.base.dtypes import DType
 from luminal.base.records import dataclass
 from luminal.expand.ir import Type
@@ -154,7 +154,7 @@ _TABLE = (
     Operation("cos",  1, FLOAT,  _first, _function("cos")),
     # What only some machines have: `expand` is told which, and for which types.
     Operation("scale", 2, FLOAT, _first, _scaled),           # x * 2**n, n integral, rounded once
-    *(Operation(dot.name, 3, WORD, _first, dot.of_words) for dot in DOTS.values()),
+    *(Operation(dot.name, 3, WORD, _first, dot.of_words) for dot in WORD_DOTS.values()),
     Operation("widen_half", 1, WORD, _single, lambda x: x.view(np.float16).astype(np.float32)),
     Operation("narrow_half", 1, FLOAT, _word, lambda x: x.astype(np.float16).view(np.uint16)),
     # Lanes.

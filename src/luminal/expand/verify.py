@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from luminal.base import dtypes
-from luminal.base.dots import DOTS, WORDS
+from luminal.base.dots import WORD_DOTS, WORDS
 from luminal.base.errors import VerifyError
 from luminal.expand.divergence import divergent
 from luminal.expand.fold import uniform
@@ -43,7 +43,7 @@ from luminal.shape.expression import Expression
 from luminal.shape.interval import Interval
 
 OWN = {"select": slice(1, 3), "extract": slice(0, 1), "shuffle": slice(0, 2)}
-OWN |= dict.fromkeys(DOTS, slice(1, 3))
+OWN |= dict.fromkeys(WORD_DOTS, slice(1, 3))
 """Which operands have the type that a row is about, where not all have it."""
 CONVERSIONS = ("cast", "bitcast", "splat")
 """What the statement, not the row, gives a type."""
@@ -165,8 +165,8 @@ class _Verifier:
             self.typed(arg, alike[0].type)
         if row.name == "select":
             self.operand(args[0], Type(dtypes.bool_, alike[0].type.lanes))
-        if row.name in DOTS:
-            dot = DOTS[row.name]
+        if row.name in WORD_DOTS:
+            dot = WORD_DOTS[row.name]
             self.typed(alike[0], Type(dot.word, alike[0].type.lanes))
             self.typed(args[0], Type(dot.accumulator, alike[0].type.lanes))
         if row.name in CONVERSIONS:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from luminal.algebra.terms import Term
-from luminal.base.dots import Dot, Rounding
-from luminal.base.numerics import ROUNDING, Numerics
+from luminal.base.dots import Dot
+from luminal.base.numerics import Numerics
 from luminal.kernel.neighbours import refusal
 from luminal.program.selection import Selection
 
@@ -20,8 +20,7 @@ from luminal.program.selection import Selection
 # roundings, which `exact` does not allow.
 def usable(dots: Sequence[Dot], numerics: Numerics) -> tuple[Dot, ...]:
     """The dots whose roundings the numerics allow."""
-    rounds = numerics.allows(ROUNDING)
-    return tuple(dot for dot in dots if rounds or dot.rounding is Rounding.NONE)
+    return tuple(dot for dot in dots if numerics.allows(dot.rounding.kind))
 
 
 # A dot takes neighbours along the sum from memory. Values that a kernel computes on the way, and

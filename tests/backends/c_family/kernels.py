@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from luminal.base import dtypes
-from luminal.base.dots import DOTS
+from luminal.base.dots import WORD_DOTS
 from luminal.base.dtypes import DType
 from luminal.expand.ir import (
     Apply,
@@ -33,7 +33,7 @@ from luminal.shape.expression import ExpressionLike, Symbol, const, symbol
 Array = np.ndarray[Any, Any]
 
 LANES = ("lower", "upper", "extract", "any", "splat", "shuffle", "count")
-OF_SOME_MACHINES = ("scale", *DOTS, "widen_half", "narrow_half")
+OF_SOME_MACHINES = ("scale", *WORD_DOTS, "widen_half", "narrow_half")
 OF_THE_LIBRARY = ("sin", "cos")
 COMPUTED = tuple(dtype for dtype in dtypes.ALL if not dtype.is_storage)
 

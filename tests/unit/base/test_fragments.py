@@ -1,0 +1,126 @@
+"""Fragments of matrix instructions: whole blocks, and the tables of who made the instructions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from luminal.base.dots import (
+    MATRIX_DOTS,
+    MFMA_BF16,
+    MMA_BF16,
+    MMA_F64,
+    MMA_S8,
+    MMA_TF32,
+    WMMA_F16,
+    Dot,
+    Rounding,
+)
+from luminal.base.fragments import dealt, fragment, gathered
+from luminal.base.numerics import Numerics
+from luminal.selection.dots import usable
+
+SIDES = {"a": "mk", "b": "kn", "c": "mn"}
+rows = pytest.mark.parametrize("dot", MATRIX_DOTS.values(), ids=str)
+
+
+@rows
+@pytest.mark.parametrize("block", SIDES)
+def test_lanes_hold_each_element_equally_often(dot: Dot, block: str) -> None:
+    held = fragment(dot.fragments["abc".index(block)])
+    assert len(held.lane) == dot.together.bit_length() - 1
+    counts = Counter(tuple(at[side] for side in SIDES[block]) for _, _, at in held.places())
+    extents = [getattr(dot, side) for side in SIDES[block]]
+    assert sorted(counts) == [(i, j) for i in range(extents[0]) for j in range(extents[1])]
+    assert len(set(counts.values())) == 1
+    assert str(held) == str(fragment(str(held)))
+
+
+@rows
+def test_words_hold_neighbours_along_the_sum(dot: Dot) -> None:
+    for block in "ab":
+        held, count = fragment(dot.fragments["ab".index(block)]), dot.in_word(block)
+        low = held.element[: count.bit_length() - 1]
+        assert low == tuple(("k", n) for n in range(len(low)))
+        assert dot.fragment(block).elements * count == held.elements
+
+
+# The formulas of the PTX ISA: groupID = lane >> 2, threadID_in_group = lane % 4.
+Formula = Callable[[int, int], tuple[int, int]]
+PTX: list[tuple[Dot, str, Formula]] = [
+    (MMA_BF16, "a", lambda t, i: (
+        (t >> 2) + (0 if i < 2 or 4 <= i < 6 else 8), t % 4 * 2 + (i & 1) + (8 if i >= 4 else 0))),
+    (MMA_BF16, "b", lambda t, i: (t % 4 * 2 + (i & 1) + (8 if i >= 2 else 0), t >> 2)),
+    (MMA_BF16, "c", lambda t, i: ((t >> 2) + (0 if i < 2 else 8), t % 4 * 2 + (i & 1))),
+    (MMA_TF32, "a", lambda t, i: (
+        (t >> 2) + (0 if i in (0, 2) else 8), t % 4 + (0 if i in (0, 1) else 4))),
+    (MMA_TF32, "b", lambda t, i: (t % 4 + 4 * i, t >> 2)),
+    (MMA_TF32, "c", lambda t, i: ((t >> 2) + (0 if i < 2 else 8), t % 4 * 2 + (i & 1))),
+    (MMA_S8, "a", lambda t, i: (
+        (t >> 2) + (0 if i < 4 or 8 <= i < 12 else 8), t % 4 * 4 + (i & 3) + (0 if i < 8 else 16))),
+    (MMA_S8, "b", lambda t, i: (t % 4 * 4 + (i & 3) + (0 if i < 4 else 16), t >> 2)),
+    (MMA_S8, "c", lambda t, i: ((t >> 2) + (0 if i < 2 else 8), t % 4 * 2 + (i & 1))),
+    (MMA_F64, "a", lambda t, i: (t >> 2, t % 4)),
+    (MMA_F64, "b", lambda t, i: (t % 4, t >> 2)),
+    (MMA_F64, "c", lambda t, i: (t >> 2, t % 4 * 2 + (i & 1))),
+]  # fmt: skip
+# AMD's: of mfma 16x16x16 lane l has row l % 16 and four steps from 4 * (l // 16) on; of its results
+# column l % 16 and four rows. RDNA3's lanes l and l + 16 have the same factors, and rows in turns.
+AMD: list[tuple[Dot, str, Formula]] = [
+    (MFMA_BF16, "a", lambda t, i: (t % 16, 4 * (t // 16) + i)),
+    (MFMA_BF16, "b", lambda t, i: (4 * (t // 16) + i, t % 16)),
+    (MFMA_BF16, "c", lambda t, i: (4 * (t // 16) + i, t % 16)),
+    (WMMA_F16, "a", lambda t, i: (t % 16, i)),
+    (WMMA_F16, "b", lambda t, i: (i, t % 16)),
+    (WMMA_F16, "c", lambda t, i: (2 * i + t // 16, t % 16)),
+]
+
+
+@pytest.mark.parametrize(("dot", "block", "formula"), [*PTX, *AMD])
+def test_fragments_are_those_of_the_makers(dot: Dot, block: str, formula: Formula) -> None:
+    for lane, element, at in fragment(dot.fragments["abc".index(block)]).places():
+        assert tuple(at[side] for side in SIDES[block]) == formula(lane, element)
+
+
+@rows
+def test_lanes_multiply_blocks(dot: Dot) -> None:
+    rng = np.random.default_rng(0)
+    a, b, acc = (
+        rng.integers(-8, 8, shape).astype(dtype.numpy)
+        for shape, dtype in (
+            ((dot.m, dot.k), dot.a), ((dot.k, dot.n), dot.b), ((dot.m, dot.n), dot.accumulator)
+        )
+    )  # fmt: skip
+    wide = dot.accumulator.numpy
+    expected = acc + a.astype(wide) @ b.astype(wide)
+    np.testing.assert_array_equal(dot.of_blocks(acc, a, b), expected)
+    words = [np.dtype(f"u{max(4, dtype.size)}") for dtype in (dot.a, dot.b)]
+    factors = [
+        dealt(x, fragment(text), sides).view(word)
+        for x, text, sides, word in zip((a, b), dot.fragments, ("mk", "kn"), words, strict=False)
+    ]
+    held = fragment(dot.fragments[2])
+    result = dot.of_lanes(dealt(acc, held, "mn"), *factors)
+    sides = {"m": dot.m, "n": dot.n}
+    np.testing.assert_array_equal(gathered(result, held, sides, wide), expected)
+
+
+def test_tf32_does_not_look_at_the_last_bits() -> None:
+    a = np.full((16, 8), 1 + 2.0**-11, np.float32)
+    b, acc = np.ones((8, 8), np.float32), np.zeros((16, 8), np.float32)
+    np.testing.assert_array_equal(MMA_TF32.of_blocks(acc, a, b), np.full((16, 8), 8, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("numerics", "rounding"),
+    [
+        (Numerics.EXACT, {Rounding.NONE}),
+        (Numerics.STANDARD, {Rounding.NONE, Rounding.BLOCK}),
+        (Numerics.RELAXED, {Rounding.NONE, Rounding.BLOCK, Rounding.SHORT}),
+    ],
+)
+def test_what_numerics_allow(numerics: Numerics, rounding: set[Rounding]) -> None:
+    assert {dot.rounding for dot in usable([*MATRIX_DOTS.values()], numerics)} == rounding
