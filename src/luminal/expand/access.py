@@ -78,6 +78,8 @@ def load(tiles: Tiles, statement: Load) -> None:
     type_ = memory_dtype(tiles.buffers[statement.buffer].dtype)
     near = tiles.near_axis(out.axes)
     if statement.prefetch is not ZERO:
+        # Before the load itself, so that the lines are on their way while the loads of this piece
+        # are waited for.
         _fetch(tiles, statement)
     if near is None:
         tiles.values[out.id] = _elements(tiles, statement, out.axes, type_)
@@ -147,10 +149,13 @@ def _fetch(tiles: Tiles, statement: Load) -> None:
         offset, count = offset.substitute({near: ZERO}), tiles.pieces[near].neighbours
     first = dict.fromkeys(axes, 0)
     place = _place(tiles, replace(statement, offset=offset), axes, first)
+    # Only what is read whole and side by side: a line that is fetched for one element, or for none,
+    # drives out one that is needed.
     if place.lanes is None or place.mask is not None:
         return
     if place.lanes.step(place.offset) != const(count):
         return
+    # A prefetch never faults, so an address beyond the buffer's end needs no guard.
     ahead = _place(tiles, replace(statement, offset=offset + statement.prefetch), axes, first)
     address, distance = ahead.address(tiles)
     pieces = prod(tiles.pieces[axis].number for axis in axes)
@@ -191,6 +196,7 @@ def read(
     stored_as = memory_dtype(dtype)
     wanted = Type(type_ or stored_as, lanes)
     if mask is not None and uniform(mask) == 0:
+        # A load that is known to read nothing is a 0: a masked one would still cost its cycle.
         value: Operand = constant(wanted, 0)
     else:
         address, distance = at

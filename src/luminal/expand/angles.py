@@ -31,12 +31,16 @@ def huge_angle(b: Builder, x: Operand) -> tuple[Operand, Operand]:
     place = b.op("sub", exponent, FLOAT32.bits(FLOAT32.huge) >> 23)  # of the window, from 0
     first, second, third = _window(b, place)
     # m * window, its last 64 bits above the 32 that are dropped: they wrap to quarters mod 4
+    # Wrapping is wanted: what overflows 64 bits are multiples of four quarters, which are whole
+    # turns.
     high = b.op("shl", b.op("mul", m, first), WORD)
     low = b.op("shr", b.op("mul", m, third), WORD)
     product = b.op("add", b.op("add", high, b.op("mul", m, second)), low)
     rest = b.op("shr", b.op("shl", product, 64 - FRACTION), 64 - FRACTION)
     quarters = b.cast(b.op("shr", b.op("sub", product, rest), FRACTION), uint32)
     head = b.cast(rest, float32)
+    # The fraction has 62 bits and f32 holds 24: what the head leaves out is a second float, so the
+    # product with pi/2 is as good as for small angles.
     tail = b.cast(b.op("sub", rest, b.cast(head, int64)), float32)
     unit, unit_low = (piece * 2.0**-FRACTION for piece in FLOAT32.half_pi[:2])
     small = b.op("fma", head, unit_low, b.op("mul", tail, unit))

@@ -95,6 +95,8 @@ class Builder:
         assert result is not None, name
         operands = _typed(name, args)
         type_ = result([arg.type for arg in operands])
+        # Where all operands are Values nothing is known of them, so there is nothing to fold. That
+        # is most calls, and building is most of a kernel's compile.
         constant = None if operands is args else folded(name, operands, type_)
         return constant if constant is not None else self._apply(name, operands, type_, hoisted)
 
@@ -149,6 +151,7 @@ class Builder:
         return self.op("shuffle", x, y, picked)
 
     def _apply(self, name: str, args: tuple[Operand, ...], type_: Type, hoisted: bool) -> Operand:
+        # Of one operand the type does not follow (a cast may go anywhere), of several it does.
         key = (name, args, type_) if len(args) == 1 else (name, args)
         if hoisted:
             depth = max([self.depths[arg.id] for arg in args if type(arg) is Value], default=0)
@@ -225,6 +228,8 @@ class Builder:
         open_ = OpenLoop(index, inner)
         yield open_
         body = self.close()
+        # Numbered after the body is closed: they are values of the block around, where its end is
+        # known.
         results = [self.value(init.type) for init in inits]
         carries = map(Carry, results, inits, inner, open_.next)
         self.emit(Loop(index, start, stop, step, tuple(carries), body))

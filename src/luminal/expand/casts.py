@@ -87,7 +87,11 @@ def _saturated(b: Builder, value: Operand, target: DType) -> Operand:
     lowest = -(1 << target.bits - 1) if target.is_signed else 0
     highest = lowest + (1 << target.bits) - 1
     below, reaches = b.op("lt", value, lowest), b.op("le", lowest, value)
+    # Against highest + 1, which is a power of two and so exact in any float, where `highest` itself
+    # would be rounded up to it.
     above, within = b.op("le", highest + 1, value), b.op("lt", value, highest + 1)
+    # What the machine makes of a float beyond the range is undefined, so it never sees one: 0 goes
+    # through, and the end is chosen behind it.
     safe = b.op("select", b.op("and", reaches, within), value, 0.0)
     whole = b.op("select", below, lowest, b.cast(safe, target))
     return b.op("select", above, highest, whole)
@@ -147,6 +151,8 @@ def _widened(b: Builder, source: DType, words: Operand) -> Operand:
     if source is not float16:
         return b.bitcast(b.op("shl", bits, 16), float32)
     body = b.op("shl", b.op("and", bits, 0x7FFF), 13)
+    # A product and not a sum of exponents: it makes normal numbers of f16's subnormal ones by
+    # itself.
     scaled = b.op("mul", b.bitcast(body, float32), 2.0**112)
     special = b.op("le", 0x7C00 << 13, body)
     full = b.op("or", body, 0x7F800000)
@@ -161,6 +167,7 @@ def _narrow_bfloat(b: Builder, value: Operand) -> Operand:
     upper = b.op("shr", bits, 16)
     odd = b.op("and", upper, 1)
     rounded = b.op("add", bits, b.op("add", odd, 0x7FFF))
+    # The upper half of a NaN may be the bits of infinity: setting the quiet bit keeps it a NaN.
     quiet = b.op("or", upper, 0x40)
     return b.op("select", b.op("ne", value, value), quiet, b.op("shr", rounded, 16))
 
@@ -171,6 +178,8 @@ def _narrow_half(b: Builder, value: Operand) -> Operand:
         return b.op("narrow_half", value)
     bits = b.bitcast(value, uint32)
     body = b.op("and", bits, 0x7FFFFFFF)
+    # Beside 0.5 an f32 has a last bit as large as f16's smallest subnormal number, so the addition
+    # does the rounding.
     moved = b.op("add", b.bitcast(body, float32), 0.5)
     subnormal = b.op("sub", b.bitcast(moved, uint32), 0x3F000000)
     odd = b.op("and", b.op("shr", body, 13), 1)

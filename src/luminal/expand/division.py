@@ -21,6 +21,8 @@ def _truncated(b: Builder, dtype: DType, x: Operand, y: Operand) -> tuple[Operan
     unsafe = b.op("eq", y, 0)
     if dtype.is_signed:
         unsafe = b.op("or", unsafe, b.op("eq", y, -1))
+    # Both would trap on some machines (0, and the lowest value by -1), so neither gets to the
+    # instruction.
     y = b.op("select", unsafe, 1, y)
     if x.type.lanes == 1 or dtype.bits == 64:
         quotient = b.op("quotient", x, y)
@@ -43,6 +45,7 @@ def int_floor_div(b: Builder, dtype: DType, args: Sequence[Operand]) -> Operand:
     zero = constant(x.type, 0)
     if dtype.is_signed:
         quotient = b.op("sub", quotient, b.cast(_wrong_sign(b, remainder, y), dtype))
+        # By -1 a quotient is the negation, which wraps for the lowest value as NumPy has it.
         quotient = b.op("select", b.op("eq", y, -1), b.op("sub", zero, x), quotient)
     return b.op("select", b.op("eq", y, 0), zero, quotient)
 
@@ -68,6 +71,8 @@ def float_floor_div(b: Builder, dtype: DType, args: Sequence[Operand]) -> Operan
     quotient = b.op("div", b.op("sub", x, mod), y)
     quotient = b.op("select", _opposite(b, mod, y), b.op("sub", quotient, 1.0), quotient)
     floor = b.op("floor", quotient)
+    # The division before may have rounded just below the integer that it stands for; NumPy corrects
+    # it in the same way.
     snap = b.op("lt", 0.5, b.op("sub", quotient, floor))
     floor = b.op("select", snap, b.op("add", floor, 1.0), floor)
     signed_zero = b.op("copysign", 0.0, ratio)

@@ -19,8 +19,12 @@ def exp(b: Builder, x: Operand) -> Operand:
     """e**x: n = round(x/ln 2), then 2**n * e**(x - n ln 2)."""
     table = TABLES[x.type.dtype]
     x = _clamped(b, x, *table.exp_ends)  # keeps n finite
+    # Adding a number with as many bits below the point as there are to lose rounds to an integer,
+    # which then also lies in the low bits: no conversion is needed.
     shifted = b.op("fma", x, table.log2e[0], table.round)
     n = b.op("sub", shifted, table.round)
+    # ln 2 in two pieces (Cody and Waite): the first has few bits, so that its product with n is
+    # exact.
     r = b.op("fma", n, -table.ln2[1], b.op("fma", n, -table.ln2[0], x))
     q = b.op("fma", b.op("mul", r, r), _horner(b, r, table.exp), r)
     return _scaled(b, table, b.op("add", q, 1.0), n, shifted)
@@ -88,6 +92,8 @@ def _scaled(b: Builder, table: Table, value: Operand, n: Operand, shifted: Opera
 
 def _log_parts(b: Builder, table: Table, x: Operand) -> tuple[Operand, Operand, Operand]:
     """(e, f, log(1 + f) - f) with x = 2**e * (1 + f), 1 + f in [sqrt(1/2), sqrt(2))."""
+    # Subnormal numbers have no exponent to take off, so they are made normal first and counted
+    # back.
     subnormal = b.op("lt", x, table.least_normal)
     shift = table.mantissa + 2
     bits = b.bitcast(b.op("select", subnormal, b.op("mul", x, 2.0**shift), x), table.signed)
@@ -158,6 +164,8 @@ def _sine_in(
         quadrant = b.op("add", quadrant, 1)
     odd = b.op("ne", b.op("and", quadrant, 1), 0)
     sign = b.op("shl", b.op("and", quadrant, 2), table.dtype.bits - 2)
+    # Both polynomials are computed and one is chosen: lanes lie in different quadrants, and a
+    # branch for each would cost more.
     bits = b.bitcast(b.op("select", odd, cosine, sine), table.unsigned)
     result = b.bitcast(b.op("xor", bits, sign), table.dtype)
     if name == "cos":
@@ -167,6 +175,8 @@ def _sine_in(
 
 def _horner(b: Builder, x: Operand, coefficients: Sequence[float]) -> Operand:
     """c0 + x*(c1 + x*(...)), each step one fma."""
+    # Horner's scheme and no shorter chain: its order fixes the bits, and other vectors in flight
+    # fill the time between two steps.
     first, *others = reversed(coefficients)
     value = b.op("fma", x, first, others[0])
     for coefficient in others[1:]:

@@ -121,6 +121,8 @@ class _Expansion:
         self.index.bind(number, chunk)
         if any(isinstance(statement, Once) for statement in self.source.body):
             self.begin = self.b.value(INDEX)
+        # The innermost axis of the grid is the lowest digit, so chunks with following numbers,
+        # which one thread takes, lie side by side.
         rest: Expression = number
         for position, grid in reversed(list(enumerate(self.source.grid))):
             digit = rest % grid.count if position else rest
@@ -214,6 +216,8 @@ class _Expansion:
                 [cast(b, dtype, part, dot.accumulator) for part in factor_parts]
                 for factor_parts, dtype in zip(parts, (dot.a, dot.b), strict=True)
             ]
+            # From the last product to the first: so AVX-512's instruction for bf16 adds them
+            # (VDPBF16PS), and the bits are to be those of machines that have it.
             pairs = [*zip(*wide, strict=True)][::-1]
         for one, other in pairs:
             if dot.rounding is Rounding.EACH:
@@ -243,6 +247,8 @@ class _Expansion:
             parts = [tiles.part(value, {**at, statement.axis: n}) for n in range(pieces.number)]
             rows = [parts[k : k + pieces.across] for k in range(0, len(parts), pieces.across)]
             while len(rows) > 1:
+                # As a tree: half of the additions wait for none of the others, and the order does
+                # not depend on how many lanes a machine has.
                 pairs = zip(rows[::2], rows[1::2], strict=False)
                 rows = [self.fold(statement, x, y) for x, y in pairs] + rows[len(rows) & ~1 :]
             (row,) = rows
@@ -277,6 +283,7 @@ class _Expansion:
     def fold_lanes(self, statement: Reduce, values: Mapping[Key, Partial]) -> Mapping[Key, Partial]:
         """The lanes of each vector combined, halves at a time; of sums several vectors together."""
         lanes, dtype = self.tiles.pieces[statement.axis].width, statement.out.dtype
+        # Greatest values in integers are three vectors for one, which are folded by themselves.
         alone = dtype is bool_ or self.is_in_integers(statement, Type(dtype, lanes))
         if lanes > 1 and len(values) > 1 and not alone:
             write, vectors = POINTWISE[statement.op], [*map(self.tiles.said, values.values())]

@@ -77,6 +77,7 @@ def greatest_of(loop: Loop, carry: Carry) -> Map | None:
         ),
         None,
     )
+    # Any other use would ask for the float in every turn, which costs more than the integers save.
     if fold is None or fold.op != MAXIMUM.combine or uses != [fold]:
         return None
     return fold if fold.args.count(carry.inner) == 1 else None

@@ -57,6 +57,8 @@ def folded(name: str, args: Sequence[Operand], type_: Type) -> Operand | None:
     if name == "select":
         chosen = uniform(args[0])
         return args[2 - chosen] if chosen is not None else args[1] if args[1] == args[2] else None
+    # Folding in NumPy could give other bits of a NaN than the machine does, or lose the NaN that 0
+    # times an infinity is.
     if type_.dtype.is_float or any(arg.type.dtype.is_float for arg in args):
         return None
     uniforms = [uniform(arg) for arg in args]

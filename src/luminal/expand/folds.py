@@ -36,6 +36,7 @@ def fold_together(
     folded: list[Operand] = []
     while len(folded) < len(vectors):
         rest = vectors[len(folded) :]
+        # Powers of two at a time, as vectors pair up; what is left over comes in the next turn.
         count = min(1 << (len(rest).bit_length() - 1), type_.lanes)
         ordered = [rest[k] for k in _order(count, type_.lanes, block)]
         scalars = _paired(ordered, type_.lanes, block, meet)

@@ -75,6 +75,8 @@ def _from_afar(
     left, place = lanes.count, tiles.digit(lanes)
     while left > PARTS * near:
         b.emit(Barrier())
+        # Every lane comes to each barrier, also those that have nothing to combine any more: a
+        # barrier that some lanes miss never ends.
         left //= PARTS
         mask = tiles.index.op("lt", place, left)
         further = range(left * lanes.stride, PARTS * left * lanes.stride, left * lanes.stride)
@@ -103,6 +105,8 @@ def _memory(tiles: Tiles, dtype: DType, size: int) -> str:
     name = f"folded_{dtype.short}"
     buffer = tiles.buffers.get(name)
     if buffer is not None:
+        # One buffer for all folds of a dtype, as large as the largest needs: shared memory is
+        # little, and folds come one after the other.
         size = max(size, buffer.size.constant)
     tiles.buffers[name] = Buffer(name, dtype, const(size), Space.SHARED, Role.INOUT)
     return name

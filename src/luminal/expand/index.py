@@ -87,6 +87,7 @@ class Indexer:
         if expr.constant:
             return self.op("add", self.scalar(without_constant(expr)), expr.constant)
         terms = [(self.scalar(monomial), factor) for monomial, factor in expr.terms]
+        # Positive terms first among equals, so that a sum does not begin with a negation.
         terms.sort(key=lambda term: (self.b.depth(term[0]), term[1] < 0))
         (first, factor), *others = terms
         total = self._times(first, integer(factor))

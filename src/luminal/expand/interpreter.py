@@ -98,6 +98,8 @@ class _Interpreter:
             if kernel.begin is None or number % FOLLOWING == 0:
                 begin = chunk  # before it chunks share nothing, and they may not rely on zeros
                 for buffer in self.working:
+                    # Bytes that are neither 0 nor a plausible number: who reads what nobody has
+                    # written gets a result that no test takes for right.
                     self.memory[buffer.name].view(np.uint8)[:] = 0xA5
             if kernel.begin is not None:
                 self.values[kernel.begin.id] = np.array([begin], np.int64)

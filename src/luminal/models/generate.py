@@ -123,6 +123,8 @@ class LanguageModel:
             _check_kind("draft", draft, "propose", "models.PromptLookup or models.ModelDraft")
             check_rewinds(self.programs)
             if isinstance(draft, ModelDraft):
+                # Asked before anything is read: two vocabularies that differ give tokens that mean
+                # something else, and no error later.
                 draft.check_serves(self)
             if text.draw.allowed is not None:
                 # What may come after a proposed token is known only once the matcher has taken it,

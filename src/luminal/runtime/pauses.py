@@ -32,6 +32,8 @@ def _before_fork() -> None:
     end = time.monotonic() + FORK_SECONDS
     paused = _paused[threading.get_ident()] = []
     for owner, (lock, _) in list(_live.items()):
+        # All locks share one time limit: a process with many programs must not wait a second for
+        # each.
         if lock.acquire(timeout=max(0.0, end - time.monotonic())):
             paused.append(owner)
 

@@ -66,6 +66,8 @@ class Placements:
 
     def _fitting(self, sizes: tuple[int, ...]) -> Placement | None:
         for earlier in self._known.values():
+            # A placement for larger sizes is right for smaller ones as well, since places only must
+            # not overlap.
             fits = all(n <= m for n, m in zip(sizes, earlier.sizes, strict=True))
             if fits and sum(earlier.sizes) <= 2 * sum(sizes):
                 return earlier

@@ -73,6 +73,7 @@ def _open(name: str, path: str, inside: int | None, closed: int, create: bool) -
 
 def _make(name: str, inside: int | None) -> None:
     try:
+        # Closed from the start: made first and closed later, it would be open to others in between.
         os.mkdir(name, 0o700, dir_fd=inside)
     except FileExistsError:  # another process was first
         return

@@ -58,6 +58,8 @@ class Entry:
         """Keeps it; one that holds what the graph has not is left out."""
         written = _Writer(self._outside)
         data = written.of(program)
+        # A Program that refers to a State which the graph lacks could not be given one when it is
+        # read.
         if len(written.outside) == len(self._outside):
             object_cache.default().put(self._key, data)
 
@@ -78,6 +80,7 @@ def entry(graph: Graph, *made_by: Any) -> Entry | None:
         return None
     writer = _Writer([])
     text = hashlib.sha256(writer.of((written, made_by))).hexdigest()
+    # Pickles of one version of Python or NumPy need not mean the same in another.
     versions = sys.version, np.__version__, package_stamp(), config.cache_key()
     return Entry(object_cache.key("program", text, *versions), writer.outside)
 
@@ -175,4 +178,6 @@ class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (__name__, outside.__name__):
             return lambda number, *known: self._found[number]
+        # Entries are trusted as code is: they lie in folders that only the user can write to, and
+        # their hash covers the key.
         return super().find_class(module, name)

@@ -106,6 +106,8 @@ class Prologue(Generic[B]):
     def refresh(self) -> int:
         """Brings `buffers` up to date; the stamp tells whether they changed since it was seen."""
         newest = Parameter.newest
+        # One number for all Parameters of the process: most runs follow a run, and nothing was set
+        # in between.
         if newest == self._newest:
             return self.stamp
         versions = [parameter.version for parameter in self._parameters]
@@ -125,6 +127,8 @@ class Prologue(Generic[B]):
         with _lock:
             for number, parameter in self._weights.items():
                 self.buffers[number] = self._weight(number, parameter)
+            # Only what depends on a Parameter that was set: an optimizer that moves one layer does
+            # not pack all others again.
             stale = {n for n, d in self._derived.items() if d.versions != self._made[n].versions()}
             for number, derived in self._derived.items():
                 if derived.buffer is not None:
@@ -231,6 +235,8 @@ def _derive(
     numbers = [program.table[operand.entry] for operand in launch.operands]
     reads = [n for n, b in zip(numbers, buffers, strict=True) if b.role is Role.IN]
     writes = [(k, n) for k, n in enumerate(numbers) if buffers[k].role is not Role.IN]
+    # A name by what makes it holds only if nothing else writes there, so such a prologue shares
+    # nothing.
     if any(n in makers for _, n in writes) or any(n not in makers for n in reads):
         return False
     identity = (texts[launch.kernel], launch.params, launch.chunks, [makers[n].key for n in reads])

@@ -192,6 +192,8 @@ class Report:
         rows = zip(self.kernels, seconds, strict=True)
         kernels = tuple(replace(row, seconds=taken) for row, taken in rows)
         if peaks is not None:
+            # Before shares are told: a launch that was a little faster than the measured peak has
+            # measured a better one.
             peaks = peaks.reached_by(kernels)
         return replace(self, kernels=kernels, run_seconds=run_seconds, peaks=peaks)
 

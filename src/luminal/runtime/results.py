@@ -44,6 +44,8 @@ class Results(Mapping[str, Array]):
         return self._places.get(key if key.__class__ is str else getattr(key, "value", key))
 
     def __iter__(self) -> Iterator[str]:
+        # Names come first in the table and Values behind them, so that one dict serves both kinds
+        # of keys and a run makes none.
         return islice(cast("Iterator[str]", iter(self._places)), len(self._arrays))
 
     def __len__(self) -> int:

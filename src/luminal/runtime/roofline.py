@@ -35,6 +35,8 @@ class Peaks(NamedTuple):
 
     def limit(self, flops: int, size: int, trips: int = 1) -> tuple[Bound, float]:
         """What bounds `trips` launches with this work in all, and the least seconds they take."""
+        # By trip: each turn of a Loop may find what it reads in a cache though all turns together
+        # read more than one holds.
         in_cache = size <= self.cache_bytes * max(trips, 1)
         computing = flops / self.flops
         moving = size / (self.cache if in_cache else self.memory)

@@ -47,6 +47,8 @@ def on_host(
     """The seconds of a program whose runs end when their calls return."""
     start = time.perf_counter()
     for _ in range(runs):
+        # One pair of clock readings around all runs: small programs take less time than two
+        # readings do.
         bound.run(inputs, outputs)
     return time.perf_counter() - start
 

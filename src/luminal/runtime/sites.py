@@ -59,6 +59,8 @@ class Sites:
 
     def work(self, values: Sequence[int]) -> Work:
         """The work of every site where the quantities have these values."""
+        # As arrays: a program may have hundreds of sites, and what a team of threads would save is
+        # asked before a run.
         numbers = np.array(self._work, np.int64).reshape(-1, len(Work._fields)).T
         return Work(*np.array(values, np.float64)[numbers])
 

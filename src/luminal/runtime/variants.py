@@ -125,6 +125,8 @@ class Bindings:
         for slot, use in self._checks:
             extent = use.extent.evaluate(dims)
             dtype = self._signature.inputs[slot].dtype
+            # Native code compares elements as they lie with extents of 31 bits at most; what casts
+            # and views make of them first is for NumPy.
             if use.steps or not runner.can_check(dtype) or not 0 < extent < 1 << 31:
                 others.append((slot, use))
             else:
