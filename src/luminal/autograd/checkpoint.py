@@ -41,7 +41,7 @@ def checkpoint(function: F) -> F:
     @wraps(function, updated=())
     def recorded(*args: Any, **kwargs: Any) -> Any:
         graph = graph_of("checkpoint", flatten((args, kwargs))[0])
-        known, part = len(graph.builder), object()
+        start, part = len(graph.builder), object()
         result = function(*args, **kwargs)
         for y in flatten(result)[0]:
             if is_tensor(y) and y.graph.depth > graph.depth:
@@ -49,7 +49,7 @@ def checkpoint(function: F) -> F:
                     f"checkpoint: the result {describe(y)} is of {y.graph.name}, the arguments of "
                     f"{graph.name}; pass a Tensor of the former as an argument"
                 )
-        for node in graph.builder.since(known):
+        for node in graph.builder.since(start):
             graph.parts[node] = (*graph.parts.get(node, ()), part)
         return result
 
@@ -78,13 +78,13 @@ class Again(Recomputation):
 
     def operands(self, value: Value) -> Sequence[Value]:
         """The operands of the region, those of the known derivative among them."""
-        known = self.graph.derivatives.get(value)
-        return value.node.args if known is None else (*value.node.args, *known.operands)
+        derivative = self.graph.derivatives.get(value)
+        return value.node.args if derivative is None else (*value.node.args, *derivative.operands)
 
     def made(self, parts: Parts, value: Value, copy: Value) -> None:
         """A copy has the derivative that is known of its original."""
-        known = self.graph.derivatives.get(value)
-        if known is not None:
-            found = [self.found(parts, operand) for operand in known.operands]
-            operands = tuple([operand for operand in found if operand is not None])
-            self.graph.derivatives.setdefault(copy, Derivative(operands, known.pull))
+        derivative = self.graph.derivatives.get(value)
+        if derivative is not None:
+            copies = [self.found(parts, operand) for operand in derivative.operands]
+            operands = tuple([operand for operand in copies if operand is not None])
+            self.graph.derivatives.setdefault(copy, Derivative(operands, derivative.pull))

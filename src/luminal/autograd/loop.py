@@ -31,13 +31,13 @@ def loop_rule(at: Applied, arrived: Gradients) -> Gradients:
     carried, streams, invariants = attrs.split(at.args)
     whole = [s[0] for s in streams]
     count, history = attrs.carried, _history(at)
-    given = [
+    cotangents = [
         at.graph.zeros(y.extents, dtype=y.dtype) if g is None and y.dtype.is_float else g
         for y, g in zip(at.results, arrived, strict=True)
     ]
     # Integers have no gradient: they are replayed, but nothing flows back through them.
     smooth = [k for k, x in enumerate(carried) if x.dtype.is_float]
-    flowing = [k for k in range(count, len(given)) if given[k] is not None]
+    flowing = [k for k in range(count, len(cotangents)) if cotangents[k] is not None]
     fixed = [k for k, x in enumerate(invariants) if x.dtype.is_float]
     moving = [k for k, x in enumerate(whole) if x.dtype.is_float]
 
@@ -54,20 +54,20 @@ def loop_rule(at: Applied, arrived: Gradients) -> Gradients:
         wanted += [args[count + k] for k in moving]
         wanted += [args[count + len(whole) + k] for k in fixed]
         ends = [results[k] for k in smooth] + [results[k] for k in flowing]
-        found = gradients(body, ends, [*onward, *coming], [w.value for w in wanted])
+        pulled = gradients(body, ends, [*onward, *coming], [w.value for w in wanted])
         full = [
             body.zeros(w.extents, dtype=w.dtype) if g is None else g
-            for w, g in zip(wanted, found, strict=True)
+            for w, g in zip(wanted, pulled, strict=True)
         ]
         a, b = len(smooth), len(smooth) + len(moving)
         return (full[:a], [s + g for s, g in zip(sums, full[b:], strict=True)]), full[a:b]
 
-    start = [given[k] for k in smooth]
+    start = [cotangents[k] for k in smooth]
     zeros = [at.graph.zeros(invariants[k].extents, dtype=invariants[k].dtype) for k in fixed]
     backward = [
         [x.flip(0) for x in history],
         [x.flip(0) for x in whole],
-        [g.flip(0) for k in flowing if (g := given[k]) is not None],
+        [g.flip(0) for k in flowing if (g := cotangents[k]) is not None],
     ]
     (first, sums), slices = scan(step, (start, zeros), backward, length=attrs.trips)
     out: list[Tensor | None] = [None] * len(at.args)
@@ -83,11 +83,13 @@ def loop_rule(at: Applied, arrived: Gradients) -> Gradients:
 def _history(at: Applied) -> list[Tensor]:
     """The streams of what each carried value was at the beginning of the iterations."""
     attrs: LoopAttrs = at.node.attrs
-    found = dict(zip(attrs.body.results[attrs.carried :], at.results[attrs.carried :], strict=True))
+    streams = dict(
+        zip(attrs.body.results[attrs.carried :], at.results[attrs.carried :], strict=True)
+    )
     begun = [argument.value for argument in attrs.body.arguments[: attrs.carried]]
-    if not all(value in found for value in begun):
+    if not all(value in streams for value in begun):
         raise GraphError("Loop: its body does not hand out what it carries; record it with lm.scan")
-    return [found[value] for value in begun]
+    return [streams[value] for value in begun]
 
 
 def replay(graph: Recorder, body: Body, args: Sequence[Tensor]) -> list[Tensor]:
@@ -107,9 +109,9 @@ def replay(graph: Recorder, body: Body, args: Sequence[Tensor]) -> list[Tensor]:
             for k in range(len(node.types)):
                 graph.parts.setdefault(values[Value(node, k)].node, graph.parts[node])
         for value in (Value(node, k) for k in range(len(node.types))):
-            known = graph.derivatives.get(value)
-            if known is not None:
-                operands = [values[operand] for operand in known.operands]
-                again = Derivative(tuple(operands), known.pull)
+            derivative = graph.derivatives.get(value)
+            if derivative is not None:
+                operands = [values[operand] for operand in derivative.operands]
+                again = Derivative(tuple(operands), derivative.pull)
                 graph.derivatives.setdefault(values[value], again)
     return [graph.wrap(values[result]) for result in body.results]

@@ -113,8 +113,8 @@ def _exponential(args: Sequence[Tensor], results: Sequence[Tensor], gradients: F
     n = a.extents[-1]
     top = concat((a.mT, g), -1)
     low = concat((g.graph.zeros(a.extents, dtype=a.dtype), a.mT), -1)
-    found = matrix_exp(concat((top, low), -2))
-    return [narrow(narrow(found, -2, 0, n), -1, n, n)]
+    exponential = matrix_exp(concat((top, low), -2))
+    return [narrow(narrow(exponential, -2, 0, n), -1, n, n)]
 
 
 # --- factors --------------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ def _lu(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> 
     square = narrow(narrow(factors, -2, 0, k), -1, 0, k)
     lower = tril(square, -1) + a.graph.eye(k, dtype=a.dtype)
     upper = triu(square)
-    own = narrow(narrow(g, -2, 0, k), -1, 0, k)
-    to_lower, to_upper = tril(own, -1), triu(own)
+    block = narrow(narrow(g, -2, 0, k), -1, 0, k)
+    to_lower, to_upper = tril(block, -1), triu(block)
     if is_tall and m is not n:
         below = narrow(factors, -2, n, m - n)
         rest = solve_triangular(upper.mT, narrow(g, -2, n, m - n), upper=False, left=False)
@@ -175,23 +175,23 @@ def _lu(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) -> 
         to_lower = to_lower - tril(rest @ behind.mT, -1)
     inner = tril(lower.mT @ to_lower, -1) + triu(to_upper @ upper.mT)
     inner = solve_triangular(upper.mT, inner, upper=False, left=False)
-    found = solve_triangular(lower.mT, inner, upper=True)
+    gradient = solve_triangular(lower.mT, inner, upper=True)
     if m is not n:
-        found = concat((found, rest), -2 if is_tall else -1)
+        gradient = concat((gradient, rest), -2 if is_tall else -1)
     # Rows were exchanged for pivots: each gradient goes back to the row that it is of.
     rows = argsort(row_order(factors, pivots), -1).unsqueeze(-1)
-    return [gather(found, -2, broadcast(rows, found.extents))]
+    return [gather(gradient, -2, broadcast(rows, gradient.extents))]
 
 
 def _at_least(what: str, rows: Expression, columns: Expression) -> bool:
     """Whether there are as many rows as columns or more; GraphError where dims leave it open."""
-    found = prove(rows >= columns)
-    if found is None:
+    answer = prove(rows >= columns)
+    if answer is None:
         raise GraphError(
             f"{what}: {rows} rows, {columns} columns: its derivative needs to know which are more; "
             "give literal extents, or dims whose intervals tell"
         )
-    return found
+    return answer
 
 
 # --- values and vectors ---------------------------------------------------------------------------
@@ -221,11 +221,11 @@ def _svd(args: Sequence[Tensor], results: Sequence[Tensor], gradients: Found) ->
     if gu is not None and m != k:
         scaled = gu / column
         left = left + scaled - u @ (u.mT @ scaled)
-    found = left @ vh
+    gradient = left @ vh
     if gvh is not None and n != k:
         scaled = gvh / row
-        found = found + u @ (scaled - (scaled @ vh.mT) @ vh)
-    return [found]
+        gradient = gradient + u @ (scaled - (scaled @ vh.mT) @ vh)
+    return [gradient]
 
 
 def _skew(x: Tensor) -> Tensor:

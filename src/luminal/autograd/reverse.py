@@ -42,8 +42,8 @@ def gradients(
     for y, cotangent in zip(outputs, cotangents, strict=True):
         collected[y.value].append(cotangent)
     wanted = set(variables)
-    found: dict[Value, Tensor] = {}
-    again, known = Again(graph), len(graph.builder)
+    by_value: dict[Value, Tensor] = {}
+    again, start = Again(graph), len(graph.builder)
     for node in reversed(order):
         arrived: list[Tensor | None] = []
         for k in range(len(node.types)):
@@ -56,7 +56,7 @@ def gradients(
                 parts = []
             total = reduce(Tensor.__add__, parts) if parts else None
             if total is not None and value in wanted:
-                found[value] = total
+                by_value[value] = total
             # A known derivative leads straight to its operands: what lies between is not entered.
             if total is not None and value in graph.derivatives and value in active:
                 _follow(again, value, total, active, collected)
@@ -68,8 +68,8 @@ def gradients(
             at = again.applied(node, arrived)
             rule = loop_rule if node.op.name == "Loop" else RULES[node.op.name]
             _collect(node.args, rule(at, arrived), active, collected)
-    graph.pulled.update(graph.builder.since(known))
-    return [found.get(value) for value in variables]
+    graph.pulled.update(graph.builder.since(start))
+    return [by_value.get(value) for value in variables]
 
 
 def _flows_apart(graph: Recorder, node: Node, wanted: set[Value]) -> bool:
@@ -89,9 +89,9 @@ def _follow(
     collected: defaultdict[Value, list[Tensor]],
 ) -> None:
     """Along the known derivative of a value."""
-    known = again.graph.derivatives[value]
-    y, *operands = again.tensors(value.node, (value, *known.operands), [g])
-    _collect(known.operands, known.pull(g, y, operands), active, collected)
+    derivative = again.graph.derivatives[value]
+    y, *operands = again.tensors(value.node, (value, *derivative.operands), [g])
+    _collect(derivative.operands, derivative.pull(g, y, operands), active, collected)
 
 
 def _collect(
@@ -123,9 +123,14 @@ def _operands_first(graph: Recorder, roots: Iterable[Value]) -> list[Node]:
 
 def _sources(graph: Recorder, node: Node) -> list[Value]:
     """The values that gradients of a node's results flow to."""
-    known = [graph.derivatives.get(Value(node, k)) for k in range(len(node.types))]
-    through = [operand for each in known if each is not None for operand in each.operands]
-    return through if all(known) else [*through, *node.args]
+    derivatives = [graph.derivatives.get(Value(node, k)) for k in range(len(node.types))]
+    through = [
+        operand
+        for derivative in derivatives
+        if derivative is not None
+        for operand in derivative.operands
+    ]
+    return through if all(derivatives) else [*through, *node.args]
 
 
 def _active(graph: Recorder, order: Sequence[Node], variables: Sequence[Value]) -> set[Value]:
@@ -139,9 +144,9 @@ def _active(graph: Recorder, order: Sequence[Node], variables: Sequence[Value]) 
             depends = depends and (node.types[0].dtype.is_float and node.args[0].dtype.is_float)
         for k, result in enumerate(node.types):
             value = Value(node, k)
-            known = graph.derivatives.get(value)
-            if known is not None:
-                is_reached = any(operand in active for operand in known.operands)
+            derivative = graph.derivatives.get(value)
+            if derivative is not None:
+                is_reached = any(operand in active for operand in derivative.operands)
             else:
                 is_reached = depends and (result.dtype.is_float or node.op.group != "ordered")
             if is_reached:

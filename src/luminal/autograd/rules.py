@@ -55,8 +55,8 @@ def simple(rule: Callable[..., Tensor | tuple[Tensor | None, ...]]) -> Rule:
     """The row of an operation with one result y: `rule(g, y, *operands)`."""
 
     def row(at: Applied, gradients: Gradients) -> Gradients:
-        found = rule(gradients[0], at.results[0], *at.args)
-        return (found,) if is_tensor(found) else found  # type: ignore[return-value]
+        result = rule(gradients[0], at.results[0], *at.args)
+        return (result,) if is_tensor(result) else result  # type: ignore[return-value]
 
     return row
 
@@ -182,8 +182,8 @@ def _recurrence(factors: Tensor, terms: Tensor, axis: int, *, backward: bool = F
         return r, r
 
     start = terms.graph.zeros(rows[1].extents[1:], dtype=terms.dtype)
-    found: Tensor = scan(step, start, tuple(rows))[1]
-    return (found.flip(0) if backward else found).movedim(0, axis)
+    states: Tensor = scan(step, start, tuple(rows))[1]
+    return (states.flip(0) if backward else states).movedim(0, axis)
 
 
 def _running_max_back(x: Tensor, y: Tensor, g: Tensor, axis: int) -> Tensor:
@@ -252,15 +252,15 @@ def _custom(at: Applied, gradients: Gradients) -> Gradients:
         )
     zeros = (at.graph.zeros(y.extents, dtype=y.dtype) for y in at.results)
     full = tuple(z if g is None else g for z, g in zip(zeros, gradients, strict=True))
-    found = kernel.vjp(at.args, at.results, full)
-    if found is None or is_tensor(found):
-        found = (found,)
-    if len(found) != len(at.args):
+    pulled = kernel.vjp(at.args, at.results, full)
+    if pulled is None or is_tensor(pulled):
+        pulled = (pulled,)
+    if len(pulled) != len(at.args):
         raise GraphError(
-            f"{kernel.name}: vjp gave {len(found)} gradients for {len(at.args)} operands; give one "
-            "for each, None for zero"
+            f"{kernel.name}: vjp gave {len(pulled)} gradients for {len(at.args)} operands; give "
+            "one for each, None for zero"
         )
-    return list(found)
+    return list(pulled)
 
 
 def _not_differentiable(at: Applied, gradients: Gradients) -> Gradients:

@@ -69,12 +69,14 @@ def vjp(
     graph = graph_of("vjp", [*outputs, *leaves])
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
-        given, given_tree = flatten(cotangent)
-        if given_tree != out_tree:
+        cotangents, cotangent_tree = flatten(cotangent)
+        if cotangent_tree != out_tree:
             raise ShapeError("vjp: the cotangent has another structure than the function's result")
-        seeds = [seed(y, graph.constant(g), "vjp") for y, g in zip(outputs, given, strict=True)]
-        found = gradients(graph, outputs, seeds, [graph.bring(x) for x in leaves])
-        full = [_zeros(x) if g is None else g for x, g in zip(leaves, found, strict=True)]
+        seeds = [
+            seed(y, graph.constant(g), "vjp") for y, g in zip(outputs, cotangents, strict=True)
+        ]
+        pulled = gradients(graph, outputs, seeds, [graph.bring(x) for x in leaves])
+        full = [_zeros(x) if g is None else g for x, g in zip(leaves, pulled, strict=True)]
         built: tuple[Any, ...] = tree.build(full)
         return built
 
@@ -105,14 +107,14 @@ def jvp(
     dummies = [_placeholder(graph, y, k) for k, y in enumerate(outputs)]
     back = gradients(graph, outputs, dummies, [x.value for x in leaves])
     pairs = [(g, graph.constant(t)) for g, t in zip(back, along, strict=True) if g is not None]
-    found = gradients(
+    pulled = gradients(
         graph,
         [g for g, _ in pairs],
         [seed(g, t, "jvp") for g, t in pairs],
         [u.value for u in dummies],
     )
     return result, tree.build(
-        [_zeros(y) if t is None else t for y, t in zip(outputs, found, strict=True)]
+        [_zeros(y) if t is None else t for y, t in zip(outputs, pulled, strict=True)]
     )
 
 
@@ -135,9 +137,9 @@ def custom_vjp(function: Callable[..., Any], pull: Callable[..., Any]) -> Callab
         operands = tuple(map(graph.bring, tensors))
 
         def flow(g: Tensor, y: Tensor, now: Sequence[Tensor]) -> Sequence[Tensor | None]:
-            given = iter(now)
-            found = pull(g, y, *(next(given) if is_tensor(x) else x for x in args))
-            many = found if isinstance(found, tuple | list) else (found,)
+            remaining = iter(now)
+            pulled = pull(g, y, *(next(remaining) if is_tensor(x) else x for x in args))
+            many = pulled if isinstance(pulled, tuple | list) else (pulled,)
             wrong = [x for x in many if x is not None and not is_tensor(x)]
             if wrong or len(many) != len(now):
                 raise GraphError(
@@ -173,8 +175,8 @@ def backward(loss: Tensor, gradient: Tensor | None = None) -> None:
     seeds = [seed(loss, gradient, "backward")]
     for value, g in zip(leaves, gradients(graph, [loss], seeds, leaves), strict=True):
         if g is not None:
-            known = graph.gradients.get(value)
-            graph.gradients[value] = g if known is None else known + g
+            before = graph.gradients.get(value)
+            graph.gradients[value] = g if before is None else before + g
 
 
 class _ALWAYS:
@@ -188,8 +190,8 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
     def differentiated(*args: Any, **kwargs: Any) -> Any:
         places = [_place(function.__name__, k, len(args)) for k in numbers]
         chosen = list(dict.fromkeys(places))
-        given, tree, leaves = _fresh(tuple(args[k] for k in chosen))
-        args = tuple(given[chosen.index(k)] if k in chosen else x for k, x in enumerate(args))
+        fresh, tree, leaves = _fresh(tuple(args[k] for k in chosen))
+        args = tuple(fresh[chosen.index(k)] if k in chosen else x for k, x in enumerate(args))
         value = function(*args, **kwargs)
         loss, *_ = value if isinstance(value, tuple) else (value,)
         if not is_tensor(loss):
@@ -197,9 +199,11 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
                 f"{function.__name__}: its result is {loss!r}; it must be a 0-d Tensor: call it "
                 "with Tensors, or with arrays through lm.jit(lm.grad(function))"
             )
-        found = tree.build(_gradients(function.__name__, loss, leaves, None))
+        derivatives = tree.build(_gradients(function.__name__, loss, leaves, None))
         out = (
-            found[0] if isinstance(argnums, int) else tuple(found[chosen.index(k)] for k in places)
+            derivatives[0]
+            if isinstance(argnums, int)
+            else tuple(derivatives[chosen.index(k)] for k in places)
         )
         return (value, out) if with_value else out
 
@@ -224,8 +228,8 @@ def _fresh(arguments: Sequence[Any]) -> tuple[tuple[Any, ...], Tree, list[Any]]:
     so do views of it, which would else be composed with those that it is made of.
     """
     leaves, tree = flatten(tuple(arguments))
-    own = [_variable(x) if is_tensor(x) and x.dtype.is_float else x for x in leaves]
-    return tree.build(own), tree, own
+    variables = [_variable(x) if is_tensor(x) and x.dtype.is_float else x for x in leaves]
+    return tree.build(variables), tree, variables
 
 
 def _variable(x: Tensor) -> Tensor:
@@ -248,10 +252,10 @@ def _gradients(
     check_graph(graph, tensors, what)
     for x in tensors:
         check_view(loss, x, what)
-    given = None if above is None else graph.constant(above)
-    found = gradients(graph, [loss], [seed(loss, given, what)], [x.value for x in tensors])
-    each = [_zeros(x) if g is None else g for x, g in zip(tensors, found, strict=True)]
-    return [_of_value(x, g) for x, g in zip(variables, each, strict=True)]
+    cotangent = None if above is None else graph.constant(above)
+    pulled = gradients(graph, [loss], [seed(loss, cotangent, what)], [x.value for x in tensors])
+    full = [_zeros(x) if g is None else g for x, g in zip(tensors, pulled, strict=True)]
+    return [_of_value(x, g) for x, g in zip(variables, full, strict=True)]
 
 
 def _in_memory(graph: Recorder, x: Parameter) -> Tensor:

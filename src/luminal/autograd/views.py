@@ -194,15 +194,15 @@ class _System:
 
     def _positions(self) -> list[Expression]:
         """The position in each dim of the source."""
-        own = iter([index(d, n) if n is not ONE else ZERO for d, n in enumerate(self._dims())])
-        return [next(own) if s == 1 else next(own) * s + next(own) for s in self.steps]
+        indices = iter([index(d, n) if n is not ONE else ZERO for d, n in enumerate(self._dims())])
+        return [next(indices) if s == 1 else next(indices) * s + next(indices) for s in self.steps]
 
     def _new_free(self, extent: Expression) -> Expression:
         if extent is ONE:
             return ZERO
-        made = index(len(self._dims()) + len(self.free), extent)
-        self.free.append(made)
-        return made
+        position = index(len(self._dims()) + len(self.free), extent)
+        self.free.append(position)
+        return position
 
     def _unknowns(self, left: Expression) -> list[Symbol]:
         """The symbols of an equation that are not solved yet, in a fixed order."""
@@ -234,7 +234,7 @@ class _System:
             number, modulus = low.args
             whole, *cycle = high.args if high.op == "mod" else (high,)
             left = (whole - number // modulus) * modulus + number
-            waiting = [each for each in waiting if each not in pair]
+            waiting = [equation for equation in waiting if equation not in pair]
             waiting.append((left % (cycle[0] * modulus) if cycle else left, a * modulus + b))
             self.conditions += [b >= 0, b < modulus]
         return waiting
@@ -286,8 +286,8 @@ class _System:
 
     def _common_step(self, factors: Mapping[Symbol, Expression]) -> int:
         """The step of a split dim that divides these factors; 1 where there is none."""
-        known = [factor.value for factor in factors.values() if factor.is_const]
-        step = gcd(*known) if len(known) == len(factors) else 1
+        constants = [factor.value for factor in factors.values() if factor.is_const]
+        step = gcd(*constants) if len(constants) == len(factors) else 1
         return step if step in self.steps else 1
 
     def _affine(
@@ -397,11 +397,11 @@ def _quotient_and_rest(
 
 def _split_points(variable: Symbol, extent: Expression, view: View) -> list[Expression]:
     """The divisors at which the map takes digits of a variable, each a multiple of the last."""
-    found: set[Expression] = set()
+    divisors: set[Expression] = set()
     for entry in (*view.map, view.domain):
-        _collect(entry, variable, found)
+        _collect(entry, variable, divisors)
     points: list[Expression] = []
-    for point in sorted(found, key=_size):
+    for point in sorted(divisors, key=_size):
         last = points[-1] if points else ONE
         inside = last.divides(point) and point.divides(extent)
         if point is not last and inside and point is not extent:
@@ -409,15 +409,15 @@ def _split_points(variable: Symbol, extent: Expression, view: View) -> list[Expr
     return points
 
 
-def _collect(entry: Expression, variable: Symbol, found: set[Expression]) -> None:
+def _collect(entry: Expression, variable: Symbol, divisors: set[Expression]) -> None:
     stack = [entry]
     while stack:
         e = stack.pop()
         if variable not in e.symbols():
             continue
         if e.op in ("floordiv", "mod") and e.args[0] is variable:
-            found.add(e.args[1])
+            divisors.add(e.args[1])
         elif e.op == "mod" and e.args[0].op == "floordiv" and e.args[0].args[0] is variable:
-            found.update((e.args[0].args[1], e.args[0].args[1] * e.args[1]))
+            divisors.update((e.args[0].args[1], e.args[0].args[1] * e.args[1]))
         elif e is not variable:
             stack.extend(e.args)
