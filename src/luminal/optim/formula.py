@@ -27,8 +27,10 @@ def each(
     """
     counts = {len(parameters), *map(len, others)}
     if len(counts) > 1:
-        found = ", ".join(str(len(column)) for column in (parameters, *others))
-        raise ShapeError(f"{what}: the lists hold {found} Tensors; give one of each per parameter")
+        lengths = ", ".join(str(len(column)) for column in (parameters, *others))
+        raise ShapeError(
+            f"{what}: the lists hold {lengths} Tensors; give one of each per parameter"
+        )
     results: tuple[list[Tensor], ...] = tuple([] for _ in range(len(others)))
     for old, gradient, *moments in zip(parameters, *others, strict=True):
         # Squares and quotients in 16 bits would lose most of their digits; only what is stored is

@@ -54,9 +54,9 @@ def lamb_on_graph(
         g = signed(g, maximize)
         m, v = mixed(m, g, beta1), mixed(v, g * g, beta2)
         u = decayed(m * first / (v.sqrt() * second + eps), p, weight_decay)
-        own, moved = (x.square().sum().sqrt() for x in (p, u))
+        weight_norm, update_norm = (x.square().sum().sqrt() for x in (p, u))
         # Weights that begin at zero would otherwise stay there.
-        ratio = where((own > 0) & (moved > 0), own / moved, 1.0)
+        ratio = where((weight_norm > 0) & (update_norm > 0), weight_norm / update_norm, 1.0)
         return p - rate * ratio * u, m, v
 
     new, firsts, seconds = each(

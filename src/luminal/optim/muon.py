@@ -70,14 +70,14 @@ def muon_on_graph(
         b = mixed(b, g, momentum)
         # Nesterov: the momentum as a further step with this gradient would leave it.
         direction = mixed(g, b, 1 - momentum) if nesterov else b
-        made = orthogonalized(direction, ns_steps, ns_coefficients, eps, ns_dtype)
+        orthogonal = orthogonalized(direction, ns_steps, ns_coefficients, eps, ns_dtype)
         rows, columns = (extent.value for extent in p.extents)
         if adjust_lr_fn == "match_rms_adamw":
             factor = AS_ADAMW * math.sqrt(max(rows, columns))
         else:
             factor = math.sqrt(max(1.0, rows / max(columns, 1)))
         rate = rate_of(lr, p.dtype)
-        return shrunk(p, rate, weight_decay) - rate * factor * made, b
+        return shrunk(p, rate, weight_decay) - rate * factor * orthogonal, b
 
     new, moved = each("muon_on_graph", formula, parameters, gradients, buffers)
     return new, moved
@@ -141,8 +141,10 @@ class Muon(Optimizer):
     ) -> Update:
         """Records the step of `muon_on_graph`, or of `adam_on_graph`."""
         if group["use_muon"]:
-            own = {name: group[name] for name in self.defaults if name not in ("use_muon", "betas")}
-            new, moved = muon_on_graph(params, gradients, slots["momentum_buffer"], **own)
+            options = {
+                name: group[name] for name in self.defaults if name not in ("use_muon", "betas")
+            }
+            new, moved = muon_on_graph(params, gradients, slots["momentum_buffer"], **options)
             return Update(new, {"momentum_buffer": moved}, {})
         step = shared["step"] + 1
         new, *moments = adam_on_graph(

@@ -59,10 +59,10 @@ class Optimizer(ABC):
             params = [params]
         if not isinstance(params, Iterable):
             raise InputError(f"{self._name}: got {params!r}; pass model.parameters(), or a list")
-        given = list(params)
-        if not given:
+        entries = list(params)
+        if not entries:
             raise InputError(f"{self._name}: got no parameters; pass model.parameters()")
-        groups = given if isinstance(given[0], dict) else [{"params": given}]
+        groups = entries if isinstance(entries[0], dict) else [{"params": entries}]
         for group in groups:
             self.add_param_group(group)
 
@@ -73,7 +73,7 @@ class Optimizer(ABC):
     if not TYPE_CHECKING:  # or every attribute would be Any
 
         def __getattr__(self, name: str) -> Any:
-            raise absent(self, name, lambda known: False)
+            raise absent(self, name, lambda candidate: False)
 
     # --- what a subclass says
 
@@ -110,17 +110,17 @@ class Optimizer(ABC):
             raise InputError(f'{self._name}: a group has no "params"; give it a list of them')
         params = group["params"]
         many = [params] if isinstance(params, Parameter | Tensor) else list(params)
-        known = dict(self.names)
+        names = dict(self.names)
         try:
-            added = {**self.defaults, **group, "params": [self._parameter(each) for each in many]}
+            added = {**self.defaults, **group, "params": [self._parameter(entry) for entry in many]}
             self.check(added)
         except InputError:
-            self.names = known
+            self.names = names
             raise
         self.param_groups.append(added)
 
-    def _parameter(self, given: Any) -> Parameter:
-        name, held = given if isinstance(given, tuple) else (None, given)
+    def _parameter(self, entry: Any) -> Parameter:
+        name, held = entry if isinstance(entry, tuple) else (None, entry)
         if is_tensor(held) and isinstance(held.value.node.attrs, WeightAttrs):
             held = held.value.node.attrs.parameter
         if not isinstance(held, Parameter) or not held.dtype.is_float:
@@ -155,8 +155,8 @@ class Optimizer(ABC):
         """
         if loss is None:
             raise GraphError(f"{self._name}.step: got no loss; {STEPS}, with no loss.backward()")
-        found, norm = clipped(self.gradients(loss), clip_norm, clip_value)
-        self.apply(found, when=when)
+        gradients, norm = clipped(self.gradients(loss), clip_norm, clip_value)
+        self.apply(gradients, when=when)
         return norm
 
     @keeps
@@ -175,10 +175,10 @@ class Optimizer(ABC):
         }
         trained = [p for p in self.parameters if p in weights and p.requires_grad]
         above = seed(loss, None, f"{self._name}.step")
-        found = gradients(graph, [loss], [above], [weights[p] for p in trained])
-        pairs = zip(trained, found, strict=True)
-        made = {p: p.in_order(g) for p, g in pairs if g is not None}
-        if not made:
+        pulled = gradients(graph, [loss], [above], [weights[p] for p in trained])
+        pairs = zip(trained, pulled, strict=True)
+        by_parameter = {p: p.in_order(g) for p, g in pairs if g is not None}
+        if not by_parameter:
             if self.parameters and all(isinstance(p, Packed) for p in self.parameters):
                 raise GraphError(
                     f"{self._name}.step: its {len(self.parameters)} parameters are packed "
@@ -195,7 +195,7 @@ class Optimizer(ABC):
                 f"{self._name}.step: the loss depends on none of its {len(self.parameters)} "
                 f"parameters{' ' * frozen}{fix}"
             )
-        return made
+        return by_parameter
 
     @keeps
     @garbage.held()
@@ -204,11 +204,11 @@ class Optimizer(ABC):
 
         By Parameter, or a sequence in the order of `parameters`, with None for those that stay.
         """
-        found = self._by_parameter(gradients)
+        by_parameter = self._by_parameter(gradients)
         if when is not None and (when.dtype is not bool_ or when.ndim):
             raise GraphError(f"{self._name}: when={when!r}; it must be a 0-d bool: compare it")
         for group in self.param_groups:
-            held = [p for p in group["params"] if p in found]
+            held = [p for p in group["params"] if p in by_parameter]
             fresh = [p for p in held if p not in self.state]
             for p, states in zip(fresh, self.new_states(group, fresh), strict=True):
                 self.state[p] = states
@@ -218,7 +218,7 @@ class Optimizer(ABC):
                 key = tuple(self.state[p][name] for name in self.shared(group))
                 together.setdefault(key, []).append(p)
             for members in together.values():
-                self._record(group, members, [found[p] for p in members], when)
+                self._record(group, members, [by_parameter[p] for p in members], when)
 
     # PyTorch counts Adam's steps for each parameter. Here parameters that are first updated
     # together share a counter, so a step has a few scalars in the place of hundreds; those that
@@ -239,19 +239,19 @@ class Optimizer(ABC):
         ]
 
     def _by_parameter(self, gradients: Gradients) -> dict[Parameter, Tensor]:
-        given: Mapping[Parameter, Tensor | None]
+        mapping: Mapping[Parameter, Tensor | None]
         if isinstance(gradients, Mapping):
-            given = gradients
+            mapping = gradients
         else:
-            known = self.parameters
-            if len(gradients) != len(known):
+            parameters = self.parameters
+            if len(gradients) != len(parameters):
                 raise InputError(
-                    f"{self._name}.apply: {len(gradients)} gradients for {len(known)} parameters; "
-                    "give one for each in order, or a dict"
+                    f"{self._name}.apply: {len(gradients)} gradients for {len(parameters)} "
+                    "parameters; give one for each in order, or a dict"
                 )
-            given = dict(zip(known, gradients, strict=True))
-        found = {p: g for p, g in given.items() if g is not None}
-        for p, g in found.items():
+            mapping = dict(zip(parameters, gradients, strict=True))
+        present = {p: g for p, g in mapping.items() if g is not None}
+        for p, g in present.items():
             if p not in self.names:
                 raise InputError(f"{self._name}.apply: {p!r} is none of its parameters")
             if not is_tensor(g):
@@ -264,19 +264,19 @@ class Optimizer(ABC):
                     f"{self._name}.apply: the gradient of {self.names[p]} has the shape {g.shape}, "
                     f"the parameter {p.shape}"
                 )
-        return found
+        return present
 
     def _record(
-        self, group: Group, params: Sequence[Parameter], found: Tensors, when: Tensor | None
+        self, group: Group, params: Sequence[Parameter], gradients: Tensors, when: Tensor | None
     ) -> None:
         """Assigns what `update` gives for parameters that share their counters."""
-        graph = found[0].graph
+        graph = gradients[0].graph
         states = [self.state[p] for p in params]
         before = [graph.weight_of(p) for p in params]
-        slots = {name: [graph.read(each[name]) for each in states] for name in self.slots(group)}
+        slots = {name: [graph.read(entry[name]) for entry in states] for name in self.slots(group)}
         shared = {name: graph.read(states[0][name]) for name in self.shared(group)}
         options = group | {"lr": _rate(graph, group["lr"])}
-        new = self.update(options, before, found, slots, shared)
+        new = self.update(options, before, gradients, slots, shared)
         if not isinstance(new, Update):
             raise GraphError(
                 f"{self._name}.update: it returned a {type(new).__name__}; return "
@@ -285,7 +285,7 @@ class Optimizer(ABC):
         rows: list[tuple[Parameter | State, Tensor, Tensor]]
         rows = [*zip(params, before, new.parameters, strict=True)]
         for name, values in slots.items():
-            held = [each[name] for each in states]
+            held = [entry[name] for entry in states]
             rows += zip(held, values, new.slots[name], strict=True)
         rows += [(states[0][name], shared[name], new.shared[name]) for name in shared]
         # In the order in which the backward pass knows gradients, so each is used while it is near.
@@ -324,7 +324,7 @@ def _rate(graph: Recorder, lr: Any) -> float | Tensor:
     """A group's rate in the graph; GraphError for a Tensor of another graph or a shape."""
     if isinstance(lr, int | float):
         return lr
-    found = graph.constant(lr)
-    if found.ndim:
-        raise GraphError(f"lr: takes one number, got {found!r}; use cx.tensor((), name='lr')")
-    return found
+    rate = graph.constant(lr)
+    if rate.ndim:
+        raise GraphError(f"lr: takes one number, got {rate!r}; use cx.tensor((), name='lr')")
+    return rate

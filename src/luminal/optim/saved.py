@@ -50,7 +50,7 @@ def state_dict(optimizer: Optimizer) -> dict[str, Any]:
         shared = optimizer.shared(group)
         for p in group["params"]:
             held = optimizer.state.get(p, {})
-            values = {name: each.numpy() for name, each in held.items()}
+            values = {name: x.numpy() for name, x in held.items()}
             if held:
                 state[number[p]] = {
                     name: x.item() if name in shared else x for name, x in values.items()
@@ -64,12 +64,12 @@ def _plain(option: Any) -> Any:
     return option if kept else None
 
 
-def load_state_dict(optimizer: Optimizer, given: Mapping[str, Any]) -> None:
+def load_state_dict(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
     """Takes up a saved state; see `Optimizer.load_state_dict`."""
     what = type(optimizer).__name__
     try:
-        rows = [{**row, "params": [int(k) for k in row["params"]]} for row in given["param_groups"]]
-        entries = {int(key): dict(entry) for key, entry in given["state"].items()}
+        rows = [{**row, "params": [int(k) for k in row["params"]]} for row in saved["param_groups"]]
+        entries = {int(key): dict(entry) for key, entry in saved["state"].items()}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise LoadError(
             f"{what}: no state_dict of an optimizer ({error!r}); it has 'state', by numbers, and "
@@ -78,24 +78,24 @@ def load_state_dict(optimizer: Optimizer, given: Mapping[str, Any]) -> None:
     # All is checked before anything is set: a state that fits half would train on quietly.
     groups = _groups(optimizer, rows)
     numbers = [k for row in rows for k in row["params"]]
-    known = dict(zip(numbers, optimizer.parameters, strict=True))
-    unknown = [k for k in entries if k not in known]
+    by_number = dict(zip(numbers, optimizer.parameters, strict=True))
+    unknown = [k for k in entries if k not in by_number]
     if unknown:
         raise LoadError(f"{what}: the state_dict has a state for {unknown[0]}, which is no number "
                         "of a parameter in its groups")  # fmt: skip
-    found: dict[Parameter, Values] = {}
+    values: dict[Parameter, Values] = {}
     owner = {p: group for group in groups for p in group["params"]}
     for k, entry in entries.items():
-        found[known[k]] = _values(optimizer, owner[known[k]], known[k], entry)
-    _check_shared(optimizer, groups, found)
+        values[by_number[k]] = _values(optimizer, owner[by_number[k]], by_number[k], entry)
+    _check_shared(optimizer, groups, values)
     for group, loaded in zip(optimizer.param_groups, groups, strict=True):
         group.update(loaded)
-    _fill(optimizer, found)
+    _fill(optimizer, values)
 
 
 def _groups(optimizer: Optimizer, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
     """The optimizer's groups with the options of `rows`."""
-    what, made = type(optimizer).__name__, []
+    what, groups = type(optimizer).__name__, []
     if len(rows) != len(optimizer.param_groups):
         raise LoadError(f"{what}: the state_dict has {len(rows)} groups, the optimizer "
                         f"{len(optimizer.param_groups)}; make it with the same groups")  # fmt: skip
@@ -118,8 +118,8 @@ def _groups(optimizer: Optimizer, rows: Sequence[Mapping[str, Any]]) -> list[Gro
             optimizer.check(loaded)
         except LuminalError as error:
             raise LoadError(f"{what}: group {k}: {error}") from None
-        made.append(loaded)
-    return made
+        groups.append(loaded)
+    return groups
 
 
 def _values(optimizer: Optimizer, group: Group, p: Parameter, entry: Mapping[str, Any]) -> Values:
@@ -159,7 +159,7 @@ def _shared_key(optimizer: Optimizer, group: Group, values: Values) -> tuple[Any
 
 
 def _check_shared(
-    optimizer: Optimizer, groups: Sequence[Group], found: Mapping[Parameter, Values]
+    optimizer: Optimizer, groups: Sequence[Group], loaded: Mapping[Parameter, Values]
 ) -> None:
     """Parameters whose programs count their steps together must have equal counts."""
     for group in groups:
@@ -170,7 +170,7 @@ def _check_shared(
                 continue
             # A recorded step has one counter for all that began together, so they cannot part
             # afterwards.
-            value = _shared_key(optimizer, group, found[p]) if p in found else None
+            value = _shared_key(optimizer, group, loaded[p]) if p in loaded else None
             held = tuple(optimizer.state[p].get(name) for name in names)
             first, expected = counts.setdefault(held, (p, value))
             if value != expected:
@@ -181,19 +181,19 @@ def _check_shared(
                 )
 
 
-def _fill(optimizer: Optimizer, found: Mapping[Parameter, Values]) -> None:
+def _fill(optimizer: Optimizer, loaded: Mapping[Parameter, Values]) -> None:
     """Sets States, makes those that are not there yet, resets those that the dict has not."""
     for group in optimizer.param_groups:
         fresh: dict[Any, list[Parameter]] = {}
         for p in group["params"]:
-            if p in found and p not in optimizer.state:
-                fresh.setdefault(_shared_key(optimizer, group, found[p]), []).append(p)
+            if p in loaded and p not in optimizer.state:
+                fresh.setdefault(_shared_key(optimizer, group, loaded[p]), []).append(p)
         for members in fresh.values():
-            made = optimizer.new_states(group, members)
-            optimizer.state.update(zip(members, made, strict=True))
+            new = optimizer.new_states(group, members)
+            optimizer.state.update(zip(members, new, strict=True))
     for p, states in optimizer.state.items():
         for name, state in states.items():
-            if p in found:
-                state.set(found[p][name])
+            if p in loaded:
+                state.set(loaded[p][name])
             else:
                 state.reset()

@@ -14,10 +14,12 @@ def _groups(what: str, schedulers: Sequence[LRScheduler]) -> list[float]:
     """The base rates of the first; InputError where another has another number of them."""
     if not schedulers:
         raise InputError(f"{what}: got no schedulers")
-    for each in schedulers:
-        if not isinstance(each, LRScheduler):
-            raise InputError(f"{what}: {each!r} is no LRScheduler; ReduceLROnPlateau stands alone")
-    counts = [len(each.base_lrs) for each in schedulers]
+    for scheduler in schedulers:
+        if not isinstance(scheduler, LRScheduler):
+            raise InputError(
+                f"{what}: {scheduler!r} is no LRScheduler; ReduceLROnPlateau stands alone"
+            )
+    counts = [len(scheduler.base_lrs) for scheduler in schedulers]
     if len(set(counts)) > 1:
         raise InputError(f"{what}: the schedulers have {counts} groups; give all the same number")
     return schedulers[0].base_lrs
@@ -49,7 +51,9 @@ class ChainedScheduler(LRScheduler):
 
     def __init__(self, schedulers: Sequence[LRScheduler]) -> None:
         super().__init__(_groups("ChainedScheduler", schedulers))
-        others = [each.base_lrs for each in schedulers if each.base_lrs != self.base_lrs]
+        others = [
+            scheduler.base_lrs for scheduler in schedulers if scheduler.base_lrs != self.base_lrs
+        ]
         if others:
             raise InputError(
                 f"ChainedScheduler: the schedulers begin at the rates {self.base_lrs} and "
@@ -59,8 +63,8 @@ class ChainedScheduler(LRScheduler):
         self._known = [self._after(self.base_lrs, 0)]
 
     def _after(self, rates: list[float], epoch: int) -> list[float]:
-        for each in self.schedulers:
-            rates = each.following(rates, epoch)
+        for scheduler in self.schedulers:
+            rates = scheduler.following(rates, epoch)
         return rates
 
     def rates(self, epoch: int) -> list[float]:

@@ -159,8 +159,8 @@ class LambdaLR(LRScheduler):
         groups = len(self.base_lrs)
         many: list[Any]
         many = list(lr_lambda) if isinstance(lr_lambda, list | tuple) else [lr_lambda] * groups
-        for each in many:
-            _check_function("LambdaLR", each)
+        for function in many:
+            _check_function("LambdaLR", function)
         self.lr_lambdas = many
         if len(self.lr_lambdas) != groups:
             raise InputError(f"LambdaLR: {len(self.lr_lambdas)} functions for {groups} groups")

@@ -60,10 +60,10 @@ class OneCycleLR(LRScheduler):
         while epoch > self.ends[phase] and phase < len(self.ends) - 1:
             begin, phase = self.ends[phase], phase + 1
         done = (epoch - begin) / ((self.ends[phase] - begin) or 1)
-        made = []
+        rates = []
         for top in self.base_lrs:
             first = top / self.div_factor
             corners = [first, top, *([first] if len(self.ends) > 2 else [])]
             corners.append(first / self.final_div_factor)
-            made.append(self.anneal(corners[phase], corners[phase + 1], done))
-        return made
+            rates.append(self.anneal(corners[phase], corners[phase + 1], done))
+        return rates

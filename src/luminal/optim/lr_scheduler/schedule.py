@@ -98,6 +98,6 @@ def check_state(what: str, state_dict: Any, names: Sequence[str], count: int) ->
             raise LoadError(
                 f"{what}: the state_dict has {name}={value!r}; pass that of a scheduler"
             ) from None
-    found = len(base_rates(what, state_dict["last_lr"]))
-    if found != count:
-        raise LoadError(f"{what}: the state_dict is of {found} groups, the scheduler of {count}")
+    groups = len(base_rates(what, state_dict["last_lr"]))
+    if groups != count:
+        raise LoadError(f"{what}: the state_dict is of {groups} groups, the scheduler of {count}")
