@@ -51,14 +51,14 @@ class GradientAccumulator:
         totals, number = self._added(loss)
         is_full = number >= self.steps
         factor = 1 / number.cast("float32")
-        found = {p: total * factor.cast(total.dtype) for p, total in totals.items()}
+        averages = {p: total * factor.cast(total.dtype) for p, total in totals.items()}
         when = is_full
         if self.scaler is not None:
-            found, is_finite = self.scaler.unscale(found)
+            averages, is_finite = self.scaler.unscale(averages)
             self.scaler.update(is_finite, when=is_full)
             when = is_full & is_finite
-        found, norm = clipped(found, clip_norm, clip_value)
-        self.optimizer.apply(found, when=when)
+        averages, norm = clipped(averages, clip_norm, clip_value)
+        self.optimizer.apply(averages, when=when)
         for p, total in totals.items():
             loss.graph.assign(self.sums[p], where(is_full, 0, total))
         loss.graph.assign(self.count, where(is_full, 0, number))
@@ -99,12 +99,14 @@ class GradientAccumulator:
         """Goes on from there; LoadError, and no change, where a sum fits no parameter."""
         check_entries("GradientAccumulator", state_dict, ("sums", "count"))
         count = checked_count("GradientAccumulator", state_dict["count"])
-        known = dict(enumerate(self.optimizer.parameters))
+        parameters = dict(enumerate(self.optimizer.parameters))
         arrays: dict[Parameter, Array] = {}
         for key, value in state_dict["sums"].items():
-            if int(key) not in known:
-                raise LoadError(f"GradientAccumulator: no parameter {key}; there are {len(known)}")
-            p = known[int(key)]
+            if int(key) not in parameters:
+                raise LoadError(
+                    f"GradientAccumulator: no parameter {key}; there are {len(parameters)}"
+                )
+            p = parameters[int(key)]
             array = array_of(value, work_dtype(p.dtype), self.optimizer.names[p])
             if array.shape != p.shape:
                 raise LoadError(

@@ -113,9 +113,9 @@ class GradScaler:
         Clipping is of unscaled gradients; the norm before it is returned, as `optimizer.step` does.
         """
         scaled = optimizer.gradients(self.scale(loss))
-        found, is_finite = self.unscale(scaled)
-        found, norm = clipped(found, clip_norm, clip_value)
-        optimizer.apply(found, when=is_finite)
+        unscaled, is_finite = self.unscale(scaled)
+        unscaled, norm = clipped(unscaled, clip_norm, clip_value)
+        optimizer.apply(unscaled, when=is_finite)
         self.update(is_finite)
         return norm
 
@@ -129,10 +129,10 @@ class GradScaler:
         leaves, tree = flatten(gradients)
         graph = leaves[0].graph
         factor = 1 / graph.read(self.states["scale"])
-        found = [(g * factor).cast(g.dtype) for g in leaves]
-        checks = [g.isfinite().all() for g in found if g.numel() != 0]
+        unscaled = [(g * factor).cast(g.dtype) for g in leaves]
+        checks = [g.isfinite().all() for g in unscaled if g.numel() != 0]
         is_finite = reduce(Tensor.__and__, checks) if checks else graph.constant(True, bool_)
-        return tree.build(found), is_finite
+        return tree.build(unscaled), is_finite
 
     def update(self, is_finite: Tensor, *, when: Tensor | None = None) -> None:
         """Records the next scale; `when`, a 0-d bool: nothing changes in runs where it is False."""

@@ -21,15 +21,15 @@ def train_byte_pairs(text: str, vocabulary: int) -> str:
         raise InputError(
             f"tokenizer: a vocabulary of {vocabulary} has no room for all bytes; at least {LEAST}"
         )
-    made = tokenizers.Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         special_tokens=[END],
         show_progress=False,
     )
-    made.train_from_iterator([text], trainer)
-    json: str = made.to_str()
+    tokenizer.train_from_iterator([text], trainer)
+    json: str = tokenizer.to_str()
     return json

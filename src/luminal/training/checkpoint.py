@@ -158,9 +158,9 @@ class CheckpointManager:
         """
         if step is not None:
             return self._read(step)
-        for found in reversed(self.steps()):
+        for candidate in reversed(self.steps()):
             try:
-                return self._read(found)
+                return self._read(candidate)
             except LoadError as error:
                 warnings.warn(f"{error}; the checkpoint before it is used", stacklevel=2)
         return None
@@ -188,13 +188,13 @@ class CheckpointManager:
 
     def _by_metric(self, steps: list[int]) -> list[int]:
         """The steps that have a metric, the best first, and of equals the earliest."""
-        found = []
+        ranked = []
         for step in steps:
             with contextlib.suppress(LoadError):
                 metric = read_json(self._path(step)).get("metric")
                 if isinstance(metric, int | float) and metric == metric:
-                    found.append((metric if self.lowest else -metric, step))
-        return [step for _, step in sorted(found)]
+                    ranked.append((metric if self.lowest else -metric, step))
+        return [step for _, step in sorted(ranked)]
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}.json"

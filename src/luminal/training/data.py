@@ -92,8 +92,8 @@ class MNIST:
         labels = _in_folder(given_path(folder), f"{part}-labels-idx1-ubyte")
         self.images, self.labels = read_idx(images), read_idx(labels)
         if self.images.shape[1:] != (28, 28) or self.images.dtype != np.uint8:
-            found = f"{self.images.dtype} {self.images.shape}"
-            raise LoadError(f"{images}: holds {found}, it must be uint8 (count, 28, 28)")
+            content = f"{self.images.dtype} {self.images.shape}"
+            raise LoadError(f"{images}: holds {content}, it must be uint8 (count, 28, 28)")
         if self.labels.shape != self.images.shape[:1] or self.labels.max(initial=0) > 9:
             raise LoadError(
                 f"{labels}: holds {self.labels.dtype} {self.labels.shape}, it must be a digit of "

@@ -39,9 +39,9 @@ class NonFinite:
         """Looks at a node's results."""
         for index, array in enumerate(map(_as_float, arrays)):
             if array is not None:
-                for found, mask in ((self.nans, np.isnan), (self.infinities, np.isinf)):
+                for masks, mask in ((self.nans, np.isnan), (self.infinities, np.isinf)):
                     if mask(array).any():
-                        found[Value(node, index)] = mask(array)
+                        masks[Value(node, index)] = mask(array)
 
     def made(self, value: Value, masks: Masks) -> _Found:
         """The operation that made the NaNs (or infinities) of a value: back along operands that
@@ -49,7 +49,7 @@ class NonFinite:
         """
         while True:
             node = value.node
-            args = [each for each in node.args if _flows(each, value, masks)]
+            args = [arg for arg in node.args if _flows(arg, value, masks)]
             if not args or node.op.name == "Loop":
                 return _Found(node, int(masks[value].sum()), masks[value].size)
             value = args[0]
@@ -57,11 +57,11 @@ class NonFinite:
     def report(self, graph: Graph) -> tuple[_Found | None, _Found | None]:
         """What made the first NaN that reaches a result, and the infinity that led to it."""
         results = [sink.value for sink in graph.sinks]
-        nan = next((self.made(each, self.nans) for each in results if each in self.nans), None)
+        nan = next((self.made(value, self.nans) for value in results if value in self.nans), None)
         begun = results if nan is None else nan.node.args
-        for each in begun:
-            if each in self.infinities:
-                infinite = self.made(each, self.infinities)
+        for value in begun:
+            if value in self.infinities:
+                infinite = self.made(value, self.infinities)
                 if infinite.node.op.name != "Constant":  # masks hold them on purpose
                     return nan, infinite
         return nan, None
@@ -76,10 +76,10 @@ def _flows(arg: Value, result: Value, masks: Masks) -> bool:
 
 
 def _as_float(array: Any) -> Array | None:
-    found = np.asarray(array)
-    if found.dtype.kind in "iub":
+    values = np.asarray(array)
+    if values.dtype.kind in "iub":
         return None
-    return found if found.dtype.kind == "f" else found.astype(np.float32)  # bfloat16
+    return values if values.dtype.kind == "f" else values.astype(np.float32)  # bfloat16
 
 
 # Checks inside the program would change its kernels, and with them what they look for. The step is
@@ -89,10 +89,10 @@ def first_nan(graph: Graph, inputs: Mapping[str, Array], layers: Layers) -> str:
 
     The reference backend computes it, in the order in which the operations were recorded.
     """
-    found = NonFinite()
+    observer = NonFinite()
     with np.errstate(all="ignore"):
-        interpret(graph, inputs, {}, Arrays(), found)
-    nan, infinite = found.report(graph)
+        interpret(graph, inputs, {}, Arrays(), observer)
+    nan, infinite = observer.report(graph)
     parts = []
     if infinite is not None:
         parts.append(f"the first infinity is made by {_told(infinite, layers)}")
@@ -101,9 +101,9 @@ def first_nan(graph: Graph, inputs: Mapping[str, Array], layers: Layers) -> str:
     return "; ".join(parts) or "the reference backend computes it without a NaN or infinity"
 
 
-def _told(found: _Found, layers: Layers) -> str:
-    node = found.node
+def _told(origin: _Found, layers: Layers) -> str:
+    node = origin.node
     name = getattr(node.attrs, "name", "")
     types = ", ".join(str(arg.type) for arg in node.args)
     what = f"{node.op.name} {name}".rstrip() + (f" of {types}" if types else "")
-    return f"{what} in {layers.described(node)}: {found.broken} of {found.size} elements"
+    return f"{what} in {layers.described(node)}: {origin.broken} of {origin.size} elements"

@@ -31,8 +31,8 @@ class EMA:
         self.decay = decay
         self.count = State((), int64, 0, "averaged")
         self.averages: dict[Parameter, State] = {}
-        given = parameters if isinstance(parameters, Iterable) else [parameters]
-        for p in dict.fromkeys(given):
+        candidates = parameters if isinstance(parameters, Iterable) else [parameters]
+        for p in dict.fromkeys(candidates):
             if not isinstance(p, Parameter):
                 raise InputError(f"EMA: {p!r} is no Parameter; pass model.parameters()")
             work = work_dtype(p.dtype)
@@ -91,13 +91,14 @@ class EMA:
         """Goes on from there; LoadError, and no change, where an average does not fit."""
         check_entries("EMA", state_dict, ("averages", "count"))
         count = checked_count("EMA", state_dict["count"])
-        given = list(state_dict["averages"])
-        if len(given) != len(self.averages):
+        averages = list(state_dict["averages"])
+        if len(averages) != len(self.averages):
             raise LoadError(
-                f"EMA: the state_dict has {len(given)} averages for {len(self.averages)} parameters"
+                f"EMA: the state_dict has {len(averages)} averages for {len(self.averages)} "
+                "parameters"
             )
         arrays: dict[State, Array] = {}
-        for (p, state), value in zip(self.averages.items(), given, strict=True):
+        for (p, state), value in zip(self.averages.items(), averages, strict=True):
             array = array_of(value, state.dtype, p.name)
             if array.shape != p.shape:
                 raise LoadError(

@@ -21,17 +21,17 @@ def noticed_interrupts() -> Iterator[Interrupt]:
 
     Outside of the main thread signals do not arrive, and nothing changes.
     """
-    found = Interrupt()
+    interrupt = Interrupt()
     if threading.current_thread() is not threading.main_thread():
-        yield found
+        yield interrupt
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        found.requested = True
+        interrupt.requested = True
         signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, note)
     try:
-        yield found
+        yield interrupt
     finally:
         signal.signal(signal.SIGINT, before)

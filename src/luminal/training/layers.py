@@ -34,10 +34,10 @@ class Layers:
         """
         where = "" if node in self.forward else " (backward or update)"
         waiting, seen = [node], {node}
-        for each in waiting:
-            if each in self.of_node:
-                return f"layer {self.of_node[each] or 'model'}{where}"
-            new = [arg.node for arg in each.args if arg.node not in seen]
+        for current in waiting:
+            if current in self.of_node:
+                return f"layer {self.of_node[current] or 'model'}{where}"
+            new = [arg.node for arg in current.args if arg.node not in seen]
             seen.update(new)
             waiting += new
         return f"the loss{where}"
@@ -71,9 +71,9 @@ def _forward(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    known = len(graph.builder)
+    start = len(graph.builder)
     result = forward(*args, **kwargs)
-    for node in islice(graph.builder, known, None):
+    for node in islice(graph.builder, start, None):
         layers.of_node.setdefault(node, path)
     if is_tensor(result) and result.graph is graph:
         layers.results.setdefault(path, result)

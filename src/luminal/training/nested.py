@@ -25,13 +25,13 @@ def split(state: Any, path: str = "") -> tuple[Any, dict[str, Array]]:
 def join(json: Any, arrays: Mapping[str, Array]) -> Any:
     """What `split` took, of the same types. Raises KeyError for an array that is missing."""
     if isinstance(json, list):
-        return [join(each, arrays) for each in json]
+        return [join(item, arrays) for item in json]
     if not isinstance(json, dict):
         return json
     if ARRAY in json:
         return arrays[json[ARRAY]]
     if TUPLE in json:
-        return tuple(join(each, arrays) for each in json[TUPLE])
+        return tuple(join(item, arrays) for item in json[TUPLE])
     pairs = json[PAIRS] if PAIRS in json else json.items()
     return {key: join(value, arrays) for key, value in pairs}
 
@@ -47,10 +47,10 @@ def _encoded(state: Any, path: str, arrays: dict[str, Array]) -> Any:
         return state
     inner = f"{path}." if path else ""
     if isinstance(state, list | tuple):
-        found = [_encoded(each, f"{inner}{k}", arrays) for k, each in enumerate(state)]
-        return {TUPLE: found} if isinstance(state, tuple) else found
+        items = [_encoded(item, f"{inner}{k}", arrays) for k, item in enumerate(state)]
+        return {TUPLE: items} if isinstance(state, tuple) else items
     if isinstance(state, Mapping) and all(isinstance(key, str | int) for key in state):
-        values = {key: _encoded(each, f"{inner}{key}", arrays) for key, each in state.items()}
+        values = {key: _encoded(value, f"{inner}{key}", arrays) for key, value in state.items()}
         plain = all(isinstance(key, str) and not key.startswith("$") for key in values)
         return values if plain else {PAIRS: [[key, value] for key, value in values.items()]}
     raise InputError(

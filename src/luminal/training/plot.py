@@ -53,8 +53,8 @@ def _smoothed(points: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
     """An exponential mean over about a 50th of the points."""
     keep = 1 - min(1.0, SMOOTHED / max(1, len(points)))
     mean = points[0][1]
-    found = []
+    smoothed = []
     for step, loss in points:
         mean = keep * mean + (1 - keep) * loss
-        found.append((step, mean))
-    return found
+        smoothed.append((step, mean))
+    return smoothed

@@ -56,10 +56,10 @@ class _Ahead(Generic[K, T]):
 
     def next(self) -> T:
         """The next value, or what making it raised."""
-        found = self._made.get()
-        if isinstance(found, _Raised):
-            raise found.error
-        return found
+        value = self._made.get()
+        if isinstance(value, _Raised):
+            raise value.error
+        return value
 
     def close(self) -> None:
         """Ends the thread and waits for it."""
@@ -73,9 +73,9 @@ class _Ahead(Generic[K, T]):
             if self._closed.is_set():
                 return
             try:
-                made: T | _Raised = self._make(key)
+                value: T | _Raised = self._make(key)
             except BaseException as error:
-                made = _Raised(error)
-            self._made.put(made)
-            if isinstance(made, _Raised):
+                value = _Raised(error)
+            self._made.put(value)
+            if isinstance(value, _Raised):
                 return

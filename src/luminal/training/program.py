@@ -118,8 +118,8 @@ class Steps:
         else:
             assert self._accumulator is not None
             self._accumulator.add(loss)
-        made = compile(graph, recipe.backend, recipe.mode, memory_limit=recipe.memory_limit)
-        return Program(made, layers)
+        executable = compile(graph, recipe.backend, recipe.mode, memory_limit=recipe.memory_limit)
+        return Program(executable, layers)
 
     def _record_update(self, loss: Tensor) -> Tensor | None:
         recipe = self._recipe

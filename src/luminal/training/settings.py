@@ -37,26 +37,28 @@ def read_settings(path: str | Path, kind: type[T]) -> T:
 def settings_of(table: Mapping[str, Any], kind: type[T], where: str) -> T:
     """The dataclass from a table; `where` names it in messages."""
     assert is_dataclass(kind)
-    known = {field.name: field for field in fields(kind)}
+    by_name = {field.name: field for field in fields(kind)}
     for key in table:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1, 0.5)
-            fix = f"did you mean {near[0]!r}" if near else f"known are {', '.join(known)}"
+        if key not in by_name:
+            near = difflib.get_close_matches(key, by_name, 1, 0.5)
+            fix = f"did you mean {near[0]!r}" if near else f"known are {', '.join(by_name)}"
             raise InputError(f"{where}: no setting {key!r}; {fix}")
     types = typing.get_type_hints(kind)
-    found: dict[str, Any] = {}
-    for name, field in known.items():
+    values: dict[str, Any] = {}
+    for name, field in by_name.items():
         if name in table:
-            found[name] = _value(table[name], types[name], f"{where}: {name}")
+            values[name] = _value(table[name], types[name], f"{where}: {name}")
         elif field.default is MISSING and field.default_factory is MISSING:
             raise InputError(f"{where}: {name} is missing; give it a value")
-    made: T = kind(**found)
-    return made
+    settings: T = kind(**values)
+    return settings
 
 
 def _value(value: Any, kind: Any, where: str) -> Any:
     if isinstance(kind, UnionType):  # of a type and None, which TOML does not have
-        (kind,) = (each for each in typing.get_args(kind) if each is not type(None))
+        (kind,) = (
+            alternative for alternative in typing.get_args(kind) if alternative is not type(None)
+        )
     if is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, Mapping):
             raise InputError(f"{where} is {shown(value)}; it must be a table")

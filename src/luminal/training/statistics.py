@@ -41,7 +41,7 @@ def _statistics(x: Tensor) -> Tensor:
 
 def statistics_row(results: Mapping[str, Array]) -> dict[str, Any]:
     """What such outputs hold, for a row of metrics; {} where there are none."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    by_kind: dict[str, dict[str, dict[str, float]]] = {}
     for kind, begin in (("activations", ACTIVATION), ("gradients", GRADIENT)):
         rows = {
             name.removeprefix(begin): dict(zip(NAMES, map(float, array), strict=True))
@@ -49,5 +49,5 @@ def statistics_row(results: Mapping[str, Array]) -> dict[str, Any]:
             if name.startswith(begin)
         }
         if rows:
-            found[kind] = rows
-    return found
+            by_kind[kind] = rows
+    return by_kind

@@ -74,10 +74,10 @@ class Record:
     @property
     def validation_loss(self) -> float | None:
         """The loss of the last validation."""
-        found = (
+        losses = (
             row["validation_loss"] for row in reversed(self.history) if "validation_loss" in row
         )
-        return next(found, None)
+        return next(losses, None)
 
 
 # No random state is kept: order follows from seed and epoch, dropout's key from seed and step. So a
@@ -129,7 +129,7 @@ class Trainer:
         self._metric = None
         rates = self.rates()
         runs = [self._run(batch, k, rates) for k, batch in enumerate(batches)]
-        results, loss = runs[-1], sum(float(each["loss"]) for each in runs) / len(runs)
+        results, loss = runs[-1], sum(float(run["loss"]) for run in runs) / len(runs)
         if not math.isfinite(loss):
             self._warn(loss)
         if self.scheduler is not None and not isinstance(self.scheduler, ReduceLROnPlateau):
@@ -166,30 +166,30 @@ class Trainer:
         groups = self.recipe.optimizer.param_groups
         if self.scheduler is None:
             return [float(group["lr"]) for group in groups]
-        found = self.scheduler.get_last_lr()
-        if len(found) != len(groups):
+        rates = self.scheduler.get_last_lr()
+        if len(rates) != len(groups):
             raise InputError(
-                f"fit: the scheduler has {len(found)} rates, the optimizer {len(groups)} groups; "
+                f"fit: the scheduler has {len(rates)} rates, the optimizer {len(groups)} groups; "
                 "make the scheduler with a list of one rate for each group"
             )
-        return found
+        return rates
 
     def validated(self) -> Row:
         """The metrics of a validation."""
         if isinstance(self._validate, Batches):
-            found = {"validation_loss": self._losses.mean(self._validate.once())}
+            metrics = {"validation_loss": self._losses.mean(self._validate.once())}
         else:
             assert self._validate is not None
-            found = _numbers(self._validate(self.recipe.model))
-        self._metric = found.get("validation_loss")
+            metrics = _numbers(self._validate(self.recipe.model))
+        self._metric = metrics.get("validation_loss")
         if isinstance(self.scheduler, ReduceLROnPlateau):
             if self._metric is None:
                 raise InputError(
                     "fit: ReduceLROnPlateau follows the validation_loss, but validate gave "
-                    f"{', '.join(found) or 'nothing'}; give it that name too"
+                    f"{', '.join(metrics) or 'nothing'}; give it that name too"
                 )
             self.scheduler.step(self._metric)
-        return found
+        return metrics
 
     def _warn(self, loss: float) -> None:
         """Warns of a loss that is not finite, where the one before was."""
@@ -221,7 +221,7 @@ class Trainer:
         """All that the rest of the run depends on."""
         return {
             "model": state_of(self.recipe.model),
-            "besides": {name: each.numpy() for name, each in self._besides().items()},
+            "besides": {name: held.numpy() for name, held in self._besides().items()},
             "optimizer": self.recipe.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "scaler": None if self._steps.scaler is None else self._steps.scaler.state_dict(),
@@ -255,14 +255,14 @@ class Trainer:
         if self._steps.scaler is not None and state["scaler"] is not None:
             self._steps.scaler.load_state_dict(state["scaler"])
         load_model(self.recipe.model, state["model"])
-        given = state.get("besides", {})
+        besides = state.get("besides", {})
         for name, held in self._besides().items():
-            if name not in given:
+            if name not in besides:
                 raise LoadError(
                     f"fit: the checkpoint has no {name}; give the optimizer and the loss the "
                     "Parameters that they had, or resume=False"
                 )
-            held.set(given[name])
+            held.set(besides[name])
         self.recipe.optimizer.load_state_dict(state["optimizer"])
         self.record.steps = state["steps"]
 
@@ -272,15 +272,15 @@ class Trainer:
         """
         recipe = self.recipe
         inside = {p for _, p in recipe.model.named_parameters()}
-        found: dict[str, Assignable] = {
+        besides: dict[str, Assignable] = {
             f"parameter {k} of the optimizer": p
             for k, p in enumerate(recipe.optimizer.parameters)
             if p not in inside
         }
         if isinstance(recipe.loss_fn, Module):
             buffers = recipe.loss_fn.named_buffers()
-            found |= {f"{path} of the loss": buffer for path, buffer in buffers}
-        return found
+            besides |= {f"{path} of the loss": buffer for path, buffer in buffers}
+        return besides
 
     def save(self, must: bool = True) -> None:
         """Writes a checkpoint, if there is a manager; where it need not be, an error warns."""
@@ -295,14 +295,14 @@ class Trainer:
 
     def restore(self) -> None:
         """Goes on from the newest checkpoint, if there is one."""
-        found = self.manager.restore() if self.manager is not None else None
-        if found is not None:
-            self.load_state_dict(found.state)
+        checkpoint = self.manager.restore() if self.manager is not None else None
+        if checkpoint is not None:
+            self.load_state_dict(checkpoint.state)
 
 
 def state_of(model: Module) -> dict[str, Array]:
     """A module's Parameters and all its States by path, also those that its files leave out."""
-    return model.state_dict() | {path: each.numpy() for path, each in model.named_buffers()}
+    return model.state_dict() | {path: buffer.numpy() for path, buffer in model.named_buffers()}
 
 
 def load_model(model: Module, state: Mapping[str, Array]) -> None:
@@ -313,14 +313,14 @@ def load_model(model: Module, state: Mapping[str, Array]) -> None:
             buffer.set(state[path])
 
 
-def _numbers(given: Any) -> dict[str, float]:
+def _numbers(metrics: Any) -> dict[str, float]:
     """What a validation gave by name, as numbers of Python's."""
-    if not isinstance(given, Mapping):
-        raise InputError(f"fit: validate gave {given!r}; it must give numbers by name, as a dict")
-    taken = [name for name in given if name in COLUMNS]
+    if not isinstance(metrics, Mapping):
+        raise InputError(f"fit: validate gave {metrics!r}; it must give numbers by name, as a dict")
+    taken = [name for name in metrics if name in COLUMNS]
     if taken:
         raise InputError(f"fit: validate gave {taken[0]!r}, which is a name of the step's own")
-    return {name: as_number(f"fit: validate: {name}", value) for name, value in given.items()}
+    return {name: as_number(f"fit: validate: {name}", value) for name, value in metrics.items()}
 
 
 def _endless(data: Batches) -> Generator[Batch]:
