@@ -209,8 +209,8 @@ class Api:
             return [[(None, ())] * len(prompt) for prompt in order.prompts]
         engine, served = self.served.engine, self.served
         calls = [engine.call(partial(served.scores, prompt)) for prompt in order.prompts]
-        found: list[list[Score]] = await asyncio.gather(*map(asyncio.wrap_future, calls))
-        return found
+        scores: list[list[Score]] = await asyncio.gather(*map(asyncio.wrap_future, calls))
+        return scores
 
     def _choice(self, order: Order, job: Job, number: int, told: list[Score]) -> Choice:
         """A text that is to be written, after its prompt if that is told."""

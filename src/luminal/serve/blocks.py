@@ -40,19 +40,19 @@ class Content:
 
 
 def contents_of(
-    tokens: Sequence[int], prompt: int, size: int, known: Sequence[Content] = ()
+    tokens: Sequence[int], prompt: int, size: int, first: Sequence[Content] = ()
 ) -> list[Content]:
     """What the full blocks of a text hold, whose first `prompt` tokens are its prompt.
 
-    `known` are those of its first blocks.
+    `first` are those of its first blocks.
     """
-    found = list(known)
-    for start in range(len(found) * size, len(tokens) - size + 1, size):
-        before = found[-1].name if found else b""
+    contents = list(first)
+    for start in range(len(contents) * size, len(tokens) - size + 1, size):
+        before = contents[-1].name if contents else b""
         places = range(start, start + size)
-        each = tuple(tokens[k] if k < prompt else ~tokens[k] for k in places)
-        found.append(Content(before, each))
-    return found
+        held = tuple(tokens[k] if k < prompt else ~tokens[k] for k in places)
+        contents.append(Content(before, held))
+    return contents
 
 
 class BlockPool:
@@ -134,16 +134,16 @@ class BlockPool:
 
         Whoever finds them holds them.
         """
-        found: list[int] = []
+        blocks: list[int] = []
         for content in contents:
             block = self._named.get(content.name)
             # The tokens are compared as well, so that equal digests alone never hand out another
             # text's keys and values.
             if block is None or self._contents[block] != content:
                 break
-            found.append(block)
-        self.hold(found)
-        return found
+            blocks.append(block)
+        self.hold(blocks)
+        return blocks
 
     def writable(self, block: int) -> bool:
         """Whether its only holder may write into a block: its content is not known to others."""

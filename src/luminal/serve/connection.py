@@ -100,8 +100,8 @@ class Connection(H11Protocol):
     _unread = 0
     _refused = False
 
-    def __init__(self, body: int, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, body: int, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self._body = body
 
     def connection_made(self, transport: Any) -> None:

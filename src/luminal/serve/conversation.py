@@ -14,10 +14,10 @@ MOST_MESSAGES = 10_000
 def messages_of(body: Fields) -> list[dict[str, Any]]:
     """Messages as chat templates read them; parts of text are joined."""
     body.needed("messages")
-    given = body.objects("messages", MOST_MESSAGES)
-    if not given:
+    messages = body.objects("messages", MOST_MESSAGES)
+    if not messages:
         raise refused("messages", "there are none; give at least one")
-    return [_message(each) for each in given]
+    return [_message(message) for message in messages]
 
 
 def _message(message: Fields) -> dict[str, Any]:
@@ -25,28 +25,28 @@ def _message(message: Fields) -> dict[str, Any]:
     message.needed("role")
     role = message.choice("role", roles, "")
     # "developer" is OpenAI's newer word for "system", which is the one that templates know.
-    found: dict[str, Any] = {"role": "system" if role == "developer" else role}
+    entry: dict[str, Any] = {"role": "system" if role == "developer" else role}
     content = message.get("content")
     calls = message.objects("tool_calls", MOST_TOOLS)
     if isinstance(content, list):
-        found["content"] = "".join(
+        entry["content"] = "".join(
             _part(part) for part in message.objects("content", MOST_MESSAGES)
         )
     # An assistant's message that only calls functions has null as its content.
     elif content is not None or not calls:
         message.needed("content")
-        found["content"] = message.text("content")
+        entry["content"] = message.text("content")
     else:
-        found["content"] = ""
+        entry["content"] = ""
     if calls:
-        found["tool_calls"] = [_call(call) for call in calls]
+        entry["tool_calls"] = [_call(call) for call in calls]
     for name in ("name", "tool_call_id"):
         value = message.text(name)
         if value is not None:
-            found[name] = value
+            entry[name] = value
     message.ignore("refusal", "annotations", "audio", "function_call")
     message.end()
-    return found
+    return entry
 
 
 def _part(part: Fields) -> str:
@@ -64,12 +64,12 @@ def _call(call: Fields) -> dict[str, Any]:
     name, arguments = function.text("name"), function.text("arguments")
     if name is None or arguments is None:
         raise refused(call.name("function"), "it needs a name and arguments")
-    found = {"id": call.text("id"), "type": "function"}
+    entry = {"id": call.text("id"), "type": "function"}
     call.choice("type", ("function",), "function")
     call.ignore("index")
     call.end()
     function.end()
-    return found | {"function": {"name": name, "arguments": _arguments(arguments)}}
+    return entry | {"function": {"name": name, "arguments": _arguments(arguments)}}
 
 
 def _arguments(text: str) -> Any:

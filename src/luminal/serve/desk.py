@@ -56,10 +56,10 @@ class Desk:
         worker = await stack.enter_async_context(self._worker(self._followers))
         count = len(order.prompts) * order.count
         try:
-            made = await _in(self._large, partial(matchers, worker, order.schema.text, count))
+            followers = await _in(self._large, partial(matchers, worker, order.schema.text, count))
         except ConstraintError as error:
             raise await _in(self._large, partial(_fault, worker, order.schema, error)) from None
-        return self._served.jobs(order, made)
+        return self._served.jobs(order, followers)
 
     @asynccontextmanager
     async def _worker(self, places: asyncio.Semaphore) -> AsyncIterator[Worker]:
@@ -80,8 +80,8 @@ def _fault(worker: Worker, schema: Schema, error: ConstraintError) -> ApiError:
     for field, part in schema.parts.items() if len(schema.parts) > 1 else ():
         try:
             matchers(worker, part, 1)
-        except ConstraintError as own:
-            return refused(field, str(own))
+        except ConstraintError as fault:
+            return refused(field, str(fault))
     return refused(schema.field, str(error))
 
 

@@ -338,6 +338,6 @@ def _likeliest(chosen: Choices, number: int, count: int) -> tuple[Ranked, ...]:
     assert chosen.top_tokens is not None
     assert chosen.top_logprobs is not None
     tokens, logprobs = (
-        each[number, :count].tolist() for each in (chosen.top_tokens, chosen.top_logprobs)
+        array[number, :count].tolist() for array in (chosen.top_tokens, chosen.top_logprobs)
     )
     return tuple(zip(tokens, logprobs, strict=True))

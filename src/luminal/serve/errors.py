@@ -23,8 +23,9 @@ class ApiError(LuminalError):
     def kind(self) -> str:
         """OpenAI's word for errors of this status."""
         named = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
-        own = self.status >= 500 and self.status not in (501, 505)  # these are of what was sent
-        default = "server_error" if own else "invalid_request_error"
+        of_what_was_sent = (501, 505)
+        is_internal = self.status >= 500 and self.status not in of_what_was_sent
+        default = "server_error" if is_internal else "invalid_request_error"
         return named.get(self.status, default)
 
     def body(self) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class Fields:
             return []
         if not isinstance(value, list) or len(value) > most:
             raise refused(self.name(field), f"{shown(value)} is no list of at most {most} objects")
-        return [object_of(each, f"{self.name(field)}[{k}]") for k, each in enumerate(value)]
+        return [object_of(item, f"{self.name(field)}[{k}]") for k, item in enumerate(value)]
 
     def ignore(self, *fields: str) -> None:
         """Fields that change no answer."""

@@ -58,10 +58,10 @@ class Front:
             return
         start = time.perf_counter()
         headers = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"").decode("latin-1")
+        client_id = headers.get(b"x-request-id", b"").decode("latin-1")
         # A client's own id joins its log to ours, but only in this form: it goes into a header and
         # a line of the log.
-        name = given if _ID.fullmatch(given) else secrets.token_hex(12)
+        name = client_id if _ID.fullmatch(client_id) else secrets.token_hex(12)
         noted: dict[str, Any] = {}
         scope["luminal"] = noted
         status = 0
@@ -88,16 +88,16 @@ class Front:
             return
         await self._app(scope, receive, send)
 
-    def _check_key(self, path: str, given: bytes) -> None:
+    def _check_key(self, path: str, authorization: bytes) -> None:
         """Raises ApiError where a key is needed and none of the right ones is there."""
         # The page asks for the key by itself, and whoever watches the process has none.
         if not self._keys or path in ("/", "/health"):
             return
-        kind, _, key = given.partition(b" ")
+        kind, _, key = authorization.partition(b" ")
         # All keys are compared, each in the same time: how long an answer takes must not tell how
         # much of a key was right.
-        known = [hmac.compare_digest(key.strip(), each) for each in self._keys]
-        if kind.lower() != b"bearer" or not any(known):
+        matches = [hmac.compare_digest(key.strip(), allowed) for allowed in self._keys]
+        if kind.lower() != b"bearer" or not any(matches):
             raise ApiError(
                 401,
                 "Incorrect API key: send one of the server's as 'Authorization: Bearer KEY'",

@@ -171,20 +171,20 @@ def embeddings(body: Fields, words: Vocabulary, limits: Limits) -> Vectors:
     return Vectors(prompts, form)
 
 
-def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order:
-    """What both kinds of requests have, and what is their `own`."""
-    prompts = own["prompts"]
-    if len(prompts) * own["count"] > limits.texts:
+def _order(body: Fields, words: Vocabulary, limits: Limits, **specific: Any) -> Order:
+    """What both kinds of requests have, and what one kind has, the `specific`."""
+    prompts = specific["prompts"]
+    if len(prompts) * specific["count"] > limits.texts:
         raise refused(
-            "n", f"{len(prompts)} prompts times {own['count']} texts; at most {limits.texts}"
+            "n", f"{len(prompts)} prompts times {specific['count']} texts; at most {limits.texts}"
         )
     # Checked before the engine, whose answer would come after a wait in the queue.
     for ids in prompts:
-        if len(ids) + own["new_tokens"] > words.context:
+        if len(ids) + specific["new_tokens"] > words.context:
             raise ApiError(
                 400,
                 f"This model's maximum context length is {words.context} tokens; the prompt has "
-                f"{len(ids)}, and {own['new_tokens']} were asked for. Shorten one of them.",
+                f"{len(ids)}, and {specific['new_tokens']} were asked for. Shorten one of them.",
                 "max_tokens" if len(ids) < words.context else "prompt",
                 "context_length_exceeded",
             )
@@ -205,30 +205,30 @@ def _order(body: Fields, words: Vocabulary, limits: Limits, **own: Any) -> Order
         stops=_stops(body.get("stop")),
         stream=stream,
         usage_in_stream=usage,
-        **own,
+        **specific,
     )
 
 
 def _prompts(value: Any, words: Vocabulary, name: str = "prompt") -> tuple[tuple[int, ...], ...]:
     """A text, a list of texts, a list of ids or of lists of ids."""
     if isinstance(value, str):
-        given: list[Any] = [value]
+        prompts: list[Any] = [value]
     elif isinstance(value, list) and value:
         # A list of ints is one prompt of tokens, any other list is several prompts.
-        given = [value] if type(value[0]) is int else value
+        prompts = [value] if type(value[0]) is int else value
     else:
         raise refused(name, f"{shown(value)} is no text, no list of texts or token ids")
-    return tuple(_prompt(each, words, name) for each in given)
+    return tuple(_prompt(prompt, words, name) for prompt in prompts)
 
 
 def _prompt(value: Any, words: Vocabulary, name: str) -> tuple[int, ...]:
     if isinstance(value, str):
         ids = words.encode(value)
-    elif isinstance(value, list) and all(type(each) is int for each in value):
+    elif isinstance(value, list) and all(type(token) is int for token in value):
         ids = value
-        for each in ids:
-            if not 0 <= each < words.vocab_size:
-                raise refused(name, f"{shown(each)} is no token; ids are below {words.vocab_size}")
+        for token in ids:
+            if not 0 <= token < words.vocab_size:
+                raise refused(name, f"{shown(token)} is no token; ids are below {words.vocab_size}")
     else:
         raise refused(name, f"{shown(value)} is no text and no list of token ids")
     if not ids:
@@ -237,16 +237,16 @@ def _prompt(value: Any, words: Vocabulary, name: str) -> tuple[int, ...]:
 
 
 def _stops(value: Any) -> tuple[str, ...]:
-    given = [value] if isinstance(value, str) else [] if value is None else value
-    fine = isinstance(given, list) and len(given) <= MOST_STOPS
-    if not fine or not all(isinstance(each, str) and each for each in given):
+    texts = [value] if isinstance(value, str) else [] if value is None else value
+    fine = isinstance(texts, list) and len(texts) <= MOST_STOPS
+    if not fine or not all(isinstance(text, str) and text for text in texts):
         raise refused(
             "stop", f"{shown(value)} is no text and no list of at most {MOST_STOPS} texts"
         )
-    longest = max(map(len, given), default=0)
+    longest = max(map(len, texts), default=0)
     if longest > LONGEST_STOP:
         raise refused("stop", f"a text of {longest} characters; at most {LONGEST_STOP}")
-    return tuple(given)
+    return tuple(texts)
 
 
 def _sampling(body: Fields, words: Vocabulary) -> Sampling:
@@ -266,7 +266,7 @@ def _sampling(body: Fields, words: Vocabulary) -> Sampling:
 
 
 def _biases(bias: Fields, words: Vocabulary) -> dict[int, float]:
-    found: dict[int, float] = {}
+    biases: dict[int, float] = {}
     if len(bias.names) > MOST_BIASES:
         raise refused("logit_bias", f"{len(bias.names)} tokens; at most {MOST_BIASES}")
     for key in bias.names:
@@ -274,5 +274,5 @@ def _biases(bias: Fields, words: Vocabulary) -> dict[int, float]:
             raise refused(
                 "logit_bias", f"{shown(key)} is no token; ids are below {words.vocab_size}"
             )
-        found[int(key)] = bias.number(key, -100, 100, 0.0)
-    return found
+        biases[int(key)] = bias.number(key, -100, 100, 0.0)
+    return biases

@@ -67,15 +67,15 @@ def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
     blocks[:] = pool.count
     heads, tables = _tables(step.chunks, prompts, pool), _tables(step.decodes, rows, pool)
     for number, row in enumerate(step.chunks):
-        own = slice(number * chunk, number * chunk + row.count)
+        span = slice(number * chunk, number * chunk + row.count)
         places = np.arange(row.start, row.start + row.count, dtype=np.int32)
-        ids[own] = row.text.tokens[row.start : row.start + row.count]
-        positions[own], blocks[own] = places, heads[number, places // pool.size]
+        ids[span] = row.text.tokens[row.start : row.start + row.count]
+        positions[span], blocks[span] = places, heads[number, places // pool.size]
     count = len(step.decodes)
-    own = slice(prompts * chunk, prompts * chunk + count)
-    ids[own] = [row.text.tokens[row.start] for row in step.decodes]
-    positions[own] = [row.start for row in step.decodes]
-    blocks[own] = tables[range(count), positions[own] // pool.size]
+    span = slice(prompts * chunk, prompts * chunk + count)
+    ids[span] = [row.text.tokens[row.start] for row in step.decodes]
+    positions[span] = [row.start for row in step.decodes]
+    blocks[span] = tables[range(count), positions[span] // pool.size]
     last = [number * chunk + row.count - 1 for number, row in enumerate(step.chunks)]
     last += [0] * (prompts - len(step.chunks))
     chosen = np.array([*last, *range(prompts * chunk, len(ids))], np.int32)
@@ -112,13 +112,13 @@ def choice_inputs(
     """The arrays of `count` choices; those beyond the draws mean nothing."""
     if not features:
         return {}
-    found = arrays([*draws, *[NOBODY] * (count - len(draws))], features, vocab_size)
+    inputs = arrays([*draws, *[NOBODY] * (count - len(draws))], features, vocab_size)
     for name, filler in (("listed", -1), ("seen", 0), ("count", 0), ("added", 0)):
-        if name in found:
-            columns = found[name].shape[1]
+        if name in inputs:
+            columns = inputs[name].shape[1]
             more = (0, 0), (0, rounded(columns, LEAST_COLUMNS) - columns)
-            found[name] = np.pad(found[name], more, constant_values=filler)
-    return found
+            inputs[name] = np.pad(inputs[name], more, constant_values=filler)
+    return inputs
 
 
 class Choices(NamedTuple):
@@ -179,10 +179,10 @@ class StepProgram:
         caches = [PagedCache.of(cache, places) for cache in self.caches]
         hidden = self.model.model(ids, caches, positions)
         inputs = declared(graph, prompts + rows, features, self.vocab_size)
-        found = choose(self.model.logits(hidden[chosen]), features, inputs)
-        for name, each in found._asdict().items():
-            if each is not None:
-                each.output(name)
+        choices = choose(self.model.logits(hidden[chosen]), features, inputs)
+        for name, tensor in choices._asdict().items():
+            if tensor is not None:
+                tensor.output(name)
         return graph
 
     def _record_copy(self) -> Graph:
@@ -192,13 +192,14 @@ class StepProgram:
         sources, targets = (
             graph.tensor((count,), dtype=dtypes.int32, name=name) for name in ("sources", "targets")
         )
-        states = (each for cache in self.caches for each in (cache.keys, cache.values))
+        states = (held for cache in self.caches for held in (cache.keys, cache.values))
         for state in dict.fromkeys(states):  # some layers share theirs
             blocks = graph.read(state)
             shape = count, *blocks.extents[1:]
             inside = [along(k, n) for k, n in enumerate(shape) if k]
             source, target = (
-                expand(each.unflatten(0, (count, 1, 1, 1)), shape) for each in (sources, targets)
+                expand(blocks.unflatten(0, (count, 1, 1, 1)), shape)
+                for blocks in (sources, targets)
             )
             copied = gather_at(blocks, shape, (source, *inside))
             graph.assign(state, written(blocks, (target, *inside), copied, "set"))
@@ -222,7 +223,7 @@ class StepProgram:
         # that round their number up.
         placed = [*draws[:chunks], *[NOBODY] * (prompts - chunks), *draws[chunks:]]
         choices = choice_inputs(placed, len(inputs.chosen), features, self.vocab_size)
-        given = inputs._asdict() | choices
-        found = self._steps[features](given, dims={"chunk": chunk_of(step)})
-        own = [*range(chunks), *range(prompts, prompts + len(step.decodes))]
-        return Choices(**{name: array[own] for name, array in found.items()})
+        feeds = inputs._asdict() | choices
+        results = self._steps[features](feeds, dims={"chunk": chunk_of(step)})
+        rows = [*range(chunks), *range(prompts, prompts + len(step.decodes))]
+        return Choices(**{name: array[rows] for name, array in results.items()})

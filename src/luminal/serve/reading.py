@@ -30,12 +30,12 @@ def read(path: str, body: bytes, words: Words, limits: Limits) -> Asked:
         raise ApiError(400, "body: lists or objects nest too deeply") from None
 
 
-def check_model(name: Any, own: str) -> None:
+def check_model(name: Any, served: str) -> None:
     """Raises ApiError for another model than the server's."""
-    if name != own:
+    if name != served:
         raise ApiError(
             404,
-            f"The model {shown(name)} does not exist; there is {own!r}",
+            f"The model {shown(name)} does not exist; there is {served!r}",
             "model",
             "model_not_found",
         )

@@ -89,15 +89,17 @@ class Completions:
 
     def whole(self, choices: Sequence[Choice], used: dict[str, Any]) -> dict[str, Any]:
         """The answer that is no stream."""
-        made = [
-            self._choice(each, each.text, each.reason, self._logprobs(each.events, each.offsets))
-            for each in choices
+        entries = [
+            self._choice(
+                choice, choice.text, choice.reason, self._logprobs(choice.events, choice.offsets)
+            )
+            for choice in choices
         ]
-        return self._object(made) | {"usage": used}
+        return self._object(entries) | {"usage": used}
 
     def begin(self, choice: Choice) -> list[dict[str, Any]]:
         """Chunks before the first event: the prompt's, if it is told."""
-        return [chunk for each in choice.begun for chunk in self.chunks(choice, *each)]
+        return [chunk for event in choice.begun for chunk in self.chunks(choice, *event)]
 
     def chunks(self, choice: Choice, event: Event, offset: int) -> list[dict[str, Any]]:
         """The chunks of an event, the text of whose token begins at `offset`."""
@@ -106,8 +108,8 @@ class Completions:
         if not event.piece and event.reason is None and not choice.ranked:
             return []
         logprobs = self._logprobs([event], [offset] if choice.ranked else [])
-        made = self._object([self._choice(choice, event.piece, event.reason, logprobs)])
-        return [made | _no_usage(self.uses)]
+        reply = self._object([self._choice(choice, event.piece, event.reason, logprobs)])
+        return [reply | _no_usage(self.uses)]
 
     def end(self, used: dict[str, Any]) -> dict[str, Any]:
         """The last chunk, where the use of tokens is asked for."""
@@ -120,31 +122,33 @@ class Completions:
     def _choice(
         self, choice: Choice, text: str, reason: str | None, logprobs: dict[str, Any] | None
     ) -> dict[str, Any]:
-        made = {"index": choice.index, "text": text, "logprobs": logprobs}
-        return made | {"finish_reason": reason}
+        entry = {"index": choice.index, "text": text, "logprobs": logprobs}
+        return entry | {"finish_reason": reason}
 
     def _logprobs(self, events: Sequence[Event], offsets: Sequence[int]) -> dict[str, Any] | None:
-        given = [event for event in events if event.token is not None]
-        if not given or not offsets:
+        chosen = [event for event in events if event.token is not None]
+        if not chosen or not offsets:
             return None
         return {
-            "tokens": [self.texts[each.token].shown for each in given if each.token is not None],
-            "token_logprobs": [event.logprob for event in given],
+            "tokens": [
+                self.texts[event.token].shown for event in chosen if event.token is not None
+            ],
+            "token_logprobs": [event.logprob for event in chosen],
             "top_logprobs": [
-                None if event.logprob is None else self._by_text(event.top) for event in given
+                None if event.logprob is None else self._by_text(event.top) for event in chosen
             ],
             "text_offset": [*offsets],
         }
 
     def _by_text(self, top: Sequence[Ranked]) -> dict[str, float]:
         """Log-probabilities by text; of tokens that read alike the less likely go by their ids."""
-        found: dict[str, float] = {}
+        by_text: dict[str, float] = {}
         for token, logprob in top:
             text = self.texts[token].shown
             # Several tokens can have one text (bytes that are no character yet), and a JSON object
             # has each key once.
-            found[f"token_id:{token}" if text in found else text] = logprob
-        return found
+            by_text[f"token_id:{token}" if text in by_text else text] = logprob
+        return by_text
 
 
 def _no_usage(uses: bool) -> dict[str, Any]:
@@ -170,7 +174,7 @@ class Chats:
 
     def whole(self, choices: Sequence[Choice], used: dict[str, Any]) -> dict[str, Any]:
         """The answer that is no stream."""
-        return self._object("chat.completion", [self._message(each) for each in choices]) | {
+        return self._object("chat.completion", [self._message(choice) for choice in choices]) | {
             "usage": used
         }
 
@@ -184,12 +188,12 @@ class Chats:
         # Whether a text is a call shows at its end only; what was streamed could not be taken back.
         if self.tools:
             return [] if event.reason is None else self._told(choice)
-        found = []
+        chunks = []
         if event.piece or logprobs is not None:
-            found.append(self._chunk(choice, {"content": event.piece}, None, logprobs))
+            chunks.append(self._chunk(choice, {"content": event.piece}, None, logprobs))
         if event.reason is not None:
-            found.append(self._chunk(choice, {}, event.reason))
-        return found
+            chunks.append(self._chunk(choice, {}, event.reason))
+        return chunks
 
     def _told(self, choice: Choice) -> list[dict[str, Any]]:
         """All of a text that may call functions, at its end."""
@@ -216,8 +220,8 @@ class Chats:
         reason: str | None = None,
         logprobs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        made = {"index": choice.index, "delta": delta, "logprobs": logprobs}
-        chunk = self._object("chat.completion.chunk", [made | {"finish_reason": reason}])
+        entry = {"index": choice.index, "delta": delta, "logprobs": logprobs}
+        chunk = self._object("chat.completion.chunk", [entry | {"finish_reason": reason}])
         return chunk | _no_usage(self.uses)
 
     def _message(self, choice: Choice) -> dict[str, Any]:
@@ -228,24 +232,24 @@ class Chats:
             message |= {"content": None, "tool_calls": calls}
             reason = "tool_calls"
         logprobs = self._logprobs(choice.events)
-        made = {"index": choice.index, "message": message, "logprobs": logprobs}
-        return made | {"finish_reason": reason}
+        entry = {"index": choice.index, "message": message, "logprobs": logprobs}
+        return entry | {"finish_reason": reason}
 
     def _logprobs(self, events: Sequence[Event]) -> dict[str, Any] | None:
-        given = [event for event in events if event.token is not None]
-        if not any(event.logprob is not None for event in given):
+        chosen = [event for event in events if event.token is not None]
+        if not any(event.logprob is not None for event in chosen):
             return None
         content = [
             self._ranked(event.token, event.logprob)
-            | {"top_logprobs": [self._ranked(*each) for each in event.top]}
-            for event in given
+            | {"top_logprobs": [self._ranked(*ranked) for ranked in event.top]}
+            for event in chosen
         ]
         return {"content": content, "refusal": None}
 
     def _ranked(self, token: int | None, logprob: float | None) -> dict[str, Any]:
         assert token is not None
-        text, own, _ = self.texts[token]
-        return {"token": text, "logprob": logprob, "bytes": [*own]}
+        text, raw, _ = self.texts[token]
+        return {"token": text, "logprob": logprob, "bytes": [*raw]}
 
 
 DEPTH = 5  # of a token in an answer: choices, a choice, logprobs, its list, the token
@@ -261,10 +265,10 @@ def in_pieces(value: Any, depth: int = DEPTH) -> bytes:
     keeps them all waiting for as long as one value takes it. What lies at `depth` is a piece.
     """
     if depth and isinstance(value, dict):
-        pairs = (to_json(name) + b":" + in_pieces(each, depth - 1) for name, each in value.items())
+        pairs = (to_json(name) + b":" + in_pieces(item, depth - 1) for name, item in value.items())
         return b"{" + b",".join(pairs) + b"}"
-    if depth and isinstance(value, list) and any(isinstance(each, dict) for each in value):
-        return b"[" + b",".join(in_pieces(each, depth - 1) for each in value) + b"]"
+    if depth and isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return b"[" + b",".join(in_pieces(item, depth - 1) for item in value) + b"]"
     return to_json(value)
 
 

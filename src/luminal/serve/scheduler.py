@@ -184,7 +184,7 @@ class Scheduler:
         counts: dict[int, int] = {}
         longest = 0
         self._turns += 1
-        for text in sorted(prompts, key=lambda each: (each.turn, each.number)):
+        for text in sorted(prompts, key=lambda candidate: (candidate.turn, candidate.number)):
             count = min(text.prompt - text.computed, self.chunk)
             longest = max(longest, count)
             if (len(counts) + 1) * longest > self.chunk:
@@ -284,7 +284,7 @@ class Scheduler:
         self._release(text)
         text.computed = 0
         self.preemptions += 1
-        insort(self._waiting, text, key=lambda each: each.number)
+        insort(self._waiting, text, key=lambda other: other.number)
 
     # --- results
 

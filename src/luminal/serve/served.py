@@ -39,7 +39,7 @@ class Served:
         graph = pooled(loaded.model, self.context, "mean")
         self._pooled = compile(graph, backend=options.backend)
         graphs = ranked(loaded.model, self.context, SCORED, min(MOST_LOGPROBS, vocab_size))
-        self._read, self._ranked = (compile(each, backend=options.backend) for each in graphs)
+        self._read, self._ranked = (compile(graph, backend=options.backend) for graph in graphs)
 
     def jobs(self, order: Order, matchers: Sequence[Matcher] = ()) -> list[list[Job]]:
         """The jobs of an order: for each prompt those of its choices. `matchers`: what each text
@@ -73,19 +73,19 @@ class Served:
         """For each token of a text, given those before it: its log-probability, and the likeliest.
         The first has neither.
         """
-        found: list[Score] = [(None, ())]
+        scores: list[Score] = [(None, ())]
         hidden = self._read({"ids": np.array(ids, np.int32)})["y"]
         for begin in range(0, len(ids) - 1, SCORED):
             rows = hidden[begin : min(begin + SCORED, len(ids) - 1)]
             after = np.array(ids[begin + 1 : begin + 1 + len(rows)], np.int32)
-            given = self._ranked({"hidden": rows.copy(), "ids": after})
-            tops = zip(given["tokens"].tolist(), given["top"].tolist(), strict=True)
-            for logprob, (tokens, top) in zip(given["logprobs"].tolist(), tops, strict=True):
-                found.append((logprob, tuple(zip(tokens, top, strict=True))))
-        return found
+            ranked = self._ranked({"hidden": rows.copy(), "ids": after})
+            tops = zip(ranked["tokens"].tolist(), ranked["top"].tolist(), strict=True)
+            for logprob, (tokens, top) in zip(ranked["logprobs"].tolist(), tops, strict=True):
+                scores.append((logprob, tuple(zip(tokens, top, strict=True))))
+        return scores
 
     def vector(self, ids: Sequence[int]) -> Array:
         """The mean hidden state of a text, of length 1: float32 (hidden,)."""
-        found: Array = self._pooled({"ids": np.array(ids, np.int32)})["y"]
-        length = float(np.linalg.norm(found))
-        return found / length if length else found
+        vector: Array = self._pooled({"ids": np.array(ids, np.int32)})["y"]
+        length = float(np.linalg.norm(vector))
+        return vector / length if length else vector

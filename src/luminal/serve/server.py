@@ -55,24 +55,24 @@ def log_as_json(level: str = "INFO") -> None:
 
 def bound(host: str, port: int) -> list[socket.socket]:
     """A socket for each address of the host; none listens yet. Raises InputError."""
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     try:
         addresses = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )
         for number, (family, *_, address) in enumerate(addresses, 1):
             try:
-                found.append(_bound(family, address))
+                sockets.append(_bound(family, address))
             except OSError as error:
                 lacks = error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # such as IPv6
-                if not lacks or (number == len(addresses) and not found):
+                if not lacks or (number == len(addresses) and not sockets):
                     raise
     except (OSError, UnicodeError) as error:
-        for each in found:
-            each.close()
+        for listener in sockets:
+            listener.close()
         why = error.strerror if isinstance(error, OSError) else "it is no name of a machine"
         raise _no_listening(host, port, why) from None
-    return found
+    return sockets
 
 
 def _no_listening(host: str, port: int, why: str | None) -> InputError:
@@ -84,20 +84,20 @@ def _no_listening(host: str, port: int, why: str | None) -> InputError:
 
 def _bound(family: int, address: Any) -> socket.socket:
     """A socket bound to the address. Raises OSError."""
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # Without it a server that was restarted could not bind for a minute, while connections of
         # the old one are in TIME_WAIT.
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             # On Linux an IPv6 socket takes IPv4 connections as well, and then the second socket,
             # for IPv4, could not be bound.
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        found.bind(address)
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 def run(app: ASGIApp, sockets: list[socket.socket], drain: int, body: int) -> None:
@@ -105,13 +105,13 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int, body: int) -> No
 
     `drain`, `body`: see make_server.
     """
-    for each in sockets:
-        name, port = each.getsockname()[:2]
+    for listener in sockets:
+        name, port = listener.getsockname()[:2]
         try:
-            each.listen(BACKLOG)
+            listener.listen(BACKLOG)
         except OSError as error:  # another process has bound it too, and was faster
             raise _no_listening(name, port, error.strerror) from None
-        host = f"[{name}]" if each.family == socket.AF_INET6 else name
+        host = f"[{name}]" if listener.family == socket.AF_INET6 else name
         LOG.info("Listens on http://%s:%d", host, port)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if most <= SPARE_FILES:
@@ -147,8 +147,8 @@ class Server(uvicorn.Server):
     async def _end_all(self) -> None:
         """Ends all requests as if their time were over, then the connections of who reads none."""
         tasks = [*self.server_state.tasks]
-        for each in tasks:
-            each.cancel()
+        for task in tasks:
+            task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=HURRY_SECONDS)
         for connection in [*self.server_state.connections]:

@@ -32,7 +32,7 @@ class Schema:
 
 def tools_of(body: Fields) -> list[dict[str, Any]]:
     """Functions that the text may call, as chat templates read them."""
-    found = []
+    tools = []
     for tool in body.objects("tools", MOST_TOOLS):
         tool.choice("type", ("function",), "function")
         function = tool.object("function") or object_of(None, tool.name("function"))
@@ -47,8 +47,8 @@ def tools_of(body: Fields) -> list[dict[str, Any]]:
         function.end()
         tool.end()
         about = {"name": name, "description": description or "", "parameters": parameters}
-        found.append({"type": "function", "function": about})
-    return found
+        tools.append({"type": "function", "function": about})
+    return tools
 
 
 def form_of(body: Fields, tools: list[dict[str, Any]]) -> tuple[Schema | None, tuple[str, ...]]:
@@ -117,21 +117,21 @@ def call_schema(tools: list[dict[str, Any]], names: Sequence[str]) -> Schema:
 def _moved(schema: Any, place: str) -> Any:
     """A schema that lies at a place of a larger one: what it refers to in itself has moved."""
     if isinstance(schema, list):
-        return [_moved(each, place) for each in schema]
+        return [_moved(item, place) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    found: dict[str, Any] = {}
-    for key, each in schema.items():
+    moved: dict[str, Any] = {}
+    for key, value in schema.items():
         # Below these keys names are the user's: a property that is called "const" holds a schema
         # like any other.
-        if key in NAMED and isinstance(each, dict):
-            found[key] = {name: _moved(own, place) for name, own in each.items()}
+        if key in NAMED and isinstance(value, dict):
+            moved[key] = {name: _moved(inner, place) for name, inner in value.items()}
         else:
-            found[key] = each if key in VALUES else _moved(each, place)
+            moved[key] = value if key in VALUES else _moved(value, place)
     refers = schema.get("$ref")
     if isinstance(refers, str) and (refers == "#" or refers.startswith("#/")):
-        found["$ref"] = place + refers[1:]
-    return found
+        moved["$ref"] = place + refers[1:]
+    return moved
 
 
 def _response_schema(body: Fields) -> Schema | None:
@@ -141,16 +141,16 @@ def _response_schema(body: Fields) -> Schema | None:
         return None
     form.needed("type")
     kind = form.choice("type", ("text", "json_object", "json_schema"), "")
-    found: Any = {"type": "object"} if kind == "json_object" else None
+    schema: Any = {"type": "object"} if kind == "json_object" else None
     if kind == "json_schema":
         about = form.object("json_schema")
-        found = None if about is None else about.get("schema")
-        if about is None or not isinstance(found, dict):
-            raise refused("response_format.json_schema.schema", f"{shown(found)} is no schema")
+        schema = None if about is None else about.get("schema")
+        if about is None or not isinstance(schema, dict):
+            raise refused("response_format.json_schema.schema", f"{shown(schema)} is no schema")
         about.ignore("name", "description", "strict")
         about.end()
     form.end()
-    if found is None:
+    if schema is None:
         return None
-    text = _text("response_format", found)
+    text = _text("response_format", schema)
     return Schema(text, {"response_format": text})

@@ -169,7 +169,7 @@ class Stream(Response):
         yield _lines([chunk for choice in work.choices for chunk in replies.begin(choice)])
         try:
             async for events in work.events():
-                yield _lines([chunk for each in events for chunk in replies.chunks(*each)])
+                yield _lines([chunk for event in events for chunk in replies.chunks(*event)])
             if work.order.usage_in_stream:
                 yield _lines([replies.end(usage(work.order.prompts, work.choices))])
         except ApiError as error:

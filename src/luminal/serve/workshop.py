@@ -86,8 +86,8 @@ class Workshop:
 class Worker:
     """A process as its request sees it. One call runs at a time."""
 
-    def __init__(self, own: socket.socket) -> None:
-        self._socket, self._connection = own, Connection(os.dup(own.fileno()))
+    def __init__(self, local: socket.socket) -> None:
+        self._socket, self._connection = local, Connection(os.dup(local.fileno()))
         self._lock = threading.Lock()
 
     def call(self, name: str, *arguments: Any) -> Any:
@@ -98,12 +98,12 @@ class Worker:
                 self._connection.send((name, arguments))
                 if not self._connection.poll(max(0.0, end - time.monotonic())):
                     raise Gone(f"it takes more than {CALL_SECONDS:g} s; ask for less at once")
-                found = self._connection.recv()
+                answer = self._connection.recv()
             except (EOFError, OSError):
                 raise Gone("it takes too much memory; ask for less at once") from None
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def end(self) -> None:
         """Ends the process and whatever waits for it."""
@@ -119,7 +119,7 @@ class Worker:
 def matchers(worker: Worker, schema: str, count: int) -> list[RemoteMatcher]:
     """What follows `count` texts under a JSON schema in a worker. Raises ConstraintError."""
     states: Sequence[tuple[bytes, bool]] = _called(worker, "follow", schema, count)
-    return [RemoteMatcher(worker, number, *each) for number, each in enumerate(states)]
+    return [RemoteMatcher(worker, number, *state) for number, state in enumerate(states)]
 
 
 class RemoteMatcher:

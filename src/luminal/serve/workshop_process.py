@@ -46,7 +46,7 @@ class Worker:
     def follow(self, schema: str, count: int) -> list[tuple[bytes, bool]]:
         """Begins `count` texts under a schema: for each what `accept` gives."""
         self._matchers = self._words.matchers(schema, count)
-        return [_state(each) for each in self._matchers]
+        return [_state(matcher) for matcher in self._matchers]
 
     def accept(self, number: int, token: int) -> tuple[bytes, bool]:
         """The tokens that may follow in a text, a bit each, and whether it is complete."""
