@@ -13,7 +13,7 @@ import torch
 from luminal import luminal_backend
 from luminal.torch_backend import separate
 from luminal.torch_backend.errors import UnsupportedError
-from luminal.torch_backend.separate import Found, Places
+from luminal.torch_backend.separate import Places, Writes
 from tests.torch_backend.aliasing import drawn, failure
 from tests.torch_backend.whole import compiled
 
@@ -86,7 +86,7 @@ def test_such_arguments_are_an_error_if_that_is_asked_for() -> None:
 )
 def test_tensors_that_lie_apart(written: set[int], apart: Any) -> None:
     x = torch.zeros(8)
-    places = Places([x[:n] for _, n in apart], Found(written))
+    places = Places([x[:n] for _, n in apart], Writes(written))
     args = [x[start : start + n] for start, n in apart]
     assert places.are_apart(args)
     assert places.are_apart(args)
@@ -99,7 +99,7 @@ def test_tensors_that_lie_apart(written: set[int], apart: Any) -> None:
 
 def test_columns_lie_apart_though_their_spans_do_not() -> None:
     x = torch.zeros(4, 4)
-    places = Places([x[:, :2], x[:, 2:]], Found({0}))
+    places = Places([x[:, :2], x[:, 2:]], Writes({0}))
     assert places.are_apart([x[:, :2], x[:, 2:]])
     assert not places.are_apart([x[:, :2], x[:, 1:3]])
 

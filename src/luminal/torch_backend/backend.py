@@ -22,7 +22,7 @@ from luminal.torch_backend.functional import (
 from luminal.torch_backend.options import Options
 from luminal.torch_backend.segments import compiled_in_parts
 from luminal.torch_backend.separate import (
-    Found,
+    Writes,
     falling_back,
     left_to_eager,
     separated,
@@ -48,11 +48,11 @@ def luminal_backend(
         if is_eager(module):
             return left_to_eager(module, reason, falls_back=chosen.falls_back)
     copy_kept_sizes(module)
-    found = Found()
+    writes = Writes()
     compiler = aot_autograd(
-        fw_compiler=partial(_compile_forward, chosen, found),
+        fw_compiler=partial(_compile_forward, chosen, writes),
         bw_compiler=partial(_compile_backward, chosen),
-        inference_compiler=partial(_compile_inference, chosen, found),
+        inference_compiler=partial(_compile_inference, chosen, writes),
         decompositions=decompositions(),
         # The partition with recomputation, as Inductor has it: what is kept between the passes is
         # memory, which costs more than computing cheap values again.
@@ -60,7 +60,7 @@ def luminal_backend(
         keep_inference_input_mutations=True,
     )
     call = compiler(module, separated(module, inputs))
-    return falling_back(call, module, inputs, found, falls_back=chosen.falls_back)
+    return falling_back(call, module, inputs, writes, falls_back=chosen.falls_back)
 
 
 _EAGER = {
@@ -74,15 +74,15 @@ _EAGER = {
 
 
 def _compile_forward(
-    options: Options, found: Found, module: GraphModule, inputs: Sequence[Any]
+    options: Options, writes: Writes, module: GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:
     """Compiles the forward graph of training: AOTAutograd makes views among results anew, where
     these say that they lie. What is kept for the backward pass, behind all other results, lies
     as the program likes.
     """
-    known = _metadata(found)
-    count = known.num_forward_returns if known else None
-    return compiled_in_parts(module, (), options, Results(count, of_arguments=_aliases(known)))
+    metadata = _metadata(writes)
+    count = metadata.num_forward_returns if metadata else None
+    return compiled_in_parts(module, (), options, Results(count, of_arguments=_aliases(metadata)))
 
 
 def _compile_backward(
@@ -93,38 +93,38 @@ def _compile_backward(
 
 
 def _compile_inference(
-    options: Options, found: Found, module: GraphModule, inputs: Sequence[Any]
+    options: Options, writes: Writes, module: GraphModule, inputs: Sequence[Any]
 ) -> Callable[..., Any]:
-    known = _metadata(found)
-    static = known.static_input_indices if known else ()  # the same tensors in every call
-    return compiled_in_parts(module, static, options, Results(of_arguments=_aliases(known)))
+    metadata = _metadata(writes)
+    static = metadata.static_input_indices if metadata else ()  # the same tensors in every call
+    return compiled_in_parts(module, static, options, Results(of_arguments=_aliases(metadata)))
 
 
-def _metadata(found: Found) -> Any:
+def _metadata(writes: Writes) -> Any:
     """What AOTAutograd knows of the arguments and results of the graph that is compiled."""
     context = TracingContext.try_get()
-    known = context and context.fw_metadata
-    if known:
-        found.written = {k for k, info in enumerate(known.input_info) if info.mutates_data}
-        found.by_offset = found.written & {
+    metadata = context and context.fw_metadata
+    if metadata:
+        writes.written = {k for k, info in enumerate(metadata.input_info) if info.mutates_data}
+        writes.by_offset = writes.written & {
             info.base_idx
-            for info in known.output_info
+            for info in metadata.output_info
             if info.output_type is OutputType.alias_of_input
             and (info.view_meta_sequence is None or _is_open(info.view_meta_sequence))
         }
-    return known
+    return metadata
 
 
 def _is_open(views: Any) -> bool:
     return any(view.has_symbolic_inputs for view in views.sequence)
 
 
-def _aliases(known: Any) -> frozenset[int]:
+def _aliases(metadata: Any) -> frozenset[int]:
     """The numbers of the results that are views of arguments."""
-    if not known:
+    if not metadata:
         return frozenset()
-    first = known.num_mutated_inp_runtime_indices
+    first = metadata.num_mutated_inp_runtime_indices
     kinds = (OutputType.alias_of_input, OutputType.is_input)
     return frozenset(
-        first + k for k, info in enumerate(known.output_info) if info.output_type in kinds
+        first + k for k, info in enumerate(metadata.output_info) if info.output_type in kinds
     )

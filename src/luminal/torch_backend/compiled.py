@@ -73,7 +73,9 @@ class _Caller:
     def __init__(self, translation: Translation, options: Mapping[str, Any]) -> None:
         self.made = translation
         self.plans = _computed(translation)
-        self.views = [each for each in translation.results if isinstance(each, Derived | Spread)]
+        self.views = [
+            result for result in translation.results if isinstance(result, Derived | Spread)
+        ]
         sinks = translation.graph.sinks
         self.executable = lm.compile(translation.graph, "cpu", **options) if sinks else None
         self.read = self.executable.input_names if self.executable else ()
@@ -112,15 +114,15 @@ class _Caller:
         if self.executable is not None:
             program = self.executable.at([tuple(x.shape) for x in inputs], sizes)
             run, sizes = program.run, {**sizes, **program.dims}
-        made = tuple(_making(plan, sizes) for plan in self.plans)
+        outputs = tuple(_making(plan, sizes) for plan in self.plans)
         views = tuple(_viewing(view, sizes) for view in self.views)
-        found = Binding(run, made, views, sizes)
+        binding = Binding(run, outputs, views, sizes)
         # The oldest goes: a dict keeps the order of insertion, and looking up which was used last
         # would cost each call.
         if len(self.bindings) >= MAX_BINDINGS:
             del self.bindings[next(iter(self.bindings))]
-        self.bindings[tuple(key)] = found
-        return found
+        self.bindings[tuple(key)] = binding
+        return binding
 
     # --- the steps of a call
 
@@ -138,8 +140,8 @@ class _Caller:
         if plan is None or not plan.calls:
             return self._laid(plan)
         self.names[f"part{number}"] = partial(_viewed, plan.calls)
-        known = "".join(f"{name!r}: {_size(place)}, " for name, place in self.made.dims.items())
-        return f"part{number}(a{plan.position}, {{{known}}}).contiguous()"
+        sizes = "".join(f"{name!r}: {_size(place)}, " for name, place in self.made.dims.items())
+        return f"part{number}(a{plan.position}, {{{sizes}}}).contiguous()"
 
     def _borrowed(self) -> list[str]:
         """States take the memory of arguments, or of a row-major copy, which is copied back."""
@@ -195,8 +197,8 @@ class _Caller:
 
     def _run(self) -> list[str]:
         key = "".join(f"{_size(place)}, " for place in self.made.dims.values())
-        known = self.made.dims.keys() | self.made.sizes.computed.keys()
-        if not known >= self.made.graph.dims.keys():  # the rest is read off the shapes
+        dims = self.made.dims.keys() | self.made.sizes.computed.keys()
+        if not dims >= self.made.graph.dims.keys():  # the rest is read off the shapes
             key += "".join(f"x{k}.shape, " for k in range(len(self.inputs)))
         xs = _listed("x", range(len(self.inputs)))
         outputs = range(len(self.plans))
@@ -235,7 +237,7 @@ class _Caller:
         # Checks come before copies are written back, so that a wrong result spreads no further.
         lines += self._settled()
         lines += [f"a{k}.copy_(o{self.places[plan.name]})" for k, plan in self.made.written]
-        results = [self._result(k, each) for k, each in enumerate(self.made.results)]
+        results = [self._result(k, result) for k, result in enumerate(self.made.results)]
         return [*lines, f"return [{', '.join(results)}]"]
 
     def _result(self, number: int, result: Result) -> str:
@@ -249,8 +251,8 @@ class _Caller:
                 self.names[f"retyped{number}"] = partial(_retyped, result.dtype)
                 return f"retyped{number}({how})"
             case Spread(dense):
-                made = f"empty(*views[{self.views.index(result)}])"
-                return f"{made}.copy_(o{self.places[dense.name]})"
+                spread = f"empty(*views[{self.views.index(result)}])"
+                return f"{spread}.copy_(o{self.places[dense.name]})"
             case Number(scalar):
                 return f"o{self.places[scalar.name]}.item()"
             case Borrowed(position, ()):
@@ -298,16 +300,16 @@ def _nothing(inputs: Sequence[int], outputs: Sequence[int]) -> None:
     """The run of a graph that computes nothing."""
 
 
-def _computed(made: Translation) -> list[OutputPlan]:
+def _computed(translation: Translation) -> list[OutputPlan]:
     """The outputs of the program, in its order."""
-    found = [r for r in made.results if isinstance(r, OutputPlan)]
-    found += [r.whole for r in made.results if isinstance(r, Derived)]
-    found += [r.dense for r in made.results if isinstance(r, Spread)]
-    found += [r.scalar for r in made.results if isinstance(r, Number)]
-    found += [plan for _, plan in made.written]
-    found += [plan for plan, _ in made.checks]
-    by_name = {plan.name: plan for plan in found}
-    return [by_name[sink.name] for sink in made.graph.sinks if isinstance(sink, Output)]
+    plans = [r for r in translation.results if isinstance(r, OutputPlan)]
+    plans += [r.whole for r in translation.results if isinstance(r, Derived)]
+    plans += [r.dense for r in translation.results if isinstance(r, Spread)]
+    plans += [r.scalar for r in translation.results if isinstance(r, Number)]
+    plans += [plan for _, plan in translation.written]
+    plans += [plan for plan, _ in translation.checks]
+    by_name = {plan.name: plan for plan in plans}
+    return [by_name[sink.name] for sink in translation.graph.sinks if isinstance(sink, Output)]
 
 
 def _making(plan: OutputPlan, sizes: Mapping[str, int]) -> Made:
@@ -317,8 +319,8 @@ def _making(plan: OutputPlan, sizes: Mapping[str, int]) -> Made:
     for k in reversed(plan.order):
         stride[k] = step
         step *= max(size[k], 1)
-    for k, given in plan.of_ones:
-        stride[k] = given
+    for k, eager in plan.of_ones:
+        stride[k] = eager
     return size, tuple(stride), plan.dtype
 
 
@@ -332,7 +334,7 @@ def _viewing(view: Derived | Spread, sizes: Mapping[str, int]) -> tuple[Any, ...
 def _value(n: Any, sizes: Mapping[str, int]) -> Any:
     """Arguments with open sizes known."""
     if isinstance(n, list | tuple):
-        return [_value(each, sizes) for each in n]
+        return [_value(entry, sizes) for entry in n]
     return n.evaluate(sizes) if isinstance(n, Expression) else n
 
 

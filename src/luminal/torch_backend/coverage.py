@@ -26,10 +26,10 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> list[str]:
     """
     from torch._dynamo.backends.common import aot_autograd
 
-    found: list[str] = []
+    lacking: list[str] = []
 
     def look(module: GraphModule, _: Any) -> Any:
-        found.extend(dict.fromkeys(missing(module).values()))
+        lacking.extend(dict.fromkeys(missing(module).values()))
         return module.forward
 
     backend = aot_autograd(fw_compiler=look, decompositions=decompositions())
@@ -41,4 +41,4 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> list[str]:
     torch.compile(model, backend=backend)(*args, **kwargs)
     torch._dynamo.reset()
     breaks = [f"graph break: {reason.reason.splitlines()[0]}" for reason in reasons]
-    return list(dict.fromkeys([*breaks, *found]))
+    return list(dict.fromkeys([*breaks, *lacking]))

@@ -86,17 +86,19 @@ class CompiledModel:
         _write_at_the_end(program)
         _take_declared_lengths(program)
         static = [k for k, kind in enumerate(kinds) if kind in _HELD]
-        made = translated(module, static, Results())
-        self._results: tuple[Result, ...] = tuple(made.results)
-        self._call: Callable[[list[Any]], list[Any]] = compiled(made, options)
-        sizes = made.sizes
+        translation = translated(module, static, Results())
+        self._results: tuple[Result, ...] = tuple(translation.results)
+        self._call: Callable[[list[Any]], list[Any]] = compiled(translation, options)
+        sizes = translation.sizes
         self._inputs = [
             _Boundary(node, sizes)
             for node, kind in zip(nodes, kinds, strict=True)
             if kind is InputKind.USER_INPUT
         ]
         self._sizes = sizes
-        self.dim_params = tuple(name for name in made.graph.dims if name not in sizes.computed)
+        self.dim_params = tuple(
+            name for name in translation.graph.dims if name not in sizes.computed
+        )
         self._outputs = [_result_shape(node, sizes) for node in _outputs(module)]
         self._dims: dict[str, int] = {}
 
@@ -108,8 +110,8 @@ class CompiledModel:
     def set_dim(self, name: str, value: int) -> None:
         """Says how long an open dim is, for `output_shapes`; calls set all of them."""
         if name not in self.dim_params:
-            known = ", ".join(self.dim_params) or "none"
-            raise DimError(f"set_dim: {name}: no such dim; the open dims are {known}")
+            names = ", ".join(self.dim_params) or "none"
+            raise DimError(f"set_dim: {name}: no such dim; the open dims are {names}")
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise DimError(f"set_dim: {name}: {value!r} is no length; pass an int >= 0")
         self._dims[name] = value
@@ -127,15 +129,15 @@ class CompiledModel:
         are not as they were exported.
         """
         if len(inputs) != len(self._inputs):
-            names = ", ".join(each.name for each in self._inputs)
+            names = ", ".join(expected.name for expected in self._inputs)
             raise InputError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
         dims: dict[str, int] = {}
         for boundary, x in zip(self._inputs, inputs, strict=True):
             boundary.check(x, dims)
         self._check_guards(inputs)
         self._check_written(inputs)
-        given = iter(inputs)
-        args = [next(given) if each is None else each for each in self._held]
+        remaining = iter(inputs)
+        args = [next(remaining) if held is None else held for held in self._held]
         with torch.no_grad():
             results = self._call(args)
         self._dims.update(dims)
@@ -162,7 +164,7 @@ class CompiledModel:
         """
         if not self.writeback_inputs:
             return
-        spans = {each.name: span(x) for each, x in zip(self._inputs, inputs, strict=True)}
+        spans = {expected.name: span(x) for expected, x in zip(self._inputs, inputs, strict=True)}
         for written in self.writeback_inputs:
             start, end = spans[written]
             for name, (first, last) in spans.items():
@@ -211,7 +213,7 @@ def _table() -> Any:
     table: Any = default_decompositions()
     # What has a row is kept whole. PyTorch's decomposition would be right as well, but of many
     # small operators.
-    for operator in [each for each in table if find(each) is not None]:
+    for operator in [composite for composite in table if find(composite) is not None]:
         table.pop(operator)
     table.update(decompositions())
     return table
@@ -223,8 +225,8 @@ def _known(n: Size, dims: Mapping[str, int]) -> int:
 
 def _outputs(module: GraphModule) -> Sequence[Any]:
     output = next(node for node in module.graph.nodes if node.op == "output")
-    found: Any = output.args[0]
-    return found
+    results: Any = output.args[0]
+    return results
 
 
 def _result_shape(node: Any, sizes: Sizes) -> tuple[Size, ...]:
@@ -234,13 +236,13 @@ def _result_shape(node: Any, sizes: Sizes) -> tuple[Size, ...]:
 
 def _take_declared_lengths(program: ExportedProgram) -> None:
     """Dims have the intervals that were declared, from 1 on: tracing alone takes 2 or more."""
-    given = (n.meta["val"] for n in program.graph_module.graph.nodes if n.op == "placeholder")
-    sizes: list[Any] = [n for x in given if isinstance(x, torch.Tensor) for n in x.shape]
+    inputs = (n.meta["val"] for n in program.graph_module.graph.nodes if n.op == "placeholder")
+    sizes: list[Any] = [n for x in inputs if isinstance(x, torch.Tensor) for n in x.shape]
     for size in sizes:
         if isinstance(size, torch.SymInt):  # all are of one environment
-            known = size.node.shape_env.var_to_range
+            intervals = size.node.shape_env.var_to_range
             for symbol, interval in program.range_constraints.items():
-                known[symbol] = interval & ValueRanges(1, int_oo)
+                intervals[symbol] = interval & ValueRanges(1, int_oo)
             return
 
 
@@ -264,17 +266,17 @@ def _write_at_the_end(program: ExportedProgram) -> None:
     output.args = (tuple(kept),)
 
 
-def _open_dims(module: torch.nn.Module, examples: Sequence[Any], given: Any) -> Any:
+def _open_dims(module: torch.nn.Module, examples: Sequence[Any], declared: Any) -> Any:
     """The open dims that `dynamic_shapes` of torch.export names."""
-    if given == "auto":
+    if declared == "auto":
         return tuple(_all_open(x) for x in examples)
-    if isinstance(given, int) and not isinstance(given, bool):
-        given = {0: given}
-    if not isinstance(given, Mapping):
-        raise InputError(f'dynamic_dim: {given!r} is no int, dict or "auto"')
+    if isinstance(declared, int) and not isinstance(declared, bool):
+        declared = {0: declared}
+    if not isinstance(declared, Mapping):
+        raise InputError(f'dynamic_dim: {declared!r} is no int, dict or "auto"')
     names = [*inspect.signature(module.forward).parameters]
-    found: list[Any] = [None] * len(examples)
-    for key, dims in given.items():
+    open_dims: list[Any] = [None] * len(examples)
+    for key, dims in declared.items():
         position = names.index(key) if key in names else key
         if not isinstance(position, int) or not 0 <= position < len(examples):
             raise InputError(f"dynamic_dim: {key!r} is no input; they are {', '.join(names)}")
@@ -285,8 +287,8 @@ def _open_dims(module: torch.nn.Module, examples: Sequence[Any], given: Any) -> 
                 raise InputError(
                     f"dynamic_dim: {dim} is out of range; input {key!r} has {rank} dims"
                 )
-        found[position] = {dim % rank: Dim.DYNAMIC for dim in listed}
-    return tuple(found)
+        open_dims[position] = {dim % rank: Dim.DYNAMIC for dim in listed}
+    return tuple(open_dims)
 
 
 def _all_open(x: Any) -> Any:

@@ -62,9 +62,9 @@ def _dtypes(node: Node) -> list[torch.dtype]:
 
 def _dtypes_without_out(node: Node) -> list[torch.dtype]:
     """Those that a call's results have by themselves."""
-    args, given = map_aggregate((node.args, node.kwargs), _given)
-    named = {name: x for name, x in given.items() if name != "out"}
-    with tree_leaves(given["out"])[0].fake_mode, torch.no_grad():
+    args, keywords = map_aggregate((node.args, node.kwargs), _given)
+    named = {name: x for name, x in keywords.items() if name != "out"}
+    with tree_leaves(keywords["out"])[0].fake_mode, torch.no_grad():
         return [x.dtype for x in tree_leaves(node.target(*args, **named))]  # type: ignore[operator]
 
 
@@ -76,11 +76,11 @@ def copy_kept_sizes(module: GraphModule) -> None:
     """In a graph of Dynamo's, the scale along a dim that keeps its size is 1."""
     changed = False
     for node, named in _calls(module):
-        x, given = _held(named["input"]), named.get("scale_factor")
-        if given is None or not _copies(x, named.get("mode", "nearest")):
+        x, factor = _held(named["input"]), named.get("scale_factor")
+        if factor is None or not _copies(x, named.get("mode", "nearest")):
             continue
         count = x.ndim - 2
-        scales = list(given) if isinstance(given, list | tuple) else [given] * count
+        scales = list(factor) if isinstance(factor, list | tuple) else [factor] * count
         sizes = zip(scales, x.shape[2:], _held(node).shape[2:], strict=True)
         # A scale such as 1.3 may round to the same size. The kernels then copy, while the
         # decomposition would interpolate by 1.3.

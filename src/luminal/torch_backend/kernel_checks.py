@@ -38,7 +38,7 @@ def _of_dtypes(*tensors: torch.Tensor) -> str:
 
 def _of_parameters(x: torch.Tensor, *parameters: torch.Tensor) -> str:
     """What is wrong with the parameters of norms; what has 16 bits may have parameters of 32."""
-    if x.dtype.itemsize == 2 and all(each.dtype is torch.float32 for each in parameters):
+    if x.dtype.itemsize == 2 and all(parameter.dtype is torch.float32 for parameter in parameters):
         return ""
     return _of_dtypes(x, *parameters)
 
@@ -79,9 +79,9 @@ def _added(shape: Callable[[torch.Size, torch.Size], Sequence[int]]) -> Rule:
 
     def rule(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> str:
         wanted = shape(a.shape, b.shape)
-        own = x.shape[::-1]
-        fits = len(own) <= len(wanted) and all(
-            n == 1 or n == m for n, m in zip(own, wanted[::-1], strict=False)
+        extents = x.shape[::-1]
+        fits = len(extents) <= len(wanted) and all(
+            n == 1 or n == m for n, m in zip(extents, wanted[::-1], strict=False)
         )
         return "" if fits else f"adds {tuple(x.shape)} to {tuple(wanted)}"
 
@@ -162,9 +162,9 @@ def _name(op: Operator) -> str:
 def _numbers(op: Operator) -> tuple[tuple[int, str], ...]:
     """The numbers that are converted: where they stand, and their names."""
     return tuple(
-        (position, each.name)
-        for position, each in enumerate(op._schema.arguments)
-        if each.name in _CONVERTED and str(each.type) in ("number", "Optional[number]")
+        (position, argument.name)
+        for position, argument in enumerate(op._schema.arguments)
+        if argument.name in _CONVERTED and str(argument.type) in ("number", "Optional[number]")
     )
 
 

@@ -32,10 +32,10 @@ def _open_order(sizes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...]
     order: list[int] = []
     left = sorted(range(len(sizes)), key=lambda k: (not _same(sizes[k], 1), -k))
     inner: list[Any] = []
-    while (found := next((k for k in left if _steps_over(strides[k], inner)), None)) is not None:
-        left.remove(found)
-        order.insert(0, found)
-        inner.append(sizes[found])
+    while (dim := next((k for k in left if _steps_over(strides[k], inner)), None)) is not None:
+        left.remove(dim)
+        order.insert(0, dim)
+        inner.append(sizes[dim])
     return (*left, *order) if all(_same(sizes[k], 1) for k in left) else None
 
 
@@ -92,7 +92,7 @@ def strides_of_ones(x: torch.Tensor) -> tuple[tuple[int, int], ...]:
 
 def inverse(order: Sequence[int]) -> tuple[int, ...]:
     """The order that undoes `order`."""
-    found = [0] * len(order)
+    positions = [0] * len(order)
     for position, k in enumerate(order):
-        found[k] = position
-    return tuple(found)
+        positions[k] = position
+    return tuple(positions)

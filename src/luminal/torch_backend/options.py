@@ -22,19 +22,19 @@ class Options:
     falls_back: bool = True
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Options:
+    def of(cls, options: Mapping[str, Any]) -> Options:
         """Raises InputError for what is no option."""
-        for name in given:
+        for name in options:
             if name not in _NAMES:
                 raise InputError(f"option {name!r}: takes {', '.join(map(repr, _NAMES))}")
-        fallback = given.get("fallback", "eager")
+        fallback = options.get("fallback", "eager")
         if fallback not in _FALLBACKS:
             raise InputError(f"option fallback={fallback!r}: takes 'eager' or 'error'")
         chosen: dict[str, Any] = {}
-        mode = given.get("mode", "fast")
+        mode = options.get("mode", "fast")
         chosen["mode"] = lm.TimeBudget(mode) if isinstance(mode, int | float) else mode
-        if "numerics" in given:
-            chosen["numerics"] = given["numerics"]
-        if "search_iterations" in given:
-            chosen["search"] = lm.SearchOptions(max_candidates=given["search_iterations"])
+        if "numerics" in options:
+            chosen["numerics"] = options["numerics"]
+        if "search_iterations" in options:
+            chosen["search"] = lm.SearchOptions(max_candidates=options["search_iterations"])
         return cls(chosen, fallback == "eager")

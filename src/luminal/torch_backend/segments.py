@@ -71,15 +71,15 @@ class _Parts:
                 setattr(self._whole, name, _Foreign(part))
             else:
                 inner = [node.name for node in part.graph.nodes if node.op == "placeholder"]
-                own = [k for k, each in enumerate(inner) if each in weights]
+                weight_places = [k for k, placeholder in enumerate(inner) if placeholder in weights]
                 single = _made_a_list(part)
-                function = compiled_in_parts(part, own, options, lie)
+                function = compiled_in_parts(part, weight_places, options, lie)
                 setattr(self._whole, name, _Part(function, single))
 
     def __call__(self, args: list[Any]) -> Any:
-        given = list(args)
+        inputs = list(args)
         args.clear()
-        return self._whole(*given)
+        return self._whole(*inputs)
 
 
 class _Part(torch.nn.Module):
@@ -104,7 +104,7 @@ class _Foreign(torch.nn.Module):
         super().__init__()
         self._part = part
         self._is_single = _made_a_list(part)
-        self._dtypes = [_dtype(each) for each in _returned(part)]
+        self._dtypes = [_dtype(result) for result in _returned(part)]
         part.recompile()
 
     def forward(self, *args: Any) -> Any:
@@ -137,7 +137,9 @@ def _made_a_list(part: Any) -> bool:
 def _levels(module: GraphModule, outside: Collection[Node]) -> dict[Node, int]:
     levels: dict[Node, int] = {}
     for node in module.graph.nodes:
-        least = max((levels[each] for each in node.all_input_nodes if each in levels), default=0)
+        least = max(
+            (levels[source] for source in node.all_input_nodes if source in levels), default=0
+        )
         if node.target is operator.getitem:  # one of several results, which are made together
             levels[node] = least
         elif node.op == "call_function" and not _is_write(node):
@@ -147,7 +149,7 @@ def _levels(module: GraphModule, outside: Collection[Node]) -> dict[Node, int]:
         if _is_write(node):  # behind all that reads the argument
             levels[node] = last + (last % 2 != (node in outside))
         elif node.op == "get_attr":
-            levels[node] = min((levels[each] for each in node.users), default=0)
+            levels[node] = min((levels[user] for user in node.users), default=0)
     return levels
 
 
@@ -156,13 +158,13 @@ def _compute_sizes_where_used(module: GraphModule, levels: dict[Node, int]) -> N
     which sizes of other tensors are made of.
     """
     for node in reversed(list(module.graph.nodes)):
-        own = levels.get(node)
-        if own is None or not _is_size_of_sizes(node):
+        home = levels.get(node)
+        if home is None or not _is_size_of_sizes(node):
             continue
         copies: dict[int, Node] = {}
         # Each part computes the size from the sizes that it is given, where guards know the
         # factors.
-        for user in [each for each in node.users if levels.get(each, own) != own]:
+        for user in [user for user in node.users if levels.get(user, home) != home]:
             level = levels[user]
             if level not in copies:
                 with module.graph.inserting_after(node):
@@ -176,7 +178,8 @@ def _compute_sizes_where_used(module: GraphModule, levels: dict[Node, int]) -> N
 def _is_size_of_sizes(node: Node) -> bool:
     inputs = node.all_input_nodes
     return bool(inputs) and all(
-        isinstance(each.meta.get("val"), torch.SymInt | torch.SymFloat) for each in (node, *inputs)
+        isinstance(operand.meta.get("val"), torch.SymInt | torch.SymFloat)
+        for operand in (node, *inputs)
     )
 
 

@@ -24,7 +24,7 @@ Call = Callable[..., Any]
 
 
 @dataclass(slots=True)
-class Found:
+class Writes:
     """What AOTAutograd finds out of a graph's arguments: which are `written`, and of which of these
     results are views of open sizes, which it makes as if those lay at the start of their memory.
     """
@@ -118,8 +118,8 @@ def _name(node: Node) -> str:
 
 
 def _held(nodes: Sequence[Any]) -> list[torch.Tensor]:
-    found = [each.meta.get("example_value") for each in nodes if isinstance(each, Node)]
-    return [x for x in found if isinstance(x, torch.Tensor)]
+    examples = [node.meta.get("example_value") for node in nodes if isinstance(node, Node)]
+    return [x for x in examples if isinstance(x, torch.Tensor)]
 
 
 _WRITES = frozenset(
@@ -137,10 +137,10 @@ def separated(module: GraphModule, inputs: Sequence[Any]) -> list[Any]:
     held = [node.meta.get("example_value") for node in nodes]
     if len(held) != len(inputs):  # of lists
         return list(inputs)
-    known = Counter(_memory(x) for x in held if isinstance(x, FakeTensor))
+    counts = Counter(_memory(x) for x in held if isinstance(x, FakeTensor))
     return [
-        _moved(x) if isinstance(x, FakeTensor) and known[_memory(x)] > 1 else given
-        for x, given in zip(held, inputs, strict=True)
+        _moved(x) if isinstance(x, FakeTensor) and counts[_memory(x)] > 1 else passed
+        for x, passed in zip(held, inputs, strict=True)
     ]
 
 
@@ -161,10 +161,10 @@ def _laid_as(x: torch.Tensor) -> torch.Tensor:
 
 
 def falling_back(
-    compiled: Call, module: GraphModule, inputs: Sequence[Any], found: Found, *, falls_back: bool
+    compiled: Call, module: GraphModule, inputs: Sequence[Any], writes: Writes, *, falls_back: bool
 ) -> Call:
     """`compiled` for arguments that lie apart, `module` for others, or an UnsupportedError."""
-    places = Places(inputs, found)
+    places = Places(inputs, writes)
     if places.are_always_apart:
         return compiled
     by_operators: Call = module.forward if falls_back else _refuse
@@ -192,11 +192,11 @@ class Places:
 
     __slots__ = ("_are_fixed", "_seen", "_tensors", "_whole", "_written", "are_always_apart")
 
-    def __init__(self, inputs: Sequence[Any], found: Found) -> None:
+    def __init__(self, inputs: Sequence[Any], writes: Writes) -> None:
         tensors = {k: x for k, x in enumerate(inputs) if isinstance(x, torch.Tensor)}
         self._tensors = tuple(tensors)
-        self._written = frozenset(found.written & tensors.keys())
-        self._whole = frozenset(found.by_offset & tensors.keys())
+        self._written = frozenset(writes.written & tensors.keys())
+        self._whole = frozenset(writes.by_offset & tensors.keys())
         self._are_fixed = not self._whole and all(map(_is_fixed, tensors.values()))
         self.are_always_apart = not self._whole and (
             not self._written
@@ -210,16 +210,16 @@ class Places:
         if self._are_fixed:  # Dynamo's guards have their sizes and strides
             seen = [args[k].data_ptr() for k in self._tensors]
         else:
-            given = (args[k] for k in self._tensors)
-            seen = [(x.data_ptr(), x.shape, x.stride(), x.storage_offset()) for x in given]
+            tensors = (args[k] for k in self._tensors)
+            seen = [(x.data_ptr(), x.shape, x.stride(), x.storage_offset()) for x in tensors]
         # Training gives the same tensors in each step: one comparison of addresses instead of a
         # look at all pairs.
         if seen == self._seen:
             return True
-        found = self._look(args)
-        if found:
+        is_apart = self._look(args)
+        if is_apart:
             self._seen = seen
-        return found
+        return is_apart
 
     def _look(self, args: Sequence[Any]) -> bool:
         """Looks whether arguments are apart that are not those of the call before."""

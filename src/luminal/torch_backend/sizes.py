@@ -39,7 +39,7 @@ class Computed(NamedTuple):
     def value(self, dims: Mapping[str, int]) -> int:
         """What it is for these dims."""
         return int(self.formula.xreplace(
-            {symbol: sympy.Integer(each.evaluate(dims)) for symbol, each in self.symbols.items()}
+            {symbol: sympy.Integer(size.evaluate(dims)) for symbol, size in self.symbols.items()}
         ))  # fmt: skip
 
 
@@ -57,13 +57,13 @@ class Sizes:
     `computed`: PyTorch's own formula says before each run how long it is.
     """
 
-    def __init__(self, graph: Recorder, given: Sequence[torch.SymInt] = ()) -> None:
+    def __init__(self, graph: Recorder, sizes: Sequence[torch.SymInt] = ()) -> None:
         self._graph = graph
         self.computed: dict[str, Computed] = {}
         self._known: dict[sympy.Expr, Expression] = {}
         self._spelled: dict[sympy.Expr, Size] = {}
         self._met: dict[int | None, list[tuple[Any, Size]]] = {}  # SymInts, by their examples
-        open_sizes = filter(is_known_in_a_run, filter(_is_open, given))
+        open_sizes = filter(is_known_in_a_run, filter(_is_open, sizes))
         left = list({size.node.expr: size for size in open_sizes}.values())
         while left:
             lacking = [size.node.expr.free_symbols - self._known.keys() for size in left]
@@ -122,9 +122,9 @@ class Sizes:
         for other, spelled in alike:
             if statically_known_true(size == other):
                 return spelled
-        made = _literal(self._expression(size.node.expr, size.node.shape_env))
-        alike.append((size, made))
-        return made
+        spelling = _literal(self._expression(size.node.expr, size.node.shape_env))
+        alike.append((size, spelling))
+        return spelling
 
     def shape(self, sizes: Sequence[Any]) -> tuple[Size, ...]:
         """All sizes of a tensor."""
@@ -146,10 +146,10 @@ class Sizes:
         rule = _RULES.get(type(expr))
         if rule is None or not _is_exact(expr):
             return self._computed(expr, env)
-        return rule([self._expression(each, env) for each in expr.args])
+        return rule([self._expression(arg, env) for arg in expr.args])
 
     def _computed(self, expr: sympy.Expr, env: Any) -> Expression:
-        symbols = {each: self._expression(each, env) for each in expr.free_symbols}
+        symbols = {symbol: self._expression(symbol, env) for symbol in expr.free_symbols}
         name, interval = f"computed{len(self.computed)}", env.bound_sympy(expr)
         low, high = _bound(interval.lower, 0), _bound(interval.upper, MAX_DIM)
         self.computed[name] = Computed(expr, symbols)
@@ -159,12 +159,12 @@ class Sizes:
         """The dims with the values of those that are computed from them. Raises DimError for one
         that is no size.
         """
-        found = dict(dims)
-        for name, each in self.computed.items():
-            value = found[name] = each.value(found)
+        values = dict(dims)
+        for name, computed in self.computed.items():
+            value = values[name] = computed.value(values)
             if not 0 <= value <= MAX_DIM:
-                raise DimError(f"size {each.formula}: is {value}; sizes are 0 to {MAX_DIM}")
-        return found
+                raise DimError(f"size {computed.formula}: is {value}; sizes are 0 to {MAX_DIM}")
+        return values
 
     def _dim(self, symbol: sympy.Symbol, env: Any) -> Expression:
         if why := _why_unknown(symbol, env):
@@ -198,7 +198,7 @@ def is_known_in_a_run(size: torch.SymInt) -> bool:
     if size.node.is_constant():
         return True
     env = size.node.shape_env
-    return not any(_why_unknown(each, env) for each in size.node.expr.free_symbols)
+    return not any(_why_unknown(symbol, env) for symbol in size.node.expr.free_symbols)
 
 
 def _is_formula(expr: sympy.Expr) -> bool:
@@ -220,8 +220,8 @@ def _scaled(expr: sympy.Expr) -> tuple[sympy.Expr, tuple[int, int]] | None:
     if isinstance(inner, torch_sympy.IntTrueDiv) and inner.args[1].is_Integer:
         divisor = int(inner.args[1])
         return (inner.args[0], (1, divisor)) if divisor > 0 else None
-    floats = [each for each in inner.args if each.is_Float] if inner.is_Mul else []
-    sizes = [each for each in inner.args if isinstance(each, torch_sympy.ToFloat)]
+    floats = [factor for factor in inner.args if factor.is_Float] if inner.is_Mul else []
+    sizes = [factor for factor in inner.args if isinstance(factor, torch_sympy.ToFloat)]
     if len(inner.args) != 2 or not len(floats) == len(sizes) == 1:
         return None
     count, parts = float(floats[0]).as_integer_ratio()
@@ -244,7 +244,7 @@ def _rank(size: torch.SymInt, lacking: Collection[sympy.Symbol]) -> tuple[bool, 
 
 def _stays_a_size(symbol: sympy.Symbol, env: Any) -> bool:
     """Does an int of Python's lie where sizes do? Dynamo guards the answer; others are literals."""
-    return all(env.evaluate_expr(each) for each in (symbol >= 0, symbol <= MAX_DIM))
+    return all(env.evaluate_expr(condition) for condition in (symbol >= 0, symbol <= MAX_DIM))
 
 
 def _bound(bound: Any, otherwise: int) -> int:

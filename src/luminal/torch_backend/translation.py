@@ -209,7 +209,7 @@ class _Translator:
         self.new_values = {value: place for place, value, *_ in writes}  # of arguments
 
     def run(self) -> Translation:
-        with lm.recording(self.graph), keys_for(self.graph), noted() as found:
+        with lm.recording(self.graph), keys_for(self.graph), noted() as notes:
             for node in self.module.graph.nodes:
                 try:
                     self._node(node)
@@ -217,12 +217,12 @@ class _Translator:
                     if not self.goes_on:
                         raise
                     self._pass_over(node, str(reason))
-        for k, (condition, error) in enumerate(found.conditions):
+        for k, (condition, error) in enumerate(notes.conditions):
             name = f"refused{k}"
             self.graph.output(condition, name)
             plan = OutputPlan(name, (), (), torch.bool)
             self.made.checks.append((plan, partial(_refused, error)))
-        self.made.positions = found.positions
+        self.made.positions = notes.positions
         return self.made
 
     def _pass_over(self, node: Node, reason: str) -> None:
@@ -233,7 +233,7 @@ class _Translator:
     def _stand_in(self, held: Any, name: str) -> Any:
         """An Input of the type of what could not be recorded; None for what can be none."""
         if isinstance(held, tuple | list):
-            return [self._stand_in(each, f"{name}_{k}") for k, each in enumerate(held)]
+            return [self._stand_in(part, f"{name}_{k}") for k, part in enumerate(held)]
         if not isinstance(held, torch.Tensor):
             return held
         try:
@@ -310,15 +310,15 @@ class _Translator:
         return self.graph.read(state)
 
     def _constant(self, node: Node) -> Any:
-        found: Any = self.module
+        value: Any = self.module
         for name in str(node.target).split("."):
-            found = getattr(found, name)
-        if not isinstance(found, torch.Tensor):
-            raise UnsupportedError(f"{node.target}: a {type(found).__name__} in the graph")
-        dtype = dtype_of(found.dtype)
+            value = getattr(value, name)
+        if not isinstance(value, torch.Tensor):
+            raise UnsupportedError(f"{node.target}: a {type(value).__name__} in the graph")
+        dtype = dtype_of(value.dtype)
         with unset_fake_temporarily():
-            whole = found.detach().contiguous()
-            if found.dtype is torch.bfloat16:
+            whole = value.detach().contiguous()
+            if value.dtype is torch.bfloat16:
                 array = whole.view(torch.uint16).numpy().view(dtype.numpy)
             else:
                 array = whole.numpy()
@@ -383,8 +383,8 @@ class _Translator:
             lm.constant(x, lm.float64) if isinstance(x, Expression) else x
             for x in self._converted(node.args)
         ]
-        found: lm.Tensor = function(*operands)
-        return found
+        number: lm.Tensor = function(*operands)
+        return number
 
     def _reads_storage(self, node: Node) -> bool:
         """Does `as_strided` of an argument read what the argument itself does not show?"""
@@ -411,8 +411,8 @@ class _Translator:
         if function is None:
             raise UnsupportedError(f"{_name_of(target)}: not in the library")
         if may_refuse(target):
-            given = map_aggregate((node.args, node.kwargs), _meta_of)
-            if reason := refusal(target, *given):
+            examples = map_aggregate((node.args, node.kwargs), _meta_of)
+            if reason := refusal(target, *examples):
                 raise UnsupportedError(reason)
         try:
             args, named = self._converted(node.args), self._converted_all(node.kwargs)
@@ -420,16 +420,16 @@ class _Translator:
                 named["held"] = _tensor_of(node.args[0])
             if function in registry.KNOW_RESULTS:
                 each_held = held if isinstance(held, list | tuple) else (held,)
-                named["results"] = [self._planned(each) for each in each_held]
+                named["results"] = [self._planned(single) for single in each_held]
             registry.check_arguments(function, args, named)
-            found = function(*args, **named)
+            result = function(*args, **named)
         except LuminalError as error:
             if isinstance(error, UnsupportedError) and str(error).startswith("aten."):
                 raise
             raise UnsupportedError(f"{target}: {error}") from error
         if isinstance(held, torch.Tensor) and any(map(self._is_number, node.all_input_nodes)):
-            found = found.cast(dtype_of(held.dtype))  # a number decides no dtype, a scalar may
-        return _checked_results(target, found, held, self.sizes)
+            result = result.cast(dtype_of(held.dtype))  # a number decides no dtype, a scalar may
+        return _checked_results(target, result, held, self.sizes)
 
     def _planned(self, held: torch.Tensor) -> registry.Planned:
         return registry.Planned(self.sizes.shape(held.shape), dtype_of(held.dtype))
@@ -451,7 +451,7 @@ class _Translator:
         if isinstance(x, torch.dtype):
             return dtype_of(x)
         if isinstance(x, list | tuple):
-            return [self._converted(each) for each in x]
+            return [self._converted(item) for item in x]
         if isinstance(x, torch.SymInt):
             return self.sizes.of(x)
         if isinstance(x, complex):
@@ -480,7 +480,7 @@ class _Translator:
     # --- results
 
     def _finish(self, results: Sequence[Any]) -> None:
-        nodes = dict.fromkeys(each for each in results if isinstance(each, Node))
+        nodes = dict.fromkeys(result for result in results if isinstance(result, Node))
         views = Counter(map(_viewed_by, nodes))
         for number, result in enumerate(results):
             if isinstance(result, Node) and self.values.get(result) is _TOKEN:
@@ -493,9 +493,9 @@ class _Translator:
                 self.made.results.append(self._converted(result))
 
     def _tensor_result(self, number: int, node: Node, views: Mapping[Node, int]) -> Result:
-        found = self._borrowed(node, after=number in self.lie.of_arguments)
-        if found is not None:
-            return found
+        borrowed = self._borrowed(node, after=number in self.lie.of_arguments)
+        if borrowed is not None:
+            return borrowed
         held, whole = _tensor_of(node), _viewed_by(node)
         is_exact = self.lie.exact is None or number < self.lie.exact
         is_tied = views[whole] > 1 or whole in self.new_values
@@ -521,7 +521,9 @@ class _Translator:
 
     def _is_given(self, n: Size) -> bool:
         """Do the shapes of arguments say it? Not all strides they do."""
-        return isinstance(n, int) or {str(each) for each in n.symbols()} <= self.made.dims.keys()
+        return (
+            isinstance(n, int) or {str(symbol) for symbol in n.symbols()} <= self.made.dims.keys()
+        )
 
     def _number_result(self, node: Node) -> Number:
         dtype = torch.int64 if isinstance(node.meta["val"], torch.SymInt) else torch.float64
@@ -553,8 +555,8 @@ class _Translator:
         if below is None:
             return None
         others = [
-            each if isinstance(each, torch.dtype) else self._converted(each)
-            for each in node.args[1:]
+            argument if isinstance(argument, torch.dtype) else self._converted(argument)
+            for argument in node.args[1:]
         ]
         call = (node.target, others, self._converted_all(node.kwargs))
         return Borrowed(below.position, (*below.calls, call))  # type: ignore[arg-type]
@@ -582,7 +584,7 @@ def _given_sizes(module: GraphModule) -> list[torch.SymInt]:
     """The open sizes that arguments are, or have."""
     held = [node.meta.get("val") for node in module.graph.nodes if node.op == "placeholder"]
     parts = [x.shape if isinstance(x, torch.Tensor) else (x,) for x in held]
-    return [each for part in parts for each in part if isinstance(each, torch.SymInt)]
+    return [size for part in parts for size in part if isinstance(size, torch.SymInt)]
 
 
 def _viewed_by(node: Node) -> Node:
@@ -679,33 +681,33 @@ def _tensor_of(node: Any) -> torch.Tensor:
     return held
 
 
-def _checked_results(target: Any, found: Any, held: Any, sizes: Sizes) -> Any:
+def _checked_results(target: Any, results: Any, held: Any, sizes: Sizes) -> Any:
     """What was recorded, which has the types that PyTorch says it has, its sizes as these spell
     them.
     """
     if isinstance(held, torch.Tensor):
-        return _checked_tensor(target, found, held, sizes)
+        return _checked_tensor(target, results, held, sizes)
     if not isinstance(held, tuple | list):
-        return found
-    if len(found) != len(held):
-        raise UnsupportedError(f"{target}: {len(found)} results, PyTorch has {len(held)}")
+        return results
+    if len(results) != len(held):
+        raise UnsupportedError(f"{target}: {len(results)} results, PyTorch has {len(held)}")
     return [
-        each
-        if each is None or not isinstance(wanted, torch.Tensor)
-        else _checked_tensor(target, each, wanted, sizes)
-        for each, wanted in zip(found, held, strict=True)
+        result
+        if result is None or not isinstance(wanted, torch.Tensor)
+        else _checked_tensor(target, result, wanted, sizes)
+        for result, wanted in zip(results, held, strict=True)
     ]
 
 
-def _checked_tensor(target: Any, found: Any, held: torch.Tensor, sizes: Sizes) -> Any:
-    if not is_tensor(found):
-        raise UnsupportedError(f"{target}: gives a {type(found).__name__}, PyTorch a tensor")
-    if found.dtype is not dtype_of(held.dtype):
-        raise UnsupportedError(f"{target}: gives {found.dtype.name}, PyTorch {held.dtype}")
+def _checked_tensor(target: Any, result: Any, held: torch.Tensor, sizes: Sizes) -> Any:
+    if not is_tensor(result):
+        raise UnsupportedError(f"{target}: gives a {type(result).__name__}, PyTorch a tensor")
+    if result.dtype is not dtype_of(held.dtype):
+        raise UnsupportedError(f"{target}: gives {result.dtype.name}, PyTorch {held.dtype}")
     wanted = sizes.shape(held.shape)
-    if found.shape == wanted:
-        return found
-    literal = all(isinstance(n, int) for n in (*wanted, *found.shape))
-    if len(found.shape) != len(wanted) or literal:
-        raise UnsupportedError(f"{target}: gives shape {found.shape}, PyTorch {wanted}")
-    return respelled(str(target), found, found.graph.extents(wanted))
+    if result.shape == wanted:
+        return result
+    literal = all(isinstance(n, int) for n in (*wanted, *result.shape))
+    if len(result.shape) != len(wanted) or literal:
+        raise UnsupportedError(f"{target}: gives shape {result.shape}, PyTorch {wanted}")
+    return respelled(str(target), result, result.graph.extents(wanted))

@@ -14,10 +14,10 @@ _TO_TORCH = {ours: theirs for theirs, ours in _OF_TORCH.items()}
 
 def dtype_of(dtype: torch.dtype) -> DType:
     """Luminal's dtype; raises UnsupportedError for complex, quantised and 8-bit float ones."""
-    found = _OF_TORCH.get(dtype)
-    if found is None:
+    counterpart = _OF_TORCH.get(dtype)
+    if counterpart is None:
         raise UnsupportedError(f"{dtype}: Luminal has no such dtype")
-    return found
+    return counterpart
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:

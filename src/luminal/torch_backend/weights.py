@@ -29,8 +29,8 @@ class Weights:
     __slots__ = ("_parameters", "_sample", "_samples", "_tensors", "seen")
 
     def __init__(self, plans: Sequence[InputPlan]) -> None:
-        found = [(plan.order or (), plan.parameter) for plan in plans]
-        self._parameters: list[tuple[tuple[int, ...], Parameter]] = found  # type: ignore[assignment]
+        pairs = [(plan.order or (), plan.parameter) for plan in plans]
+        self._parameters: list[tuple[tuple[int, ...], Parameter]] = pairs  # type: ignore[assignment]
         self._tensors: list[torch.Tensor | None] = [None] * len(plans)
         self._samples: list[Array] = [np.zeros(0, np.uint8)] * len(plans)
         self._sample = b""

@@ -28,11 +28,11 @@ def embedding_bag(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     refuse_outside(ids, weight.shape[0])
     _refuse_offsets(ids, offsets, has_end)
-    found = _bags(weight, ids, offsets, mode, factors, has_end, padding)
+    bags = _bags(weight, ids, offsets, mode, factors, has_end, padding)
     others = [lm.zeros(held.shape, held.dtype) for held in results[1:]]
     if mode == MAX:
-        others[-1] = _places_of_maxima(weight, ids, offsets, found, padding).cast(offsets.dtype)
-    return found, *others
+        others[-1] = _places_of_maxima(weight, ids, offsets, bags, padding).cast(offsets.dtype)
+    return bags, *others
 
 
 def _bags(

@@ -64,14 +64,14 @@ def replication_pad_backward(g: Tensor, x: Tensor, padding: Sequence[Any]) -> Te
 
 
 @row("_cdist_backward")
-def cdist_backward(g: Tensor, x: Tensor, other: Tensor, p: float, found: Tensor) -> Tensor:
+def cdist_backward(g: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor) -> Tensor:
     if 0 not in (*g.shape, x.shape[-1]):  # the sum over a batch that x has not follows
         x = x.expand(*g.extents[:-2], *x.extents[-2:])
     return pulled(lambda x: lm.cdist(x, other, p), g, x)[0]
 
 
 @row("_pdist_backward")
-def pdist_backward(g: Tensor, x: Tensor, p: float, found: Tensor) -> Tensor:
+def pdist_backward(g: Tensor, x: Tensor, p: float, distances: Tensor) -> Tensor:
     return pulled(lambda x: lm.pdist(x, p), g, x)[0]
 
 

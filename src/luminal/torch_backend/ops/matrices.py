@@ -69,8 +69,8 @@ def solve(
     a: Tensor, b: Tensor, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, ...]:
     factors, pivots = lm.linalg.lu_factor(a)
-    found, info = lm.linalg.solve_ex(a, b, left=left, check_errors=check_errors)
-    return found, factors, pivots, info
+    solution, info = lm.linalg.solve_ex(a, b, left=left, check_errors=check_errors)
+    return solution, factors, pivots, info
 
 
 @row("_linalg_svd")
@@ -113,9 +113,9 @@ def lu_unpack(
 ) -> tuple[Tensor, ...]:
     if unpack_pivots:
         pivots = _checked_pivots(pivots, factors.shape[-2])
-    found = lm.lu_unpack(factors, pivots)
+    unpacked = lm.lu_unpack(factors, pivots)
     nothing = lm.zeros((0,), factors.dtype)
-    p, lower, upper = found
+    p, lower, upper = unpacked
     return (
         p if unpack_pivots else nothing,
         lower if unpack_data else nothing,

@@ -17,9 +17,9 @@ Tensor = lm.Tensor
 Results = Sequence[Planned]
 
 
-def _as_planned(found: Sequence[Tensor], results: Results) -> tuple[Tensor, ...]:
+def _as_planned(tensors: Sequence[Tensor], results: Results) -> tuple[Tensor, ...]:
     """Statistics in PyTorch's dtypes: of 16 bits or float32, as those of the operands are."""
-    return tuple(x.cast(held.dtype) for x, held in zip(found, results, strict=True))
+    return tuple(x.cast(held.dtype) for x, held in zip(tensors, results, strict=True))
 
 
 def _moments(x: Tensor, dims: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
@@ -95,10 +95,10 @@ def batch_norm_training(
     training: bool, momentum: float, eps: float, *, results: Results,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     if not training:
-        found = batch_norm_inference(
+        normalized = batch_norm_inference(
             x, weight, bias, mean, variance, momentum, eps, results=results[:3]
         )
-        return *found, mean, variance
+        return *normalized, mean, variance
     y, of_batch, scale = _of_batch(x, weight, bias, momentum, eps)
     # Running variances are divided by n - 1, those that normalise by n: PyTorch has both.
     unbiased = x.cast(x.dtype.compute).var(_all_but_channels(x))

@@ -66,10 +66,10 @@ def _integer_division(function: Callable[[Any, Any], Tensor]) -> Callable[..., T
     """`function` of two operands, which refuses integers by 0, as PyTorch does."""
 
     def divided(a: Any, b: Any) -> Tensor:
-        found = function(a, b)
-        if not found.dtype.is_float and not _is_zero_free(b):
+        quotient = function(a, b)
+        if not quotient.dtype.is_float and not _is_zero_free(b):
             refuse_where(lm.constant(b) == 0, RuntimeError("ZeroDivisionError"))
-        return found
+        return quotient
 
     return divided
 
@@ -94,8 +94,8 @@ def sign(x: Tensor) -> Tensor:
 @row("heaviside")
 def heaviside(x: Tensor, values: Tensor) -> Tensor:
     """The step function, which is 0 of NaN."""
-    found = lm.heaviside(x, values)
-    return lm.where(x != x, 0, found) if x.dtype.is_float else found
+    step = lm.heaviside(x, values)
+    return lm.where(x != x, 0, step) if x.dtype.is_float else step
 
 
 @row("logit")

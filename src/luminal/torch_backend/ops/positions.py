@@ -142,8 +142,8 @@ def repeat_interleave(repeats: Tensor, output_size: Any = None) -> Tensor:
     )
     refuse_where((repeats < 0).any() | (repeats.sum() != output_size), wrong)
     n = repeats.extents[0]
-    found = lm.repeat_interleave(lm.iota((n,), 0), repeats, 0, output_size)
-    return found.cast(repeats.dtype)
+    positions = lm.repeat_interleave(lm.iota((n,), 0), repeats, 0, output_size)
+    return positions.cast(repeats.dtype)
 
 
 @row("histogram.bin_ct")

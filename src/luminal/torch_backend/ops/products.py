@@ -55,7 +55,8 @@ def convolution(
 ) -> Tensor:  # fmt: skip
     rank = weight.ndim - 2
     stride, padding, dilation, output_padding = (
-        tuple(given) * (rank // len(given)) for given in (stride, padding, dilation, output_padding)
+        tuple(numbers) * (rank // len(numbers))
+        for numbers in (stride, padding, dilation, output_padding)
     )
     if transposed:
         return _TRANSPOSED[rank](x, weight, bias, stride, padding, output_padding, groups, dilation)
@@ -81,13 +82,13 @@ def scores(
 ) -> Tensor:
     """Masked, scaled products of queries and keys, whose heads may be fewer, in float32."""
     q, k = query.cast(query.dtype.compute), spread_heads(key.cast(key.dtype.compute), query)
-    found = (q @ k.mT) * factor(query, scale)
+    products = (q @ k.mT) * factor(query, scale)
     if is_causal:
-        rows_, columns = lm.iota(found.shape[-2:], 0), lm.iota(found.shape[-2:], 1)
-        return lm.where(columns <= rows_, found, -lm.inf)
+        rows_, columns = lm.iota(products.shape[-2:], 0), lm.iota(products.shape[-2:], 1)
+        return lm.where(columns <= rows_, products, -lm.inf)
     if mask is None:
-        return found
-    return lm.where(mask, found, -lm.inf) if mask.dtype is lm.bool_ else found + mask
+        return products
+    return lm.where(mask, products, -lm.inf) if mask.dtype is lm.bool_ else products + mask
 
 
 def spread_heads(x: Tensor, query: Tensor) -> Tensor:

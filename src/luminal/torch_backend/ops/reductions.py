@@ -61,8 +61,8 @@ def _truth(name: str) -> Any:
     function = _reduction(name)
 
     def truth(x: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-        found = function(x, dim, keepdim)
-        return found.cast(lm.uint8) if x.dtype is lm.uint8 else found
+        reduced = function(x, dim, keepdim)
+        return reduced.cast(lm.uint8) if x.dtype is lm.uint8 else reduced
 
     return truth
 
@@ -109,8 +109,8 @@ rows({f"{name}.correction": _spread(name) for name in ("var", "std", "var_mean",
 def variance(
     x: Tensor, dims: Dims, correction: float | None = 1, *, output_dtype: Any = None
 ) -> Tensor:
-    found = lm.var(x, dims, correction=1 if correction is None else correction)
-    return found if output_dtype is None else found.cast(output_dtype)
+    variances = lm.var(x, dims, correction=1 if correction is None else correction)
+    return variances if output_dtype is None else variances.cast(output_dtype)
 
 
 @row("_softmax")

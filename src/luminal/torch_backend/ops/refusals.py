@@ -38,10 +38,10 @@ _noted: ContextVar[Noted] = ContextVar("luminal_torch_refusals")
 @contextmanager
 def noted() -> Iterator[Noted]:
     """Inside, what operators refuse is listed."""
-    found = Noted()
-    token = _noted.set(found)
+    notes = Noted()
+    token = _noted.set(notes)
     try:
-        yield found
+        yield notes
     finally:
         _noted.reset(token)
 
@@ -80,7 +80,7 @@ def _is_known(index: Tensor) -> bool:
         if isinstance(node.attrs, InputAttrs | WeightAttrs | StateAttrs):
             return False
         seen.add(node)
-        waiting += [each.node for each in node.args if each.node not in seen]
+        waiting += [arg.node for arg in node.args if arg.node not in seen]
     return not waiting
 
 

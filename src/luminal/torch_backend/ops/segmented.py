@@ -54,20 +54,20 @@ def _reduced(data: Tensor, reduce: str, ends: Tensor, axis: int, initial: Any) -
     run = lm.searchsorted(ends.cast(lm.int64), at, right=True)  # how many end before, or there
     index = run.reshape(*lead, count, *(1,) * len(rest)).expand(*data.extents)
     start = lm.full((*lead, runs + 1, *rest), neutral if initial is None else initial, data.dtype)
-    found = start.scatter_reduce(axis, index, data, name, include_self=True)
-    found = found.narrow(axis, 0, runs)  # beyond the last run
+    reduced = start.scatter_reduce(axis, index, data, name, include_self=True)
+    reduced = reduced.narrow(axis, 0, runs)  # beyond the last run
     if reduce != "mean":
-        return found
+        return reduced
     starts = lm.cat([lm.zeros((*lead, 1), ends.dtype), ends[..., :-1]], -1)
     size = (ends - starts).cast(data.dtype).reshape(*lead, runs, *(1,) * len(rest))
     if initial is None:
-        return found / size
-    return lm.where(size == 0, found, found / lm.where(size == 0, 1, size))
+        return reduced / size
+    return lm.where(size == 0, reduced, reduced / lm.where(size == 0, 1, size))
 
 
 @row("_segment_reduce_backward")
 def of_data(
-    g: Tensor, found: Tensor, data: Tensor, reduce: str, *, lengths: Tensor | None = None,
+    g: Tensor, reduced: Tensor, data: Tensor, reduce: str, *, lengths: Tensor | None = None,
     offsets: Tensor | None = None, axis: int = 0, initial: Any = None,
 ) -> Tensor:  # fmt: skip
     ends = _ends(lengths, offsets)

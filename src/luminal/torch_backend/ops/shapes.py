@@ -142,7 +142,9 @@ def _is_same_place(
     if tuple(size) != x.shape or offset not in (None, 0) or held.storage_offset() != 0:
         return False
     strides = zip(size, stride, held.stride(), strict=True)
-    return all(n == 1 or (isinstance(own, int) and step == own) for n, step, own in strides)
+    return all(
+        n == 1 or (isinstance(actual, int) and step == actual) for n, step, actual in strides
+    )
 
 
 @row("as_strided", knows_layout=True)

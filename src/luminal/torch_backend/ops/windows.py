@@ -29,11 +29,11 @@ def _max_pool(pool: Callable[..., Any]) -> Callable[..., Any]:
     return pooled
 
 
-def _sizes(given: Any) -> Any:
+def _sizes(sizes: Any) -> Any:
     """A number for all dims is a list of one in some schemas."""
-    if isinstance(given, int):
-        return given
-    return given[0] if len(given) == 1 else tuple(given)
+    if isinstance(sizes, int):
+        return sizes
+    return sizes[0] if len(sizes) == 1 else tuple(sizes)
 
 
 def _avg_pool(pool: Callable[..., Any]) -> Callable[..., Any]:
