@@ -87,6 +87,7 @@ class Seen:
             now = self.get(self.obj())[:-1]
         except AttributeError:
             return False
+        # Identity is asked first: it is the quick answer, and nearly always enough.
         if not all(map(is_, now, self.values)) and not all(map(_same, now, self.values)):
             return False
         if not self.contents:
@@ -98,6 +99,7 @@ class Seen:
 def _attributes(obj: Any) -> dict[str, Any]:
     """An object's attributes, with the plain ones of its class where it has none of its own."""
     attributes = {}
+    # From the farthest base on, so that a subclass's attribute takes the place of its base's.
     for kind in reversed(type(obj).__mro__[:-1]):
         for name, value in vars(kind).items():
             if not (name.startswith("__") or callable(value) or hasattr(value, "__get__")):
@@ -123,4 +125,5 @@ def _equal_parts(now: Sequence[Any], then: Sequence[Any]) -> bool:
 def _same(now: Any, then: Any) -> bool:
     if now is then:
         return True
+    # True, 1 and 1.0 are equal, and record different programs.
     return type(now) is type(then) and isinstance(now, SCALARS) and bool(now == then)

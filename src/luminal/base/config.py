@@ -200,6 +200,7 @@ def get(name: str) -> Value:
 def override(**flags: Value) -> Iterator[None]:
     """Set flags inside the block: `with config.override(LUMINAL_THREADS=1): ...`; None unsets."""
     texts = {name: None if value is None else str(value) for name, value in flags.items()}
+    # All are checked before any takes effect: a wrong one changes nothing.
     for name, text in texts.items():
         flag = _flag(name)
         if text is not None:

@@ -244,6 +244,7 @@ def of_library(name: str, arity: int, kind: Any = ctypes.c_double) -> Callable[.
     return elementwise
 
 
+# NumPy has none. Computing in float64 instead would round the sum twice, to 64 bits and to 32.
 _FMA = {4: of_library("fmaf", 3, ctypes.c_float), 8: of_library("fma", 3)}
 
 

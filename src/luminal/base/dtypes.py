@@ -142,8 +142,10 @@ def dtype_of(obj: Any) -> DType:
         raise DTypeError("dtype: None is not an element type of Luminal; name one, as float32")
     try:
         source = obj if isinstance(obj, type) else getattr(obj, "dtype", obj)
+        # Arrays of the other byte order, as files have them, hold the same elements.
         dtype = _BY_NUMPY.get(np.dtype(source).newbyteorder("="))
     except TypeError:
+        # By the text, so that PyTorch need not be imported, or even be there.
         library, _, name = str(source).partition(".")  # as torch.bfloat16
         dtype = _BY_NAME.get(name) if library == type(source).__module__ else None
     if dtype is None:
@@ -180,6 +182,7 @@ def promote(a: DType, b: DType) -> DType:
     unsigned, signed = (a, b) if a.kind == "uint" else (b, a)
     if signed.size > unsigned.size:
         return signed
+    # Both ranges need one bit more than the unsigned one has. Beyond 64 bits NumPy takes float64.
     wider = 2 * unsigned.size
     return dtype_of(f"int{8 * wider}") if wider <= 8 else float64
 

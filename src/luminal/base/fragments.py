@@ -58,6 +58,8 @@ class Fragment:
 
     def in_words(self, count: int) -> Fragment:
         """The fragment of words that hold `count` elements each, side by side in a lane."""
+        # The low bits of an element's number say where in a word it is, which are not asked for
+        # now.
         return Fragment(self.lane, self.element[count.bit_length() - 1 :])
 
     def __str__(self) -> str:

@@ -45,12 +45,14 @@ def _origin() -> str | None:
         text = metadata.distribution(NAME).read_text("direct_url.json")
     except metadata.PackageNotFoundError:
         return None
+    # PEP 610: of what came from an index by its name, pip notes no address.
     if text is None:
         return None
     noted = json.loads(text)
     vcs = noted.get("vcs_info")
     if vcs is None:
         return str(noted["url"])
+    # The commit, not a branch: an extra is added to the code that is installed.
     return f"{vcs['vcs']}+{noted['url']}@{vcs['commit_id']}"
 
 

@@ -70,6 +70,8 @@ def suggesting(function: Callable[P, R]) -> Callable[P, R]:
             told = explained(error, function, kwargs)
             if told is error:
                 raise
+        # Outside the handler: the user sees one error, not another that came while handling the
+        # first.
         raise told
 
     return calling

@@ -36,6 +36,8 @@ _set: Callable[[Any, str, Any], None] = object.__setattr__
 def _made(cls: Any, frozen: bool, slots: bool, eq: bool, kw_only: bool) -> Any:
     own_names = frozenset(vars(cls))
     cls.__doc__ = cls.__doc__ or cls.__name__  # the library would write a signature
+    # The library refuses a frozen class below one that is not, and the reverse, so it is told what
+    # the bases are; that this class is frozen is put in by `_frozen`.
     inherits = any(base.__dict__.get(_PARAMS, _NONE).frozen for base in cls.__mro__[1:])
     cls = _plain(
         cls, init=False, repr=False, eq=False, frozen=inherits, slots=slots, kw_only=kw_only
@@ -149,6 +151,7 @@ def _frozen(cls: Any, all_fields: tuple[Field[Any], ...], slots: bool) -> dict[s
 
 def _pickled(cls: Any, names: list[str]) -> dict[str, Any]:
     """The state is the list of what the slots hold."""
+    # By the slots' own setters: the class's `__setattr__` refuses, as it should.
     write = [getattr(cls, name).__set__ for name in names]
     read = attrgetter(*names) if len(names) > 1 else lambda self: [getattr(self, n) for n in names]
 

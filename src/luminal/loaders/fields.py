@@ -56,6 +56,7 @@ class Fields:
     ) -> int:
         """An integer from `least` to `most`; sizes, positions and ids all fit 31 bits."""
         value = self._value(key, default)
+        # Not `isinstance`: Python's bool is an int, and JSON's true is no number of anything.
         if type(value) is not int:
             raise self._wrong(key, value, "an integer")
         if value < least:
@@ -69,6 +70,8 @@ class Fields:
     ) -> float:
         """A number from `least` to `most`, above 0."""
         value = self._value(key, default)
+        # Python's reader of JSON takes the word NaN, which fails every comparison and so ends here
+        # too.
         if type(value) not in (int, float) or not least <= value <= most or value == 0:
             raise self._wrong(key, value, f"a number above 0, from {least:g} to {most:g}")
         return float(value)

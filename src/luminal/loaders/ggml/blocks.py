@@ -54,6 +54,7 @@ def fields(data: Array, bits: int, run: int = 1) -> Array:
     order, then the next.
     """
     width = 8 * data.dtype.itemsize
+    # Shifts and mask are of the data's own dtype, so that NumPy widens nothing.
     shifts = np.arange(0, width, bits).astype(data.dtype)[:, None]
     mask = data.dtype.type((1 << bits) - 1)
     return ((data.reshape(len(data), -1, 1, run) >> shifts) & mask).reshape(len(data), -1)

@@ -26,6 +26,7 @@ SMALL = np.finfo(np.float16).tiny
 def rounded_down(numbers: Array) -> Array:
     """Half-precision numbers that are not greater, as float32."""
     halves = numbers.astype(np.float16)
+    # Rounding to the nearest half may have gone up: then the next one below is meant.
     lower = np.nextafter(halves, np.float16(-np.inf))
     return np.where(halves.astype(np.float32) > numbers, lower, halves).astype(np.float32)
 
@@ -42,6 +43,7 @@ def lasting(scale: Array) -> Array:
 
 def inverse(scale: Array) -> Array:
     """1 / scale, and 0 where that or the scale is no normal number: then codes are 0."""
+    # What is too small is divided by 1 instead: `where` drops that quotient, and nothing warns.
     is_tiny = np.abs(scale) < np.finfo(np.float32).tiny
     return np.where(is_tiny, 0, 1 / np.where(is_tiny, np.float32(1), scale)).astype(np.float32)
 
@@ -72,6 +74,8 @@ def fitted(values: Array, levels: Levels, ends: Sequence[float]) -> Array:
         candidate, explained = _refitted(values, levels(values * np.float32(end)))
         is_better = explained > best
         best, scale = np.where(is_better, explained, best), np.where(is_better, candidate, scale)
+    # Once more from the scale that was found: with it some values round to other codes, for which
+    # another scale is the best one.
     candidate, explained = _refitted(values, levels(values * inverse(scale)))
     return np.where(explained > best, candidate, scale) * unit
 
@@ -125,6 +129,7 @@ class _Line:
         offset = np.minimum(offset, 0)
         error = scale * (scale * squares + 2 * offset * total - 2 * both)
         error += offset * (n * offset - 2 * self.sum)
+        # The formats' scales of groups are unsigned, so a falling line cannot be stored.
         is_better = (error < self.error) & (scale >= 0)
         self.error = np.where(is_better, error, self.error)
         self.scale = np.where(is_better, scale, self.scale)

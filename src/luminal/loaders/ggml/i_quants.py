@@ -29,6 +29,7 @@ def _even_signs(codes: Array) -> Array:
 
 def _iq2_xxs(blocks: Array) -> Array:
     words = blocks["words"].reshape(-1, 8, 2)
+    # Of two words the first is four codes of a byte each; a view as bytes wants it contiguous.
     grid = points("IQ2_XXS")[np.ascontiguousarray(words[..., 0]).view(np.uint8)]
     return _with_scale_in_signs(blocks["scale"], words[..., 1], grid, _QUARTER)
 
@@ -47,6 +48,7 @@ def _with_scale_in_signs(scale: Array, words: Array, grid: Array, unit: np.float
 
 
 def _iq2_xs(blocks: Array) -> Array:
+    # Nine bits of a code choose the point, the other seven are its signs.
     grid = points("IQ2_XS")[blocks["codes"] & 511]
     return _of_16(blocks, grid, _even_signs(blocks["codes"] >> 9))
 
@@ -97,6 +99,7 @@ def _iq1_m(blocks: Array) -> Array:
 def _iq4_xs(blocks: Array) -> Array:
     low = fields(blocks["low"], 4)
     high = fields(blocks["high"], 2).astype(np.uint8)
+    # Six bits of each scale, stored with 32 added so that they are unsigned.
     scales = (low | high << np.uint8(4)).astype(np.int8) - np.int8(32)
     factors = (numbers(blocks["scale"], 1) * scales)[..., None]
     return factors * UNEVEN[fields(blocks["codes"], 4, 16)].reshape(-1, 8, 32)

@@ -58,6 +58,8 @@ def _from_least(
     ends = [*np.linspace(top - 0.75, top + 1, _TRIES)]
     scale, least = fitted_from_least(split, top, ends)
     scale_numbers, half, scale = _numbered(scale, scale_bits)
+    # The scale is by now the one that is stored, not the one that was fitted, so the least values
+    # are fitted anew to what it can say.
     least = _best_least(split, _codes(split, scale, least, top) * scale)
     least_numbers, half_least, least = _numbered(least, scale_bits)
     codes = _codes(split, scale, least, top)
@@ -99,6 +101,7 @@ def _q2(values: Array) -> Array:
 
 def _q3(values: Array) -> Array:
     codes, scales, scale = _centered(3, 6, values)
+    # Fields of bits have no signs: half of the range is added, which readers take off again.
     codes, scales = (codes + 4).astype(np.uint8), (scales + 32).astype(np.uint8)
     parts = packed_fields(scales, 4, 8), packed_fields(scales >> 4, 2, 4)
     low, high = packed_fields(codes, 2, 32), packed_fields(codes >> 2, 1, 32)

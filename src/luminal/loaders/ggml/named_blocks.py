@@ -45,6 +45,7 @@ def with_blocks(arrays: Mapping[str, Array], keep: bool, source: object) -> dict
                 f"{source}: tensor {shown(name)} is {array.dtype}{list(array.shape)}; blocks of "
                 f"{match[2]} are uint8[..., {record.itemsize}]"
             )
+        # Both would be one weight's values, and nothing says which of them counts.
         if match[1] in arrays:
             raise LoadError(f"{source}: has both {shown(name)} and {shown(match[1])}")
         blocks = array.view(record)[..., 0]

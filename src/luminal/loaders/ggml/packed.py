@@ -165,6 +165,8 @@ def _q6_k(b: _Blocks) -> Codes:
     low = (b.bytes(0, 2, 1, 2, 2, 16) >> b.count(4, 2, 1, 1, 1)) & 15
     high = b.bytes(128, 2, 1, 1, 2, 16) >> b.count(4, 2, 1, 1, 1)
     high = (high >> b.count(2, 2, 1, 1)) & 3
+    # The scales are signed bytes that are read without signs: flipping the topmost bit adds 128 to
+    # each, which is taken off as a float.
     scales = _f32(b.bytes(192, 2, 2, 2, 2, 1) ^ 128) - 128
     return Codes(low | (high << 4), b.scale(208, 5) * scales, 32)
 

@@ -54,6 +54,8 @@ def _from_least(kind: str, bits: int, values: Array) -> Array:
 
 
 def _rounded(codes: Array, bits: int) -> Array:
+    # No code is below 0, so cutting off after adding a half rounds. What lies opposite to the
+    # greatest value may come to one code more than there is.
     return (codes + np.float32(0.5)).astype(np.uint8).clip(0, (1 << bits) - 1)
 
 
@@ -102,6 +104,8 @@ def quantized(name: str, array: Array, kind: str) -> Array:
 
     def make(first: int) -> None:
         piece = slice(first, first + step)
+        # Cast piece by piece: of a matrix of half-precision numbers the whole as float32 would be
+        # twice what it is.
         with np.errstate(all="ignore"):  # told by what is not finite then
             blocks[piece] = QUANTIZERS[kind](values[piece].astype(np.float32))
 

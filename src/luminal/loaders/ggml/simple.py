@@ -99,6 +99,7 @@ def _tq1(blocks: Array) -> Array:
     Four in the last bytes.
     """
     parts = (blocks["codes"][:, :32], 5), (blocks["codes"][:, 32:], 5), (blocks["rest"], 4)
+    # In bytes these products wrap, which is what drops the digits in front.
     turned = [
         (part[:, None] * _POWERS_OF_3[:count]).reshape(len(blocks), -1) for part, count in parts
     ]

@@ -29,6 +29,7 @@ PLAIN: Mapping[str, np.dtype[Any]] = {
 BLOCKS: Mapping[str, BlockType] = {**simple.TYPES, **k_quants.TYPES, **i_quants.TYPES}
 
 _BY_RECORD = {each.record: name for name, each in BLOCKS.items()}
+# An array tells its type by its record alone (`kind_of`), so no two types may have equal ones.
 assert len(_BY_RECORD) == len(BLOCKS)
 
 

@@ -27,6 +27,7 @@ def gemm(call: Call, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
     alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)
     by_codes = codes.product(call, a, b)
     found = lm.matmul(a, b) if by_codes is None else by_codes
+    # No product by 1: it would be one more operation on each element, and most exports have none.
     if alpha != 1:
         found = found * alpha
     if c is not None:

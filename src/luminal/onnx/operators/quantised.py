@@ -50,6 +50,8 @@ def quantised(
         shifted = quotient if zero is None else quotient + zero
         return encoded(shifted, number, saturate=saturate)
     low, high = INTEGERS[number] if number in INTEGERS else _limits(dtype_of_number(number))
+    # Cut before it is cast to an integer: what is beyond the integers must not wrap into their
+    # range.
     whole = lm.round(quotient.clip(-ROUNDED, ROUNDED))
     shifted = whole if zero is None else whole + zero
     cut = shifted.clip(low, high)

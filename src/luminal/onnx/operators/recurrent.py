@@ -215,6 +215,7 @@ def _along(
         kept = tuple(lm.where(inside, n, o) for n, o in zip(found, carry, strict=True))
         return kept, lm.where(inside, found[0], 0)
 
+    # One step is no loop: a model that is called step by step is a product and what follows it.
     if steps == 1:
         last, y = one(start, (gates.select(0, 0), numbers.select(0, 0)))
         return y.unsqueeze(0), last

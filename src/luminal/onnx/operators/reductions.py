@@ -68,6 +68,8 @@ def _enter(name: str, function: Reduction) -> None:
             return function(x, (), True).cast(x.dtype)
         places = tuple(call.place(k, x.ndim) for k in found) if found else tuple(range(x.ndim))
         keep = bool(call.attribute("keepdims", 1))
+        # The standard defines the extreme of no elements (since version 20: the least or the
+        # greatest value of the dtype), where the functions of tensors, as NumPy's, refuse it.
         if name in ("ReduceMax", "ReduceMin") and any(x.extents[k] == 0 for k in places):
             kept = [1 if k in places else n for k, n in enumerate(x.extents)]
             shape = kept if keep else [n for k, n in enumerate(x.extents) if k not in places]
@@ -84,6 +86,7 @@ def _extreme_place(call: Call, x: Tensor, function: Callable[..., Tensor]) -> Te
     keep = bool(call.attribute("keepdims", 1))
     if not call.attribute("select_last_index", 0):
         return function(x, axis, keep)
+    # The last of equal elements is the first one from behind.
     found = function(x.flip(axis), axis, keep)
     return lm.rsub(found, call.graph.constant(x.extents[axis] - 1))
 

@@ -233,6 +233,7 @@ def _weighted(
     total: Any = None
     behind = (1,) * (x.ndim - axis - 1)
     for k in range(places.shape[1]):
+        # A tap without any weight would read the whole picture for nothing.
         if not weights[:, k].any():
             continue
         weight = call.graph.constant(weights[:, k].astype(np.float32)).reshape(-1, *behind)

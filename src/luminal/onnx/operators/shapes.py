@@ -84,6 +84,7 @@ def reshape(call: Call, x: Any, shape: Array | None = None) -> Any:
 def _filled(wanted: list[Any], x: Tensor) -> list[Any]:
     """The shape with its -1 resolved where 0 elements leave it open."""
     count = product_of(x.extents)
+    # With no elements the quotient of the counts says nothing about the dim that is left open.
     if count == 0 and -1 in wanted:
         others = product_of(n for n in wanted if not (isinstance(n, int) and n == -1))
         if others == 0:

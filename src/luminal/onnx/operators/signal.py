@@ -59,6 +59,7 @@ def _transformed(call: Call, x: Tensor, count: int, inverse: bool, one_sided: bo
         return _in_two_steps(call, x, count // columns, columns, inverse).narrow(-2, 0, rows)
     cos, sin = _matrices(call, count, rows, extent(x, -2), inverse, x.dtype)
     real = x.narrow(-1, 0, 1)
+    # Real input has no imaginary part: half of the products are left out.
     if x.shape[-1] == 1:
         return lm.cat([cos @ real, sin @ real], -1)
     imaginary = x.narrow(-1, 1, 1)

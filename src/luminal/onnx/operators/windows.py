@@ -121,6 +121,8 @@ def conv_transpose(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = 
     more = per_dim(call, "output_padding", rank, 0)
     check_kernel(call, weight)
     groups = call.attribute("group", 1)
+    # Computed whole and cut afterwards: pads, output_shape and auto_pad are three ways to say which
+    # part is wanted.
     full = _TRANSPOSED[rank](x, weight, None, steps, 0, 0, groups, gaps)
     wanted = call.attribute("output_shape")
     auto = call.attribute("auto_pad", "NOTSET")
@@ -348,6 +350,7 @@ def _folded(call: Call, x: Tensor, image: list[int], block: list[int]) -> Tensor
     batch = x.extents[0]
     channels = x.extents[1] // int(np.prod(block))
     values = x.reshape(batch, channels, -1)
+    # One element more takes the taps that lie outside the image, and is cut off.
     empty = call.graph.zeros((batch, channels, int(np.prod(image)) + 1), dtype=x.dtype)
     index = call.graph.constant(flat.astype(np.int64))
     found = empty.index_add(2, index, values).narrow(2, 0, int(np.prod(image)))
