@@ -72,6 +72,8 @@ def self_seconds(spans: list[Span]) -> dict[str, float]:
     totals: dict[str, float] = {}
     around: list[Span] = []
     for entry in spans:
+        # Spans come in the order they began, so those around one are the last of each smaller
+        # depth.
         del around[entry.depth :]
         if around:
             totals[around[-1].name] -= entry.seconds

@@ -116,10 +116,12 @@ def read_split_gguf(path: Path) -> GGUFFile:
     """
     file = read_gguf(path)
     fields = Fields(file.metadata, path, "the metadata")
+    # llama-gguf-split leaves a count of 0 in what it has put together again.
     count = fields.integer("split.count", 1, least=0)
     if count < 2:
         return file
     match = _PART.fullmatch(path.name)
+    # Only the first has the model's metadata, so no other one can stand for the whole.
     if match is None or int(match[2]) != 1 or int(match[3]) != count or count > MAX_PARTS:
         raise LoadError(
             f"{path}: is one of {count} files; pass the first, whose name ends in "

@@ -49,6 +49,7 @@ def gguf_tokenizer(metadata: Mapping[str, Any], path: Path) -> HuggingFaceTokeni
 def _of_whole_file(fields: Fields) -> HuggingFaceTokenizer:
     text = fields.text(WHOLE_FILE, "")
     what = f"{fields.path}: {WHOLE_FILE}"
+    # As the header's texts were read: what is no UTF-8 becomes the bytes again that it was.
     inner = of_settings(text.encode("utf-8", "surrogateescape"), fields.path, what)
     return _finished(fields, inner, fields.listed("tokenizer.ggml.tokens", str), ())
 
@@ -90,6 +91,7 @@ def _byte_level(fields: Fields) -> HuggingFaceTokenizer:
     cut = CUTS[name]
     tokens = fields.listed("tokenizer.ggml.tokens", str)
     lines = fields.listed("tokenizer.ggml.merges", str)
+    # The first space parts both: within pieces a space is written as another letter.
     merges = [(left, right) for left, _, right in (line.partition(" ") for line in lines)]
     with library_errors(fields.path):
         vocabulary = {token: number for number, token in enumerate(tokens)}
@@ -121,6 +123,7 @@ def _wordpiece(fields: Fields) -> HuggingFaceTokenizer:
 
 def _berts(token: str) -> str:
     """A token as BERT's own files write it."""
+    # [CLS], [SEP] and the like are no parts of words, and neither form marks them.
     if token.startswith("[") and token.endswith("]"):
         return token
     return token[1:] if token.startswith(SPACE) else f"##{token}"

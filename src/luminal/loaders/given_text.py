@@ -33,6 +33,8 @@ class GivenTexts:
         self._cuts = {name[:count] for name in names for count in range(1, len(name))}
         self._ends = {name[count:] for name in names for count in range(1, len(name))}
         self._longest = max(map(len, names), default=0)
+        # A pattern takes the first alternative that fits: of tokens that begin alike the longest
+        # counts.
         longest_first = sorted(names, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
         self._normalizes = any(token.normalized for token in special)

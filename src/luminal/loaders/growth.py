@@ -27,6 +27,7 @@ def check_growth(part: Any, what: str) -> None:
         raise LoadError(f"{what} has {len(steps)} steps; at most {MAX_STEPS} are supported")
     growth = 1
     for step in _objects(part):
+        # Each step sees what the one before it made, so what they may do multiplies.
         growth *= _growth(step)
     if growth > MAX_GROWTH:
         raise LoadError(

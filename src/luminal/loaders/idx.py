@@ -33,6 +33,7 @@ def read_idx(path: str | Path) -> Array:
     """
     place = given_path(path)
     with open_file(place) as file:
+        # By the first bytes and not by the name, which does not always follow the packing.
         packed = file.read(2) == GZIP
         file.seek(0)
         try:
@@ -52,6 +53,7 @@ def _read(file: IO[bytes] | gzip.GzipFile, path: Path) -> Array:
     extents = np.frombuffer(_exactly(file, 4 * rank, path, "the header"), ">u4")
     shape = tuple(map(int, extents))
     data = _exactly(file, byte_count(dtype, shape, str(path)), path, f"the shape {list(shape)}")
+    # Of a gzip file this read also reaches the end, where its checksum is looked at.
     if file.read(1):
         raise LoadError(f"{path}: there are bytes after the {len(data)} of its shape {list(shape)}")
     return np.frombuffer(data, dtype).reshape(shape).astype(dtype.newbyteorder("="))

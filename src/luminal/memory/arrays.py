@@ -36,6 +36,7 @@ def aligned_zeros(shape: Sequence[int], dtype: DType) -> Array:
 
 def _aligned(make: Callable[..., Array], shape: Sequence[int], dtype: DType) -> Array:
     size = int(np.prod(shape, dtype=np.int64)) * dtype.size
+    # NumPy promises less: so much more is taken as the start may have to move.
     raw = make(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size].view(dtype.numpy).reshape(tuple(shape))

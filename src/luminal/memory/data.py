@@ -87,6 +87,7 @@ def _own_array(name: str, data: Any) -> Array | None:
 
 def _leaf_types(data: Iterable[Any]) -> set[type]:
     """The types of all items of nested lists, the lists' own among them."""
+    # Types are gathered first: a long list of numbers has one or two, and is not walked in Python.
     types = set(map(type, data))
     if any(issubclass(item, list | tuple) for item in types):
         for item in data:
@@ -160,6 +161,7 @@ def _is_float(array: Array) -> bool:
 
 
 def _of_numbers(name: str, data: Any, dtype: DType | None) -> Array:
+    # NumPy would make an array of one object of it, for which the later message says less.
     if isinstance(data, Mapping | set | frozenset):
         raise DTypeError(f"{name}: a {type(data).__name__} is not an array; pass a list of numbers")
     try:
@@ -170,9 +172,11 @@ def _of_numbers(name: str, data: Any, dtype: DType | None) -> Array:
         shown = _shown(data)
         if array.dtype.kind == "c":
             raise DTypeError(f"{name}: {shown} is complex; pass its real and imaginary part")
+        # Integers beyond 64 bits are objects to NumPy.
         if all(isinstance(number, int) for number in array.flat):
             raise DTypeError(f"{name}: {shown} does not fit int64 or uint64; pass a float")
         raise DTypeError(f"{name}: {shown} is not made of numbers; pass numbers or an array")
+    # NumPy calls an empty list float64, which nobody has said.
     if array.size == 0 and isinstance(data, list | tuple):
         return array.astype((dtype or default_dtype(0.0)).numpy)
     if _is_float(array):

@@ -19,6 +19,8 @@ Array = np.ndarray[Any, Any]
 CPU = 1  # kDLCPU
 UNSIGNED, BFLOAT = 1, 4  # kDLUInt, kDLBfloat
 NEWEST = (1, 0)  # the version asked for; older producers give what they have
+# In a DLTensor a pointer, the device and the rank lie before it: 8, 8 and 4 bytes. Before that of
+# the versioned struct there are 32 more: version, context, deleter and flags.
 DTYPE_AT = {b"dltensor": 20, b"dltensor_versioned": 52}  # where a managed tensor has its dtype
 
 _name_of = ctypes.pythonapi.PyCapsule_GetName
@@ -34,6 +36,7 @@ class Exported:
         self._capsule = capsule
 
     def __dlpack__(self, **_: Any) -> Any:
+        # The options are those that the capsule was asked for with; it is made by now.
         return self._capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -90,6 +93,7 @@ def imported(name: str, producer: Any) -> Array:
     Gradients are left behind (`detach`). Raises InputError for arrays that are not in the CPU's
     memory, DTypeError for element types that NumPy lacks.
     """
+    # PyTorch exports no tensor that asks for gradients.
     if getattr(producer, "requires_grad", False):
         producer = producer.detach()
     try:
@@ -113,6 +117,7 @@ def _view(producer: Any) -> Array:
     capsule = _capsule(producer)
     if _code(capsule) != BFLOAT:
         return np.from_dlpack(Exported(capsule))
+    # NumPy refuses the code of bfloat16, and needs only the bits.
     _set_code(capsule, UNSIGNED)
     return np.from_dlpack(Exported(capsule)).view(bfloat16.numpy)
 

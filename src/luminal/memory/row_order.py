@@ -40,6 +40,7 @@ class Interleaved:
         return int(rows.shape[0]) // (2 * self.heads)
 
     def _swapped(self, rows: Any, first: int, last: int) -> Any:
+        # Swapping (half, 2) and swapping (2, half) are each other's inverse.
         split = rows.reshape(self.heads, first, last, *rows.shape[1:])
         return split.swapaxes(1, 2).reshape(*rows.shape)
 

@@ -139,6 +139,7 @@ class _Held(ABC):
         return None if graph is None else graph.constant(self)
 
     def __getattr__(self, name: str) -> Any:
+        # Python and NumPy ask any object for such names to learn what it can: that records nothing.
         if name.startswith("_"):
             kind = type(self).__name__
             raise AttributeError(f"a {kind} has no attribute {name!r}", name=name, obj=self)
@@ -152,6 +153,7 @@ class _Held(ABC):
         value = self.value_here()
         return True if value is None else bool(value)
 
+    # Defining `__eq__` would leave the class without one.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:
