@@ -53,6 +53,31 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[torch.Tensor, ...]]] = {
     "baddbmm with NaN of the product": (
         lambda x: torch.baddbmm(torch.ones(3, 2, 2), x, x, alpha=0), (torch.full((3, 2, 2), NAN),)
     ),
+    "products of no terms by infinite numbers": (
+        lambda x: (
+            torch.addmm(x[0], x[0, :, :0], x[0, :0], alpha=math.inf),
+            torch.addmv(x[0, 0], x[0, :, :0], x[0, 0, :0], alpha=NAN),
+            torch.baddbmm(x, x[..., :0], x[:, :0], alpha=math.inf),
+            torch.addbmm(x[0], x[:0], x[:0], alpha=math.inf),
+        ),
+        (torch.ones(2, 2, 2),),
+    ),
+    "norms of nothing": (
+        lambda x: [f(x, p) for p in (3, 1e300) for f in (torch.norm, torch.linalg.vector_norm)],
+        (torch.ones(0, 3),),
+    ),
+    "distance of nothing": (lambda x: torch.dist(x, x, 1e300), (torch.ones(0, 3),)),
+    "margins of two dtypes": (
+        torch.nn.functional.soft_margin_loss,
+        (torch.tensor([0.3, -20, 60]).bfloat16(), torch.tensor([1.0, -1, 1])),
+    ),
+    "nansum over no dims": (
+        lambda x: (x.nansum(dim=()).exp(), x.nanmean(dim=(), keepdim=True)),
+        (torch.tensor([[1, NAN], [2, 3]]),),
+    ),
+    "trials of integers": (
+        lambda x: x.clone().geometric_(1 - 1e-9), (torch.zeros(4, dtype=torch.uint8),)
+    ),
     "addbmm rounds after each matrix": (
         lambda x, y: torch.addbmm(x, y, y.mT, beta=0.2, alpha=0.6).float(),
         (torch.randn(8, 8).bfloat16(), torch.randn(3, 8, 4).bfloat16()),

@@ -45,6 +45,18 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
         lambda x: torch.multinomial(x.flatten().to(torch.int32), 2),
         "floating-point dtypes",
     ),
+    "margins of integers": (
+        lambda x: F.soft_margin_loss(x.long(), x.sign()), "can't be cast to the desired output"
+    ),
+    "random bools beyond 1": (
+        lambda x: torch.randint_like(x > 0, 2, 10), "out of bounds for bool"
+    ),
+    "random integers of 8 bits": (
+        lambda x: torch.randint(0, 300, (4,), dtype=torch.uint8) + x.sum(), "out of bounds for"
+    ),
+    "random numbers of 16 bits": (
+        lambda x: torch.randint_like(x.half(), 0, 2**40), "out of bounds for"
+    ),
     "clamp": (lambda x: x.clamp(-1e300, 1e300), "without overflow"),
     "masked_fill of half": (filled, "without overflow"),
     "where": (lambda x: torch.where(x > 0, x, 1e300), "without overflow"),

@@ -115,7 +115,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         "index_add index_copy scatter scatter_add scatter_reduce".split(), (_of_source,)
     ),
     "index_reduce": (_of_source, _of_rank),
-    "soft_margin_loss": (_widened,),
+    "soft_margin_loss": (_of_integers, _widened),
     "binary_cross_entropy": (_of_dtypes,),
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), (_of_weights,)),
 }

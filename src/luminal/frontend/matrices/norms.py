@@ -109,7 +109,10 @@ def _power_norm(x: Tensor, ord: float, axes: tuple[int, ...], keepdim: bool) -> 
     size = abs(x)
     # With a negative order 0 counts as infinitely small: 1 / 0 is inf, and the norm 0.
     powers = size**ord if ord > 0 else size.reciprocal() ** -ord
-    return sum(powers, axes, keepdim) ** (1 / ord)
+    total = sum(powers, axes, keepdim)
+    if any(x.extents[axis] == const(0) for axis in axes):  # where 1 / ord may round to 0
+        return total if ord > 0 else total.reciprocal()
+    return total ** (1 / ord)
 
 
 @numpy_names

@@ -167,7 +167,8 @@ def _plus(
     product = matmul(left, right)
     if sum_first:
         product = product.sum(0, dtype=product.dtype)
-    if alpha == 0 and leaves_out:
+    is_empty = left.extents[-1] == const(0) or (sum_first and left.extents[0] == const(0))
+    if is_empty or (alpha == 0 and leaves_out):  # an infinite alpha makes no NaN of no terms
         product = x.graph.zeros(product.extents, dtype=product.dtype)
     elif alpha != 1:
         product = product * alpha

@@ -86,7 +86,17 @@ def randint(high: Any, size: Sequence[Any], dtype: Any = None) -> Tensor:
 
 @row("randint.low")
 def randint_low(low: Any, high: Any, size: Sequence[Any], dtype: Any = None) -> Tensor:
-    return lm.random.randint(_key(), tuple(size), low, high).cast(dtype or lm.int64)
+    dtype = dtype or lm.int64
+    _check_bounds(low, high, dtype)
+    return lm.random.randint(_key(), tuple(size), low, high).cast(dtype)
+
+
+def _check_bounds(low: Any, high: Any, dtype: lm.DType) -> None:
+    """Raises UnsupportedError where numbers from low to below high go beyond a dtype's."""
+    if isinstance(low, int) and isinstance(high, int):
+        least = -dtype.largest if dtype.is_float else int(dtype.lowest)
+        if low < least or high - 1 > dtype.largest:
+            raise UnsupportedError(f"aten.randint: {low} to {high - 1} are beyond {dtype}")
 
 
 @row("randint_like.default")
@@ -128,6 +138,15 @@ def normal(x: Tensor, mean: float = 0, std: float = 1, generator: None = None) -
 @row("exponential")
 def exponential(x: Tensor, rate: float = 1, generator: None = None) -> Tensor:
     return lm.random.exponential(_key(), x.shape, rate, dtype=x.dtype)
+
+
+@row("geometric")
+def geometric(x: Tensor, p: float, generator: None = None) -> Tensor:
+    """How many trials it takes to succeed once, where each succeeds with probability p."""
+    if not 0 < p < 1:
+        raise UnsupportedError(f"aten.geometric: {p} is not between 0 and 1")
+    drawn = 1 - lm.random.uniform(_key(), x.shape)
+    return (drawn.log() / math.log1p(-p)).ceil().maximum(1).cast(x.dtype)
 
 
 @row("bernoulli.p")
