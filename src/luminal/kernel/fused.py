@@ -219,6 +219,7 @@ class _Namer:
         return self.numbers[store.term], place, frame, index, ordered, store.add
 
     def place(self, place: Place) -> Hashable:
+        # Numbered as they are met, so that equal kernels of other buffers have one key.
         operand = self.operands.setdefault(place.operand, len(self.operands))
         return operand, place.dtype, self.frame(place.frame), place.layout
 

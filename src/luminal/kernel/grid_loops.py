@@ -31,6 +31,7 @@ class GridLoops:
         for loop, count in grid:
             if loop.symbol in spans:
                 env = self.open_loop(loop, spans[loop.symbol], env)
+            # A loop of one position is none: the number of the chunk is the position.
             elif count == 1 and self.schedule.tile(loop).size == 1:
                 env = env.bind(loop.positions(self.values.grid_axis(loop.extent)))
             else:
@@ -58,6 +59,7 @@ class GridLoops:
     def tile_number(self, loop: LoopAxis, count: int) -> Symbol:
         """Which tile of an axis, of those in a chunk of `count` positions, or of all (0)."""
         size = self.schedule.tile(loop).size
+        # A chunk is one tile, so its number is the tile's.
         if count == size:
             return self.values.grid_axis(ceil_div(loop.extent, count))
         tiles = ceil_div(self.values.canonical(loop.extent), size)

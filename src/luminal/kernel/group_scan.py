@@ -27,6 +27,8 @@ class _Scan(GroupRow):
     def scan(self, run: int) -> Placed:
         blocks, size = self.blocks, self.lanes * run
         combine, none = self.monoid.combine, self.values.identity(self.monoid, self.dtype)
+        # Two: in each step lanes read what others wrote in the one before, which may not be written
+        # over until all have read it.
         sums = [self.values.new_buffer(self.dtype, const(self.lanes)) for _ in range(2)]
         first, start = self.begin()
         steps = ceil_div(self.end - first, size)

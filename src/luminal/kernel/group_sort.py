@@ -114,6 +114,8 @@ class _Sort(GroupRow):
         last = self.values.bind(self.sum(other, tried, self.number(-1)))
         inside = last < self.extent
         probe = self.values.emit_load(source.keys, last + 0, inside, self.dtype)
+        # Of equal keys those of the first run count for one of the second, and not the reverse:
+        # that makes the sort stable.
         comes = self.choose(is_second, self.less(key, probe, negated=True), self.less(probe, key))
         # The count is built from its highest bit, each tried by one probe; a run that is shorter
         # than its length (the last one) is cut by `inside`.
@@ -153,6 +155,7 @@ class _Sort(GroupRow):
         """Does one key come before another? NaN is the greatest."""
         is_less = self.apply("LessThan", a, b)
         if a.dtype.is_float:
+            # The comparison is false wherever a NaN takes part; every number shall come before one.
             not_nan = self.apply("Equal", a, a)
             is_less = self.choose(self.apply("Equal", b, b), is_less, not_nan)
         return self.choose(is_less, self.no, self.yes) if negated else is_less

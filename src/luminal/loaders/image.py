@@ -116,6 +116,7 @@ class Preparation:
         """(3, height, width) in float32. Raises InputError for an image far longer than wide."""
         if self.shortest is not None:
             short, long = sorted(image.size)
+            # Cut off and not rounded, as transformers and torchvision do.
             other = int(self.shortest * long / short)
             if other > _MOST_LENGTH:
                 raise InputError(
@@ -127,6 +128,7 @@ class Preparation:
                 (other, self.shortest) if wide else (self.shortest, other), self.resample
             )
         elif self.size is not None:
+            # Pillow has the width first.
             image = image.resize((self.size[1], self.size[0]), self.resample)
         pixels = np.asarray(image, np.uint8)
         if self.crop is not None:
@@ -160,6 +162,7 @@ def _middle(pixels: Array, height: int, width: int) -> Array:
             first = (size - wanted) // 2
             parts.append((slice(first, first + wanted), slice(None)))
         else:
+            # Of an odd rest the greater half is in front, as transformers pads.
             first = -(-(wanted - size) // 2)
             parts.append((slice(None), slice(first, first + size)))
     (rows, to_rows), (columns, to_columns) = parts
@@ -172,6 +175,7 @@ def preparation_of(fields: Fields) -> Preparation:
     that are not supported.
     """
     kind = fields.text("image_processor_type", fields.text("feature_extractor_type", ""))
+    # transformers has classes for several libraries' arrays, whose settings mean the same.
     kind = kind.removesuffix("Fast").removesuffix("Pil")
     cropped = fields.flag("do_center_crop", "crop_size" in fields.values)
     # One integer means both sides or the shorter one: which of them, only the class in the file
@@ -183,6 +187,8 @@ def preparation_of(fields: Fields) -> Preparation:
     if fields.flag("do_resize", True):
         size, shortest = _size(fields, "size", square)
     if kind in _CONVNEXT and shortest:
+        # ConvNeXt's rule: small images are made larger than asked for and cropped, large ones are
+        # squeezed into the square.
         if shortest < _UNCROPPED:
             crop = shortest, shortest
             shortest = int(shortest / fields.number("crop_pct", 224 / 256, most=1))

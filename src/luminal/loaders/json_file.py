@@ -34,6 +34,7 @@ def read_bytes(path: Path) -> bytes:
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
             raise LoadError(f"{path}: more than {MAX_BYTES} bytes; the file is damaged")
         try:
+            # Bounded once more: a file may grow after its size was asked for.
             return file.read(MAX_BYTES)
         except OSError as error:
             raise LoadError(f"{path}: cannot be read: {error.strerror}") from error

@@ -69,6 +69,7 @@ def read_llama2c_tokenizer(path: Path) -> HuggingFaceTokenizer:
     """
     data = map_file(path)
     pieces: list[Piece] = []
+    # The longest length is for C programs, which reserve memory by it.
     position = 4
     while position < len(data):
         if position + 8 > len(data):
@@ -100,6 +101,7 @@ def _piece(index: int, text: bytes, score: float) -> Piece:
         return Piece(("<unk>", "<s>", "</s>")[index], score, Kind.CONTROL)
     if index < 259:
         return Piece(f"<0x{index - 3:02X}>", score, Kind.BYTE)
+    # The export has turned SentencePiece's mark into a space, which is turned back.
     return Piece(text.decode("utf-8", "replace").replace(" ", SPACE), score, Kind.TEXT)
 
 
@@ -157,6 +159,7 @@ def _layout(config: Mapping[str, Any]) -> list[tuple[str, tuple[int, ...]]]:
         ("model.layers.*.self_attn.o_proj.weight", (layers, hidden, q_rows)),
         ("model.layers.*.post_attention_layernorm.weight", (layers, hidden)),
         ("model.layers.*.mlp.gate_proj.weight", (layers, inner, hidden)),
+        # The file's order is w1, w2, w3, of which w2 is the way down.
         ("model.layers.*.mlp.down_proj.weight", (layers, hidden, inner)),
         ("model.layers.*.mlp.up_proj.weight", (layers, inner, hidden)),
         ("model.norm.weight", (hidden,)),

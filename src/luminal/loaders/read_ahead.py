@@ -73,6 +73,7 @@ def _touch(arrays: list[Array]) -> None:
 
 
 def _madvise() -> Callable[[int, int, int], int]:
+    # The method of Python's mmap takes offsets in the mapping, where arrays only know addresses.
     function = ctypes.CDLL(None).madvise
     function.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     return function

@@ -190,6 +190,7 @@ class Module:
 
     def parameters(self) -> list[Parameter]:
         """Every Parameter of this module and those below it, once."""
+        # Not a set: draws are numbered in this order (`initialize`).
         return list(dict.fromkeys(parameter for _, parameter in self.named_parameters()))
 
     def named_buffers(self) -> Iterator[tuple[str, State]]:
@@ -361,6 +362,7 @@ class Module:
     def exchange(self, replacements: Mapping[Holder, Holder]) -> None:
         """Puts others in the places of Parameters and States; tied ones stay tied."""
         for module in self.modules():
+            # A copy, since `set_part` changes what is walked.
             for name, part in [*module.parts()]:
                 if isinstance(part, Holder) and part in replacements:
                     module.set_part(name, replacements[part])
@@ -368,6 +370,7 @@ class Module:
     def _check_names(
         self, wanted: Mapping[str, Holder], state: Mapping[str, Any], strict: bool
     ) -> None:
+        # By holder and not by path: of tied Parameters a file may have but one name.
         found_names = {held for path, held in wanted.items() if path in state}
         optional = {
             f"{path}.{name}" if path else name

@@ -235,6 +235,7 @@ class MoE(Module):
             return whole
         weights = routes.weights
         read = (tokens.unsqueeze(1) * weights.unsqueeze(-1)).flatten(0, 1)  # a token for each slot
+        # Weights of 1, as what the experts read is weighted by now.
         alone = Routes(
             routes.experts.reshape(-1, 1), weights.graph.ones(weights.extents).reshape(-1, 1)
         )

@@ -156,6 +156,7 @@ class MultiheadAttention(Module):
             k = concat((k, new_k.expand(k.extents[0], 1, k.extents[2])), 1)
             v = concat((v, new_v.expand(v.extents[0], 1, v.extents[2])), 1)
             if mask is not None:
+                # The further keys are for every query: nothing is added to their scores.
                 mask = mask.pad([(0, 0)] * (mask.ndim - 1) + [(0, 1)])
         return k, v, mask
 

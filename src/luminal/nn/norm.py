@@ -242,6 +242,7 @@ class _BatchNorm(_Running):
         if not self.training and self.running_mean is not None and self.running_var is not None:
             mean, var = x.graph.read(self.running_mean), x.graph.read(self.running_var)
             return batch_norm(x, mean, var, weight, bias, eps=self.eps)
+        # Without running statistics the batch's own serve in eval too, as in PyTorch.
         dims = (0, *range(2, x.ndim))
         mean, var = self._own_statistics(x, dims)
         if self.training:
@@ -297,6 +298,7 @@ class _InstanceNorm(_Running):
         if self.training and self.running_mean is not None:
             dims = tuple(range(2, x.ndim))
             mean, var = self._own_statistics(x, dims)
+            # Each sample has statistics of its own; kept is their mean, as in PyTorch.
             self._track(x, mean.mean(0), _unbiased(type(self).__name__, var, x, dims).mean(0))
         return x.instance_norm(weight=weight, bias=bias, eps=self.eps)
 

@@ -167,6 +167,7 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
         weights.append(PackedWeight.of(name, packed.kind, values, packed.numpy(), nbytes))
     if not packed_by_parameter:
         raise InputError(f"quantize: nothing of this module can be {kind}: {few_of(kept)}")
+    # Last: an error above leaves the module as it was.
     module.exchange(packed_by_parameter)
     return QuantizationReport(kind, tuple(weights), kept)
 
@@ -224,6 +225,8 @@ def _int8(name: str, values: Array) -> Packed:
     scales = (np.abs(values).max(1, keepdims=True) / np.float32(127)).astype(np.float32)
     codes = np.rint(values * inverse(scales)).astype(np.int8)
     with np.errstate(over="ignore"):
+        # The quotient may have been rounded up, so that 127 times it is beyond the greatest float
+        # though no value is.
         if not np.isfinite(scales * np.float32(127)).all():
             raise beyond(name, values, "int8", "127 times it is beyond float32")
     return Packed(_INT8, values.shape, {"codes": codes, "scales": scales}, name)

@@ -159,6 +159,8 @@ class _Recurrent(Module):
 
     def _start(self, x: Tensor, w: _Weights, start: Sequence[Tensor] | None, number: int) -> Carry:
         """Where a direction of a layer begins: zeros, or its slices of what was given."""
+        # What a step gives has this dtype, and a Loop's values keep theirs: begun in a narrower one
+        # the state would be rounded at every step.
         dtype = promote(promote(x.dtype, w.ih.dtype), w.hh.dtype)
         if start is not None:
             return tuple(states[number].cast(dtype) for states in start)

@@ -96,6 +96,7 @@ class RecurrentLayer(Module):
         self, max_len: int, dtype: Any = float32, name: str = "cache", batch: int | None = None
     ) -> RecurrentCache:
         """An empty cache, of one text or a batch of them; it holds a text of any length."""
+        # A recurrence adds to its state at every position: in 16 bits the roundings would add up.
         return RecurrentCache.make(self.shapes, promote(dtype, float32), name, batch)
 
 

@@ -39,6 +39,7 @@ def scaled_frequencies(dims: int, theta: float, scaling: Mapping[str, Any] | Non
     """
     plain = theta ** (-np.arange(0, dims, 2) / dims)
     options = scaling or {}
+    # Files from before the key was renamed have it as `type`.
     kind = options.get("rope_type", options.get("type", "default"))
     if kind not in _KINDS:
         raise ShapeError(
@@ -82,7 +83,9 @@ def _yarn(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
     low, high = feature(options.get("beta_fast") or 32), feature(options.get("beta_slow") or 1)
     if options.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
+    # The reference's bound is that of features, though only half as many pairs are numbered.
     low, high = max(low, 0), min(high, dims - 1)
+    # Where both ends are one pair the blend is a step, as in the reference.
     width = high - low or 0.001
     kept = 1 - np.clip((np.arange(len(plain)) - low) / width, 0, 1)
     return Scaled(_blended(plain, kept, factor), _sharpness(factor, options))
@@ -136,6 +139,7 @@ def _longrope(plain: Array, theta: float, options: Mapping[str, Any]) -> Scaled:
     factor_given = options.get("attention_factor")
     if factor_given is None:
         factor_given = math.sqrt(1 + math.log(factor) / math.log(length)) if factor > 1 else 1.0
+    # Then no run has to know how long its texts are.
     if np.array_equal(short, long):
         return Scaled(short, float(factor_given))
     return Scaled(short, float(factor_given), Longer(length, partial(_as_given, long)))

@@ -60,6 +60,8 @@ class _Layer(Module):
 
         self.self_attn = attention()
         if isinstance(self, TransformerDecoderLayer):
+            # PyTorch's place among the attributes: their order is that of a state_dict, and draws
+            # follow it.
             self.multihead_attn = attention()
         self.linear1 = Linear(d_model, dim_feedforward, bias, dtype)
         self.dropout = Dropout(dropout)
