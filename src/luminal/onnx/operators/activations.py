@@ -119,10 +119,10 @@ def _along_axis(call: Call, x: Tensor, function: Any) -> Any:
     # The old form flattened to a matrix, which the rank itself could name as well: then each row is
     # one element.
     axis = axis if axis == x.ndim else call.place(axis, x.ndim)
-    found: Tensor = (
+    result: Tensor = (
         function(x.flatten(axis), axis) if axis < x.ndim else function(x.unsqueeze(-1), -1)
     )
-    return found.reshape(*x.extents)
+    return result.reshape(*x.extents)
 
 
 @operator("Softmax")

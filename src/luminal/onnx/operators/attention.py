@@ -18,13 +18,13 @@ def attention(call: Call, q: Tensor, k: Tensor, v: Tensor, *others: Any) -> Any:
     # Masks, caches and further outputs have rules that changed from version to version. ONNX's own
     # definition of the operator in the model's version has them right.
     more = any(x is not None for x in others) or len(call.node.output) > 1
-    if more or not {each.name for each in call.node.attribute} <= _PLAIN:
+    if more or not {attribute.name for attribute in call.node.attribute} <= _PLAIN:
         return call.defined()
     if q.ndim == 3:
         heads, shared = call.required("q_num_heads"), call.required("kv_num_heads")
         q, k, v = _split(q, heads), _split(k, shared), _split(v, shared)
-        found = _attended(call, q, k, v)
-        return found.transpose(1, 2).flatten(2)
+        heads_of_y = _attended(call, q, k, v)
+        return heads_of_y.transpose(1, 2).flatten(2)
     return _attended(call, q, k, v)
 
 

@@ -106,8 +106,8 @@ def _powers(x: Tensor, saturate: bool, rounding: str) -> Any:
     else:
         more = (fraction >= 0x400000) & (normal | (fraction > 0x400000))
     top = 254 if saturate else 255
-    found = lm.minimum(exponent + more.cast(dtypes.int32), top)
-    return lm.where(exponent == 255, lm.where(fraction == 0, top, 255), found).cast(dtypes.uint8)
+    code = lm.minimum(exponent + more.cast(dtypes.int32), top)
+    return lm.where(exponent == 255, lm.where(fraction == 0, top, 255), code).cast(dtypes.uint8)
 
 
 def _converted(x: Tensor | Coded, number: int, *, saturate: bool, rounding: str) -> Tensor | Coded:

@@ -42,8 +42,8 @@ def note(call: Call, x: Tensor, codes: Tensor, scale: Tensor, zero: Tensor | Non
     one = scale.ndim == 0 or scale.shape == (1,)
     axis = None if one else call.axis(1, x.ndim)
     if zero is not None:
-        known = call.translation.literal(zero)
-        zero = None if known is not None and not known.any() else zero.cast(dtypes.int32)
+        literal = call.translation.literal(zero)
+        zero = None if literal is not None and not literal.any() else zero.cast(dtypes.int32)
     if codes.dtype is dtypes.uint8 and call.translation.literal(codes) is not None:
         # a weight: signed, it can be a factor with codes of any sign
         codes = (codes.cast(dtypes.int32) - 128).cast(dtypes.int8)
@@ -55,11 +55,11 @@ def note(call: Call, x: Tensor, codes: Tensor, scale: Tensor, zero: Tensor | Non
 
 def turned(call: Call, x: Tensor) -> Tensor:
     """x.mT, of which the codes are still known."""
-    found, codes = x.mT, call.translation.codes.get(x.value)
+    transposed, codes = x.mT, call.translation.codes.get(x.value)
     if codes is not None and x.ndim == 2:
         axis = None if codes.axis is None else 1 - codes.axis
-        call.translation.codes[found.value] = codes._replace(codes=codes.codes.mT, axis=axis)
-    return found
+        call.translation.codes[transposed.value] = codes._replace(codes=codes.codes.mT, axis=axis)
+    return transposed
 
 
 def product(call: Call, a: Tensor, b: Tensor) -> Tensor | None:
@@ -74,8 +74,8 @@ def product(call: Call, a: Tensor, b: Tensor) -> Tensor | None:
     if not _is_dot(left.codes, right.codes, a.extents[-1]):
         return None
     total = whole_product(left.codes, left.zero, right.codes, right.zero)
-    found: Tensor = total.cast(dtypes.float32) * (left.scale * right.scale)
-    return found
+    numbers: Tensor = total.cast(dtypes.float32) * (left.scale * right.scale)
+    return numbers
 
 
 def _is_dot(a: Tensor, b: Tensor, count: Expression) -> bool:
@@ -104,7 +104,7 @@ def pointwise_convolution(
 
     Wider windows are not packed as instructions for bytes take them: sums of floats are faster.
     """
-    left, right = (call.translation.codes.get(each.value) for each in (x, weight))
+    left, right = (call.translation.codes.get(tensor.value) for tensor in (x, weight))
     if left is None or right is None or left.axis is not None or right.axis not in (None, 0):
         return None
     if right.zero is not None or not _is_dot(left.codes, right.codes, weight.extents[1]):
@@ -114,5 +114,5 @@ def pointwise_convolution(
     if left.zero is not None:
         total = total - left.zero * taps.sum((1, 2, 3)).cast(dtypes.int32).reshape(-1, 1, 1)
     scale = left.scale * (right.scale if right.axis is None else right.scale.reshape(-1, 1, 1))
-    found: Tensor = total.cast(dtypes.float32) * scale
-    return found if bias is None else found + bias.reshape(-1, 1, 1)
+    numbers: Tensor = total.cast(dtypes.float32) * scale
+    return numbers if bias is None else numbers + bias.reshape(-1, 1, 1)

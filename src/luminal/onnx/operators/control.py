@@ -37,14 +37,14 @@ def if_(call: Call, condition: Tensor) -> Any:
 def _either(call: Call, condition: Tensor, branches: list[GraphProto]) -> Any:
     flag = condition.reshape(())
     checks = call.translation.checks
-    found = []
+    outputs = []
     for graph, is_taken in zip(branches, (flag, lm.logical_not(flag)), strict=True):
         with checks.apart() as noted:
-            found.append(body(call, graph, []))
-        for each in noted:  # what is not taken may hold anything
-            elements = lm.where(is_taken, each.elements.cast(dtypes.int64), each.low)
-            checks.add(each._replace(elements=elements))
-    yes, no = found
+            outputs.append(body(call, graph, []))
+        for check in noted:  # what is not taken may hold anything
+            elements = lm.where(is_taken, check.elements.cast(dtypes.int64), check.low)
+            checks.add(check._replace(elements=elements))
+    yes, no = outputs
     for a, b in zip(yes, no, strict=True):
         fits = isinstance(a, Tensor) and isinstance(b, Tensor) and a.value.type == b.value.type
         if not fits:
@@ -55,7 +55,7 @@ def _either(call: Call, condition: Tensor, branches: list[GraphProto]) -> Any:
 def body(call: Call, graph: GraphProto, inputs: list[Any]) -> list[Any]:
     """The outputs of an inner graph for its inputs."""
     inner = Scope(call.scope.opsets, parent=call.scope, attributes=call.scope.attributes)
-    named = dict(zip((each.name for each in graph.input), inputs, strict=False))
+    named = dict(zip((argument.name for argument in graph.input), inputs, strict=False))
     return call.translation.block(graph, named, inner)
 
 
@@ -88,16 +88,16 @@ def _stays_true(call: Call, graph: GraphProto, condition: Any) -> bool:
     """Does the condition begin as true, and does the body hand it on or give a literal true?"""
     if condition is not None and not call.read(condition).reshape(-1)[0]:
         return False
-    name, given = graph.output[0].name, graph.input[1].name
-    made = {output: node for node in graph.node for output in node.output}
-    while name in made and made[name].op_type == "Identity":
-        name = made[name].input[0]
-    if name == given:
+    name, argument = graph.output[0].name, graph.input[1].name
+    maker = {output: node for node in graph.node for output in node.output}
+    while name in maker and maker[name].op_type == "Identity":
+        name = maker[name].input[0]
+    if name == argument:
         return True
-    if name in made and made[name].op_type == "Constant":
-        proto = next(a.t for a in made[name].attribute if a.name == "value")
+    if name in maker and maker[name].op_type == "Constant":
+        proto = next(a.t for a in maker[name].attribute if a.name == "value")
         return bool(call.translation.source.array(proto).reshape(-1)[0])
-    literal = [each for each in graph.initializer if each.name == name]
+    literal = [initializer for initializer in graph.initializer if initializer.name == name]
     return bool(literal) and bool(call.translation.source.array(literal[0]).reshape(-1)[0])
 
 
@@ -108,11 +108,11 @@ def _scanned(call: Call, graph: GraphProto, count: Any, carried: tuple[Any, ...]
     true = call.graph.constant(True)
 
     def step(state: list[Tensor], number: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        given = [_shaped(number, graph.input[0]), _shaped(true, graph.input[1]), *state]
-        found = body(call, graph, given)[1:]
-        if not all(isinstance(x, Tensor) for x in found):
+        inputs = [_shaped(number, graph.input[0]), _shaped(true, graph.input[1]), *state]
+        outputs = body(call, graph, inputs)[1:]
+        if not all(isinstance(x, Tensor) for x in outputs):
             raise UnsupportedError("a loop of the library gives tensors only")
-        return found[: len(state)], found[len(state) :]
+        return outputs[: len(state)], outputs[len(state) :]
 
     last, stacked = _looped(call, step, list(carried), numbers)
     return (*last, *stacked)
@@ -124,10 +124,10 @@ def _looped(call: Call, step: Any, carried: list[Tensor], streams: Any) -> Any:
     noted: list[Check] = []
 
     def checked(state: list[Tensor], slices: Any) -> Any:
-        with checks.apart() as found:
+        with checks.apart() as waiting:
             state, ys = step(state, slices)
-        noted.extend(found)
-        return state, (ys, [_ends(each.elements, call) for each in noted])
+        noted.extend(waiting)
+        return state, (ys, [_ends(check.elements, call) for check in noted])
 
     last, (stacked, ends) = lm.scan(checked, carried, streams)
     for check, elements in zip(noted, ends, strict=True):
@@ -168,12 +168,12 @@ def _unrolled(call: Call, graph: GraphProto) -> Any:
             trip = call.graph.constant(np.int64(number)) if early else translation.trip(number)
             at = _shaped(trip, graph.input[0])
             true = _shaped(call.graph.constant(True), graph.input[1])
-            found = body(call, graph, [at, true, *held.values["carried"]])
-            held.values["carried"] = found[1 : 1 + count]
-            for each, y in zip(held.values["given"], found[1 + count :], strict=True):
-                each.append(y)
+            outputs = body(call, graph, [at, true, *held.values["carried"]])
+            held.values["carried"] = outputs[1 : 1 + count]
+            for rows, y in zip(held.values["given"], outputs[1 + count :], strict=True):
+                rows.append(y)
             number += 1
-            go_on = bool(call.read(found[0]).reshape(-1)[0])
+            go_on = bool(call.read(outputs[0]).reshape(-1)[0])
         stacked = [_stacked(call, ys, out) for ys, out in
                    zip(held.values["given"], graph.output[1 + count :], strict=True)]  # fmt: skip
         return (*held.values["carried"], *stacked)
@@ -218,15 +218,15 @@ def _scan(call: Call, graph: GraphProto, inputs: list[Any], count: int) -> Any:
         moved.append(x.flip(0) if reverse else x)
 
     def step(state: list[Tensor], slices: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        found = body(call, graph, [*state, *slices])
-        return found[: len(state)], found[len(state) :]
+        outputs = body(call, graph, [*state, *slices])
+        return outputs[: len(state)], outputs[len(state) :]
 
     last, stacked = _looped(call, step, states, moved)
-    found = []
+    moved_back = []
     for y, axis, reverse in zip(stacked, axes_out, back_out, strict=True):
         y = y.flip(0) if reverse else y
-        found.append(y.movedim(0, axis) if axis else y)
-    return (*last, *found)
+        moved_back.append(y.movedim(0, axis) if axis else y)
+    return (*last, *moved_back)
 
 
 def _batched_scan(call: Call, graph: GraphProto, inputs: tuple[Any, ...], count: int) -> Any:
@@ -238,4 +238,4 @@ def _batched_scan(call: Call, graph: GraphProto, inputs: tuple[Any, ...], count:
     if not batch.is_const:
         raise UnsupportedError("Scan of version 8 with a batch that is a dim")
     rows = [_scan(call, graph, [x.select(0, k) for x in rest], count) for k in range(batch.value)]
-    return tuple(lm.stack(list(each)) for each in zip(*rows, strict=True))
+    return tuple(lm.stack(list(results)) for results in zip(*rows, strict=True))

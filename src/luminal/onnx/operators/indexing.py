@@ -81,8 +81,8 @@ def scatter_nd(call: Call, x: Tensor, index: Tensor, updates: Tensor) -> Tensor:
     # Only sets and sums scatter by several dims; the others go by the flattened position.
     flat = _flat_places(x, entries, updates)
     named = {"mul": "prod", "max": "amax", "min": "amin"}[kind]
-    found = x.reshape(-1).scatter_reduce(0, flat, updates.reshape(-1), named)
-    return found.reshape(*x.extents)
+    flattened = x.reshape(-1).scatter_reduce(0, flat, updates.reshape(-1), named)
+    return flattened.reshape(*x.extents)
 
 
 def _position(call: Call, index: Tensor, k: int, extent: Expression) -> Tensor:
@@ -159,8 +159,8 @@ def unique(call: Call, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         place[order] = np.arange(len(order))
         values = np.take(values, order, 0 if axis is None else axis)
         first, counts, inverse = first[order], counts[order], place[inverse]
-    found = (values, *(each.astype(np.int64) for each in (first, inverse, counts)))
-    return tuple(call.hosted(each) for each in found)  # type: ignore[return-value]
+    results = (values, *(places.astype(np.int64) for places in (first, inverse, counts)))
+    return tuple(call.hosted(places) for places in results)  # type: ignore[return-value]
 
 
 @operator("ReverseSequence")
@@ -200,5 +200,5 @@ def tensor_scatter(
 def array_feature_extractor(call: Call, x: Tensor, index: Tensor) -> Tensor:
     """The columns that the indices name."""
     call.within(index, 0, x.extents[-1])
-    found = x.take(index.reshape(-1), -1)
-    return found.reshape(1, -1) if x.ndim == 1 else found
+    columns = x.take(index.reshape(-1), -1)
+    return columns.reshape(1, -1) if x.ndim == 1 else columns

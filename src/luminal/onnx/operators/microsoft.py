@@ -64,8 +64,8 @@ def _enter_pair(name: str, function: Callable[[Tensor, Tensor], Tensor]) -> None
         y_zero: Tensor | None = None,
     ) -> Any:
         """The operation on what two quantised tensors stand for."""
-        found = function(_numbers(a, a_scale, a_zero), _numbers(b, b_scale, b_zero))
-        return _codes(found, y_scale, y_zero, a)
+        numbers = function(_numbers(a, a_scale, a_zero), _numbers(b, b_scale, b_zero))
+        return _codes(numbers, y_scale, y_zero, a)
 
 
 _enter_pair("QLinearAdd", lambda a, b: a + b)
@@ -107,8 +107,8 @@ _enter_single("QLinearSoftmax", _softmax)
 @operator("QLinearConcat", domain=DOMAIN)
 def q_linear_concat(call: Call, y_scale: Tensor, y_zero: Tensor, *parts: Tensor) -> Any:
     """Tensors of a scale each, one after the other along an axis, in one scale."""
-    each = [_numbers(*parts[k : k + 3]) for k in range(0, len(parts), 3)]
-    return _codes(lm.cat(each, call.required("axis")), y_scale, y_zero, y_zero)
+    numbers = [_numbers(*parts[k : k + 3]) for k in range(0, len(parts), 3)]
+    return _codes(lm.cat(numbers, call.required("axis")), y_scale, y_zero, y_zero)
 
 
 @operator("QLinearWhere", domain=DOMAIN)
@@ -125,8 +125,8 @@ def q_linear_where(
     zero: Tensor,
 ) -> Any:
     """Takes elements of two tensors of a scale each, by a condition, in one scale."""
-    found = lm.where(condition, _numbers(x, x_scale, x_zero), _numbers(y, y_scale, y_zero))
-    return _codes(found, scale, zero, x)
+    numbers = lm.where(condition, _numbers(x, x_scale, x_zero), _numbers(y, y_scale, y_zero))
+    return _codes(numbers, scale, zero, x)
 
 
 @operator("QGemm", domain=DOMAIN)
@@ -160,8 +160,8 @@ def q_gemm(
         total = total + c
     one = b_scale.ndim == 0 or b_scale.shape == (1,)
     ratio = a_scale.reshape(()) * (b_scale.reshape(()) if one else b_scale)
-    found = total.cast(dtypes.float32) * (ratio * call.attribute("alpha", 1.0))
-    return found if y_scale is None else _codes(found, y_scale, y_zero, a)
+    numbers = total.cast(dtypes.float32) * (ratio * call.attribute("alpha", 1.0))
+    return numbers if y_scale is None else _codes(numbers, y_scale, y_zero, a)
 
 
 @operator("MatMulNBits", any_dtype=True, domain=DOMAIN)

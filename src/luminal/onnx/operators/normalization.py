@@ -38,12 +38,12 @@ def batch_normalization(
     over = (0, *range(2, x.ndim))
     work = x.cast(x.dtype.compute)
     here, spread = work.mean(over), work.var(over, correction=0)
-    found = (work - _along(here, x)) * _along(lm.rsqrt(spread + eps) * scale, x) + _along(bias, x)
+    y = (work - _along(here, x)) * _along(lm.rsqrt(spread + eps) * scale, x) + _along(bias, x)
     running = [
         (old * rate + new * (1 - rate)).cast(old.dtype)
         for old, new in ((mean, here), (var, spread))
     ]
-    return (found.cast(x.dtype), *running)
+    return (y.cast(x.dtype), *running)
 
 
 @operator("InstanceNormalization")
@@ -60,13 +60,13 @@ def layer_normalization(call: Call, x: Tensor, scale: Tensor, bias: Tensor | Non
     shape = x.extents[axis:]
     weight = scale.broadcast_to(shape)
     shift = None if bias is None else bias.broadcast_to(shape)
-    found = F.layer_norm(x, shape, weight, shift, eps)
+    normalized = F.layer_norm(x, shape, weight, shift, eps)
     if len(call.node.output) == 1:
-        return found
+        return normalized
     over = tuple(range(axis, x.ndim))
     work = x.cast(dtype_of_number(call.attribute("stash_type", 1)))
     mean = work.mean(over, True)
-    return found, mean, lm.rsqrt(work.var(over, correction=0, keepdim=True) + eps)
+    return normalized, mean, lm.rsqrt(work.var(over, correction=0, keepdim=True) + eps)
 
 
 @operator("RMSNormalization")

@@ -14,8 +14,8 @@ from luminal.onnx.translate import Call
 @operator("MatMul")
 def matmul(call: Call, a: Tensor, b: Tensor) -> Tensor:
     """Multiplies matrices as NumPy's matmul does; integers wrap."""
-    found = codes.product(call, a, b)
-    return (lm.matmul(a, b) if found is None else found).cast(a.dtype)
+    by_codes = codes.product(call, a, b)
+    return (lm.matmul(a, b) if by_codes is None else by_codes).cast(a.dtype)
 
 
 @operator("Gemm")
@@ -26,13 +26,13 @@ def gemm(call: Call, a: Tensor, b: Tensor, c: Any = None) -> Tensor:
     b = codes.turned(call, b) if call.attribute("transB", 0) else b
     alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)
     by_codes = codes.product(call, a, b)
-    found = lm.matmul(a, b) if by_codes is None else by_codes
+    product = lm.matmul(a, b) if by_codes is None else by_codes
     # No product by 1: it would be one more operation on each element, and most exports have none.
     if alpha != 1:
-        found = found * alpha
+        product = product * alpha
     if c is not None:
-        found = found + (c if beta == 1 else c * beta)
-    return found.cast(a.dtype)
+        product = product + (c if beta == 1 else c * beta)
+    return product.cast(a.dtype)
 
 
 @operator("Einsum")

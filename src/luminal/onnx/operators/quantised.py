@@ -93,10 +93,10 @@ def dequantize_linear(call: Call, x: Any, scale: Any, zero: Any = None) -> Tenso
     number = call.attribute("output_dtype") or (1 if isinstance(scale, Coded) else
                                                 number_of(scale))  # fmt: skip
     factor = _spread(call, _number_in(scale, dtypes.float32), whole)
-    found = _number_in(x, work)
+    difference = _number_in(x, work)
     if zero is not None:
-        found = found - _spread(call, _number_in(zero, work), whole)
-    numbers = (found.cast(dtypes.float32) * factor).cast(dtype_of_number(number))
+        difference = difference - _spread(call, _number_in(zero, work), whole)
+    numbers = (difference.cast(dtypes.float32) * factor).cast(dtype_of_number(number))
     if isinstance(scale, Tensor) and not isinstance(zero, Coded):
         codes.note(call, numbers, whole, scale, zero)
     return numbers

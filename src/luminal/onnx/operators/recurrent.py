@@ -21,7 +21,7 @@ Carry = tuple[Tensor, ...]
 def _activation(name: str, alpha: float | None, beta: float | None) -> Activation:
     a = 1.0 if alpha is None else alpha
     b = 1.0 if beta is None else beta
-    known: dict[str, Activation] = {
+    by_name: dict[str, Activation] = {
         "affine": lambda x: x * a + (0.0 if beta is None else beta),
         "elu": lambda x: F.elu(x, a),
         "hardsigmoid": lambda x: (
@@ -36,10 +36,10 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
         "tanh": lm.tanh,
         "thresholdedrelu": lambda x: lm.where(x > a, x, 0),
     }
-    found = known.get(name.lower())
-    if found is None:
-        raise UnsupportedError(f"activation {name!r}; there are {', '.join(sorted(known))}")
-    return found
+    function = by_name.get(name.lower())
+    if function is None:
+        raise UnsupportedError(f"activation {name!r}; there are {', '.join(sorted(by_name))}")
+    return function
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,10 @@ class _Layer:
 
 
 def _rnn(layer: _Layer, gates: Tensor, carry: Carry) -> Carry:
-    found = gates + carry[0] @ layer.recurrent.mT
+    summed = gates + carry[0] @ layer.recurrent.mT
     if layer.recurrent_bias is not None:
-        found = found + layer.recurrent_bias
-    return (layer.activations[0](layer.cut(found)),)
+        summed = summed + layer.recurrent_bias
+    return (layer.activations[0](layer.cut(summed)),)
 
 
 def _gru(layer: _Layer, gates: Tensor, carry: Carry) -> Carry:
@@ -101,10 +101,10 @@ def _gru(layer: _Layer, gates: Tensor, carry: Carry) -> Carry:
 def _lstm(layer: _Layer, gates: Tensor, carry: Carry) -> Carry:
     h, c = carry
     f, g, last = layer.activations[:3]
-    found = gates + h @ layer.recurrent.mT
+    summed = gates + h @ layer.recurrent.mT
     if layer.recurrent_bias is not None:
-        found = found + layer.recurrent_bias
-    i, o, forget, new = found.chunk(4, -1)
+        summed = summed + layer.recurrent_bias
+    i, o, forget, new = summed.chunk(4, -1)
     if layer.peepholes:
         i, forget = i + layer.peepholes[0] * c, forget + layer.peepholes[2] * c
     i = f(layer.cut(i))
@@ -157,7 +157,7 @@ def recurrent(call: Call, x: Tensor, *rest: Any) -> Any:
         outputs.append(y)
         lasts.append(last)
     whole = lm.stack(outputs, 1)
-    ends = [lm.stack(each) for each in zip(*lasts, strict=True)]
+    ends = [lm.stack(ends_of_kind) for ends_of_kind in zip(*lasts, strict=True)]
     if call.attribute("layout", 0):
         whole = whole.permute(2, 0, 1, 3)
         ends = [end.transpose(0, 1) for end in ends]
@@ -169,13 +169,13 @@ def _activations(call: Call, direction: int, count: int) -> tuple[Activation, ..
     names = call.attribute("activations") or [*defaults] * count
     alphas = iter(call.attribute("activation_alpha") or [])
     betas = iter(call.attribute("activation_beta") or [])
-    found = []
+    functions = []
     for name in names:  # a list of numbers for those that take one, in order
         takes_alpha, takes_beta = _TAKES.get(name.lower(), (False, False))
         alpha = next(alphas, None) if takes_alpha else None
-        found.append(_activation(name, alpha, next(betas, None) if takes_beta else None))
+        functions.append(_activation(name, alpha, next(betas, None) if takes_beta else None))
     size = len(defaults)
-    return tuple(found[direction * size : (direction + 1) * size])
+    return tuple(functions[direction * size : (direction + 1) * size])
 
 
 _TAKES = {
@@ -206,14 +206,14 @@ def _along(
 
     def one(carry: Carry, slices: tuple[Tensor, Tensor]) -> tuple[Carry, Tensor]:
         here, number = slices
-        found = step(layer, here, carry)
+        state = step(layer, here, carry)
         if lengths is None:
-            return found, found[0]
+            return state, state[0]
         # Rows run to the longest one's end, and those that are done keep their state: a batch has
         # one number of trips.
         inside = (number < lengths.cast(dtypes.int64)).unsqueeze(-1)
-        kept = tuple(lm.where(inside, n, o) for n, o in zip(found, carry, strict=True))
-        return kept, lm.where(inside, found[0], 0)
+        kept = tuple(lm.where(inside, n, o) for n, o in zip(state, carry, strict=True))
+        return kept, lm.where(inside, state[0], 0)
 
     # One step is no loop: a model that is called step by step is a product and what follows it.
     if steps == 1:

@@ -62,11 +62,11 @@ def _of_nothing(name: str, x: Tensor) -> Any:
 def _enter(name: str, function: Reduction) -> None:
     @operator(name)
     def record(call: Call, x: Tensor, axes: Any = None) -> Tensor:
-        found = call.ints(1, "axes")
+        numbers = call.ints(1, "axes")
         none_for_none = call.attribute("noop_with_empty_axes", 0)  # also said where there are axes
-        if not found and none_for_none:
+        if not numbers and none_for_none:
             return function(x, (), True).cast(x.dtype)
-        places = tuple(call.place(k, x.ndim) for k in found) if found else tuple(range(x.ndim))
+        places = tuple(call.place(k, x.ndim) for k in numbers) if numbers else tuple(range(x.ndim))
         keep = bool(call.attribute("keepdims", 1))
         # The standard defines the extreme of no elements (since version 20: the least or the
         # greatest value of the dtype), where the functions of tensors, as NumPy's, refuse it.
@@ -87,8 +87,8 @@ def _extreme_place(call: Call, x: Tensor, function: Callable[..., Tensor]) -> Te
     if not call.attribute("select_last_index", 0):
         return function(x, axis, keep)
     # The last of equal elements is the first one from behind.
-    found = function(x.flip(axis), axis, keep)
-    return lm.rsub(found, call.graph.constant(x.extents[axis] - 1))
+    from_end = function(x.flip(axis), axis, keep)
+    return lm.rsub(from_end, call.graph.constant(x.extents[axis] - 1))
 
 
 @operator("ArgMax")
@@ -114,8 +114,8 @@ def cumulative(call: Call, x: Tensor, axis: Array) -> Tensor:
         first = x.narrow(along, 0, 1)
         first = lm.zeros_like(first) if sums else lm.ones_like(first)
         x = lm.cat([first, x.narrow(along, 0, x.extents[along] - 1)], along)
-    found = (lm.cumsum if sums else lm.cumprod)(x, along, x.dtype)
-    return found.flip(along) if back else found
+    running = (lm.cumsum if sums else lm.cumprod)(x, along, x.dtype)
+    return running.flip(along) if back else running
 
 
 @operator("TopK", known=(1,))
@@ -123,5 +123,5 @@ def top_k(call: Call, x: Tensor, k: Array | None = None) -> tuple[Tensor, Tensor
     """The k greatest or least along an axis, and where they are."""
     axis = call.attribute("axis", -1)
     count = call.required("k") if k is None else only(extents_of(k))
-    found = lm.topk(x, count, axis, bool(call.attribute("largest", 1)))
-    return found.values, found.indices.cast(dtypes.int64)
+    top = lm.topk(x, count, axis, bool(call.attribute("largest", 1)))
+    return top.values, top.indices.cast(dtypes.int64)

@@ -23,14 +23,14 @@ from luminal.onnx.values import Array
 
 
 @operator("Resize", known=(1, 2, 3))
-def resize(call: Call, x: Tensor, *given: Array | None) -> Any:
+def resize(call: Call, x: Tensor, *inputs: Array | None) -> Any:
     """Another extent for some dims, by interpolation."""
     call.unneeded("nearest_mode", "cubic_coeff_a", "extrapolation_value")  # of other modes
     if call.version < 11:
-        scales, roi, sizes = given[0], None, None
+        scales, roi, sizes = inputs[0], None, None
         transform = "asymmetric"
     else:
-        roi, scales, sizes = (*given, None, None, None)[:3]
+        roi, scales, sizes = (*inputs, None, None, None)[:3]
         transform = call.attribute("coordinate_transformation_mode", "half_pixel")
     axes = call.attribute("axes") or list(range(x.ndim))
     axes = [call.place(k, x.ndim) for k in axes]
@@ -223,8 +223,8 @@ def _rounding(call: Call, factor: float) -> str:
     """Which neighbour is nearest. Version 10 had no word for it: up where a dim shrinks."""
     if call.version < 11:
         return "ceil" if factor < 1 else "floor"
-    found: str = call.attribute("nearest_mode", "round_prefer_floor")
-    return found
+    mode: str = call.attribute("nearest_mode", "round_prefer_floor")
+    return mode
 
 
 def _weighted(

@@ -93,8 +93,8 @@ def deform_conv(
         taps = taps * mask.reshape(*places)
     taps = taps.reshape(batch, groups, depth * kh * kw, oh * ow)
     rows_of = weight.reshape(groups, out // groups, depth * kh * kw)
-    found = lm.matmul(rows_of, taps).reshape(batch, out, oh, ow)
-    return found if bias is None else found + bias.reshape(-1, 1, 1)
+    products = lm.matmul(rows_of, taps).reshape(batch, out, oh, ow)
+    return products if bias is None else products + bias.reshape(-1, 1, 1)
 
 
 @operator("RoiAlign")
@@ -123,7 +123,7 @@ def _adaptive_regions(call: Call, x: Tensor, scale: float, shift: float) -> Tens
     corners = call.read(call.input(1)).astype(np.float64) * scale - shift
     x, boxes, batch = (call.input(k) for k in range(3))
     call.within(batch, 0, x.extents[0])
-    found = []
+    regions = []
     call.count(len(corners))
     for k, (left, top, right, bottom) in enumerate(corners):
         high, wide = bottom - top, right - left
@@ -131,11 +131,11 @@ def _adaptive_regions(call: Call, x: Tensor, scale: float, shift: float) -> Tens
             high, wide = max(high, 1.0), max(wide, 1.0)
         grid = int(np.ceil(high / cells[0])), int(np.ceil(wide / cells[1]))
         if min(grid) < 1:  # ends before it begins: no samples
-            found.append(call.graph.zeros((1, x.extents[1], *cells), dtype=x.dtype))
+            regions.append(call.graph.zeros((1, x.extents[1], *cells), dtype=x.dtype))
             continue
         one = boxes.narrow(0, k, 1), batch.narrow(0, k, 1)
-        found.append(_regions(call, x, *one, cells, grid, scale, shift))
-    return lm.cat(found, 0)
+        regions.append(_regions(call, x, *one, cells, grid, scale, shift))
+    return lm.cat(regions, 0)
 
 
 def _regions(
@@ -183,13 +183,13 @@ def _regions(
 def _weighted_most(plane: Tensor, y: Tensor, x: Tensor, high: int, wide: int) -> Tensor:
     """The greatest of the four weighted neighbours, as ONNX's maximum pooling of regions."""
     top, left = lm.floor(y), lm.floor(x)
-    found: Any = None
+    most: Any = None
     for down in (0, 1):
         for right in (0, 1):
             weight = _share(y - top, down) * _share(x - left, right)
-            each = weight * _at(plane, top + down, left + right, high, wide)
-            found = each if found is None else lm.maximum(found, each)
-    return found  # type: ignore[no-any-return]
+            neighbour = weight * _at(plane, top + down, left + right, high, wide)
+            most = neighbour if most is None else lm.maximum(most, neighbour)
+    return most  # type: ignore[no-any-return]
 
 
 @operator("NonMaxSuppression")

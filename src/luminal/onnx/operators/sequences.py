@@ -88,10 +88,10 @@ def split_to_sequence(call: Call, x: Tensor, sizes: Array | None = None) -> Any:
         call.count(len(places))
         parts = [int(minimum(size, extent - at)) for at in places]
     starts = accumulate(parts, initial=0)
-    found = [x.narrow(axis, start, part) for start, part in zip(starts, parts, strict=False)]
+    slices = [x.narrow(axis, start, part) for start, part in zip(starts, parts, strict=False)]
     if sizes is None and not call.attribute("keepdims", 1):
-        return [y.squeeze(axis) for y in found]
-    return found
+        return [y.squeeze(axis) for y in slices]
+    return slices
 
 
 @operator("SequenceMap")
@@ -103,7 +103,7 @@ def sequence_map(call: Call, items: list[Any], *others: Any) -> Any:
         rows.append(body(call, graph, [item, *(_item(x, k) for x in others)]))
     if not rows:
         return tuple([] for _ in graph.output)
-    return tuple([*each] for each in zip(*rows, strict=True))
+    return tuple([*items_of_output] for items_of_output in zip(*rows, strict=True))
 
 
 def _item(x: Any, k: int) -> Any:

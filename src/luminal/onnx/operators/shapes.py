@@ -33,20 +33,20 @@ def tensor_of(x: Any) -> Tensor:
 
 def extent(x: Tensor, axis: int) -> int:
     """An extent as an int; raises ShapeError for a dim."""
-    found = x.extents[axis]
-    if not found.is_const:
+    length = x.extents[axis]
+    if not length.is_const:
         raise ShapeError(f"dim {axis} of {x.value.type} must be known")
-    return found.value
+    return length.value
 
 
 def as_tensor(call: Call, extents: Any) -> Tensor:
     """Extents as a Tensor (int64)."""
-    found = [call.graph.constant(n if isinstance(n, Expression) else int(n)) for n in extents]
-    if not found:
+    numbers = [call.graph.constant(n if isinstance(n, Expression) else int(n)) for n in extents]
+    if not numbers:
         return call.graph.constant(np.zeros(0, np.int64))
     if all(isinstance(n, int) or n.is_const for n in extents):
         return call.graph.constant(np.array([int(n) for n in extents], np.int64))
-    return lm.stack([x.cast(dtypes.int64) for x in found])
+    return lm.stack([x.cast(dtypes.int64) for x in numbers])
 
 
 @operator("Shape", any_dtype=True)
@@ -113,14 +113,14 @@ def transpose(call: Call, x: Any) -> Any:
 @operator("Squeeze", any_dtype=True)
 def squeeze(call: Call, x: Any, axes: Any = None) -> Any:
     """Without dims of extent 1: those named, or all."""
-    found = call.ints(1, "axes")
+    named = call.ints(1, "axes")
     extents = tensor_of(x).extents
-    if found is None:
+    if named is None:
         for n in extents:
             if not n.is_const:
                 raise ShapeError(f"Squeeze: whether {n} is 1 is not known; name the axes")
-        found = [k for k, n in enumerate(extents) if n == 1]
-    gone = {k + len(extents) if k < 0 else k for k in found}
+        named = [k for k, n in enumerate(extents) if n == 1]
+    gone = {k + len(extents) if k < 0 else k for k in named}
     for k in sorted(gone):
         if not 0 <= k < len(extents):
             raise ShapeError(f"Squeeze: axis {k} of {len(extents)} dims")
@@ -134,13 +134,13 @@ def squeeze(call: Call, x: Any, axes: Any = None) -> Any:
 @operator("Unsqueeze", any_dtype=True)
 def unsqueeze(call: Call, x: Any, axes: Any = None) -> Any:
     """New dims of extent 1 at `axes` of the result."""
-    found = call.ints(1, "axes")
-    if found is None:
+    numbers = call.ints(1, "axes")
+    if numbers is None:
         raise OnnxError("Unsqueeze needs axes")
-    rank = tensor_of(x).ndim + len(found)
-    places = sorted(k + rank if k < 0 else k for k in found)
+    rank = tensor_of(x).ndim + len(numbers)
+    places = sorted(k + rank if k < 0 else k for k in numbers)
     if len(set(places)) != len(places) or not all(0 <= k < rank for k in places):
-        raise ShapeError(f"Unsqueeze: axes {found} for a result of {rank} dims")
+        raise ShapeError(f"Unsqueeze: axes {numbers} for a result of {rank} dims")
     extents = list(tensor_of(x).extents)
     for k in places:
         extents.insert(k, 1)  # type: ignore[arg-type]
@@ -189,8 +189,8 @@ def slice_(call: Call, x: Any, *bounds: Array | None) -> Any:
         starts, ends = call.required("starts"), call.required("ends")
         axes, steps = call.attribute("axes"), None
     else:
-        given = [None if each is None else extents_of(each) for each in bounds]
-        starts, ends, axes, steps = (given + [None] * 4)[:4]
+        entries = [None if bound is None else extents_of(bound) for bound in bounds]
+        starts, ends, axes, steps = (entries + [None] * 4)[:4]
     rank = tensor_of(x).ndim
     axes = list(range(len(starts))) if axes is None else [call.place(int(k), rank) for k in axes]
     steps = [1] * len(starts) if steps is None else [int(k) for k in steps]
@@ -217,7 +217,7 @@ def _clamped(call: Call, extent: Expression, start: Any, end: Any, step: int) ->
         if (literal and start in (-1, _FAR)) or (literal and start > _FAR and end < -_FAR):
             return slice(None, None, step)
         raise ShapeError(f"Slice: bounds {start}, {end} by {step} of a dim {extent}")
-    first, stop = (_place(call, extent, each) for each in (start, end))
+    first, stop = (_place(call, extent, bound) for bound in (start, end))
     return slice(first, maximum(stop, first) if literal is False else stop, step)
 
 
@@ -259,11 +259,11 @@ def expand(call: Call, x: Any, shape: Array) -> Any:
     wanted = extents_of(shape)
     if any(isinstance(n, int) and n < 0 for n in wanted):
         raise OnnxError(f"the shape {wanted} has an extent below 0; 1 keeps one")
-    own = list(tensor_of(x).extents)
-    rank = max(len(own), len(wanted))
-    own = [const(1)] * (rank - len(own)) + own
+    shape_of_x = list(tensor_of(x).extents)
+    rank = max(len(shape_of_x), len(wanted))
+    shape_of_x = [const(1)] * (rank - len(shape_of_x)) + shape_of_x
     wanted = [1] * (rank - len(wanted)) + wanted
-    both = [_common(a, b) for a, b in zip(own, wanted, strict=True)]
+    both = [_common(a, b) for a, b in zip(shape_of_x, wanted, strict=True)]
     return moving(x, lambda x: x.broadcast_to(both))
 
 
@@ -289,10 +289,10 @@ def pad(call: Call, x: Any, amounts: Any = None, value: Any = None, axes: Any = 
     """More elements before and after, or fewer where an amount is negative."""
     whole = tensor_of(x)
     if call.version < 11:
-        found = call.attribute("pads") or call.required("paddings")
+        counts = call.attribute("pads") or call.required("paddings")
         value = call.attribute("value", 0.0)
     else:
-        found = extents_of(amounts)
+        counts = extents_of(amounts)
         if value is not None:
             value = value if isinstance(value, Coded) else call.known(value).reshape(-1)[0].item()
     places = (
@@ -302,7 +302,7 @@ def pad(call: Call, x: Any, amounts: Any = None, value: Any = None, axes: Any = 
     )
     pairs: list[Any] = [(0, 0)] * whole.ndim
     for n, k in enumerate(places):
-        pairs[k] = (found[n], found[n + len(found) // 2])
+        pairs[k] = (counts[n], counts[n + len(counts) // 2])
     mode = {"edge": "replicate", "reflect": "reflect", "wrap": "circular"}.get(
         call.attribute("mode", "constant"), "constant"
     )
@@ -321,14 +321,14 @@ def pad(call: Call, x: Any, amounts: Any = None, value: Any = None, axes: Any = 
 def constant(call: Call) -> Any:
     """A tensor among the attributes."""
     for name in ("value", "sparse_value"):
-        found = call.attribute(name)
-        if found is not None:
-            return call.tensor(found) if name == "value" else call.sparse(found)
+        attribute = call.attribute(name)
+        if attribute is not None:
+            return call.tensor(attribute) if name == "value" else call.sparse(attribute)
     for name, dtype in (("value_float", np.float32), ("value_floats", np.float32),
                         ("value_int", np.int64), ("value_ints", np.int64)):  # fmt: skip
-        found = call.attribute(name)
-        if found is not None:
-            return call.translation.initial(np.array(found, dtype))
+        attribute = call.attribute(name)
+        if attribute is not None:
+            return call.translation.initial(np.array(attribute, dtype))
     raise UnsupportedError("Constant of strings")
 
 

@@ -40,11 +40,11 @@ def dft(call: Call, x: Tensor, length: Array | None = None, axis: Array | None =
     return _transformed(call, x, count, inverse, one_sided).movedim(-2, place)
 
 
-def _matrices(call: Call, count: int, rows: int, given: int, inverse: bool, dtype: Any) -> Any:
-    """cos and sin of 2 pi j k / count, for `rows` results of `given` elements."""
-    check_table(rows, given)
+def _matrices(call: Call, count: int, rows: int, columns: int, inverse: bool, dtype: Any) -> Any:
+    """cos and sin of 2 pi j k / count, for `rows` results of `columns` elements."""
+    check_table(rows, columns)
     # Reduced while it is an integer: the angle of a large product would lose its digits.
-    turns = np.outer(np.arange(rows), np.arange(given)) % count
+    turns = np.outer(np.arange(rows), np.arange(columns)) % count
     angle = 2 * np.pi * turns / count * (1 if inverse else -1)
     scale = 1 / count if inverse else 1.0
     return [call.constant(f(angle) * scale, dtype) for f in (np.cos, np.sin)]
@@ -142,9 +142,9 @@ def stft(
 
 
 @operator("MelWeightMatrix")
-def mel_weight_matrix(call: Call, *given: Tensor) -> Tensor:
+def mel_weight_matrix(call: Call, *scalars: Tensor) -> Tensor:
     """Triangles at even distances on the mel scale: (bins, mels)."""
-    numbers = [call.read(x).reshape(-1)[0].item() for x in given]
+    numbers = [call.read(x).reshape(-1)[0].item() for x in scalars]
     mels, size, rate, low, high = numbers
     if min(low, high) <= -700:
         raise OnnxError(f"edges of {low} and {high} Hz; the mel scale begins at -700")

@@ -31,11 +31,11 @@ _TRANSPOSED = {1: lm.conv_transpose1d, 2: lm.conv_transpose2d, 3: lm.conv_transp
 
 def per_dim(call: Call, name: str, rank: int, default: int = 1) -> list[int]:
     """An attribute with an int for each spatial dim."""
-    found = call.attribute(name) or [default] * rank
+    numbers = call.attribute(name) or [default] * rank
     least = min(default, 1)
-    if len(found) != rank or any(n < least for n in found):
-        raise OnnxError(f"{name} is {found}; it takes {rank} ints from {least} on")
-    return list(found)
+    if len(numbers) != rank or any(n < least for n in numbers):
+        raise OnnxError(f"{name} is {numbers}; it takes {rank} ints from {least} on")
+    return list(numbers)
 
 
 def paddings(
@@ -49,8 +49,8 @@ def paddings(
     auto = call.attribute("auto_pad", "NOTSET")
     rank = len(extents)
     if auto == "NOTSET":
-        found = call.attribute("pads") or [0] * (2 * rank)
-        return [(found[k], found[rank + k]) for k in range(rank)]
+        pads = call.attribute("pads") or [0] * (2 * rank)
+        return [(pads[k], pads[rank + k]) for k in range(rank)]
     if auto == "VALID":
         return [(0, 0)] * rank
     pairs = []
@@ -94,9 +94,9 @@ def convolved(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
     groups = call.attribute("group", 1)
     is_bare = all(_is_zero(n) for pair in pairs for n in pair)
     if rank == 2 and groups == 1 and is_bare and weight.shape[2:] == (1, 1):
-        found = codes.pointwise_convolution(call, x, weight, bias, steps)
-        if found is not None:
-            return found
+        product = codes.pointwise_convolution(call, x, weight, bias, steps)
+        if product is not None:
+            return product
     # Equal borders go into the convolution; others are a Pad before it.
     even = all(a is b or a == b for a, b in pairs) and all(isinstance(a, int) for a, _ in pairs)
     border: Any = [a for a, _ in pairs] if even else 0
@@ -138,9 +138,9 @@ def conv_transpose(call: Call, x: Tensor, weight: Tensor, bias: Tensor | None = 
             half = total // 2
             before = half if auto == "SAME_UPPER" or auto == "NOTSET" else total - half
         else:
-            found = call.attribute("pads") or [0] * (2 * rank)
-            before = const(found[k])
-            size = extent - found[k] - found[rank + k]
+            amounts = call.attribute("pads") or [0] * (2 * rank)
+            before = const(amounts[k])
+            size = extent - amounts[k] - amounts[rank + k]
         there = full.extents[2 + k] - before
         full = full.narrow(2 + k, before, there)
         change = size - there
@@ -165,16 +165,16 @@ def _windows(call: Call, x: Tensor) -> tuple[list[Windows], list[Pair]]:
     ):
         raise UnsupportedError("auto_pad with steps beyond the kernel, which runtimes read apart")
     ceil = bool(call.attribute("ceil_mode", 0))
-    found = []
+    windows = []
     for k in range(rank):
         before, after = (n if isinstance(n, Expression) else const(n) for n in pairs[k])
         span = gaps[k] * (kernel[k] - 1) + 1
         beyond = steps[k] - 1 if ceil else 0  # a last window may end behind the padding
         require_fits(call.node.op_type, x, 2 + k, span, (before, after + beyond))
-        found.append(
+        windows.append(
             sliding(x.extents[2 + k], kernel[k], steps[k], (before, after), gaps[k], ceil=ceil)
         )
-    return found, pairs
+    return windows, pairs
 
 
 @operator("MaxPool")
@@ -195,10 +195,10 @@ def max_pool(call: Call, x: Tensor) -> Any:
 
 
 def _product(extents: Sequence[Expression]) -> Expression:
-    found: Expression = const(1)
+    product: Expression = const(1)
     for n in extents:
-        found = found * n
-    return found
+        product = product * n
+    return product
 
 
 def _column_major(places: Tensor, extents: Sequence[Expression]) -> Tensor:
@@ -209,10 +209,10 @@ def _column_major(places: Tensor, extents: Sequence[Expression]) -> Tensor:
         size = graph.constant(n)
         at.append(places % size)
         places = places // size
-    found = lm.zeros_like(places)
+    position = lm.zeros_like(places)
     for place, n in zip(at, reversed(extents), strict=True):
-        found = found * graph.constant(n) + place
-    return found
+        position = position * graph.constant(n) + place
+    return position
 
 
 @operator("AveragePool")
@@ -228,12 +228,12 @@ def average_pool(call: Call, x: Tensor) -> Tensor:
     ceil = bool(call.attribute("ceil_mode", 0))
     kernel = [const(n) for n in call.required("kernel_shape")]
     zero = const(0), const(0)
-    found = []
+    inner = []
     for k in range(x.ndim - 2):
         inside = sliding(wide.extents[2 + k], kernel[k], steps[k], zero, gaps[k], ceil=ceil)
         count = windows[k].count
-        found.append(Windows(count, inside.size, inside.at, inside.end))
-    return _mean_of_there(wide, found)
+        inner.append(Windows(count, inside.size, inside.at, inside.end))
+    return _mean_of_there(wide, inner)
 
 
 def _mean_of_there(x: Tensor, windows: Sequence[Windows]) -> Tensor:
@@ -303,12 +303,12 @@ def max_unpool(call: Call, x: Tensor, places: Tensor, shape: Array | None = None
 def _moved_places(places: Tensor, inner: Sequence[int], whole: Sequence[int]) -> Any:
     if list(inner) == list(whole):
         return places
-    found: Any = 0
+    moved: Any = 0
     strides = np.cumprod([1, *inner[::-1]])[-2::-1].tolist()
     outer = np.cumprod([1, *whole[::-1]])[-2::-1].tolist()
     for size, stride, step in zip(inner, strides, outer, strict=True):
-        found = found + (places // int(stride)) % int(size) * int(step)
-    return found
+        moved = moved + (places // int(stride)) % int(size) * int(step)
+    return moved
 
 
 @operator("Col2Im", known=(1, 2))
@@ -353,5 +353,5 @@ def _folded(call: Call, x: Tensor, image: list[int], block: list[int]) -> Tensor
     # One element more takes the taps that lie outside the image, and is cut off.
     empty = call.graph.zeros((batch, channels, int(np.prod(image)) + 1), dtype=x.dtype)
     index = call.graph.constant(flat.astype(np.int64))
-    found = empty.index_add(2, index, values).narrow(2, 0, int(np.prod(image)))
-    return found.reshape(batch, channels, *image)
+    summed = empty.index_add(2, index, values).narrow(2, 0, int(np.prod(image)))
+    return summed.reshape(batch, channels, *image)
