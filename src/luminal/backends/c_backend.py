@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
 from luminal.backends import device_costs
 from luminal.base.costs import Costs
+from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
@@ -17,9 +19,11 @@ from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
 from luminal.program.steps import CustomStep, KernelStep
+from luminal.runtime.absent_driver import AbsentDriver
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver
+from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.schedules import GroupSchedules
 from luminal.schedule.vectors.vector_target import VectorTarget
@@ -27,7 +31,9 @@ from luminal.schedule.vectors.vector_target import VectorTarget
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
 GROUPS = Groups(lanes=128, most=1024, shared_bytes=32 << 10, is_rule=True, subgroup=32)
-"""Of a GPU: lanes for four rows that step together, the shared memory that all of them have."""
+"""Of a GPU: lanes for four rows that step together, the shared memory that all of them have. A chip
+may have less.
+"""
 REGISTERS = 32  # of a worker: half of those that leave a GPU's unit full
 
 
@@ -77,15 +83,42 @@ class CCode:
 class CBackend(ABC):
     """Kernels spelled in a dialect, compiled and run by the Driver of a device, the `number`-th.
 
-    A subclass has its name, its dialect and its driver. `costs_of`: what work costs on its device.
+    A subclass has its name, its dialect and its driver, and rows of `chips` that programs are made
+    for by name. `costs_of`: what work costs on its device. `chip`: what is known of it; without a
+    number that is all there is, and nothing runs.
     """
 
     target: VectorTarget
-    number: int = 0
+    number: int | None = 0
     groups: Groups = GROUPS
     costs_of: Callable[[VectorTarget], Costs] = device_costs.gpu
+    chip: Chip | None = None
     base: ClassVar[str]
     dialect: ClassVar[Dialect]
+    chips: ClassVar[tuple[Chip, ...]] = ()
+
+    @classmethod
+    def of(cls, chip: Chip, number: int | None = None) -> Self:
+        """The backend of a chip: of the device of this number, or of one that is not here."""
+        groups = replace(
+            GROUPS,
+            most=min(GROUPS.most, chip.most_lanes),
+            shared_bytes=min(GROUPS.shared_bytes, chip.group_bytes),
+        )
+        target = machine(str(chip), chip.units, chip.unit_bytes, chip.cache_bytes)
+        return cls(target, number, groups, chip=chip)
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """The backend of a chip that need not be here. Raises CompileError for an unknown one."""
+        chip = next((chip for chip in cls.chips if chip.name == name), None)
+        if chip is None:
+            known = ", ".join(repr(f"{cls.base}:{chip.name}") for chip in cls.chips)
+            raise CompileError(
+                f"no chip {name!r} is known; takes {known}, or the number of a device, as in "
+                f"'{cls.base}:0'"
+            )
+        return cls.of(chip)
 
     @staticmethod
     @abstractmethod
@@ -94,7 +127,10 @@ class CBackend(ABC):
 
     @property
     def name(self) -> str:
-        """The name by which users call the device."""
+        """The name by which users call the device, or the chip."""
+        if self.number is None:
+            assert self.chip is not None
+            return f"{self.base}:{self.chip.name}"
         # The first device has no number, so that a program which names "cuda" means it on every
         # machine.
         return f"{self.base}:{self.number}" if self.number else self.base
@@ -102,6 +138,8 @@ class CBackend(ABC):
     @property
     def memory(self) -> Device:
         """The memory of the device. Raises CompileError where there is none."""
+        if self.number is None:
+            return _absent(self.name, self.groups.most)
         return _device(type(self), self.number)
 
     @property
@@ -129,7 +167,7 @@ class CBackend(ABC):
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
         """Expanded IR, then the text."""
-        return {"expanded": expanded_text, self.base: self.text}
+        return {"expanded": expanded_text, "c": self.text}
 
     def text(self, kernel: Kernel) -> str:
         """The kernel in the dialect."""
@@ -170,3 +208,9 @@ class CBackend(ABC):
 def _device(backend: type[CBackend], number: int) -> Device:
     """The process's one Device of that number."""
     return Device(backend.driver(lambda kernel: spell_tiles(kernel, backend.dialect), number))
+
+
+@functools.cache
+def _absent(name: str, most_lanes: int) -> Device:
+    """The process's one Device of a chip that is not here."""
+    return Device(AbsentDriver(name, most_lanes))

@@ -17,15 +17,22 @@ from luminal.memory.arrays import MemorySpace
 class Row:
     """One backend. `module` has `current(number)`, which gives it for one of its devices as this
     machine has it, and `count()`, how many there are; both may raise CompileError or ImportError.
+    Where it `knows_chips`, `named(chip)` gives it for one that need not be here.
     """
 
     name: str
     summary: str
     module: str
+    knows_chips: bool = False
 
     def current(self, number: int = 0) -> Backend | Interpreter:
         """The backend for a device; its value changes with the flags it goes by."""
         backend: Backend | Interpreter = import_module(self.module).current(number)
+        return backend
+
+    def named(self, chip: str) -> Backend:
+        """The backend for a chip by its name. Raises CompileError for an unknown one."""
+        backend: Backend = import_module(self.module).named(chip)
         return backend
 
     def count(self) -> int:
@@ -55,9 +62,24 @@ BACKENDS = {
             "NumPy, slow: the meaning of every operation",
             "luminal.backends.reference.backend",
         ),
-        Row("cuda", "CUDA C++ through NVRTC, on NVIDIA's GPUs", "luminal.backends.cuda.backend"),
-        Row("hip", "HIP through hiprtc, on AMD's GPUs", "luminal.backends.hip.backend"),
-        Row("metal", "Metal through pyobjc, on Macs", "luminal.backends.metal.backend"),
+        Row(
+            "cuda",
+            "CUDA C++ through NVRTC, on NVIDIA's GPUs",
+            "luminal.backends.cuda.backend",
+            knows_chips=True,
+        ),
+        Row(
+            "hip",
+            "HIP through hiprtc, on AMD's GPUs",
+            "luminal.backends.hip.backend",
+            knows_chips=True,
+        ),
+        Row(
+            "metal",
+            "Metal through pyobjc, on Macs",
+            "luminal.backends.metal.backend",
+            knows_chips=True,
+        ),
         Row(
             "opencl",
             "OpenCL C through pyopencl, on GPUs and CPUs",
@@ -77,8 +99,9 @@ AUTOMATIC = ("cuda", "hip", "metal", "cpu", "reference")
 
 
 def find(name: str) -> Backend | Interpreter:
-    """The backend of a name: "cpu", "opencl:1" (its second device), or "auto": a GPU if there is
-    one, else the CPU.
+    """The backend of a name: "cpu", "opencl:1" (its second device), "cuda:sm_90a" (a chip that need
+    not be here: programs are compiled, and do not run), or "auto": a GPU if there is one, else the
+    CPU.
 
     Raises CompileError for an unknown name and for what cannot be used here.
     """
@@ -87,6 +110,11 @@ def find(name: str) -> Backend | Interpreter:
         return next(row for row in rows if row.unavailable() is None).current()
     base, _, text = str(name).partition(":")
     row = BACKENDS.get(base)
+    if row is not None and row.knows_chips and not text.isdecimal() and base != name:
+        try:
+            return row.named(text)
+        except CompileError as error:
+            raise CompileError(f"backend {name!r}: {error}") from None
     if row is None or not (text.isdecimal() or base == name):
         names = ", ".join(map(repr, BACKENDS))
         raise CompileError(f"backend {name!r}: takes {names} or 'auto'; a number is as in 'cpu:0'")
@@ -122,7 +150,9 @@ def usable(what: str, device: Any) -> Backend | Interpreter:
 
 
 def space(device: Any) -> MemorySpace[Any]:
-    """The memory of a device by its name. Raises InputError for one that cannot be used."""
+    """The memory of a device by its name. Raises InputError for one that cannot be used, and
+    DeviceError for a chip that is not here.
+    """
     return usable("to", device).memory
 
 

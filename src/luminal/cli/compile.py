@@ -33,6 +33,8 @@ class Stage(enum.StrEnum):
     EXPANDED = "expanded"
     LLVM = "llvm"
     ASM = "asm"
+    C = "c"
+    SASS = "sass"
     HLIR_DOT = "hlir.dot"
     PROGRAM_DOT = "program.dot"
 

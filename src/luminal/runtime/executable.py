@@ -63,7 +63,8 @@ class Executable:
     `values` are the arrays set on the graph: they serve where no call has given an input.
     `declared` are all its inputs and weights: those that no output needs are taken and left aside,
     but for dims that only their shapes give.
-    `title` says in its repr where it comes from, `for_device` makes it for another device.
+    `title` says in its repr where it comes from, `for_device` makes it for another device, `stage`
+    gives the text of a stage of its compile.
     """
 
     def __init__(
@@ -75,10 +76,12 @@ class Executable:
         declared: Mapping[str, Value] | None = None,
         title: str = "",
         for_device: Callable[[str], Executable] | None = None,
+        stage: Callable[[str], str] | None = None,
     ) -> None:
         self.graph = graph
         self._title = title
         self._for_device = for_device
+        self._stage = stage
         self._variants = tuple(variants)
         self._values = {} if values is None else values
         self._signature = Signature(graph, intervals)
@@ -316,6 +319,18 @@ class Executable:
         if self._for_device is None:
             raise CompileError("to: this executable was not made by lm.compile; compile its graph")
         return self._for_device(str(device))
+
+    def text(self, stage: str) -> str:
+        """A stage of the compile as text, as `luminal compile --dump` prints it: "program", "tile",
+        "c".
+
+        Raises CompileError for a stage that the backend does not have, and names those it has.
+        """
+        if self._stage is None:
+            raise CompileError(
+                "text: this executable was not made by lm.compile; compile its graph"
+            )
+        return self._stage(stage)
 
     # --- values for good
 

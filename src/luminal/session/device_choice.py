@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from luminal.backends import registry
+from luminal.backends.backend import Backend, Interpreter
 from luminal.base.errors import DeviceError
 from luminal.base.records import dataclass
 from luminal.memory.arrays import DeviceMemory
@@ -77,5 +78,11 @@ def devices() -> list[Device]:
             except DeviceError as error:  # that of a parent process, or one that has failed
                 rows.append(Device(backend.name, row.summary, False, str(error)))
             else:
-                rows.append(Device(backend.name, row.summary, True, None, memory))
+                rows.append(Device(backend.name, _summary(row, backend), True, None, memory))
     return rows
+
+
+def _summary(row: registry.Row, backend: Backend | Interpreter) -> str:
+    """What a device is, and the chip where it has one."""
+    chip = "" if isinstance(backend, Interpreter) or not row.knows_chips else backend.target.name
+    return f"{row.summary}: {chip}" if chip else row.summary

@@ -38,6 +38,7 @@ from luminal.shape.expression import MAX_DIM
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from luminal.compiler.compile import Stages
+    from luminal.compiler.dump import Dump
     from luminal.program.launch_list import Program
 
 _Intervals: TypeAlias = Mapping[str, Interval]
@@ -305,8 +306,17 @@ class _Plan:
             return compiler.lower_by_stages(graph, backend, self.numerics, backend.begin), None
         from luminal.search.search import search
 
+        backend.memory.memory()  # candidates are timed, so a device must be there
         mode = self.mode.shared_by(share)
         return search(graph, backend, mode, self.search, self.numerics, self.values)
+
+    def dumped(self, graph: hlir.Graph) -> Dump:
+        """The stages of a graph as text."""
+        from luminal.compiler.dump import Dump
+
+        if isinstance(self.backend, Interpreter) or not self.mode.is_search:
+            return Dump(graph, self.backend)
+        return Dump(graph, self.backend, self.stages(graph, self.backend)[0])
 
 
 def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], options: Any) -> SearchOptions:
@@ -333,8 +343,8 @@ def _executable(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Pl
     variants = []
     all_intervals = list(choices.variants())
     chosen = plan.within_limit(graph, frozen, choices.narrow)
-    for intervals in all_intervals:
-        narrowed = narrowed_to(chosen, choices.narrow | intervals)
+    graphs = [narrowed_to(chosen, choices.narrow | intervals) for intervals in all_intervals]
+    for intervals, narrowed in zip(all_intervals, graphs, strict=True):
         with tracing.record() as spans:
             runner, searched = plan.runner(narrowed, len(all_intervals))
         tracing.debug(1, f"compiled {graph.name} for {plan.backend.name}\n{tracing.summary(spans)}")
@@ -346,8 +356,11 @@ def _executable(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Pl
         backend = registry.usable("to", device)
         return _compiled(graph, frozen, choices, replace(plan, backend=backend))
 
+    def stage(name: str) -> str:
+        return "\n\n".join(plan.dumped(narrowed).text(name) for narrowed in graphs)
+
     return Executable(
-        frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title, for_device
+        frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title, for_device, stage
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from luminal.backends.cuda import nvrtc, presence
+from luminal.backends.cuda import chips, nvrtc, presence
 from luminal.backends.cuda.driver import CudaDriver
 from luminal.base import config
 from luminal.codegen.c_family.cuda import CUDA
@@ -58,3 +58,10 @@ class TestCuda(StandInCases):
 def test_it_is_present() -> None:
     assert presence.absence() is None
     assert presence.device_count() == 1
+
+
+def test_facts_are_the_drivers() -> None:
+    chip = chips.present(0)
+    assert (chip.name, chip.units, chip.cache_bytes) == ("sm_90a", 2, 1 << 20)
+    assert chip.memory == 128e9
+    assert chip.resident == 2048  # it does not say

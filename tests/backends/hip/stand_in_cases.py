@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from luminal.backends.hip import hiprtc, presence
+from luminal.backends.hip import chips, hiprtc, presence
 from luminal.backends.hip.driver import HipDriver
 from luminal.base import config
 from luminal.codegen.c_family.hip import HIP
@@ -51,3 +51,8 @@ class TestHip(StandInCases):
 def test_it_is_present() -> None:
     assert presence.absence() is None
     assert presence.device_count() == 1
+
+
+def test_facts_are_rocms() -> None:
+    chip = chips.present(presence.properties(0))
+    assert (chip.name, chip.units, chip.like) == ("gfx942", 2, "")

@@ -130,6 +130,12 @@ class Device:
     def recommendedMaxWorkingSetSize(self) -> int:
         return MEMORY
 
+    def supportsFamily_(self, family: int) -> bool:
+        return family <= 1008  # MTLGPUFamilyApple8
+
+    def maxThreadgroupMemoryLength(self) -> int:
+        return 32 << 10
+
     def currentAllocatedSize(self) -> int:
         return 0
 

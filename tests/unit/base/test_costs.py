@@ -7,7 +7,7 @@ import pytest
 import luminal as lm
 from luminal.algebra.lower import lower
 from luminal.backends import device_costs
-from luminal.backends.cuda.backend import MACHINE, Cuda
+from luminal.backends.cuda.backend import Cuda
 from luminal.base.costs import Costs
 from luminal.compiler import compile
 from luminal.program.selection import Residence
@@ -16,8 +16,9 @@ from luminal.search.cost_model import cost
 from luminal.selection.fast import select
 from tests.machines import COSTS, vectors
 
-GPU = Cuda(MACHINE).costs
-ALL = {"cpu": COSTS, "gpu": GPU, "cores": device_costs.cores(MACHINE)}
+CHIP = Cuda.named("sm_90a")
+GPU = CHIP.costs
+ALL = {"cpu": COSTS, "gpu": GPU, "cores": device_costs.cores(CHIP.target)}
 
 
 def residences(costs: Costs) -> dict[str, Residence]:
@@ -53,13 +54,12 @@ def test_records_are_in_order(name: str) -> None:
 
 
 def test_devices_of_c_have_no_panels_and_call_no_library() -> None:
-    backend = Cuda(MACHINE)
-    assert backend.layouts is None
+    assert CHIP.layouts is None
     cx = lm.Graph()
     x = cx.tensor((64, 256), name="x")
     (x @ cx.weight((256, 256), name="w")).output("y")
-    stages = compile.lower_by_stages(cx.graph(), backend)
+    stages = compile.lower_by_stages(cx.graph(), CHIP)
     assert not any(choice.layouts[1:] for choice in stages.selection.choices.values())
     (origin,) = stages.origins
-    assert all(backend.library_calls(step) == () for step in origin.steps)
-    assert cost(stages.program, {}, backend).seconds > GPU.launch
+    assert all(CHIP.library_calls(step) == () for step in origin.steps)
+    assert cost(stages.program, {}, CHIP).seconds > GPU.launch

@@ -137,7 +137,8 @@ def test_compile_profiles_and_writes_reports(
 def test_compile_prints_stages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stages = [word for stage in Stage for word in ("--dump", stage.value)]
+    of_others = (Stage.C, Stage.SASS)
+    stages = [word for stage in Stage if stage not in of_others for word in ("--dump", stage)]
     assert run(monkeypatch, "compile", EXAMPLE, *stages, "--dims", "s=40") == 0
     printed = capsys.readouterr().out
     for start in (

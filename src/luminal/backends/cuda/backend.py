@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.cuda import presence
+from luminal.backends.c_backend import CBackend
+from luminal.backends.cuda import chips, nvrtc, presence, sass
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Driver
-
-MACHINE = machine("cuda", 132, 228 << 10, 50 << 20)
-"""An H100: programs differ by chip once their schedules do."""
 
 
 class Cuda(CBackend):
@@ -21,6 +18,7 @@ class Cuda(CBackend):
 
     base = "cuda"
     dialect = CUDA
+    chips = chips.CHIPS
 
     @staticmethod
     def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:
@@ -28,13 +26,31 @@ class Cuda(CBackend):
 
         return CudaDriver(spell, number)
 
+    @property
+    def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
+        """Expanded IR, the text, then the chip's machine code."""
+        return {**super().renderers, "sass": self.machine_code}
+
+    def machine_code(self, kernel: Kernel) -> str:
+        """The machine code that NVRTC makes of the kernel for the chip, as nvdisasm shows it.
+
+        Raises CompileError where one of the two is not installed.
+        """
+        assert self.chip is not None
+        return sass.of(nvrtc.compile(self.text(kernel), self.chip.name).code)
+
 
 def current(number: int = 0) -> Cuda:
     """The backend of a CUDA device. Raises CompileError where there is none."""
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
-    return Cuda(MACHINE, number)
+    return Cuda.of(chips.present(number), number)
+
+
+def named(chip: str) -> Cuda:
+    """The backend of a chip that need not be here. Raises CompileError for an unknown one."""
+    return Cuda.named(chip)
 
 
 def count() -> int:

@@ -18,7 +18,7 @@ from cuda.core import (
 )
 
 from luminal.backends.c_backend import CCode
-from luminal.backends.cuda import nvrtc
+from luminal.backends.cuda import chips, nvrtc
 from luminal.base import tracing
 from luminal.base.errors import LuminalError
 from luminal.codegen.c_family.dialect import KERNEL
@@ -48,7 +48,7 @@ class CudaDriver(Driver):
         self.spell = spell
         self.device = Device(number)
         self.device.set_current()
-        self.architecture = _architecture(int(self.device.arch))
+        self.architecture = chips.architecture(int(self.device.arch))
         self.groups = self.device.properties.multiprocessor_count * GROUPS
         self.workers = self.groups * GROUP
         self.most_lanes = self.device.properties.max_threads_per_block
@@ -147,11 +147,6 @@ class CudaDriver(Driver):
             if type(error).__name__ != "CUDAError":
                 raise
             raise DeviceError(f"{self.name}: {what}: {error}") from None
-
-
-def _architecture(capability: int) -> str:
-    """The name that NVRTC knows a chip by, from 9.0 on with all that this chip alone can do."""
-    return f"sm_{capability}{'a' if capability >= 90 else ''}"
 
 
 def _address(place: DevicePointer) -> int:

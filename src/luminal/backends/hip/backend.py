@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.hip import presence
+from luminal.backends.c_backend import CBackend
+from luminal.backends.hip import chips, presence
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Driver
-
-MACHINE = machine("hip", 304, 64 << 10, 256 << 20)
-"""An MI300X: programs differ by chip once their schedules do."""
 
 
 class Hip(CBackend):
@@ -21,6 +18,7 @@ class Hip(CBackend):
 
     base = "hip"
     dialect = HIP
+    chips = chips.CHIPS
 
     @staticmethod
     def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:
@@ -34,7 +32,12 @@ def current(number: int = 0) -> Hip:
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
-    return Hip(MACHINE, number)
+    return Hip.of(chips.present(presence.properties(number)), number)
+
+
+def named(chip: str) -> Hip:
+    """The backend of a chip that need not be here. Raises CompileError for an unknown one."""
+    return Hip.named(chip)
 
 
 def count() -> int:

@@ -26,6 +26,12 @@ def absence() -> str | None:
     return reason
 
 
+def properties(number: int) -> Any:
+    """What ROCm tells of a device that is there."""
+    _, found = bindings().hipGetDeviceProperties(number)
+    return found
+
+
 def _found() -> tuple[int, str | None]:
     try:
         hip = bindings()

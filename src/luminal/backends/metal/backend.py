@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from luminal.backends.c_backend import CBackend, machine
-from luminal.backends.metal import presence
+from luminal.backends.c_backend import CBackend
+from luminal.backends.metal import chips, presence
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.metal import METAL
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Driver
-
-MACHINE = machine("metal", 40, 32 << 10, 48 << 20)
-"""An M3 Max: programs differ by chip once their schedules do."""
 
 
 class Metal(CBackend):
@@ -21,6 +18,7 @@ class Metal(CBackend):
 
     base = "metal"
     dialect = METAL
+    chips = chips.CHIPS
 
     @staticmethod
     def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:
@@ -34,7 +32,12 @@ def current(number: int = 0) -> Metal:
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
-    return Metal(MACHINE, number)
+    return Metal.of(chips.present(presence.devices()[number]), number)
+
+
+def named(chip: str) -> Metal:
+    """The backend of a chip that need not be here. Raises CompileError for an unknown one."""
+    return Metal.named(chip)
 
 
 def count() -> int:

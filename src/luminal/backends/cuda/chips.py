@@ -1,0 +1,76 @@
+"""NVIDIA's chips by the names that NVRTC has for them.
+
+Sizes by compute capability are those of the CUDA C++ Programming Guide (appendix "Compute
+Capabilities", technical specifications), rates those of its table "Throughput of Native Arithmetic
+Instructions". Units, caches, clocks and memory are a product's, by NVIDIA's architecture white
+papers and data sheets. `matrix` is their rate of dense f16 or bf16 products with f32 sums, by units
+and clock.
+"""
+
+from __future__ import annotations
+
+from luminal.backends.cuda import presence
+from luminal.schedule.groups.chip import Chip, Pipes, nearest
+
+K, M = 1 << 10, 1 << 20
+REGISTERS, GROUP, ROW = 64 * K, 1024, 32  # of a unit, of a group, and that step together: always
+
+# fmt: off
+CHIPS = (
+    # A100 SXM, 80 GB: NVIDIA A100 Tensor Core GPU Architecture.
+    Chip("sm_80", 108, REGISTERS, 164 * K, 163 * K, 2048, GROUP, ROW, 40 * M, 2.039e12, 1.41e9,
+         Pipes(issue=128, f32=64, f64=32, i32=64, special=16, exchange=32, shared=32,
+               matrix=1024)),
+    # GeForce RTX 3090: NVIDIA Ampere GA102 GPU Architecture.
+    Chip("sm_86", 82, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 6 * M, 936e9, 1.695e9,
+         Pipes(issue=128, f32=128, f64=2, i32=64, special=16, exchange=32, shared=32,
+               matrix=256)),
+    # GeForce RTX 4090: NVIDIA Ada GPU Architecture.
+    Chip("sm_89", 128, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 72 * M, 1.008e12, 2.52e9,
+         Pipes(issue=128, f32=128, f64=2, i32=64, special=16, exchange=32, shared=32,
+               matrix=256)),
+    # H100 SXM: NVIDIA H100 Tensor Core GPU Architecture. Under load it runs below its 1.98 GHz.
+    Chip("sm_90a", 132, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 50 * M, 3.35e12, 1.755e9,
+         Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
+               matrix=2048)),
+    # B200: NVIDIA Blackwell Architecture Technical Brief, and the data sheet of DGX B200.
+    Chip("sm_100a", 148, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 126 * M, 8e12, 1.85e9,
+         Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
+               matrix=4096)),
+    # GeForce RTX 5090: NVIDIA RTX Blackwell GPU Architecture; all its pipes compute integers.
+    Chip("sm_120", 170, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 96 * M, 1.792e12, 2.407e9,
+         Pipes(issue=128, f32=128, f64=2, i32=128, special=16, exchange=32, shared=32,
+               matrix=256)),
+)
+# fmt: on
+
+
+def architecture(capability: int) -> str:
+    """The name that NVRTC knows a chip by, below 12.0 with all that this chip alone can do."""
+    return f"sm_{capability}{'a' if 90 <= capability < 120 else ''}"
+
+
+def capability(name: str) -> int:
+    """The compute capability of an architecture, times ten."""
+    return int(name.removeprefix("sm_").rstrip("a"))
+
+
+def present(number: int) -> Chip:
+    """The chip of the device of a number, as the driver tells it."""
+    facts = presence.attributes(number)
+    name = architecture(10 * facts["major"] + facts["minor"])
+    return nearest(name, CHIPS, capability).told(
+        {
+            "units": facts["units"],
+            "registers": facts["unit_registers"],
+            "unit_bytes": facts["unit_bytes"],
+            "group_bytes": facts["group_bytes"],
+            "resident": facts["unit_lanes"],
+            "most_lanes": facts["group_lanes"],
+            "subgroup": facts["subgroup"],
+            "cache_bytes": facts["cache_bytes"],
+            "hertz": 1e3 * facts["clock"],
+            # Twice a cycle, a bit for each wire.
+            "memory": 2e3 * facts["memory_clock"] * facts["memory_bits"] / 8,
+        }
+    )
