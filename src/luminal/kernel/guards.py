@@ -210,6 +210,7 @@ def whole_vectors(points: Iterable[Expression], lanes: int, extent: int) -> list
     """Cut points that leave no piece too short for vectors: near an end they move inwards."""
     moved: set[int] = set()
     for point in points:
+        # One that depends on dims is the only one (`cut_points`).
         if not point.is_const:
             return [point]
         position = point.value

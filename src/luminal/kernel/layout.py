@@ -54,6 +54,7 @@ class Layout:
         for position, (d, extent) in reversed([*enumerate(self._extents(shape))]):
             digit = index[d]
             if d in block:
+                # A dimension in blocks has two places: the panel's, and the one within it.
                 digit = digit // block[d] if position < outer else digit % block[d]
             total = total + digit * stride
             innermost = position == outer + len(block) - 1

@@ -305,6 +305,7 @@ class _Verifier(Checks):
             if writes.count(name) > inside.count(name):
                 self.fail(f"{name} is written elsewhere too; take a buffer of its own")
         inner = scope.copy()
+        # Chunks that differ along these axes share what is written, so it may not depend on them.
         inner.symbols -= {grid.axis for grid in kernel.grid[statement.outer :]}
         self.body(statement.body, inner)
         self.line = line

@@ -91,6 +91,7 @@ def read_sharded(index_path: Path) -> dict[str, Array]:
     for name, file in weight_map.items():
         if name not in shards[file]:
             raise LoadError(f"{index_path}: tensor {shown(name)} is not in {file}, as it says")
+    # The index decides: what a file has beside what it lists of it is no part of the model.
     return {name: shards[file][name] for name, file in weight_map.items()}
 
 

@@ -64,6 +64,7 @@ def sentencepiece(
         normalizers.Sequence([normalizers.Prepend(SPACE), spaces]) if add_space else spaces
     )
     parts = [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse()]
+    # The dummy space in front is taken off again.
     inner.decoder = decoders.Sequence([*parts, *([decoders.Strip(" ", 1, 0)] if add_space else [])])
     inner.add_special_tokens(
         [AddedToken(p.text, normalized=False) for p in pieces if p.kind is Kind.CONTROL and p.text]
@@ -82,6 +83,8 @@ def _merges(pieces: Sequence[Piece]) -> Iterator[tuple[tuple[float, int, int], s
     """Two pieces that make a third, after what orders them: its score, then the longer left one."""
     texts = {piece.text for piece in pieces if piece.kind is Kind.TEXT}
     for piece in pieces:
+        # All ways to cut a piece are made: one of a damaged file would take time by its length's
+        # square.
         if piece.kind is Kind.TEXT and len(piece.text) <= LONGEST:
             for cut in range(1, len(piece.text)):
                 left, right = piece.text[:cut], piece.text[cut:]

@@ -19,6 +19,7 @@ _BYTES = {chr(byte): byte for byte in _PRINTED} | {
 
 def text_of(tokenizer: Tokenizer, token: int) -> str:
     """The characters that a token adds inside a text: a space in front counts."""
+    # Decoders may drop a space in front of a text: the second of two tokens is inside of one.
     once = tokenizer.decode([token])
     return tokenizer.decode([token, token])[len(once) :]
 

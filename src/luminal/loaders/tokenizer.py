@@ -148,6 +148,8 @@ class HuggingFaceTokenizer:
         eos_ids: frozenset[int],
         path: Path,
     ) -> None:
+        # A file may ask that texts be cut or padded to one length, as in training: no prompt shall
+        # be.
         inner.no_truncation()
         inner.no_padding()
         self._inner = inner
@@ -239,6 +241,7 @@ def of_settings(data: bytes, path: Path, what: str) -> tokenizers.Tokenizer:
     for part in ("normalizer", "pre_tokenizer", "decoder"):
         part_of_library = getattr(inner, part)
         if part_of_library is not None:
+            # What the library has made of the file, and not what the file says, is what will run.
             check_growth(json.loads(part_of_library.__getstate__()), f"{what}: its {part}")
     return inner
 

@@ -49,6 +49,8 @@ def read_wav(path: Path) -> tuple[Array, int]:
             layout = _layout(body, path)
         elif name == b"data":
             samples = body if size else data[place + 8 :]  # 0 until a recording has ended
+        # Chunks begin at even places: an odd one has a byte of padding, which its size does not
+        # count.
         place += 8 + size + size % 2
     if layout is None or samples is None:
         raise LoadError(f"{path}: no format or no samples in it; the file is cut off")
@@ -69,6 +71,7 @@ def _layout(body: bytes, path: Path) -> tuple[int, int, int, int]:
     if len(body) < 16:
         raise LoadError(f"{path}: its format has {len(body)} bytes of 16; the file is cut off")
     kind, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", body)
+    # The first two bytes of the GUID of the sub-format are then the format proper.
     if kind == _EXTENSIBLE and len(body) >= 26:
         (kind,) = struct.unpack_from("<H", body, 24)
     if not channels or not 0 < rate <= _MOST_RATE:

@@ -44,6 +44,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         with stream:
             yield stream
         return
+    # Beside the target, since a rename replaces nothing on another file system.
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
@@ -55,10 +56,12 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, target)
+    # A Ctrl-C as well: a draft has a name that nobody would look for.
     except BaseException:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
+    # The new name is on disk once the folder is.
     _sync_folder(target.parent)
 
 

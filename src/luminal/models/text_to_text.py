@@ -49,6 +49,7 @@ class TextToText:
         fields = Fields(folder_config(folder), folder / "config.json")
         start = fields.id_or_none("decoder_start_token_id", count)
         if start is None:
+            # T5 begins with its padding token where a file says nothing else.
             start = fields.token_id("pad_token_id", count)
         return cls(model, tokenizer, start, mode, backend)
 
@@ -98,6 +99,7 @@ class TextToText:
             lambda new, logits: self._choose(Draw(settings, new), logits),
             self.tokenizer.eos_ids,
         )
+        # The count comes first: zip asks in order, and a token more than wanted would cost a run.
         return (token for _, token in zip(range(max_tokens), tokens, strict=False))
 
     def _pieces(self, ids: list[int], max_tokens: int, sampling: Sampling) -> Iterator[str]:

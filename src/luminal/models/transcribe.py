@@ -98,6 +98,8 @@ class SpeechTokens:
                 scores[first + self.first_latest + 1 :] = -np.inf
         else:
             last = new[-1] >= first
+            # A timestamp that begins a window or follows another one opens a segment, and text
+            # comes after it. One that follows text closes a segment, and no text does.
             opens = last and (len(new) < 2 or new[-2] >= first)
             if opens:
                 scores[first:] = -np.inf
