@@ -36,7 +36,7 @@ _ENDS = (".", "!", "?", ":", "`", '"', ")", "|")
 # room without faults may not stand here.
 DOCSTRINGS_LATER = ("frontend", "nn")
 LENGTHS_LATER: tuple[str, ...] = ()
-NAMES_LATER: tuple[str, ...] = ("onnx",)
+NAMES_LATER: tuple[str, ...] = ()
 
 
 def fault_of(text: str) -> str | None:

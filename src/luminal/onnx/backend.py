@@ -20,8 +20,8 @@ class Prepared(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The outputs for inputs in order, or a mapping of names; a tuple with fields by name."""
-        given = (inputs,) if isinstance(inputs, dict) else tuple(inputs)
-        outputs = self.model(*given)
+        arguments = (inputs,) if isinstance(inputs, dict) else tuple(inputs)
+        outputs = self.model(*arguments)
         # ONNX's own test tools read outputs by position and by name.
         return namedtupledict("Outputs", list(outputs))(*outputs.values())
 
@@ -58,7 +58,7 @@ class Backend(Base):
         """Runs one node on arrays, in the newest operator set or `opset_version`."""
         import numpy as np
 
-        arrays = [np.asarray(each) for each in inputs]
+        arrays = [np.asarray(value) for value in inputs]
         names = [name for name in node.input if name]
         graph = helper.make_graph(
             [node],

@@ -116,12 +116,12 @@ def _work(nodes: Iterable[Node]) -> int:
 
 
 def _work_of(node: Node) -> int:
-    own = max(_count(shape) for shape, _ in (*node.types, *(arg.type for arg in node.args)))
+    elements = max(_count(shape) for shape, _ in (*node.types, *(arg.type for arg in node.args)))
     if isinstance(node.attrs, LoopAttrs):
         body = topological(node.attrs.body.results)
-        each = sum(max(_work_of(inner), LEAST) for inner in body if inner.op.group != "leaf")
-        return own + _count((node.attrs.trips,)) * max(each, LEAST)
-    return own
+        per_trip = sum(max(_work_of(inner), LEAST) for inner in body if inner.op.group != "leaf")
+        return elements + _count((node.attrs.trips,)) * max(per_trip, LEAST)
+    return elements
 
 
 def _kept(nodes: Iterable[Node], roots: Iterable[Value]) -> Iterator[Value]:

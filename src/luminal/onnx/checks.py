@@ -48,8 +48,8 @@ class Check(NamedTuple):
 class Checks:
     """The checks of one recording that no value has decided yet, in order."""
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
+    def __init__(self, values: Known) -> None:
+        self._known = values
         self._waiting: list[list[Check]] = [[]]  # for the next program, and for bodies within
 
     def add(self, check: Check) -> None:
@@ -74,25 +74,25 @@ class Checks:
         if len(different) > FEW:
             self._waiting[-1].append(check)
             return
-        for each in different:
-            for condition in (check.low <= each, check.high > each):
-                check.elements.graph.require(condition, f"{check.what} {each}")
+        for extent in different:
+            for condition in (check.low <= extent, check.high > extent):
+                check.elements.graph.require(condition, f"{check.what} {extent}")
 
     @contextmanager
     def apart(self) -> Iterator[list[Check]]:
         """Inside, what waits is listed on its own: the caller says when it holds."""
-        found: list[Check] = []
-        self._waiting.append(found)
+        waiting: list[Check] = []
+        self._waiting.append(waiting)
         try:
-            yield found
+            yield waiting
         finally:
             self._waiting.pop()
 
     def taken(self) -> tuple[Check, ...]:
         """What waits for the next program; it waits no longer."""
-        found = tuple(self._waiting[0])
+        checks = tuple(self._waiting[0])
         self._waiting[0].clear()
-        return found
+        return checks
 
 
 Given = tuple[str, IndexInput]
@@ -101,17 +101,17 @@ Given = tuple[str, IndexInput]
 
 def split(checks: Sequence[Check], roots: Sequence[Value]) -> tuple[list[Check], list[Given]]:
     """What a program of these roots has to look at, and the Inputs of which its executable may."""
-    own: list[Check] = []
-    given: list[Given] = []
+    open_checks: list[Check] = []
+    by_executable: list[Given] = []
     uses = index_uses(roots) if checks else frozenset()
     for check in checks:
         use = index_use(check.elements.value, check.high)
         if use is not None:
-            given.append((check.node, use))
+            by_executable.append((check.node, use))
         # The executable knows one range, -n to n. Any other one the program has to look at itself.
         if use not in uses or check.low != -check.high:
-            own.append(check)
-    return own, given
+            open_checks.append(check)
+    return open_checks, by_executable
 
 
 def _ends(array: Array) -> list[int]:
@@ -132,7 +132,7 @@ def _text(what: str, wrong: int, low: int, high: int) -> str:
 
 def verdict(checks: Sequence[Check], graph: Recorder) -> Tensor:
     """The first check that fails, counted from 1, its element, and its range (int64)."""
-    found = [graph.constant(np.int64(0))] * 4
+    first = [graph.constant(np.int64(0))] * 4
     # From the last to the first, each taking precedence over what was found: the first that fails
     # is told, as nodes would fail one after the other.
     for number in range(len(checks), 0, -1):
@@ -142,14 +142,14 @@ def verdict(checks: Sequence[Check], graph: Recorder) -> Tensor:
         least, most = elements.amin(), elements.amax()  # of none: the largest, and the lowest
         wrong = lm.where(most >= high, most, least)
         fails = (most >= high) | (least < low)
-        each = graph.constant(np.int64(number)), wrong, low, high
-        found = [lm.where(fails, mine, other) for mine, other in zip(each, found, strict=True)]
-    return lm.stack(found)
+        outcome = graph.constant(np.int64(number)), wrong, low, high
+        first = [lm.where(fails, mine, other) for mine, other in zip(outcome, first, strict=True)]
+    return lm.stack(first)
 
 
-def refuse(checks: Sequence[Check], found: Array) -> None:
+def refuse(checks: Sequence[Check], outcome: Array) -> None:
     """Raises OnnxError where a verdict says that one has failed."""
-    if found.item(0):
-        number, wrong, low, high = found.tolist()
+    if outcome.item(0):
+        number, wrong, low, high = outcome.tolist()
         check = checks[number - 1]
         raise OnnxError(f"{check.node}: {_text(check.what, wrong, low, high)}")

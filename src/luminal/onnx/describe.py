@@ -31,9 +31,9 @@ def describe(model: Model) -> Description:
     operators.update(node.op_type for function in proto.functions for node in function.node)
     tensors = [tensor for graph in graphs for tensor in graph.initializer]
     return Description(
-        {each.name: type_text(each.type) for each in proto.graph.input},
-        {each.name: type_text(each.type) for each in proto.graph.output},
-        {each.domain or "ai.onnx": each.version for each in proto.opset_import},
+        {entry.name: type_text(entry.type) for entry in proto.graph.input},
+        {entry.name: type_text(entry.type) for entry in proto.graph.output},
+        {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import},
         operators,
         len(tensors),
         sum(_bytes(tensor.data_type, list(tensor.dims)) for tensor in tensors),

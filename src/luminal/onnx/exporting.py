@@ -53,24 +53,24 @@ def _recorded(module: Any, inputs: tuple[Any, ...]) -> Graph:
     forward = getattr(module, "forward", module)
     names = [p.name for p in inspect.signature(forward).parameters.values()]
     with recording(graph):
-        given = [
-            graph.tensor(*_type_of(each), name=name)
-            for each, name in zip(inputs, names, strict=False)
+        tensors = [
+            graph.tensor(*_type_of(example), name=name)
+            for example, name in zip(inputs, names, strict=False)
         ]
-        found = module(*given)
-    for number, value in enumerate(flatten(found)[0]):
+        outputs = module(*tensors)
+    for number, value in enumerate(flatten(outputs)[0]):
         if not isinstance(value, Tensor):
             raise GraphError(f"export: output {number} is a {type(value).__name__}, no Tensor")
         value.output("output" if number == 0 else f"output{number}")
     return graph.graph()
 
 
-def _type_of(given: Any) -> tuple[tuple[Any, ...], Any]:
-    if is_array(given):
-        return tuple(given.shape), dtype_of(given)
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple):
-        return given
-    return tuple(given), None
+def _type_of(example: Any) -> tuple[tuple[Any, ...], Any]:
+    if is_array(example):
+        return tuple(example.shape), dtype_of(example)
+    if isinstance(example, tuple) and len(example) == 2 and isinstance(example[0], tuple):
+        return example
+    return tuple(example), None
 
 
 def model_of(graph: Graph, name: str) -> ModelProto:
@@ -96,8 +96,8 @@ def model_of(graph: Graph, name: str) -> ModelProto:
     names = block.write([sink.value for sink in outputs])
     # One value may be two outputs, or be an input: an Identity gives each the name that was asked
     # for.
-    for found, sink in zip(names, outputs, strict=True):
-        writer.nodes.append(helper.make_node("Identity", [found], [sink.name]))
+    for written, sink in zip(names, outputs, strict=True):
+        writer.nodes.append(helper.make_node("Identity", [written], [sink.name]))
     proto = helper.make_graph(
         writer.nodes,
         name,
@@ -115,10 +115,10 @@ def model_of(graph: Graph, name: str) -> ModelProto:
 
 def _dims(writer: Writer, leaves: list[tuple[str, Value]]) -> dict[str, str]:
     """For each dim a scalar: the extent of an input that has it."""
-    found: dict[str, str] = {}
+    extents: dict[str, str] = {}
     for label, value in leaves:
         for k, n in enumerate(value.shape):
-            if n.op == "symbol" and str(n) not in found:
+            if n.op == "symbol" and str(n) not in extents:
                 extent = writer.op("Shape", label, start=k, end=k + 1)
-                found[str(n)] = writer.cast(writer.op("Squeeze", extent), int64)
-    return found
+                extents[str(n)] = writer.cast(writer.op("Squeeze", extent), int64)
+    return extents

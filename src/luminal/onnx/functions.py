@@ -21,28 +21,28 @@ def body(call: Call, version: int) -> FunctionProto:
     try:
         schema: Any = defs.get_schema(node.op_type, version, node.domain)
     except defs.SchemaError:
-        where, known = f"{node.domain or 'ai.onnx'} {version}", plain(node.domain) in _domains()
-        what = f"is not an operator of {where}" if known else f"of {where} is not supported"
+        where, is_listed = f"{node.domain or 'ai.onnx'} {version}", plain(node.domain) in _domains()
+        what = f"is not an operator of {where}" if is_listed else f"of {where} is not supported"
         raise UnsupportedError(f"{node.op_type} {what}") from None
-    found = FunctionProto()
+    function = FunctionProto()
     if schema.has_function:
         # The newest definition that the model's version allows: later ones may use operators that
         # did not exist, or meant something else.
-        best = [each for each in schema.function_opset_versions if each <= version]
+        best = [since for since in schema.function_opset_versions if since <= version]
         if best:
             text = schema.get_function_with_opset_version(max(best))
-            found.ParseFromString(text)
-            return _with_defaults(found, schema)
+            function.ParseFromString(text)
+            return _with_defaults(function, schema)
     if schema.has_context_dependent_function:
         best = [e for e in schema.context_dependent_function_opset_versions if e <= version]
         if best:
             types = [_type_of(call.input(k)) for k in range(len(node.input))]
             text = schema.get_context_dependent_function_with_opset_version(
-                max(best), node.SerializeToString(), [each.SerializeToString() for each in types]
+                max(best), node.SerializeToString(), [kind.SerializeToString() for kind in types]
             )
             if text:
-                found.ParseFromString(text)
-                return _with_defaults(found, schema)
+                function.ParseFromString(text)
+                return _with_defaults(function, schema)
     raise UnsupportedError(
         f"{node.op_type} of {node.domain or 'ai.onnx'} {version} is not supported"
     )
@@ -51,16 +51,16 @@ def body(call: Call, version: int) -> FunctionProto:
 @cache
 def _domains() -> frozenset[str]:
     """Those whose operators ONNX lists."""
-    return frozenset(each.domain for each in defs.get_all_schemas())
+    return frozenset(schema.domain for schema in defs.get_all_schemas())
 
 
-def _with_defaults(found: FunctionProto, schema: Any) -> FunctionProto:
+def _with_defaults(function: FunctionProto, schema: Any) -> FunctionProto:
     """Attributes that a node leaves out have the values that the operator gives them."""
-    named = {each.name for each in found.attribute_proto}
+    named = {attribute.name for attribute in function.attribute_proto}
     for name, attribute in sorted(schema.attributes.items()):
         if name not in named and attribute.default_value.name:
-            found.attribute_proto.append(attribute.default_value)
-    return found
+            function.attribute_proto.append(attribute.default_value)
+    return function
 
 
 def _type_of(value: Any) -> TypeProto:
@@ -75,4 +75,4 @@ def _type_of(value: Any) -> TypeProto:
 
 def opsets(function: FunctionProto) -> dict[str, int]:
     """The versions that a body is written in."""
-    return {plain(each.domain): each.version for each in function.opset_import}
+    return {plain(entry.domain): entry.version for entry in function.opset_import}

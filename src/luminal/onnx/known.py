@@ -67,20 +67,20 @@ class Known:
         for node in topological([value]):
             if node not in self._found:
                 self._found[node] = self._outcome(node)
-        found = self._found[value.node]
-        if isinstance(found, Unknown):
-            raise found
+        outcome = self._found[value.node]
+        if isinstance(outcome, Unknown):
+            raise outcome
         # The first operand that is not known says why, by data or by dims: the caller can cut the
         # graph at data, and cannot at dims.
-        return found[value.index]
+        return outcome[value.index]
 
     def _outcome(self, node: Node) -> tuple[Array, ...] | Unknown:
         args = []
         for arg in node.args:
-            found = self._found[arg.node]
-            if isinstance(found, Unknown):
-                return found
-            args.append(found[arg.index])
+            outcome = self._found[arg.node]
+            if isinstance(outcome, Unknown):
+                return outcome
+            args.append(outcome[arg.index])
         try:
             return _evaluated(node, args)
         except Unknown as unknown:
@@ -104,8 +104,8 @@ def _evaluated(node: Node, args: Sequence[Array]) -> tuple[Array, ...]:
         return node.op.evaluate(node.attrs, {}, args)
     if any(arg.size > MAX_SIZE for arg in args):
         raise Unknown(by_data=False)
-    found = _plain(_symbolic(node, [_objects(arg) for arg in args]))
-    return (found if found.dtype == object else found.astype(node.types[0].dtype.numpy),)
+    result = _plain(_symbolic(node, [_objects(arg) for arg in args]))
+    return (result if result.dtype == object else result.astype(node.types[0].dtype.numpy),)
 
 
 def _is_literal(attrs: Any) -> bool:
@@ -114,19 +114,19 @@ def _is_literal(attrs: Any) -> bool:
         case ViewAttrs(view=view):
             entries: list[Any] = [*view.map, view.domain]
         case GatherAttrs() | ScatterAttrs():
-            entries = [each for each in attrs.map if isinstance(each, Expression)]
+            entries = [position for position in attrs.map if isinstance(position, Expression)]
         case _:
             return True
-    return all(each.extent is not None for entry in entries for each in entry.symbols())
+    return all(symbol.extent is not None for entry in entries for symbol in entry.symbols())
 
 
 def _iota(attrs: IotaAttrs) -> Array:
     shape = tuple(extent.value for extent in attrs.shape)
-    if all(each.extent is not None for each in attrs.expr.symbols()):
+    if all(symbol.extent is not None for symbol in attrs.expr.symbols()):
         env = {f"i{k}": np.arange(n).reshape(-1, *(1,) * (len(shape) - 1 - k))
                for k, n in enumerate(shape)}  # fmt: skip
-        found = np.asarray(attrs.expr.evaluate(env))
-        return np.broadcast_to(found, shape).astype(attrs.dtype.numpy)
+        values = np.asarray(attrs.expr.evaluate(env))
+        return np.broadcast_to(values, shape).astype(attrs.dtype.numpy)
     if attrs.dtype.is_float or int(np.prod(shape)) > MAX_SIZE:
         raise Unknown(by_data=False)
     result = np.empty(shape, object)
@@ -194,8 +194,8 @@ def _symbolic(node: Node, args: Sequence[Array]) -> Array:
             return np.asarray(np.frompyfunc(combine, 2, 1).reduce(args[0], axis=axis), object)
         case ScanAttrs(kind=kind, axis=axis):
             combine = _POINTWISE[{"add": "Add", "mul": "Mul", "max": "Maximum"}[kind]]
-            found = np.frompyfunc(combine, 2, 1).accumulate(args[0], axis=axis, dtype=object)
-            return np.asarray(found, object)
+            sums = np.frompyfunc(combine, 2, 1).accumulate(args[0], axis=axis, dtype=object)
+            return np.asarray(sums, object)
     if name == "Select":
         return _each(_chosen, *args)
     raise Unknown(by_data=False)

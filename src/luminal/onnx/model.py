@@ -59,11 +59,13 @@ class Model:
         self._device = chosen_device(None)
         self._options: dict[str, Any] = {"backend": self._device}
         self._quick: dict[Hashable, Quick] = {}  # by the kinds of arrays in order
-        self._names = [each.name for each in source.inputs]
+        self._names = [declared.name for declared in source.inputs]
         self._is_dynamic = True  # till a form with open dims could not be recorded
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{each.name}: {type_text(each.type)}" for each in self._source.inputs)
+        inputs = ", ".join(
+            f"{declared.name}: {type_text(declared.type)}" for declared in self._source.inputs
+        )
         return f"<{self._source.name}: {inputs} -> {', '.join(self._source.outputs)}>"
 
     @property
@@ -93,21 +95,21 @@ class Model:
         # looked at again.
         if not named and self._quick:
             if len(args) == 1 and args[0].__class__ is dict:
-                given = args[0]
-                args = tuple(given.values()) if [*given] == self._names else args
+                inputs = args[0]
+                args = tuple(inputs.values()) if [*inputs] == self._names else args
             quick = self._quick.get(kinds(args))
             if quick is not None:
                 return quick.run(args)
-        given = self._given(args, named)
+        inputs = self._given(args, named)
         with self._lock:
-            return self._run(given)
+            return self._run(inputs)
 
     def profile(self, *args: Any, **named: Any) -> list[Report]:
         """Runs the model with a clock: the report of each program that the call takes."""
         reports: list[Report] = []
-        given = self._given(args, named)
+        inputs = self._given(args, named)
         with self._lock:
-            self._run(given, reports)
+            self._run(inputs, reports)
         return reports
 
     def declared(self, name: str) -> tuple[np.dtype[Any], list[int | str] | None]:
@@ -115,12 +117,16 @@ class Model:
 
         Raises InputError for inputs that are no tensors.
         """
-        each = next(each for each in self._source.inputs if each.name == name)
-        if each.type.WhichOneof("value") != "tensor_type":
-            raise InputError(f"{name}: a {type_text(each.type)} is no tensor; pass it by a program")
-        kind = each.type.tensor_type.elem_type
+        declaration = next(
+            declaration for declaration in self._source.inputs if declaration.name == name
+        )
+        if declaration.type.WhichOneof("value") != "tensor_type":
+            raise InputError(
+                f"{name}: a {type_text(declaration.type)} is no tensor; pass it by a program"
+            )
+        kind = declaration.type.tensor_type.elem_type
         dtype = NARROW[kind] if kind in NARROW else dtype_of_number(kind).numpy
-        return dtype, _dims(each)
+        return dtype, _dims(declaration)
 
     def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         names = self.input_names
@@ -128,47 +134,47 @@ class Model:
             return self._given((), {**args[0], **named})
         if len(args) > len(names):
             raise InputError(f"{self._source.name}: {len(args)} inputs; it takes {names}")
-        given = dict(zip(names, args, strict=False))
-        known = {*names, *self._source.initializers}
+        passed = dict(zip(names, args, strict=False))
+        names_there = {*names, *self._source.initializers}
         for name, value in named.items():
-            if name in given or name not in known:
-                fault = "is given twice" if name in given else "is not an input"
+            if name in passed or name not in names_there:
+                fault = "is given twice" if name in passed else "is not an input"
                 raise InputError(f"{self._source.name}: {name!r} {fault}; the inputs are {names}")
-            given[name] = value
+            passed[name] = value
         result = {}
-        for each in self._source.inputs:
-            optional = each.type.WhichOneof("value") == "optional_type"
-            if each.name not in given and not optional:
+        for declared in self._source.inputs:
+            optional = declared.type.WhichOneof("value") == "optional_type"
+            if declared.name not in passed and not optional:
                 raise InputError(
-                    f"{self._source.name}: input {each.name!r} is missing; pass {names}"
+                    f"{self._source.name}: input {declared.name!r} is missing; pass {names}"
                 )
-            result[each.name] = checked(each.name, given.get(each.name), each.type)
-        for name in sorted(set(given) - set(result)):  # in place of an initializer
-            result[name] = plain_array(name, given[name])
+            result[declared.name] = checked(declared.name, passed.get(declared.name), declared.type)
+        for name in sorted(set(passed) - set(result)):  # in place of an initializer
+            result[name] = plain_array(name, passed[name])
         return result
 
-    def _run(self, given: Given, reports: list[Report] | None = None) -> dict[str, Any]:
-        leaves = {name: list(flattened(name, value)) for name, value in given.items()}
-        arrays = {key: array for each in leaves.values() for key, array in each}
+    def _run(self, inputs: Given, reports: list[Report] | None = None) -> dict[str, Any]:
+        leaves = {name: list(flattened(name, value)) for name, value in inputs.items()}
+        arrays = {key: array for pairs in leaves.values() for key, array in pairs}
         stored = {key: codes_of(a) if a.dtype in NARROW_NUMBERS else a for key, a in arrays.items()}
         try:
-            form, outputs = self._outputs(given, stored, reports)
+            form, outputs = self._outputs(inputs, stored, reports)
         except (MemoryError, OverflowError) as error:
             raise OnnxError(f"{self._source.name}: a shape is too large: {error}") from error
         # One program, and inputs in the model's order: later calls of this kind need no more than
         # that.
-        if form.program is not None and [*given] == self.input_names:
+        if form.program is not None and [*inputs] == self.input_names:
             # All at once: entries cost nothing to make again, and an order of use would have to be
             # noted at every call.
             if len(self._quick) >= MAX_FORMS:
                 self._quick.clear()
-            key = kinds(given.values())
+            key = kinds(inputs.values())
             if key is not None:
-                self._quick[key] = Quick(form.program, tuple(given), tuple(self._source.outputs))
+                self._quick[key] = Quick(form.program, tuple(inputs), tuple(self._source.outputs))
         return dict(zip(self._source.outputs, outputs, strict=True))
 
     def _outputs(
-        self, given: Given, stored: Mapping[str, Array], reports: list[Report] | None
+        self, inputs: Given, stored: Mapping[str, Array], reports: list[Report] | None
     ) -> tuple[Form, list[Any]]:
         """The form that takes these inputs, and what it gives.
 
@@ -177,26 +183,26 @@ class Model:
         # The first shapes get a program of their own, as most models are only ever called with one.
         # Open dims are tried when a second shape comes, which proves that there are several.
         is_first = not self._forms
-        if self._is_dynamic and not is_first and self._key(given, {}) not in self._forms:
+        if self._is_dynamic and not is_first and self._key(inputs, {}) not in self._forms:
             try:
-                form = self._form(given, self._open_shapes(given))
+                form = self._form(inputs, self._open_shapes(inputs))
             except LuminalError as error:  # if it is not due to the dims, it is met again
                 tracing.debug(1, f"{self._source.name}: compiled for each shape: {error}")
                 self._is_dynamic = False
             else:
                 with suppress(DimError):  # what the form requires may not hold for these dims
                     return form, form.run(stored, reports)
-        form = self._form(given, {})
+        form = self._form(inputs, {})
         return form, form.run(stored, reports)
 
-    def _key(self, given: Given, shapes: Mapping[str, Any]) -> Hashable:
-        return tuple((name, kind(value, shapes.get(name))) for name, value in given.items())
+    def _key(self, inputs: Given, shapes: Mapping[str, Any]) -> Hashable:
+        return tuple((name, kind(value, shapes.get(name))) for name, value in inputs.items())
 
-    def _form(self, given: Given, shapes: Mapping[str, Any]) -> Form:
-        key = self._key(given, shapes)
+    def _form(self, inputs: Given, shapes: Mapping[str, Any]) -> Form:
+        key = self._key(inputs, shapes)
         form = self._forms.get(key)
         if form is None:
-            form = Form(self._source, Declared(given, shapes), self._options)
+            form = Form(self._source, Declared(inputs, shapes), self._options)
             form.prepare()
             if len(self._forms) >= MAX_FORMS:
                 self._forms.popitem(last=False)
@@ -204,14 +210,14 @@ class Model:
         self._forms.move_to_end(key)
         return form
 
-    def _open_shapes(self, given: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    def _open_shapes(self, inputs: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
         """The shapes of inputs that leave dims open: names in the places of these."""
         shapes = {}
-        for each in self._source.inputs:
-            value = given[each.name]
-            dims = _dims(each)
+        for declared in self._source.inputs:
+            value = inputs[declared.name]
+            dims = _dims(declared)
             if isinstance(value, np.ndarray) and dims is not None and 0 not in value.shape:
-                shapes[each.name] = tuple(dims)
+                shapes[declared.name] = tuple(dims)
         return shapes
 
 
@@ -246,28 +252,28 @@ class Declared(NamedTuple):
         if value is None:
             return None
         if isinstance(value, list):
-            return [self._value(graph, f"{name}[{k}]", each) for k, each in enumerate(value)]
+            return [self._value(graph, f"{name}[{k}]", item) for k, item in enumerate(value)]
         number = NARROW_NUMBERS.get(value.dtype)
         shape = self.shapes.get(name, value.shape)
-        made: Tensor = graph.tensor(shape, value.dtype if number is None else np.uint8, name)
-        return made if number is None else Coded(made, number)
+        tensor: Tensor = graph.tensor(shape, value.dtype if number is None else np.uint8, name)
+        return tensor if number is None else Coded(tensor, number)
 
 
 def kind(value: Any, shape: tuple[Any, ...] | None) -> Hashable:
     """What of an input a compiled form depends on."""
     if isinstance(value, list):
-        return tuple(kind(each, None) for each in value)
+        return tuple(kind(item, None) for item in value)
     return None if value is None else (value.dtype, shape or value.shape)
 
 
 def kinds(values: Iterable[Any]) -> Hashable | None:
     """Dtypes and shapes of arrays in order; None where one is no plain array."""
-    found = []
+    pairs = []
     for value in values:
         if value.__class__ is not np.ndarray:
             return None
-        found.append((value.dtype, value.shape))
-    return tuple(found)
+        pairs.append((value.dtype, value.shape))
+    return tuple(pairs)
 
 
 class Quick(NamedTuple):
@@ -279,10 +285,12 @@ class Quick(NamedTuple):
 
     def run(self, args: Sequence[Array]) -> dict[str, Array]:
         """The outputs for arrays in the order of the names."""
-        given = dict(zip(self.names, args, strict=True))
-        found = self.program.piece.run({name: given[own] for name, own in self.program.inputs})
+        arrays = dict(zip(self.names, args, strict=True))
+        results = self.program.piece.run(
+            {name: arrays[label] for name, label in self.program.inputs}
+        )
         return {
-            name: found.at(result)
+            name: results.at(result)
             for name, result in zip(self.outputs, self.program.results, strict=True)
         }
 
@@ -299,7 +307,7 @@ def checked(name: str, value: Any, type_: TypeProto) -> Any:
             if not isinstance(value, list | tuple):
                 raise InputError(f"{name}: takes a list, got a {type(value).__name__}")
             inner = type_.sequence_type.elem_type
-            return [checked(f"{name}[{k}]", each, inner) for k, each in enumerate(value)]
+            return [checked(f"{name}[{k}]", item, inner) for k, item in enumerate(value)]
         case "tensor_type":
             return _tensor(name, value, type_)
     kind = type_.WhichOneof("value")

@@ -21,36 +21,36 @@ def check_names(proto: ModelProto, model: str) -> None:
     for function in proto.functions:
         _texts((function.name, function.domain, *function.input, *function.output), model)
         _once(function.input, f"{model}: function {function.name!r}", "two inputs")
-        given = {*function.input}
-        _check_nodes(function.node, given, f"{model}: function {function.name!r}")
-    _check_calls({(each.domain, each.name): each for each in proto.functions}, model)
+        names = {*function.input}
+        _check_nodes(function.node, names, f"{model}: function {function.name!r}")
+    _check_calls({(body.domain, body.name): body for body in proto.functions}, model)
 
 
 def _check_graph(graph: GraphProto, where: str) -> None:
-    inputs = [each.name for each in graph.input]
-    _texts((*inputs, *(each.name for each in graph.output)), where)
+    inputs = [entry.name for entry in graph.input]
+    _texts((*inputs, *(entry.name for entry in graph.output)), where)
     # An initializer may have the name of an input, whose default it then is: names are unique among
     # each kind only (before IR version 4 every initializer had to be an input as well).
-    initial = [each.name for each in graph.initializer]
-    initial += [each.values.name for each in graph.sparse_initializer]
+    initial = [entry.name for entry in graph.initializer]
+    initial += [entry.values.name for entry in graph.sparse_initializer]
     _texts(initial, where)
     _once(inputs, where, "two inputs")
     _once(initial, where, "two initializers")
     _check_nodes(graph.node, {*inputs, *initial}, where)
 
 
-def _check_nodes(nodes: Iterable[NodeProto], given: set[str], where: str) -> None:
+def _check_nodes(nodes: Iterable[NodeProto], names: set[str], where: str) -> None:
     for node in nodes:
         _texts((node.name, node.op_type, node.domain, *node.input, *node.output), where)
-        _texts((each.name for each in node.attribute), where)
+        _texts((attribute.name for attribute in node.attribute), where)
         # An empty name is an output that nobody takes, and there may be several.
         for name in filter(None, node.output):
-            if name in given:
+            if name in names:
                 raise LoadError(
                     f"{where}: {name!r} is an output of {node.op_type} and made before; "
                     "a name stands for one value"
                 )
-            given.add(name)
+            names.add(name)
         for graph in _graphs(node):
             _check_graph(graph, where)
 
@@ -65,12 +65,12 @@ def _all(nodes: Iterable[NodeProto]) -> Iterable[NodeProto]:
 
 def count_nodes(proto: ModelProto) -> int:
     """The nodes in the file, each once: those of functions and bodies too."""
-    bodies = [proto.graph.node, *(each.node for each in proto.functions)]
+    bodies = [proto.graph.node, *(function.node for function in proto.functions)]
     return sum(1 for nodes in bodies for _ in _all(nodes))
 
 
 def _graphs(node: NodeProto) -> Iterable[GraphProto]:
-    return (each.g for each in node.attribute if each.type == AttributeProto.GRAPH)
+    return (attribute.g for attribute in node.attribute if attribute.type == AttributeProto.GRAPH)
 
 
 def _texts(names: Iterable[str], where: str) -> None:

@@ -64,7 +64,7 @@ class Piece:
 
     def _indexing(self, use: IndexInput | None) -> str:
         """The node that indexes an extent by an Input, as an error text begins."""
-        names = {given: own for own, given in self.inputs}
+        names = {label: name for name, label in self.inputs}
         for node, other in self.others:
             if use and names.get(other.name) == use.name and other.extent == use.extent:
                 return f"{node}: "
@@ -104,7 +104,7 @@ class _Run:
         results: list[Array] = []
         if piece.executable is not None:
             self._values.update(piece.given)
-            arrays: dict[Any, Array] = {name: self._values[given] for name, given in piece.inputs}
+            arrays: dict[Any, Array] = {name: self._values[label] for name, label in piece.inputs}
             if self._reports is not None:
                 self._reports.append(piece.executable.profile(arrays))
             results = list(piece.run(arrays).values())
@@ -141,9 +141,9 @@ class Form:
         piece = self._pieces.get(())
         if piece is None or piece.executable is None or piece.outputs is None:
             return None
-        if not all(isinstance(each, Place) and each.number is None for each in piece.outputs):
+        if not all(isinstance(output, Place) and output.number is None for output in piece.outputs):
             return None
-        results = tuple(each.result for each in piece.outputs)
+        results = tuple(output.result for output in piece.outputs)
         return Program(piece, piece.inputs, results)
 
     def run(self, inputs: Mapping[str, Array], reports: list[Report] | None = None) -> list[Any]:
@@ -152,7 +152,7 @@ class Form:
         while (piece := self._pieces.get(run.keys)) is not None:
             results = run.of(piece)
             if piece.outputs is not None:
-                return [_filled(each, results) for each in piece.outputs]
+                return [_filled(output, results) for output in piece.outputs]
         return self._translated(run)
 
     def _translated(self, run: _Run) -> list[Any]:
@@ -164,21 +164,21 @@ class Form:
 
         def ask(asked: Tensor, live: Sequence[Tensor]) -> Array:
             names = tuple(live_name(len(run.keys), k) for k in range(len(live)))
-            made = self._kept(run, self._compiled(translation, [asked, *live], names, None))
+            piece = self._kept(run, self._compiled(translation, [asked, *live], names, None))
             if not run.runs:
                 raise Cut
-            return run.of(made)[0]
+            return run.of(piece)[0]
 
         translation = Translation(self._source, graph, run.answers, ask)
         outputs = translation.run(self._declared.record(graph))
-        roots = [x for each in outputs for x in tensors(each)]
+        roots = [x for output in outputs for x in tensors(output)]
         numbers = iter(range(len(roots)))
-        places = tuple(_places(each, numbers) for each in outputs)
+        places = tuple(_places(output, numbers) for output in outputs)
         piece = self._kept(run, self._compiled(translation, roots, (), places))
         if not run.runs:
             raise Cut
         results = run.of(piece)
-        return [_filled(each, results) for each in places]
+        return [_filled(place, results) for place in places]
 
     def _kept(self, run: _Run, piece: Piece) -> Piece:
         if len(self._pieces) >= MAX_PIECES:
@@ -196,13 +196,13 @@ class Form:
         if not roots:
             return Piece(None, (), {}, live, outputs)
         graph = translation.graph
-        own, others = checks.split(translation.checks.taken(), [root.value for root in roots])
+        looked_at, others = checks.split(translation.checks.taken(), [root.value for root in roots])
         named = [(str(number), root) for number, root in enumerate(roots)]
-        if own:
-            named.append((checks.VERDICT, checks.verdict(own, graph)))
+        if looked_at:
+            named.append((checks.VERDICT, checks.verdict(looked_at, graph)))
         roots = [root for _, root in named]
-        found, inputs = structure([root.value for root in roots])
-        key = (found, tuple(graph.requirements))
+        structure_key, inputs = structure([root.value for root in roots])
+        key = (structure_key, tuple(graph.requirements))
         if key not in self._programs:
             if len(self._programs) >= MAX_PROGRAMS:
                 self._programs.popitem(last=False)
@@ -214,13 +214,13 @@ class Form:
             graph.sinks.clear()  # the next piece has others
         self._programs.move_to_end(key)
         executable, names = self._programs[key]
-        given = (node.attrs.name for node in inputs)
-        pairs = tuple(zip(names, given, strict=True))
-        return Piece(executable, pairs, dict(translation.given), live, outputs, own, others)
+        labels = (node.attrs.name for node in inputs)
+        pairs = tuple(zip(names, labels, strict=True))
+        return Piece(executable, pairs, dict(translation.given), live, outputs, looked_at, others)
 
     def _data(self) -> int:
         """Bytes of the model and of its inputs."""
-        arrays = (array for each in self._declared.given.items() for _, array in flattened(*each))
+        arrays = (array for pair in self._declared.given.items() for _, array in flattened(*pair))
         return self._source.size + sum(array.nbytes for array in arrays)
 
 
@@ -230,7 +230,7 @@ def _places(value: Any, numbers: Any) -> Any:
     if isinstance(value, Tensor):
         return Place(next(numbers), None)
     if isinstance(value, list):
-        return [_places(each, numbers) for each in value]
+        return [_places(item, numbers) for item in value]
     return value
 
 
@@ -239,5 +239,5 @@ def _filled(value: Any, results: Sequence[Array]) -> Any:
         array = results[value.result]
         return array if value.number is None else array_of_codes(array, value.number)
     if isinstance(value, list):
-        return [_filled(each, results) for each in value]
+        return [_filled(item, results) for item in value]
     return value

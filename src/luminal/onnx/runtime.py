@@ -16,5 +16,5 @@ def runner(path: Path, arrays: Mapping[str, Any], threads: int) -> Callable[[], 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    given = dict(arrays)
-    return lambda: session.run(None, given)
+    inputs = dict(arrays)
+    return lambda: session.run(None, inputs)

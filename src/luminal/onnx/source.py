@@ -58,7 +58,7 @@ class Source:
         self._size: int = proto.ByteSize() + sum(map(len, (mapped or {}).values()))
         self.proto = proto
         self.graph = proto.graph
-        self.opsets = {plain(each.domain): each.version for each in proto.opset_import}
+        self.opsets = {plain(entry.domain): entry.version for entry in proto.opset_import}
         if not proto.HasField("graph"):
             raise LoadError(f"{name}: not an ONNX model: it has no graph")
         if not self.opsets:
@@ -71,7 +71,7 @@ class Source:
                 f"is {newest}"
             )
         self.functions: dict[tuple[str, str], FunctionProto] = {
-            (plain(each.domain), each.name): each for each in proto.functions
+            (plain(entry.domain), entry.name): entry for entry in proto.functions
         }
         self._files = ExternalFiles(folder)
         self._constants: dict[str, Constant] = {}
@@ -82,9 +82,9 @@ class Source:
         self.initializers = {tensor.name for tensor in self.graph.initializer}
         initial = self.initializers | {t.values.name for t in self.graph.sparse_initializer}
         self.inputs: list[ValueInfoProto] = [
-            each for each in self.graph.input if each.name not in initial
+            entry for entry in self.graph.input if entry.name not in initial
         ]
-        self.outputs = [each.name for each in self.graph.output]
+        self.outputs = [entry.name for entry in self.graph.output]
 
     @classmethod
     def of(cls, model: str | Path | bytes | ModelProto) -> Source:
@@ -115,33 +115,35 @@ class Source:
 
     def initializer(self, tensor: TensorProto) -> Array | Constant:
         """An initializer of the main graph; a large one is a Constant, which is read once."""
-        known = self._constants.get(tensor.name)
-        if known is not None:
-            return known
+        constant = self._constants.get(tensor.name)
+        if constant is not None:
+            return constant
         array = self.array(tensor, self._mapped.get(tensor.name))
         if array.dtype == object or array.size <= MAX_CONSTANT:
             return array
-        made = self.constant(tensor.name, array, tensor.name)
+        fresh = self.constant(tensor.name, array, tensor.name)
         if self._owns_proto:
             tensor.ClearField("raw_data")  # the Constant holds it
-        return made
+        return fresh
 
     def constant(self, key: str, array: Array, name: str) -> Constant:
         """A large constant of the model, held by a Parameter: the array itself, no copy."""
-        found = self._constants.get(key)
-        if found is None:
+        constant = self._constants.get(key)
+        if constant is None:
             codes = stored(array)
             codes.flags.writeable = False
             parameter = Parameter(codes.shape, codes.dtype, name)
             parameter.set(codes)
-            found = Constant(parameter, NARROW_NUMBERS.get(array.dtype))
-            self._constants[key] = found
-        return found
+            constant = Constant(parameter, NARROW_NUMBERS.get(array.dtype))
+            self._constants[key] = constant
+        return constant
 
     @property
     def parameters(self) -> dict[str, Parameter]:
         """Every Parameter that was needed till now, by name."""
-        return {each.parameter.name: each.parameter for each in self._constants.values()}
+        return {
+            constant.parameter.name: constant.parameter for constant in self._constants.values()
+        }
 
 
 def _parsed(data: Any, name: str) -> Any:

@@ -1,6 +1,6 @@
 """The table of operators: (domain, name) to functions, each from the version on that it is of.
 
-@operator("Reshape", known=(1,))
+@operator("Reshape", known_inputs=(1,))
 def reshape(call: Call, x: Tensor, shape: Array) -> Tensor: ...
 
 A function takes the call and one argument for each input of the node: None for one that is left
@@ -42,7 +42,7 @@ _rows: dict[tuple[str, str], list[Operator]] = {}
 def operator(
     *names: str,
     since: int = 1,
-    known: tuple[int, ...] = (),
+    known_inputs: tuple[int, ...] = (),
     any_dtype: bool = False,
     domain: str = "",
 ) -> Callable[[Function], Function]:
@@ -50,7 +50,7 @@ def operator(
 
     def enter(function: Function) -> Function:
         for name in names:
-            row = Operator(name, domain, since, function, known, any_dtype)
+            row = Operator(name, domain, since, function, known_inputs, any_dtype)
             _rows.setdefault((domain, name), []).append(row)
         return function
 

@@ -122,18 +122,18 @@ def _external(
 def _strings(tensor: TensorProto, shape: tuple[int, ...], what: str) -> Array:
     if len(tensor.string_data) != math.prod(shape):
         raise LoadError(f"{what}: {len(tensor.string_data)} strings for the dims {list(shape)}")
-    texts = [each.decode("utf-8") for each in tensor.string_data]
+    texts = [raw.decode("utf-8") for raw in tensor.string_data]
     return np.array(texts, object).reshape(shape)
 
 
 def _from_fields(tensor: TensorProto, shape: tuple[int, ...], count: int, what: str) -> Array:
     """Data in the typed fields of the message: small tensors as a rule."""
     try:
-        found = numpy_helper.to_array(tensor)
+        array = numpy_helper.to_array(tensor)
     except (ValueError, TypeError, OverflowError) as error:
         raise LoadError(
             f"{what}: dims {list(shape)} do not fit the data ({error}); the file is damaged"
         ) from None
-    found = np.ascontiguousarray(found).reshape(shape)
-    found.flags.writeable = False
-    return found
+    array = np.ascontiguousarray(array).reshape(shape)
+    array.flags.writeable = False
+    return array

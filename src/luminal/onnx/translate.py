@@ -179,24 +179,24 @@ class Translation:
 
     def defined(self, call: Call) -> list[Any]:
         """The outputs of a node by ONNX's own definition of its operator."""
-        found = functions.body(call, call.version)
-        opsets = {**call.scope.opsets, **functions.opsets(found)}
-        return self.inline(found, call.node, call.scope, opsets)
+        function = functions.body(call, call.version)
+        opsets = {**call.scope.opsets, **functions.opsets(function)}
+        return self.inline(function, call.node, call.scope, opsets)
 
     def inline(
         self, function: FunctionProto, node: NodeProto, scope: Scope, opsets: Mapping[str, int]
     ) -> list[Any]:
         """The outputs of a function's body for a node that calls it."""
-        bound = {each.name: each for each in function.attribute_proto}
-        bound.update({each.name: resolved(each, scope) for each in node.attribute})
+        bound = {attribute.name: attribute for attribute in function.attribute_proto}
+        bound.update({attribute.name: resolved(attribute, scope) for attribute in node.attribute})
         inner = Scope(opsets, attributes=bound)
-        given = (self.value(scope, name) if name else None for name in node.input)
-        inner.values.update(zip(function.input, given, strict=False))
+        arguments = (self.value(scope, name) if name else None for name in node.input)
+        inner.values.update(zip(function.input, arguments, strict=False))
         inner.values.update({name: None for name in function.input if name not in inner.values})
         self._scopes.append(inner)
         try:
-            for each in function.node:
-                self.node(each, inner)
+            for inner_node in function.node:
+                self.node(inner_node, inner)
             return [inner.values.get(name) for name in function.output]
         finally:
             self._scopes.pop()
@@ -214,26 +214,26 @@ class Translation:
 
     def value(self, scope: Scope, name: str) -> Any:
         """The value of a name; raises OnnxError where no node has made it."""
-        found = scope.find(name)
-        if found is None:
+        owner = scope.find(name)
+        if owner is None:
             raise OnnxError(
                 f"{name!r} is read before it is made: it is no input, no initializer and no output "
                 "of an earlier node; nodes must stand in the order of their edges, without cycles"
             )
-        return found.values[name]
+        return owner.values[name]
 
-    def initial(self, given: Array | Constant) -> Any:
+    def initial(self, value: Array | Constant) -> Any:
         """A constant of the model: a literal where it is small, else a Weight."""
-        if isinstance(given, Constant):
-            made = self.graph.weight_of(given.parameter)
-            return made if given.number is None else Coded(made, given.number)
-        if given.dtype == object:
+        if isinstance(value, Constant):
+            tensor = self.graph.weight_of(value.parameter)
+            return tensor if value.number is None else Coded(tensor, value.number)
+        if value.dtype == object:
             raise UnsupportedError("strings are not supported")
-        if given.size > MAX_CONSTANT:
-            return self.initial(self.source.constant(content_key(given), given, "constant"))
-        number = NARROW_NUMBERS.get(given.dtype)
-        made = self.graph.constant(stored(given))
-        return made if number is None else Coded(made, number)
+        if value.size > MAX_CONSTANT:
+            return self.initial(self.source.constant(content_key(value), value, "constant"))
+        number = NARROW_NUMBERS.get(value.dtype)
+        tensor = self.graph.constant(stored(value))
+        return tensor if number is None else Coded(tensor, number)
 
     def known(self, value: Any) -> Array:
         """The elements of a Tensor: numbers, or Expressions of the dims as objects.
@@ -253,9 +253,9 @@ class Translation:
         """The elements of a Tensor as numbers, by a run of all before if need be."""
         tensor = self._numbers(value)
         try:
-            found = self._known.array(tensor.value)
-            if found.dtype != object:
-                return found
+            elements = self._known.array(tensor.value)
+            if elements.dtype != object:
+                return elements
         except Unknown:
             pass
         if tensor.graph is not self.graph:
@@ -270,10 +270,10 @@ class Translation:
     def literal(self, value: Tensor) -> Array | None:
         """The elements of a constant; None where they are not known before a run."""
         try:
-            found = self._known.array(value.value)
+            elements = self._known.array(value.value)
         except Unknown:
             return None
-        return None if found.dtype == object else found
+        return None if elements.dtype == object else elements
 
     def _numbers(self, value: Any) -> Tensor:
         if not isinstance(value, Tensor):
@@ -291,9 +291,9 @@ class Translation:
         # Shapes follow from small answers, so these are literals; a program with large ones would
         # serve these elements only.
         small = answer.size <= MAX_CONSTANT
-        found = self.graph.constant(answer) if small else self.hosted(answer)
+        restart = self.graph.constant(answer) if small else self.hosted(answer)
         # What later nodes read starts anew here: as Inputs, which the piece before gives.
-        inside: dict[hlir.Value, Tensor] = {asked.value: found}
+        inside: dict[hlir.Value, Tensor] = {asked.value: restart}
         for number, x in enumerate(live):
             name = live_name(self._asked, number)
             if x.value not in inside:
@@ -317,19 +317,19 @@ class Translation:
         so that one program serves all trips.
         """
         array = np.array(number, np.int64)
-        made = self.hosted(array)
-        self._known.tell(made.value, array)
-        return made
+        tensor = self.hosted(array)
+        self._known.tell(tensor.value, array)
+        return tensor
 
     def _live(self) -> list[Tensor]:
         """What later nodes may read and runs compute: distinct values, in order."""
-        found: dict[hlir.Value, Tensor] = {}
+        live: dict[hlir.Value, Tensor] = {}
         for scope in self._scopes:
             for value in scope.values.values():
                 for x in tensors(value):
                     if x.graph is self.graph and self._depends_on_data(x):
-                        found.setdefault(x.value, x)
-        return list(found.values())
+                        live.setdefault(x.value, x)
+        return list(live.values())
 
     def _depends_on_data(self, x: Tensor) -> bool:
         if x.value.node.op.group == "leaf":
@@ -390,13 +390,13 @@ def _last_reads(graph: GraphProto) -> dict[str, int]:
 
 
 def _reads(node: NodeProto) -> set[str]:
-    found = set(node.input)
+    names = set(node.input)
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
             for inner in graph.node:
-                found |= _reads(inner)
-            found |= {output.name for output in graph.output}
-    return found
+                names |= _reads(inner)
+            names |= {output.name for output in graph.output}
+    return names
 
 
 def resolved(attribute: AttributeProto, scope: Scope) -> AttributeProto:
@@ -427,38 +427,38 @@ class Call:
 
     def defined(self) -> tuple[Any, ...]:
         """The outputs by ONNX's definition of the operator: for options that have no other way."""
-        self.asked.update(each.name for each in self.node.attribute)
+        self.asked.update(attribute.name for attribute in self.node.attribute)
         return tuple(self.translation.defined(self))
 
     def resolved(self) -> NodeProto:
         """The node, with values for attributes that refer to those of a function around it."""
-        if not any(each.ref_attr_name for each in self.node.attribute):
+        if not any(attribute.ref_attr_name for attribute in self.node.attribute):
             return self.node
-        found = NodeProto()
-        found.CopyFrom(self.node)
-        del found.attribute[:]
-        for each in self.node.attribute:
+        copy = NodeProto()
+        copy.CopyFrom(self.node)
+        del copy.attribute[:]
+        for attribute in self.node.attribute:
             value = AttributeProto()
-            value.CopyFrom(resolved(each, self.scope))
-            value.name = each.name
+            value.CopyFrom(resolved(attribute, self.scope))
+            value.name = attribute.name
             if value.type != AttributeProto.UNDEFINED:
-                found.attribute.append(value)
-        return found
+                copy.attribute.append(value)
+        return copy
 
     # --- inputs
 
     def arguments(self, row: table.Operator) -> list[Any]:
         """What the operator's function takes after the call."""
-        known = {
+        arrays = {
             k: self.known(self.input(k))
             for k in row.known
             if k < len(self.node.input) and self.node.input[k]
         }
-        found = [known[k] if k in known else self.input(k) for k in range(len(self.node.input))]
-        for value in found:
+        values = [arrays[k] if k in arrays else self.input(k) for k in range(len(self.node.input))]
+        for value in values:
             if isinstance(value, Coded) and not row.any_dtype:
                 dtype_of_number(value.number)  # raises: it is none to compute in
-        return found
+        return values
 
     def input(self, position: int) -> Any:
         """The value of an input; None where it is left out."""
@@ -474,8 +474,8 @@ class Call:
         """Integers of an input, or of the attribute that older versions have in its place."""
         value = self.input(position)
         if value is None:
-            found = self.attribute(name)
-            return None if found is None else list(found)
+            numbers = self.attribute(name)
+            return None if numbers is None else list(numbers)
         return ints_of(self.known(value))
 
     def read(self, value: Any) -> Array:
@@ -506,9 +506,9 @@ class Call:
     def attribute(self, name: str, default: Any = None) -> Any:
         """The value of an attribute as Python has it: int, float, str, list, or a message."""
         self.asked.add(name)
-        for each in self.node.attribute:
-            if each.name == name:
-                value = _value_of(resolved(each, self.scope))
+        for attribute in self.node.attribute:
+            if attribute.name == name:
+                value = _value_of(resolved(attribute, self.scope))
                 return default if value is None else value
         return default
 
@@ -531,26 +531,26 @@ class Call:
 
         Unless it has its default value: what is not looked at might mean something else.
         """
-        for each in self.node.attribute:
-            if each.name not in self.asked and not self._is_default(each):
-                raise UnsupportedError(f"the attribute {each.name!r} is not supported here")
+        for attribute in self.node.attribute:
+            if attribute.name not in self.asked and not self._is_default(attribute):
+                raise UnsupportedError(f"the attribute {attribute.name!r} is not supported here")
 
-    def _is_default(self, given: AttributeProto) -> bool:
+    def _is_default(self, attribute: AttributeProto) -> bool:
         try:
             schema = defs.get_schema(self.node.op_type, self.version, self.node.domain)
         except defs.SchemaError:
             return False
-        known = schema.attributes.get(given.name)
-        return known is not None and _value_of(known.default_value) == _value_of(
-            resolved(given, self.scope)
+        declared = schema.attributes.get(attribute.name)
+        return declared is not None and _value_of(declared.default_value) == _value_of(
+            resolved(attribute, self.scope)
         )
 
     def required(self, name: str) -> Any:
         """An attribute that must be there; raises OnnxError."""
-        found = self.attribute(name)
-        if found is None:
+        value = self.attribute(name)
+        if value is None:
             raise OnnxError(f"the attribute {name!r} is missing; {self.node.op_type} needs it")
-        return found
+        return value
 
     def constant(self, value: Any, dtype: DType) -> Tensor:
         """A number or an array in this dtype."""
@@ -586,20 +586,20 @@ def _value_of(attribute: AttributeProto) -> Any:
         case AttributeProto.FLOATS:
             return list(attribute.floats)
         case AttributeProto.STRINGS:
-            return [each.decode("utf-8") for each in attribute.strings]
+            return [text.decode("utf-8") for text in attribute.strings]
     return None
 
 
 def ints_of(array: Array) -> list[int]:
     """Known elements as ints; raises ShapeError where a dim is among them."""
-    found = []
-    for each in np.asarray(array).reshape(-1).tolist():
-        if isinstance(each, Expression):
-            if not each.is_const:
-                raise ShapeError(f"needs the number that {each} stands for")
-            each = each.value
-        found.append(int(each))
-    return found
+    numbers = []
+    for element in np.asarray(array).reshape(-1).tolist():
+        if isinstance(element, Expression):
+            if not element.is_const:
+                raise ShapeError(f"needs the number that {element} stands for")
+            element = element.value
+        numbers.append(int(element))
+    return numbers
 
 
 def only(numbers: Sequence[Any]) -> Any:
@@ -611,8 +611,8 @@ def only(numbers: Sequence[Any]) -> Any:
 
 def extents_of(array: Array) -> list[Any]:
     """Known elements as entries of a shape: ints, and Expressions where dims are involved."""
-    found = []
-    for each in array.reshape(-1).tolist():
-        is_open = isinstance(each, Expression) and not each.is_const
-        found.append(each if is_open else int(each))
-    return found
+    extents = []
+    for element in array.reshape(-1).tolist():
+        is_open = isinstance(element, Expression) and not element.is_const
+        extents.append(element if is_open else int(element))
+    return extents

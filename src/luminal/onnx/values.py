@@ -76,12 +76,12 @@ Value: TypeAlias = "Tensor | Coded | list[Any] | None"
 
 def dtype_of_number(number: int) -> DType:
     """The dtype of a number of TensorProto; raises UnsupportedError for those we lack."""
-    found = BY_NUMBER.get(number)
-    if found is None:
+    dtype = BY_NUMBER.get(number)
+    if dtype is None:
         narrow = NARROW.get(number)
         name = narrow.name if narrow is not None else OTHERS.get(number, f"element type {number}")
         raise UnsupportedError(f"elements of {name}; supported are {_names()}")
-    return found
+    return dtype
 
 
 def _names() -> str:
@@ -111,15 +111,15 @@ def mapped(function: Callable[[Tensor], Tensor], value: Any) -> Any:
     if isinstance(value, Coded):
         return Coded(function(value.codes), value.number)
     if isinstance(value, list):
-        return [mapped(function, each) for each in value]
+        return [mapped(function, item) for item in value]
     return value
 
 
 def flattened(name: str, value: Any) -> Iterable[tuple[str, Array]]:
     """The arrays in an input, by the names of their Inputs."""
     if isinstance(value, list):
-        for k, each in enumerate(value):
-            yield from flattened(f"{name}[{k}]", each)
+        for k, item in enumerate(value):
+            yield from flattened(f"{name}[{k}]", item)
     elif value is not None:
         yield name, value
 
@@ -131,5 +131,5 @@ def tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, Coded):
         yield value.codes
     elif isinstance(value, list):
-        for each in value:
-            yield from tensors(each)
+        for item in value:
+            yield from tensors(item)

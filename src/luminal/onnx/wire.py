@@ -33,40 +33,40 @@ def without_data(data: memoryview) -> tuple[bytes, dict[int, memoryview]]:
     """
     try:
         fields = list(_fields(data, 0, len(data)))
-        graphs = [each for each in fields if each.number == GRAPH and each.kind == _BYTES]
+        graphs = [field for field in fields if field.number == GRAPH and field.kind == _BYTES]
         if len(graphs) != 1:
             return bytes(data), {}
-        found: dict[int, memoryview] = {}
+        emptied: dict[int, memoryview] = {}
         parts = []
-        for each in fields:
-            if each is graphs[0]:
-                parts.append(_lengthy(GRAPH, _graph(data, each, found)))
+        for field in fields:
+            if field is graphs[0]:
+                parts.append(_lengthy(GRAPH, _graph(data, field, emptied)))
             else:
-                parts.append(bytes(data[each.start : each.end]))
+                parts.append(bytes(data[field.start : field.end]))
     except (IndexError, ValueError):
         return bytes(data), {}
-    return b"".join(parts), found
+    return b"".join(parts), emptied
 
 
-def _graph(data: memoryview, graph: _Field, found: dict[int, memoryview]) -> bytes:
+def _graph(data: memoryview, graph: _Field, emptied: dict[int, memoryview]) -> bytes:
     parts, number = [], 0
-    for each in _fields(data, graph.content, graph.end):
-        if each.number == INITIALIZER and each.kind == _BYTES:
-            parts.append(_lengthy(INITIALIZER, _tensor(data, each, number, found)))
+    for field in _fields(data, graph.content, graph.end):
+        if field.number == INITIALIZER and field.kind == _BYTES:
+            parts.append(_lengthy(INITIALIZER, _tensor(data, field, number, emptied)))
             number += 1
         else:
-            parts.append(bytes(data[each.start : each.end]))
+            parts.append(bytes(data[field.start : field.end]))
     return b"".join(parts)
 
 
-def _tensor(data: memoryview, tensor: _Field, number: int, found: dict[int, memoryview]) -> bytes:
+def _tensor(data: memoryview, tensor: _Field, number: int, emptied: dict[int, memoryview]) -> bytes:
     parts = []
-    for each in _fields(data, tensor.content, tensor.end):
-        large = each.end - each.content >= MIN_BYTES
-        if each.number == RAW_DATA and each.kind == _BYTES and large:
-            found[number] = data[each.content : each.end]
+    for field in _fields(data, tensor.content, tensor.end):
+        large = field.end - field.content >= MIN_BYTES
+        if field.number == RAW_DATA and field.kind == _BYTES and large:
+            emptied[number] = data[field.content : field.end]
         else:
-            parts.append(bytes(data[each.start : each.end]))
+            parts.append(bytes(data[field.start : field.end]))
     return b"".join(parts)
 
 
@@ -109,9 +109,9 @@ def _lengthy(number: int, content: bytes) -> bytes:
 
 
 def _spelled(number: int) -> bytes:
-    found = bytearray()
+    spelling = bytearray()
     while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
+        spelling.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    spelling.append(number)
+    return bytes(spelling)

@@ -103,7 +103,7 @@ def arg_min(call: Call, x: Tensor) -> Tensor:
     return _extreme_place(call, x, lm.argmin)
 
 
-@operator("CumSum", "CumProd", known=(1,))
+@operator("CumSum", "CumProd", known_inputs=(1,))
 def cumulative(call: Call, x: Tensor, axis: Array) -> Tensor:
     """Running sums or products; `exclusive`: of the elements before, `reverse`: from the end."""
     along = call.place(only(ints_of(axis)), x.ndim)
@@ -118,7 +118,7 @@ def cumulative(call: Call, x: Tensor, axis: Array) -> Tensor:
     return running.flip(along) if back else running
 
 
-@operator("TopK", known=(1,))
+@operator("TopK", known_inputs=(1,))
 def top_k(call: Call, x: Tensor, k: Array | None = None) -> tuple[Tensor, Tensor]:
     """The k greatest or least along an axis, and where they are."""
     axis = call.attribute("axis", -1)

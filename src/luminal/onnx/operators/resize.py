@@ -22,7 +22,7 @@ from luminal.onnx.translate import Call, extents_of, ints_of
 from luminal.onnx.values import Array
 
 
-@operator("Resize", known=(1, 2, 3))
+@operator("Resize", known_inputs=(1, 2, 3))
 def resize(call: Call, x: Tensor, *inputs: Array | None) -> Any:
     """Another extent for some dims, by interpolation."""
     call.unneeded("nearest_mode", "cubic_coeff_a", "extrapolation_value")  # of other modes
@@ -101,7 +101,7 @@ def _back(work: Tensor, x: Tensor) -> Any:
     return work.cast(x.dtype) if x.dtype.is_float else lm.round(work).cast(x.dtype)
 
 
-@operator("Upsample", known=(1,))
+@operator("Upsample", known_inputs=(1,))
 def upsample(call: Call, x: Tensor, scales: Array | None = None) -> Any:
     """Resize as it was called before version 10."""
     factors = call.required("scales") if scales is None else scales.reshape(-1).tolist()

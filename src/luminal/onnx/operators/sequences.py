@@ -37,21 +37,21 @@ def sequence_construct(call: Call, *items: Any) -> Any:
     return list(items)
 
 
-@operator("SequenceInsert", known=(2,), any_dtype=True)
+@operator("SequenceInsert", known_inputs=(2,), any_dtype=True)
 def sequence_insert(call: Call, items: list[Any], x: Any, position: Array | None = None) -> Any:
     """One more item, by default the last."""
     at = _place(items, position, beyond=1)
     return [*items[:at], x, *items[at:]]
 
 
-@operator("SequenceErase", known=(1,))
+@operator("SequenceErase", known_inputs=(1,))
 def sequence_erase(call: Call, items: list[Any], position: Array | None = None) -> Any:
     """One item less, by default without the last."""
     at = _place(items, position)
     return [*items[:at], *items[at + 1 :]]
 
 
-@operator("SequenceAt", known=(1,))
+@operator("SequenceAt", known_inputs=(1,))
 def sequence_at(call: Call, items: list[Any], position: Array) -> Any:
     """Gives one item of a sequence."""
     return items[_place(items, position)]
@@ -72,7 +72,7 @@ def concat_from_sequence(call: Call, items: list[Any]) -> Any:
     return join(items, call.required("axis"))
 
 
-@operator("SplitToSequence", known=(1,))
+@operator("SplitToSequence", known_inputs=(1,))
 def split_to_sequence(call: Call, x: Tensor, sizes: Array | None = None) -> Any:
     """Parts along an axis: of given sizes, of one size, or single slices."""
     axis = call.axis(0, tensor_of(x).ndim)

@@ -68,7 +68,7 @@ def identity(call: Call, x: Any) -> Any:
     return x
 
 
-@operator("Reshape", known=(1,), any_dtype=True)
+@operator("Reshape", known_inputs=(1,), any_dtype=True)
 def reshape(call: Call, x: Any, shape: Array | None = None) -> Any:
     """Another shape: 0 keeps an extent, -1 is what is left."""
     wanted = extents_of(shape) if shape is not None else call.required("shape")
@@ -182,7 +182,7 @@ def split(call: Call, x: Any, sizes: Any = None) -> Any:
     )
 
 
-@operator("Slice", known=(1, 2, 3, 4), any_dtype=True)
+@operator("Slice", known_inputs=(1, 2, 3, 4), any_dtype=True)
 def slice_(call: Call, x: Any, *bounds: Array | None) -> Any:
     """From `starts` to `ends` by `steps`, along `axes`; bounds beyond the ends are cut."""
     if call.version < 10:
@@ -253,7 +253,7 @@ def _place(call: Call, extent: Expression, at: Any) -> Any:
     raise ShapeError(f"Slice: whether the bound {at} counts from the end is not known")
 
 
-@operator("Expand", known=(1,), any_dtype=True)
+@operator("Expand", known_inputs=(1,), any_dtype=True)
 def expand(call: Call, x: Any, shape: Array) -> Any:
     """Broadcast with a shape."""
     wanted = extents_of(shape)
@@ -271,7 +271,7 @@ def _common(a: Any, b: Any) -> Any:
     return a if isinstance(b, int) and b == 1 else b if a == 1 else a if a == b else b
 
 
-@operator("Tile", known=(1, 2), any_dtype=True)
+@operator("Tile", known_inputs=(1, 2), any_dtype=True)
 def tile(call: Call, x: Any, repeats: Array, axis: Array | None = None) -> Any:
     """Repeats along each dim; the first version repeats along one."""
     rank = tensor_of(x).ndim
@@ -284,7 +284,7 @@ def tile(call: Call, x: Any, repeats: Array, axis: Array | None = None) -> Any:
     return moving(x, lambda x: x.tile(*times) if rank else x)
 
 
-@operator("Pad", known=(1, 3), any_dtype=True)
+@operator("Pad", known_inputs=(1, 3), any_dtype=True)
 def pad(call: Call, x: Any, amounts: Any = None, value: Any = None, axes: Any = None) -> Any:
     """More elements before and after, or fewer where an amount is negative."""
     whole = tensor_of(x)
@@ -332,7 +332,7 @@ def constant(call: Call) -> Any:
     raise UnsupportedError("Constant of strings")
 
 
-@operator("ConstantOfShape", known=(0,))
+@operator("ConstantOfShape", known_inputs=(0,))
 def constant_of_shape(call: Call, shape: Array) -> Any:
     """Gives a tensor of one number everywhere."""
     proto = call.attribute("value")
@@ -366,7 +366,7 @@ def eye_like(call: Call, x: Tensor) -> Any:
     return (rows + call.attribute("k", 0) == columns).cast(dtype)
 
 
-@operator("Trilu", known=(1,), any_dtype=True)
+@operator("Trilu", known_inputs=(1,), any_dtype=True)
 def trilu(call: Call, x: Any, k: Array | None = None) -> Any:
     """The upper or the lower triangle, from the k-th diagonal on."""
     diagonal = ints_of(k)[0] if k is not None else 0

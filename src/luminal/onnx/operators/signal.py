@@ -19,7 +19,7 @@ from luminal.onnx.values import Array, dtype_of_number
 LONG = 1 << 22  # numbers of a table, above which a transform takes two smaller ones
 
 
-@operator("DFT", known=(1, 2))
+@operator("DFT", known_inputs=(1, 2))
 def dft(call: Call, x: Tensor, length: Array | None = None, axis: Array | None = None) -> Any:
     """The discrete Fourier transform along an axis, inverse or one-sided on request."""
     place = call.attribute("axis", 1) if axis is None else ints_of(axis)[0]
@@ -106,7 +106,7 @@ def _real_inverse(call: Call, x: Tensor, count: int) -> Any:
     return cos @ (x.narrow(-1, 0, 1) * weight) - sin @ (x.narrow(-1, 1, 1) * weight)
 
 
-@operator("BlackmanWindow", "HammingWindow", "HannWindow", known=(0,))
+@operator("BlackmanWindow", "HammingWindow", "HannWindow", known_inputs=(0,))
 def window(call: Call, size: Array) -> Any:
     """Makes a window by ONNX's definition of it."""
     if ints_of(size)[0] < 0:
@@ -114,7 +114,7 @@ def window(call: Call, size: Array) -> Any:
     return call.defined()
 
 
-@operator("STFT", known=(1, 3))
+@operator("STFT", known_inputs=(1, 3))
 def stft(
     call: Call,
     x: Tensor,

@@ -277,7 +277,7 @@ def global_lp_pool(call: Call, x: Tensor) -> Any:
     return (lm.abs(x) ** p).sum(_spatial(x), True) ** (1.0 / p)
 
 
-@operator("MaxUnpool", known=(2,))
+@operator("MaxUnpool", known_inputs=(2,))
 def max_unpool(call: Call, x: Tensor, places: Tensor, shape: Array | None = None) -> Tensor:
     """Elements where they were before max-pooling, zeros elsewhere."""
     rank = x.ndim - 2
@@ -311,7 +311,7 @@ def _moved_places(places: Tensor, inner: Sequence[int], whole: Sequence[int]) ->
     return moved
 
 
-@operator("Col2Im", known=(1, 2))
+@operator("Col2Im", known_inputs=(1, 2))
 def col2im(call: Call, x: Tensor, image: Array, block: Array) -> Tensor:
     """Windows added up where they lie."""
     image_size = ints_of(image)

@@ -40,14 +40,14 @@ class Expressions:
     def over(self, expr: Expression, shape: Sequence[Expression]) -> str:
         """An Expression of the indices of `shape`, as a tensor that broadcasts to it."""
         literal = all(n.is_const for n in shape) and all(
-            each.extent is not None for each in expr.symbols()
+            symbol.extent is not None for symbol in expr.symbols()
         )
-        used = {each.name for each in expr.symbols()}
+        used = {symbol.name for symbol in expr.symbols()}
         free = [k for k, _ in enumerate(shape) if f"i{k}" in used]
         if literal and product_of(shape[k] for k in free).value <= MAX_LITERAL:
             env = {f"i{k}": self._range(shape[k].value, k, len(shape)) for k in free}
-            found = np.asarray(expr.evaluate(env), np.int64)
-            return self._writer.constant(found)
+            values = np.asarray(expr.evaluate(env), np.int64)
+            return self._writer.constant(values)
         return self._written(expr, shape)
 
     def _range(
@@ -61,12 +61,12 @@ class Expressions:
             return self._symbol(expr, shape)
         if expr.is_const:
             return writer.scalar(expr.value, int64)
-        args = [self.over(each, shape) for each in expr.args]
+        args = [self.over(arg, shape) for arg in expr.args]
         if expr.op in _VARIADIC:
-            found = args[0]
-            for each in args[1:]:
-                found = writer.op(_VARIADIC[expr.op], found, each)
-            return found
+            result = args[0]
+            for arg in args[1:]:
+                result = writer.op(_VARIADIC[expr.op], result, arg)
+            return result
         if expr.op in _COMPARED:
             return writer.cast(writer.op(_COMPARED[expr.op], *args), int64)
         if expr.op == "ne":
@@ -89,10 +89,10 @@ class Expressions:
             return self._dims[symbol.name]
         k = int(symbol.name[1:])
         zero, one = writer.scalar(0, int64), writer.scalar(1, int64)
-        found = writer.op("Range", zero, self.scalar(shape[k]), one)
+        numbers = writer.op("Range", zero, self.scalar(shape[k]), one)
         behind = len(shape) - 1 - k
         axes = writer.ints(*range(1, behind + 1))
-        return str(writer.op("Unsqueeze", found, axes)) if behind else str(found)
+        return str(writer.op("Unsqueeze", numbers, axes)) if behind else str(numbers)
 
     def condition(self, expr: Expression, shape: Sequence[Expression]) -> str:
         """A condition as bools that broadcast to `shape`."""

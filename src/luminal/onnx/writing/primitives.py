@@ -59,8 +59,8 @@ class Block:
         for node in order:
             if node in hidden or node.value in self.names:
                 continue
-            found = self._node(node)
-            for k, name in enumerate([found] if isinstance(found, str) else found):
+            results = self._node(node)
+            for k, name in enumerate([results] if isinstance(results, str) else results):
                 self.names[Value(node, k)] = name
         return [self.names[root] for root in roots]
 
@@ -105,8 +105,8 @@ class Block:
             case InputAttrs(name=label):
                 return label
             case IotaAttrs(expr=expr, shape=shape, dtype=dtype):
-                found = writer.op("Expand", self.at.over(expr, shape), self.at.shape(shape))
-                return writer.cast(found, dtype)
+                expanded = writer.op("Expand", self.at.over(expr, shape), self.at.shape(shape))
+                return writer.cast(expanded, dtype)
             case CastAttrs(dtype=dtype) if name == "Cast":
                 return self._cast(node, args[0])
             case ViewAttrs(view=view):
@@ -166,13 +166,13 @@ class Block:
         for arg in product.args:
             view = arg.node
             if view.value not in self.names and _is_axes_view(view):
-                found = axes_of(view.attrs.view, view.args[0].shape)
-                assert found is not None
+                axes = axes_of(view.attrs.view, view.args[0].shape)
+                assert axes is not None
                 name = self._operand(view.args[0])
-                gone = [k for k, place in enumerate(found.places) if place is None]
+                gone = [k for k, place in enumerate(axes.places) if place is None]
                 if gone:
                     name = self.writer.op("Squeeze", name, self.writer.ints(*gone))
-                terms.append("".join(letters[k] for k in found.places if k is not None))
+                terms.append("".join(letters[k] for k in axes.places if k is not None))
             else:
                 name = self._operand(arg)
                 terms.append(letters)
@@ -197,7 +197,9 @@ class Block:
         """Into the flattened destination, which has one more element for what is outside."""
         attrs: ScatterAttrs = node.attrs
         writer = self.writer
-        if attrs.mode == "set" and any(not isinstance(each, Expression) for each in attrs.map):
+        if attrs.mode == "set" and any(
+            not isinstance(position, Expression) for position in attrs.map
+        ):
             raise UnsupportedError(
                 "export: writing at indices, of which the last one counts where they are equal; "
                 "ONNX leaves that open"
@@ -218,7 +220,7 @@ class Block:
             flat = writer.op("Where", valid, flat, count)
         flat = writer.op("Expand", flat, self.at.shape(source.shape))
         kind = "none" if attrs.mode == "set" else "add"
-        found = writer.op(
+        scattered = writer.op(
             "ScatterElements",
             whole,
             writer.op("Reshape", flat, writer.ints(-1)),
@@ -227,7 +229,7 @@ class Block:
             reduction=kind,
         )
         ends = writer.op("Unsqueeze", count, writer.ints(0))
-        inside = writer.op("Slice", found, writer.ints(0), ends)
+        inside = writer.op("Slice", scattered, writer.ints(0), ends)
         return str(writer.op("Reshape", inside, self.at.shape(dest.shape), allowzero=1))
 
     # --- Loop
@@ -246,12 +248,12 @@ class Block:
         number, going = writer.name("trip"), writer.name("going")
         arguments = attrs.body.arguments
         starts = [writer.name("carried") for _ in carried]
-        slices = [inner.op("Gather", each, number, axis=0) for each in whole]
-        given = [*starts, *slices, *invariants]
+        slices = [inner.op("Gather", stream, number, axis=0) for stream in whole]
+        labels = [*starts, *slices, *invariants]
         block = Block(
             inner,
             self.dims,
-            {each.value: name for each, name in zip(arguments, given, strict=True)},
+            {argument.value: name for argument, name in zip(arguments, labels, strict=True)},
         )
         ends = block.write(attrs.body.results)
         results = [inner.op("Identity", name) for name in (going, *ends)]
@@ -262,8 +264,8 @@ class Block:
                 helper.make_tensor_value_info(number, 7, ()),
                 helper.make_tensor_value_info(going, 9, ()),
                 *(
-                    _value_info(name, each.types[0])
-                    for name, each in zip(starts, arguments, strict=False)
+                    _value_info(name, argument.types[0])
+                    for name, argument in zip(starts, arguments, strict=False)
                 ),
             ],
             [
@@ -282,7 +284,7 @@ class Block:
         zero = self.writer.ints(0)
         return str(
             self.writer.op(
-                "Concat", *(self.writer.op("Unsqueeze", each, zero) for each in leaves), axis=0
+                "Concat", *(self.writer.op("Unsqueeze", leaf, zero) for leaf in leaves), axis=0
             )
         )
 
@@ -306,11 +308,11 @@ def _product_below(node: Node) -> Node | None:
 
 def _axes_above(node: Node, product: Node) -> list[int]:
     """The axes that the Sums from the product up to `node` reduce, first things first."""
-    found: list[int] = []
+    axes: list[int] = []
     while node is not product:
-        found.insert(0, node.attrs.axis)
+        axes.insert(0, node.attrs.axis)
         node = node.args[0].node
-    return found
+    return axes
 
 
 def _is_axes_view(node: Node) -> bool:
@@ -361,8 +363,8 @@ def _shift(block: Block, node: Node, args: Sequence[str]) -> str:
     inside = writer.op("Less", args[1], width)
     count = writer.op("Where", inside, args[1], writer.scalar(0, dtype))
     direction = "LEFT" if node.op.name == "Shl" else "RIGHT"
-    found = writer.op("BitShift", args[0], count, direction=direction)
-    return str(writer.op("Where", inside, found, writer.scalar(0, dtype)))
+    shifted = writer.op("BitShift", args[0], count, direction=direction)
+    return str(writer.op("Where", inside, shifted, writer.scalar(0, dtype)))
 
 
 def _power_of_two(block: Block, node: Node, args: Sequence[str]) -> str:

@@ -55,9 +55,9 @@ def write_view(
         return _moved(writer, at, x, axes, view)
     if _is_reshape(source, view):
         return str(writer.op("Reshape", x, at.shape(view.shape), allowzero=1))
-    found = _shifted(writer, at, x, source, view)
-    if found is not None:
-        return found
+    shifted = _shifted(writer, at, x, source, view)
+    if shifted is not None:
+        return shifted
     return read_at(writer, at, x, source, view.map, view.domain, view.shape, dtype)
 
 
@@ -93,7 +93,7 @@ def _shifted(writer: Writer, at: Expressions, x: str, source: Shape, view: View)
             return None
         along = ZERO if view.shape[k] is ONE else index(k, view.shape[k])
         shift = entry - along
-        if any(each.extent is not None for each in shift.symbols()):
+        if any(symbol.extent is not None for symbol in shift.symbols()):
             return None
         shifts.append(shift)
     allowed = {TRUE}
@@ -132,9 +132,9 @@ def read_at(
     if valid is None:
         return str(writer.op("Expand", writer.op("Gather", whole, flat), at.shape(shape)))
     safe = writer.op("Where", valid, flat, writer.scalar(0, int64))
-    found = writer.op("Gather", whole, safe)
+    read = writer.op("Gather", whole, safe)
     nothing = writer.scalar(0, dtype)
-    return str(writer.op("Expand", writer.op("Where", valid, found, nothing), at.shape(shape)))
+    return str(writer.op("Expand", writer.op("Where", valid, read, nothing), at.shape(shape)))
 
 
 def flat_positions(
