@@ -291,6 +291,7 @@ def _read(source: Array, flat: Array, valid: Array) -> Array:
     """`source` at row-major positions, 0 where not valid."""
     zero = source.dtype.type(0)
     if source.size == 0:
+        # There is no element 0 then, at which the positions that are not valid look.
         return np.full(flat.shape, zero, source.dtype)
     return np.asarray(np.where(valid, source.reshape(-1)[flat], zero))
 
@@ -307,6 +308,7 @@ def scatter(attrs: ScatterAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:
     out = dest.copy().reshape(-1)
     with np.errstate(all="ignore"):
         if attrs.mode == "add":
+            # Unlike `out[at] += source` this adds for each of the points that meet at one element.
             np.add.at(out, flat[valid], source[valid])
         else:
             out[flat[valid]] = source[valid]

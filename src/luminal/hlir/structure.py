@@ -39,6 +39,7 @@ def _places(values: Sequence[Value], numbers: dict[Node, int]) -> tuple[tuple[in
 def _attributes(node: Node) -> Any:
     attrs = node.attrs
     if isinstance(attrs, InputAttrs):
+        # Without the name, by which programs are not told apart.
         return attrs.shape, attrs.dtype
     if isinstance(attrs, LoopAttrs):
         numbers = {argument: k for k, argument in enumerate(attrs.body.arguments)}

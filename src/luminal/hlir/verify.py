@@ -111,6 +111,7 @@ class _Verifier:
             raise VerifyError("an argument of the body stands there twice")
         inner = topological([*(a.value for a in arguments), *attrs.body.results])
         for leaf in inner:
+            # What is the same in every trip may be made inside.
             closed = leaf in arguments or leaf.op.name in ("Constant", "Iota")
             if leaf.op.group == "leaf" and not closed:
                 raise VerifyError(f"the body reads {leaf!r}, which is no argument of it")

@@ -211,6 +211,8 @@ class Environment(jinja2.sandbox.ImmutableSandboxedEnvironment):
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         """The operator, where what comes of it is bounded."""
         match operator, left, right:
+            # Python's integers have no end: a power has as many bits as its exponent is times the
+            # base's, a product those of both factors.
             case "**", int(), int():
                 bounded(size(left) * max(right, 0))
             case "*", int(), int():

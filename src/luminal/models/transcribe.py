@@ -287,6 +287,8 @@ class Transcriber:
         if special.languages:
             if language is None:
                 ids = np.array(list(special.languages.values()))
+                # The first token after the start is that of the language: one step of the decoder
+                # tells it.
                 prefix.append(int(ids[self.writer.logits(special.start, 0)[ids].argmax()]))
             else:
                 prefix.append(special.languages[f"<|{language}|>"])

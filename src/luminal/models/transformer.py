@@ -170,6 +170,7 @@ class Transformer(Module):
     def __init__(self, config: TransformerConfig, dtype: Any = float32) -> None:
         self.config = config
         self.kinds = config.kinds or (LayerKind(),) * config.num_hidden_layers
+        # One for each base and not for each layer: a run then computes few angles.
         self.rotaries = {
             kind.theta: RotaryEmbedding(config.head_dim, kind.theta)
             for kind in self.kinds
@@ -209,6 +210,7 @@ class Transformer(Module):
         """
         graph, count = x.graph, x.extents[-2]
         angles = {key: rotary.angles(graph, count, past) for key, rotary in self.rotaries.items()}
+        # Likewise one mask for each kind of layer.
         seen = {kind: _within_reach(kind, visible, x) for kind in self.kinds}
         for number, (kind, layer) in enumerate(zip(self.kinds, self.layers, strict=True)):
             memory = memories[number] if memories else None

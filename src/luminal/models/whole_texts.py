@@ -46,6 +46,7 @@ def ranked(model: Decoder, longest: int, rows: int, count: int) -> tuple[Graph, 
 def scored(model: Decoder, longest: int) -> Graph:
     """ids (s,), 2 or more, to "y", float32 (s - 1,): of each id after those before it."""
     graph = Graph("score")
+    # The first id has none before it: of one alone there is nothing to say.
     ids = graph.tensor((graph.dim("s", 2, max(2, longest)),), int32, "ids")
     logprobs = model(ids)[:-1].cast(float32).log_softmax(-1)
     logprobs.gather(-1, ids[1:].unsqueeze(-1)).squeeze(-1).output("y")

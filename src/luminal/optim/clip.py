@@ -32,6 +32,7 @@ def grad_norm(gradients: Any, norm_type: float = 2.0) -> Tensor:
         return leaves[0].graph.constant(0.0, work)
     if math.isinf(order):
         return reduce(maximum, [x.amax() for x in sizes])
+    # The usual norm needs no logarithm, by which other powers are computed.
     powers = [(x * x if order == 2 else x**order).sum() for x in sizes]
     total = reduce(Tensor.__add__, powers)
     return total.sqrt() if order == 2 else total ** (1 / order)

@@ -51,6 +51,7 @@ def bias_correction(beta: float, step: Tensor, dtype: DType) -> Tensor:
     """1 - beta**step, without its cancellation where beta is near 1."""
     # As a function of the step and not a product that is carried along: exact after any number of
     # steps, and nothing to store.
+    # Of beta 0 no logarithm is there, and 1 - 0**step is 1.
     exponent = math.log(beta) if beta else -math.inf
     return -(step.cast(dtype) * exponent).expm1()
 

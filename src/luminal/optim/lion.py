@@ -28,6 +28,8 @@ def lion_on_graph(
 
     def formula(p: Tensor, g: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
         g = signed(g, maximize)
+        # The step sees more of this gradient than the momentum keeps of it: that is why there are
+        # two betas.
         direction = decayed(mixed(m, g, beta1).sign(), p, weight_decay)
         return p - rate_of(lr, p.dtype) * direction, mixed(m, g, beta2)
 

@@ -73,6 +73,7 @@ def _sum_interval(e: Expression) -> Interval:
     # others' symbols, and what cancels then no longer widens the interval.
     plain = naive(e)
     signs = {factor > 0 for _, factor in e.terms}
+    # Terms of one sign cancel nothing: no bound of one makes the interval narrower.
     if len(signs) < 2 or not any(_is_bounded(m) for m, _ in e.terms):
         return plain
     lo = lower_limit(e, (), _INTERVAL_STEPS)
@@ -212,6 +213,7 @@ def lower_limit(e: Expression, facts: Sequence[Expression], steps: int) -> int |
         following += [(step, multiple * m) for step, m in _floor_steps(current)]
         for fact in facts:
             following += _cancellations(current, multiple, fact)
+        # The work is a stack: what was named first is to be looked at first.
         for item in reversed(following):
             if item[0] not in seen:
                 seen.add(item[0])

@@ -44,6 +44,7 @@ def non_negative(e: Expression) -> Expression:
         return TRUE
     if hi is not None and hi < 0:
         return FALSE
+    # What is never above 0 is at least 0 where it is 0.
     if hi == 0:
         return is_zero(e)
     whole = _without_quotient(e)
@@ -89,9 +90,11 @@ def is_zero(e: Expression) -> Expression:
     if lo == hi == 0:
         return TRUE
     divisor = gcd(*(c for _, c in e.terms))
+    # The terms add up to a multiple of the divisor, and so never to this.
     if e.constant % divisor:
         return FALSE
     e = sum_of_terms(_reduced(e.terms, divisor), e.constant // divisor)
+    # e == 0 and -e == 0 are one condition, so the first term says which of them is written.
     if e.terms[0][1] < 0:
         e = scale(e, -1)
     left, right = _sides(e.terms)

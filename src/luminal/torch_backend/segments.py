@@ -78,6 +78,7 @@ class _Parts:
 
     def __call__(self, args: list[Any]) -> Any:
         inputs = list(args)
+        # What `_boxed_call` promises: the caller's list keeps nothing alive that is used no more.
         args.clear()
         return self._whole(*inputs)
 

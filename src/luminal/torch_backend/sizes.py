@@ -87,6 +87,7 @@ class Sizes:
         name = f"given{len(self._graph.dims)}"
         if not _is_formula(expr):
             return self._graph.dim(name, 0)
+        # Tried in a graph of its own: what is made on the way leaves no dims in this one.
         trial = Sizes(lm.Graph())
         trial._known.update(self._known)
         whole = trial._expression(expr, env)
@@ -170,6 +171,7 @@ class Sizes:
         if why := _why_unknown(symbol, env):
             raise UnsupportedError(f"size {symbol}: {why}")
         if not env.var_to_range[symbol].lower >= 0 and not _stays_a_size(symbol, env):
+            # Asked so, PyTorch guards the value: a call with another one is compiled anew.
             return const(int(env.evaluate_expr(symbol)))
         interval = env.var_to_range[symbol]
         low, high = _bound(interval.lower, 0), _bound(interval.upper, MAX_DIM)

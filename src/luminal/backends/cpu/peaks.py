@@ -73,6 +73,7 @@ def peaks(target: CpuTarget, threads: int) -> Peaks:
     # Whatever else runs only slows a measurement down, so the greatest of all measurements is
     # nearest to the truth and is what is kept.
     caches = (target.l2_bytes, target.l3_bytes, target.cores)
+    # The number is that of the way of measuring: results of an older one are not compared.
     key = object_cache.key("peaks 2", target.cpu, target.vector_bits, target.fma, caches, threads)
     objects = object_cache.default()
     kept, measured = objects.get(key), measure(target, threads)

@@ -56,6 +56,7 @@ def product_of(fused: Fused) -> Product | None:
     if x is None or y is None:
         return None
     c = replace(store.place, frame=(store.axes,))
+    # Factors commute: either may be the one that has the rows.
     return _matched(x, y, c, term) or _matched(y, x, c, term)
 
 

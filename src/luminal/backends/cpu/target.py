@@ -76,6 +76,7 @@ def detect() -> CpuTarget:
             f"cpu backend: {host.triple}: only x86-64 Linux is supported; use backend='reference'"
         )
     features = tuple(sorted(name for name, present in host.features.items() if present))
+    # From the highest on; the last asks for nothing, so there always is one.
     level = next(row for row in LEVELS.values() if set(row.features) <= set(features))
     return CpuTarget(
         name="native",
@@ -125,6 +126,7 @@ def cap(target: CpuTarget, name: str) -> CpuTarget:
         registers=level.registers,
         fma="fma" in level.features,
         dots=_dots(level.features),
+        # Those of this machine are not those of the next one, and capped targets are to be alike.
         libraries=(),
     )
 

@@ -73,6 +73,7 @@ def _bounds(x: Tensor, dim: int, start: Size | None, end: Size | None) -> tuple[
     """Bounds that count from the start, within the extent where both are literal."""
     n = _extent(x, dim)
     start, end = 0 if start is None else start, n if end is None else end
+    # PyTorch has the greatest 64-bit integer where no end was given.
     if isinstance(end, int) and end >= 2**62:
         end = n
     if isinstance(n, int):

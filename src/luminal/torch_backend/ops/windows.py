@@ -22,6 +22,7 @@ def _max_pool(pool: Callable[..., Any]) -> Callable[..., Any]:
         ceil_mode: bool = False,
     ) -> Any:  # fmt: skip
         return pool(
+            # Schemas have an empty list where windows are to lie side by side.
             x, _sizes(kernel_size), _sizes(stride) or None, _sizes(padding), _sizes(dilation),
             ceil_mode, True,
         )  # fmt: skip
