@@ -110,6 +110,7 @@ class Optimizer(ABC):
             raise InputError(f'{self._name}: a group has no "params"; give it a list of them')
         params = group["params"]
         many = [params] if isinstance(params, Parameter | Tensor) else list(params)
+        # A group that is refused leaves no names behind: its parameters may be given once more.
         names = dict(self.names)
         try:
             added = {**self.defaults, **group, "params": [self._parameter(entry) for entry in many]}
@@ -209,6 +210,7 @@ class Optimizer(ABC):
             raise GraphError(f"{self._name}: when={when!r}; it must be a 0-d bool: compare it")
         for group in self.param_groups:
             held = [p for p in group["params"] if p in by_parameter]
+            # States are made for what is updated: frozen parameters take no memory.
             fresh = [p for p in held if p not in self.state]
             for p, states in zip(fresh, self.new_states(group, fresh), strict=True):
                 self.state[p] = states

@@ -28,6 +28,7 @@ def _rectification(beta2: float, step: Tensor) -> tuple[Tensor, Tensor]:
     longest = 2 / (1 - beta2) - 1
     correction = bias_correction(beta2, step, float64)
     length = longest - 2 * step.cast(float64) * (1 - correction) / correction
+    # PyTorch's bound; the paper has 4.
     is_known = length > 5
     inside = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
     return where(is_known, inside, 0).sqrt() * correction.sqrt(), is_known

@@ -48,6 +48,7 @@ def check_all(what: str, rule: Range, name: str, values: Any, count: int | None 
 
 
 def _lies_in(rule: Range, value: Any) -> bool:
+    # A bool is an int to Python, but True as a number is a mistake.
     kinds = int | np.integer if rule.whole else int | float | np.integer
     return isinstance(value, kinds) and not isinstance(value, bool) and rule.holds(value)
 

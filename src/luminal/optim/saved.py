@@ -111,6 +111,7 @@ def _groups(optimizer: Optimizer, rows: Sequence[Mapping[str, Any]]) -> list[Gro
             # A rate that is a Tensor belongs to a graph: it is neither written nor replaced.
             stays = name == "lr" and (value is None or _plain(group["lr"]) is None)
             options[name] = group[name] if stays else value
+            # Formats as JSON have lists where options are tuples.
             if isinstance(options[name], list):
                 options[name] = tuple(options[name])
         loaded = group | options

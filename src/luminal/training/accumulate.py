@@ -55,6 +55,7 @@ class GradientAccumulator:
         when = is_full
         if self.scaler is not None:
             averages, is_finite = self.scaler.unscale(averages)
+            # Once a round: gradients under two scales cannot be added up.
             self.scaler.update(is_finite, when=is_full)
             when = is_full & is_finite
         averages, norm = clipped(averages, clip_norm, clip_value)

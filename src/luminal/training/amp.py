@@ -121,6 +121,7 @@ class GradScaler:
 
     def scale(self, loss: Tensor) -> Tensor:
         """The loss times the scale, in float32 (float64 stays)."""
+        # In float16 a loss of 1 times the first scale, 2**16, would be infinite.
         wide = loss.cast(loss.dtype.compute)
         return wide * loss.graph.read(self.states["scale"])
 
@@ -140,6 +141,7 @@ class GradScaler:
         scale, tracker, skipped = (graph.read(state) for state in self.states.values())
         is_due = is_finite & (tracker + 1 == self.growth_interval)
         grown = scale * self.growth_factor
+        # A scale that is infinite would make every loss so, and no step would be taken again.
         larger = where(is_due & grown.isfinite(), grown, scale)
         new = {
             "scale": where(is_finite, larger, scale * self.backoff_factor),

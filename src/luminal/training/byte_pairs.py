@@ -26,6 +26,7 @@ def train_byte_pairs(text: str, vocabulary: int) -> str:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
+        # All bytes and not only those that this text has: so every other text has tokens too.
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         special_tokens=[END],
         show_progress=False,

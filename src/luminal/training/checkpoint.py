@@ -192,6 +192,7 @@ class CheckpointManager:
         for step in steps:
             with contextlib.suppress(LoadError):
                 metric = read_json(self._path(step)).get("metric")
+                # A NaN has no place among the others.
                 if isinstance(metric, int | float) and metric == metric:
                     ranked.append((metric if self.lowest else -metric, step))
         return [step for _, step in sorted(ranked)]

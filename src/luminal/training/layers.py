@@ -48,6 +48,7 @@ def noted_layers(model: Module, graph: Recorder) -> Iterator[Layers]:
     """Notes the layers of what is recorded into `graph` inside the block."""
     layers = Layers()
     wrapped: list[tuple[Module, Any]] = []
+    # Reversed, so that of a module with several paths the first one is left.
     paths = {module: path for path, module in reversed([*model.named_modules()])}
     for module, path in paths.items():
         wrapped.append((module, vars(module).get("forward")))
@@ -74,6 +75,7 @@ def _forward(
     start = len(graph.builder)
     result = forward(*args, **kwargs)
     for node in islice(graph.builder, start, None):
+        # Inner calls end first, so the innermost layer has its nodes before those around it.
         layers.of_node.setdefault(node, path)
     if is_tensor(result) and result.graph is graph:
         layers.results.setdefault(path, result)

@@ -28,6 +28,7 @@ class MetricsLog:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(self.path) as file:
                 file.writelines(_line(row) for row in self.rows)
+            # Without a buffer a row is in the file once it is added, however the process ends.
             self._file = self.path.open("ab", buffering=0)
         except OSError as error:
             raise InputError(f"{self.path}: cannot be written: {error.strerror}") from error

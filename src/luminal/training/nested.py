@@ -51,6 +51,7 @@ def _encoded(state: Any, path: str, arrays: dict[str, Array]) -> Any:
         return {TUPLE: items} if isinstance(state, tuple) else items
     if isinstance(state, Mapping) and all(isinstance(key, str | int) for key in state):
         values = {key: _encoded(value, f"{inner}{key}", arrays) for key, value in state.items()}
+        # JSON's keys are texts, and of those a $ begins the ones that stand for something else.
         plain = all(isinstance(key, str) and not key.startswith("$") for key in values)
         return values if plain else {PAIRS: [[key, value] for key, value in values.items()]}
     raise InputError(
