@@ -38,6 +38,7 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.lint.docstrings
 	@$(BIN)/python -m tests.lint.unused
+	@$(BIN)/python -m tests.lint.tolerances
 
 # After a change of the table of names, or of a public name.
 names: $(VENV)/.installed-test

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import luminal as lm
+from tests.close import close
 
 F, TF = lm.nn.functional, torch.nn.functional
 TIES = np.array([[1.0, 3.0, 3.0, 0.0, 3.0], [2.0, 2.0, 1.0, 1.0, 2.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
@@ -74,7 +75,7 @@ def test_equal_elements_share_or_give_way_as_in_pytorch(name: str, backend: str)
     found = lm.compile(cx, backend)({"x": TIES})["g"]
     leaf = torch.from_numpy(TIES).requires_grad_()
     (wanted,) = torch.autograd.grad(theirs(leaf), leaf, torch.from_numpy(weights))
-    np.testing.assert_allclose(found, wanted.numpy(), atol=1e-12)
+    close(found, wanted.numpy())
 
 
 def table(how: dict[str, Any]) -> tuple[Any, Any]:
@@ -129,7 +130,7 @@ def test_queries_that_see_nothing_have_no_gradient() -> None:
     seen = TF.scaled_dot_product_attention(*leaves, attn_mask=torch.from_numpy(mask))
     wanted = torch.autograd.grad((seen.nan_to_num() ** 2).sum(), leaves)
     for name, g in zip("qkv", wanted, strict=True):
-        np.testing.assert_allclose(found[f"g{name}"], g.nan_to_num().numpy(), atol=1e-12)
+        close(found[f"g{name}"], g.nan_to_num().numpy())
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -148,7 +149,7 @@ def test_ctc_through_log_softmax(reduction: str) -> None:
         leaf.log_softmax(-1), torch.from_numpy(targets), times, counts, reduction=reduction
     )
     (own * own).sum().backward()
-    np.testing.assert_allclose(found, leaf.grad, atol=1e-9)
+    close(found, leaf.grad, ulp=16)
 
 
 def test_gradients_of_extremes_of_rows_with_nan() -> None:

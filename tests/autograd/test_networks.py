@@ -80,4 +80,5 @@ def test_gradients_of_all_parameters(name: str, size: tuple[int, ...]) -> None:
     found = lm.compile(cx)({"x": x, "seed": seed})
     largest = max(float(g.abs().max()) for g in wanted)  # a bias before a batch norm has none
     for k, expected in enumerate(wanted):
+        # a network's sums in another order, some 100 ulp, of the largest gradient of all
         np.testing.assert_allclose(found[f"g{k}"], expected.numpy(), atol=1e-5 * largest, rtol=1e-4)

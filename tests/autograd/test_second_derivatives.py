@@ -286,4 +286,5 @@ def test_at_zeros_and_equals_second_derivatives_are_differences_of_first_ones(na
     ahead, behind = (run({"x": ZEROS + step * along})["first"] for step in (STEP, -STEP))
     wanted = (ahead - behind) / (2 * STEP)
     scale = 1 + np.abs(wanted).max()
+    # differences of step STEP: their own error is the step's square
     np.testing.assert_allclose(run({"x": ZEROS})["second"], wanted, rtol=0, atol=1e-6 * scale)

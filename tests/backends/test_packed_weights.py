@@ -13,6 +13,7 @@ import luminal as lm
 from luminal.backends import registry
 from luminal.base.errors import CompileError, InputError
 from luminal.loaders.ggml.packed import RECORDED, packed
+from tests.close import close
 from tests.long_share import long_but, long_rows
 from tests.numerics.byte_products import in_bytes, recorded
 from tests.numerics.packed_blocks import blocks_of, values_of
@@ -51,7 +52,7 @@ def test_products(kind: str, rows: int, device: str) -> None:
     (cx.tensor((rows, 256), name="x") @ cx.weight_of(packed(blocks)).mT).output("y")
     exe = lm.compile(cx, backend=device)
     want = x.astype(np.float64) @ values_of(kind, blocks).T.astype(np.float64)
-    np.testing.assert_allclose(exe({"x": x})["y"], want, rtol=0, atol=2e-6 * np.abs(want).max())
+    close(exe({"x": x})["y"], want, ulp=8)
     assert exe.memory_report().derived_bytes == blocks.nbytes
 
 
@@ -65,7 +66,7 @@ def test_products_of_bytes(kind: str, outputs: int, device: str) -> None:
     x = np.random.default_rng(1).standard_normal((3, 768)).astype(np.float32)
     found = lm.compile(recorded(packed(blocks), x.shape), backend=device)({"x": x})["y"]
     want = in_bytes(x) @ values_of(kind, blocks).T.astype(np.float64)
-    np.testing.assert_allclose(found, want, rtol=0, atol=2e-5 * np.abs(want).max())
+    close(found, want)
 
 
 @pytest.mark.parametrize("kind", ["q4_k", "int8", "int4"])
@@ -84,7 +85,7 @@ def test_modules(kind: str, device: str) -> None:
             hidden = x.astype(np.float64)
             for each in model:
                 hidden = hidden @ each.weight.numpy().T.astype(np.float64) + each.bias.numpy()
-            np.testing.assert_allclose(run(x), hidden, rtol=0, atol=1e-5)
+            close(run(x), hidden, ulp=8)
 
 
 @pytest.mark.long

@@ -32,6 +32,7 @@ from luminal.kernel.tile_ir import (
 )
 from luminal.shape.expression import axis, const
 from tests.backends.c_family.kernels import Writer, index
+from tests.close import close
 from tests.expand.group_kernels import F32, reversal, row_sums
 from tests.long_share import long_rows
 
@@ -61,7 +62,7 @@ def test_lanes_fold_in_the_order_of_a_tile(
     tile_interpreter.run(kernel, {"x": x, "y": first}, {})
     interpreter.run(expanded, {"x": x, "y": second}, {})
     assert first.tobytes() == second.tobytes()
-    np.testing.assert_allclose(first, x.reshape(5, n).sum(1), rtol=1e-4, atol=1e-5)
+    close(first, x.reshape(5, n).sum(1))
 
 
 def ran(kernel: Kernel) -> None:

@@ -20,6 +20,7 @@ from luminal.hlir.graph import Graph
 from luminal.hlir.ops import OPS
 from luminal.nn import functional
 from tests.backends import op_table
+from tests.close import close
 from tests.expand.launches import compared
 from tests.fuzz.cpu_run import compiled, cut_small, run
 from tests.fuzz.graphs import random_case
@@ -117,6 +118,7 @@ def test_convolutions_with_edges(padding: int, stride: int) -> None:
     wide = np.pad(x[0].astype(np.float64), [(0, 0), (padding,) * 2, (padding,) * 2])
     windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))
     expected = np.einsum("cyxij,ocij->oyx", windows[:, ::stride, ::stride], w)
+    # 27 terms in float32 against float64; what cancels keeps 1e-5
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -132,7 +134,7 @@ def test_a_depthwise_convolution_whose_rows_are_whole_tiles() -> None:
     wide = np.pad(given[0].astype(np.float64), [(0, 0), (1, 1), (1, 1)])
     windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))
     expected = np.einsum("cyxij,cij->cyx", windows, weight[:, 0])
-    np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-5)
+    close(found[0], expected)
 
 
 RAGGED = 20_011  # no chunk size divides it
@@ -167,6 +169,7 @@ def test_a_ragged_strip_is_one_step_of_which_one_vector_is_masked() -> None:
         found = lm.compile(graph)(narrow)["y"].astype(np.float64)
     assert launches.count
     expected = narrow["a"].astype(np.float64) @ narrow["b"].astype(np.float64)
+    # bfloat16's last digit, 2**-8, of sums of 12 terms
     np.testing.assert_allclose(found, expected, rtol=1e-2, atol=0.05)
 
 
@@ -179,7 +182,7 @@ def test_ragged_columns_of_packed_strips(columns: int) -> None:
     given = {"a": rng.standard_normal((300, 210)), "b": rng.standard_normal((210, columns))}
     given["b"][5, -1], given["b"][7, columns - 16] = np.nan, np.inf
     found = lm.compile(graph)({k: v.astype(np.float32) for k, v in given.items()})["y"]
-    np.testing.assert_allclose(found, given["a"] @ given["b"], rtol=1e-4, atol=1e-4)
+    close(found, given["a"] @ given["b"], ulp=8)
 
 
 @pytest.mark.parametrize("is_dynamic", mostly_long([True, False], 1))
@@ -194,7 +197,7 @@ def test_ragged_reductions(is_dynamic: bool) -> None:
         executable = lm.compile(graph)
         found = executable({"x": given})
     assert launches.count
-    np.testing.assert_allclose(found["sum"], given.astype(np.float64).sum(), rtol=1e-4, atol=1e-2)
+    close(found["sum"], given.astype(np.float64).sum())
     assert found["max"] == 9
     given[RAGGED // 2] = np.nan
     assert np.isnan(executable({"x": given})["max"])

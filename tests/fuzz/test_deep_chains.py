@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from tests.close import close_each
 from tests.long_share import mostly_long
 
 Step = Callable[[lm.Tensor], lm.Tensor]
@@ -82,7 +83,7 @@ def test_a_mark_is_not_followed_down() -> None:
         y = (y + number).tanh()
     y.max(-1)[0].output("y")
     found = lm.compile(cx)({"x": np.zeros((2, 3), np.float32)})["y"]
-    np.testing.assert_allclose(found, [1, 1], rtol=1e-6)
+    close_each(found, [1, 1])
 
 
 @pytest.mark.long
@@ -96,4 +97,4 @@ def test_twenty_thousand_layers(kind: int) -> None:
     y.max(-1)[0].output("y")
     given = {"x": np.random.default_rng(0).normal(0, 1, (3, 5)).astype(np.float32)}
     found, wanted = (lm.compile(cx, backend=b)(given)["y"] for b in ("cpu", "reference"))
-    np.testing.assert_allclose(found, wanted, rtol=1e-3)
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)  # 20,000 roundings in a row

@@ -48,6 +48,7 @@ def test_beams_are_those_of_transformers(
         assert padded == wanted
         if width > 1:
             scores = expected.sequences_scores.tolist()
+            # sums of logarithms over a text, which the networks compute in other orders
             assert [beam.score for beam in found] == pytest.approx(scores, abs=1e-4)
 
 

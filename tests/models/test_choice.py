@@ -13,6 +13,7 @@ from scipy import stats
 import luminal as lm
 from luminal.models.choice import FILTERS, NOT_A_NUMBER, NOTHING_LEFT, Chooser, choose, declared
 from luminal.models.sampling import Draw, Sampling, arrays, features_of
+from tests.close import close
 from tests.long_share import mostly_long
 
 VOCABULARY = 70
@@ -190,9 +191,9 @@ def test_log_probabilities() -> None:
     theirs = torch.from_numpy(LOGITS).log_softmax(-1)
     top = theirs.topk(20)
     np.testing.assert_array_equal(found["top_tokens"], top.indices.numpy())
-    np.testing.assert_allclose(found["top_logprobs"], top.values.numpy(), rtol=1e-5, atol=1e-5)
+    close(found["top_logprobs"], top.values.numpy())
     own = theirs.numpy()[np.arange(4), found["tokens"]]
-    np.testing.assert_allclose(found["logprobs"], own, rtol=1e-5, atol=1e-5)
+    close(found["logprobs"], own)
 
 
 def test_a_logit_that_is_no_number() -> None:

@@ -11,6 +11,7 @@ import pytest
 import luminal as lm
 from luminal.base.errors import DTypeError
 from luminal.models.architectures import read_decoder
+from tests.close import close
 from tests.long_share import mostly_long
 from tests.models.decoder_checks import cached, saved, whole
 from tests.models.tiny_architectures import VOCABULARY
@@ -93,7 +94,7 @@ def test_both_factors_are_rounded() -> None:
     layer.weight.set(weight)
     near = [each.astype(lm.bfloat16.numpy) for each in (x, weight)]
     exact = near[0].astype(np.float64) @ near[1].astype(np.float64).T
-    np.testing.assert_allclose(lm.jit(layer)(x), exact, rtol=0, atol=1e-5)
+    close(lm.jit(layer)(x), exact)
 
 
 def test_what_products_multiply_is_stored_rounded(tmp_path: Path) -> None:

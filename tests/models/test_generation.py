@@ -14,6 +14,7 @@ import luminal as lm
 from luminal.models import LanguageModel, ModelDraft, PromptLookup, Sampling, beam_search
 from luminal.models.architectures import read_decoder
 from luminal.models.sampling import Draw
+from tests.close import close
 from tests.models.decoder_checks import saved
 from tests.models.small_models import VOCABULARY, Letters, language_model, twin
 
@@ -107,11 +108,12 @@ def test_log_probabilities_are_scores(model: LanguageModel) -> None:
     found = model.complete(PROMPTS, 6, logprobs=True, temperature=1.5, seed=3)
     for prompt, completion in zip(PROMPTS, found, strict=True):
         scores = model.score(prompt + completion.text)
-        np.testing.assert_allclose(completion.logprobs, scores[len(prompt) - 1 :], atol=1e-5)
+        close(completion.logprobs, scores[len(prompt) - 1 :])
         rows = zip(completion.tokens, completion.logprobs, completion.top, strict=True)
         for token, logprob, top in rows:
             assert len(top) == 20
             assert sorted(top, key=lambda each: -each[1]) == [*top]
+            # a logarithm of a softmax in float32, which two programs compute: some 40 ulp of 1
             assert dict(top).get(token, logprob) == pytest.approx(logprob, abs=1e-5)
     assert model.score("A").shape == (0,)
 
@@ -125,11 +127,12 @@ def test_scores_and_vectors_are_those_of_transformers(model: LanguageModel) -> N
     hidden = out.hidden_states[-1][0].numpy()
     for pooling, expected in (("mean", hidden.mean(0)), ("last", hidden[-1])):
         found = model.embed(PROMPTS[2], pooling, normalize=False)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        close(found, expected, ulp=8)
     logprobs = out.logits[0, :-1].log_softmax(-1).gather(-1, ids[0, 1:, None])[:, 0].numpy()
-    np.testing.assert_allclose(model.score(PROMPTS[2]), logprobs, atol=1e-5)
+    close(model.score(PROMPTS[2]), logprobs)
     vectors = model.embed(PROMPTS)
     assert vectors.shape == (4, 32)
+    # a norm of 32 squares, rounded: 8 ulp
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
 
 

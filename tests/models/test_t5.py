@@ -13,6 +13,7 @@ from luminal.base.errors import GraphError, InputError, LoadError
 from luminal.models.families import read_model
 from luminal.models.text_to_text import TextToText
 from luminal.nn import RelativeBias
+from tests.close import close
 from tests.models.small_t5 import KINDS, VOCABULARY, saved, torch
 
 LENGTHS = (5, 1, 19)
@@ -52,7 +53,7 @@ def check_logits(kind: str, folder: Path, backend: str) -> None:
                 decoder_input_ids=torch.from_numpy(ids[:, :count]).long(),
             ).logits.numpy()
         found = exe(x=x, ids=ids[:, :count], lengths=lengths)["logits"]
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
+        close(found, wanted, ulp=32)
 
 
 def check_greedy_tokens(kind: str, folder: Path, backend: str) -> None:

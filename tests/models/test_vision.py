@@ -18,7 +18,7 @@ from luminal.models.convolutional import ConvConfig, ConvNorm
 from luminal.models.families import read_model
 from luminal.models.image_model import opened
 from luminal.models.image_text import ImageTextModel
-from tests.close import close_to_greatest
+from tests.close import close, close_to_greatest
 from tests.models.small_vision import (
     LABELS,
     SIZE,
@@ -79,7 +79,7 @@ def check_sixteen_bits(name: str, folder: Path) -> None:
         graph = lm.Graph()
         read_model(folder)(graph.tensor(pixels.shape, lm.float32, "images")).output("out")
         made.append(graph.compile("reference")(images=pixels)["out"])
-    np.testing.assert_allclose(*made, rtol=0, atol=1e-5 * np.abs(made[1]).max())
+    close(*made)
 
 
 @pytest.mark.parametrize("name", ["vit", "dinov2"])
@@ -125,7 +125,7 @@ def test_what_models_take_of_images(name: str, tmp_path: Path) -> None:
         wanted = theirs(image, return_tensors="np")["pixel_values"][0]
         found = prepare(image)
         assert found.shape[1:] == prepare.shape
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
+        close(found, wanted)
 
 
 def test_settings_of_processors(tmp_path: Path) -> None:
@@ -161,6 +161,7 @@ def test_labels_of_images(tmp_path: Path) -> None:
         assert len(guesses) == 2
         for guess, number in zip(guesses, np.argsort(-shares), strict=False):
             assert guess.label == LABELS["id2label"][number]
+            # a relative error of probabilities is an absolute one of logits, in float32
             assert guess.probability == pytest.approx(shares[number], rel=1e-3)
     assert loaded.classify(files[:1])[0][:2] == loaded.classify(files, top=2)[0]
     assert lm.compile_count() - before == 1
@@ -272,6 +273,7 @@ def test_the_command_classify_with_onnx(
     shares = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
     (named, _) = run(capsys, monkeypatch, *words)
     assert named.split()[1] == LABELS["id2label"][int(shares.argmax())]
+    # the command prints two digits behind the point
     assert float(named.split()[0].rstrip("%")) == pytest.approx(100 * shares.max(), abs=0.01)
 
 
@@ -411,6 +413,7 @@ def test_probabilities_of_labels(kind: str, tmp_path: Path) -> None:
     (found,) = lm.models.load(tmp_path, backend="reference").classify([image], top=2)
     assert [each.label for each in found] == [each["label"] for each in wanted]
     for own, other in zip(found, wanted, strict=True):
+        # a relative error of probabilities is an absolute one of logits, in float32
         assert own.probability == pytest.approx(other["score"], rel=1e-3)
 
 

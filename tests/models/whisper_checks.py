@@ -8,6 +8,7 @@ import numpy as np
 
 import luminal as lm
 from luminal.models.families import read_model
+from tests.close import close
 from tests.models.small_whisper import (
     SIZES,
     VOCABULARY,
@@ -33,4 +34,4 @@ def check_logits(folder: Path, backend: str) -> None:
                 torch.from_numpy(frames), decoder_input_ids=torch.from_numpy(ids[:, :count]).long()
             ).logits.numpy()
         found = exe(frames=frames, ids=ids[:, :count])["logits"]
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
+        close(found, wanted, ulp=16)

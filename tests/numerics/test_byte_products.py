@@ -54,6 +54,7 @@ def test_layers_take_any_shape(kind: str) -> None:
     for length in (1, 6):
         x = some(2, length, 256)
         want = in_bytes(x) @ values + layer.bias.numpy()
+        # sums of up to 1,024 terms of float32 in another order: 80 ulp of the largest
         np.testing.assert_allclose(
             exe({"x": x})["y"], want, rtol=1e-5, atol=1e-5 * np.abs(want).max()
         )
@@ -120,6 +121,7 @@ def test_who_takes_bytes_is_chosen() -> None:
     model.computing("int8")
     first = in_8_bits + model[0].bias.numpy()
     want = first @ model[1].weight.numpy().T.astype(np.float64) + model[1].bias.numpy()
+    # sums of up to 1,024 terms of float32 in another order: 80 ulp of the largest
     np.testing.assert_allclose(computed(), want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
     assert np.abs(floats - want).max() > 1e-4 * np.abs(want).max()
 
@@ -133,6 +135,7 @@ def test_rows_of_no_whole_blocks_are_decoded() -> None:
     cx = lm.Graph()
     layer(cx.tensor(x.shape, name="x")).output("y")
     want = x.astype(np.float64) @ layer.weight.numpy().T
+    # sums of up to 1,024 terms of float32 in another order: 80 ulp of the largest
     np.testing.assert_allclose(
         lm.compile(cx)({"x": x})["y"], want, rtol=1e-5, atol=1e-5 * np.abs(want).max()
     )
@@ -147,6 +150,7 @@ def test_gradients_pass_over_the_rounding(kind: str) -> None:
     layer.computing("int8")
     found = lm.grad(lambda x: layer(x).sum())(lm.tensor(some(3, 64)))
     want = np.broadcast_to(layer.weight.numpy().sum(0), (3, 64))
+    # sums of up to 1,024 terms of float32 in another order: 80 ulp of the largest
     np.testing.assert_allclose(np.asarray(found), want, rtol=1e-5, atol=1e-5)
 
 
@@ -193,6 +197,7 @@ def test_sums_over_products_of_bytes_leave_them_whole(
     outputs = lm.compile(cx)({"x": x})
     for k, want in enumerate(wide if isinstance(wide, tuple) else (wide,)):
         close = 2e-5 * np.abs(want).max()
+        # twice what the products lose in float32, 1e-5 of the largest
         np.testing.assert_allclose(np.asarray(outputs[f"y{k}"]), want, rtol=2e-5, atol=close)
 
 
@@ -223,4 +228,5 @@ def test_strips_hold_the_dtype_of_their_factor() -> None:
     exe.set({"codes": codes})
     found = np.asarray(exe({"x": x, "of_x": of_x, "scale": scale})["y"])
     want = np.einsum("mgk,rgk,rg,mg->mr", *map(np.float64, (x, codes, scale, of_x)))
+    # sums of up to 1,024 terms of float32 in another order: 80 ulp of the largest
     np.testing.assert_allclose(found, want, rtol=0, atol=1e-5 * np.abs(want).max())

@@ -19,6 +19,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.shape.expression import TRUE
 from tests.backends.cpu.schedule.knob_choices import placed_choices
+from tests.close import close_each
 from tests.fuzz.cpu_run import compiled
 from tests.long_share import mostly_long
 
@@ -160,7 +161,7 @@ def test_few_rows_by_a_matrix_from_memory(dtype: str, rows: int) -> None:
     a, b = (cx.tensor(array.shape, dtype, name) for name, array in (("a", x), ("b", y)))
     (a.cast(wide) @ b.cast(wide)).output("y")
     found = lm.compile(cx, backend="cpu")(a=x, b=y)["y"]
-    np.testing.assert_allclose(found, x.astype(np.float64) @ y.astype(np.float64), 1e-6)
+    close_each(found, x.astype(np.float64) @ y.astype(np.float64))
 
 
 @pytest.mark.parametrize(("rows", "columns", "whole"), [(8, 4096, True), (8, 64, False)])

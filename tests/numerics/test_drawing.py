@@ -36,11 +36,13 @@ def test_multinomial_draws_by_weights(backend: str) -> None:
                        x.expand(4000, 6).multinomial(2)], WEIGHTS)  # fmt: skip
     assert many.dtype == one.dtype == np.int64
     share = np.bincount(many, minlength=6) / many.size
+    # four standard deviations of shares of 20,000 draws
     np.testing.assert_allclose(share, WEIGHTS / 10, atol=0.015)
     assert not share[[0, 2, 5]].any()
     assert (rows[:, 0] != rows[:, 1]).all()
     assert set(np.unique(rows)) == {1, 3, 4}
     first = np.bincount(rows[:, 0], minlength=6) / 4000
+    # four standard deviations of shares of 4,000 draws
     np.testing.assert_allclose(first, WEIGHTS / 10, atol=0.03)
     both = np.mean((np.sort(rows, 1) == [3, 4]).all(1))  # 3 then 4, or 4 then 3
     assert abs(both - (0.3 * 0.6 / 0.7 + 0.6 * 0.3 / 0.4)) < 0.03
@@ -91,6 +93,7 @@ def test_gumbel_softmax(hard: bool) -> None:
     logits = np.log(WEIGHTS + 1e-30).astype(np.float32) * np.ones((8000, 1), np.float32)
     y = drawn(lambda x: F.gumbel_softmax(x, 0.7, hard, dim=1), logits)
     close(y.sum(1), np.ones(8000), 16)
+    # four standard deviations of shares of 8,000 draws
     np.testing.assert_allclose(
         np.bincount(y.argmax(1), minlength=6) / 8000, WEIGHTS / 10, atol=0.02
     )
@@ -104,6 +107,7 @@ def test_bernoulli_and_rrelu() -> None:
     p = np.linspace(0, 1, 5, dtype=np.float32)
     found = drawn(lambda x: lm.bernoulli(x.expand(4000, 5)), p)
     assert found.dtype == np.float32
+    # four standard deviations of shares of 4,000 draws
     np.testing.assert_allclose(found.mean(0), p, atol=0.03)
     x = np.array([-1.0, 2.0], np.float32) * np.ones((1000, 1), np.float32)
     noisy, middle = drawn(lambda t: [F.rrelu(t, 0.1, 0.3, training=True), F.rrelu(t, 0.1, 0.3)], x)

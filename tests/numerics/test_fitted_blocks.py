@@ -74,10 +74,12 @@ def test_extremes(kind: str) -> None:
     spike[0, 7] = -3
     for values in (np.zeros((2, size), np.float32), spike, -spike):
         found = unpacked(quantized("w", values, kind))
+        # the block's own step: of 4 bits by a table, or finer
         np.testing.assert_allclose(found, values, atol=0.03 if kind == "IQ4_NL" else 3e-3)
     same = np.full((1, size), 0.75, np.float32)
     for values in (same, -same):
         found = unpacked(quantized("w", values, kind))
+        # scales are float16 and below: a hundredth is one step
         np.testing.assert_allclose(found, values, rtol=0.01)
     ramp = np.linspace(-1, 1, size, dtype=np.float32)[None]
     for scale in (1e-3, 1.0, 1e3):

@@ -16,6 +16,7 @@ from torch import nn as theirs
 
 import luminal as lm
 from luminal import nn
+from tests.close import close
 
 Case = Callable[[], tuple[Any, ...]]
 randn = torch.randn
@@ -305,7 +306,7 @@ def agree(module: theirs.Module, *inputs: torch.Tensor) -> nn.Module:
     assert len(found) == len(expected)
     for ours, other in zip(found, expected, strict=True):
         assert str(other.dtype) == f"torch.{ours.dtype}"
-        np.testing.assert_allclose(ours, other.numpy(), rtol=1e-4, atol=2e-5)
+        close(ours, other.numpy(), ulp=16)
     return made
 
 
@@ -411,9 +412,9 @@ def test_mixed_training_and_running_statistics() -> None:
     made = nn.Module.from_torch(module)
     x = randn(2, 2, 5, 5)
     found = lm.jit(made)(x)
-    np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+    close(found, module(x).detach().numpy())
     for name, array in made.state_dict().items():
-        np.testing.assert_allclose(array, module.state_dict()[name].numpy(), rtol=1e-5, atol=1e-6)
+        close(array, module.state_dict()[name].numpy())
 
 
 # --- what is refused ------------------------------------------------------------------------------

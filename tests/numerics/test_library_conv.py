@@ -456,4 +456,4 @@ def test_transposed_in_many_runs_of_residues(
     expected = getattr(torch_functional, name)(
         torch.tensor(x), torch.tensor(weight), stride=stride, dilation=dilation
     )
-    np.testing.assert_allclose(compiled(x, weight), expected, 1e-4, 1e-4)
+    close(compiled(x, weight), expected)

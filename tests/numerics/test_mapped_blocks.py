@@ -13,6 +13,7 @@ import luminal as lm
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.mapped import array_at, is_mapped, map_file
 from luminal.memory.arrays import address
+from tests.close import close
 from tests.numerics.byte_products import in_bytes, recorded, some
 from tests.numerics.packed_blocks import blocks_of, values_of
 
@@ -46,7 +47,7 @@ def test_pages_of_the_file_go_once_they_are_laid_out(kind: str, tmp_path: Path) 
     exe = lm.compile(recorded(weight, x.shape))
     for _ in range(2):
         found = np.asarray(exe({"x": x})["y"])
-        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
+        close(found, want, ulp=16)
     held = exe.memory_report().derived_bytes + resident(blocks)
     assert 0 < held <= 1.15 * own.nbytes
     np.testing.assert_array_equal(weight.numpy(), values_of(kind, own))  # they come back

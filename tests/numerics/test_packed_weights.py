@@ -11,6 +11,7 @@ import luminal as lm
 from luminal.backends import registry
 from luminal.compiler.dump import Dump
 from luminal.loaders.ggml.packed import RECORDED, packed
+from tests.close import close
 from tests.numerics.packed_blocks import blocks_of, values_of
 
 BACKENDS = ("reference", "cpu")
@@ -39,6 +40,7 @@ def test_products_read_the_blocks(kind: str, rows: int) -> None:
     exe = lm.compile(cx)
     want = x.astype(np.float64) @ values_of(kind, blocks).T.astype(np.float64)
     found = exe({"x": x})["y"]
+    # 1,024 terms in float32 against float64: 17 ulp of the largest, of which 15 are seen
     np.testing.assert_allclose(found, want, rtol=0, atol=2e-6 * np.abs(want).max())
     assert exe.memory_report().derived_bytes == 0
     assert exe.memory_report().weight_bytes == blocks.nbytes
@@ -91,7 +93,7 @@ def test_layers_in_a_loop_decode_in_its_body() -> None:
         assert layer.bias is not None
         want = np.maximum(want @ layer.weight.numpy().T + layer.bias.numpy(), 0)
     found = exe({"x": values})["y"]
-    np.testing.assert_allclose(found, want, rtol=0, atol=1e-5 * np.abs(want).max())
+    close(found, want, ulp=8)
     report = exe.memory_report()
     assert report.derived_bytes == 0
     assert report.arena_bytes <= 3 * values.nbytes

@@ -160,6 +160,7 @@ def test_errors_grow_as_derivatives_say() -> None:
     for name, slope in {"Sqrt": [0.7071, 0.25], "Recip": [4, 0.0625], "Log": [2, 0.25]}.items():
         found = bounds_of(name, x)
         expected = eps * (np.array(slope) * x + np.abs(found.value))
+        # slopes are written in four digits, and bounds count second order terms
         np.testing.assert_allclose(found.error, expected, rtol=1e-3)
 
 
@@ -173,7 +174,9 @@ def test_cancellation_and_reductions() -> None:
     given = {"x": np.float32([1e6, -1e6, 0.25])}
     found = evaluate_with_bounds(output(total, top, picked), given).outputs
     eps = float(np.finfo(np.float32).eps)
+    # slopes are written in four digits, and bounds count second order terms
     assert found["y0"].error == pytest.approx(2 * 4e6 * eps, rel=1e-3)
+    # slopes are written in four digits, and bounds count second order terms
     assert found["y1"].error == pytest.approx(2e6 * eps, rel=1e-3)
     assert found["y2"].unstable
     exact = evaluate_with_bounds(output(b.max(x, 0)), given).outputs["y0"]
@@ -188,6 +191,7 @@ def test_storage_casts_round_more_and_exact_ones_not_at_all() -> None:
     whole = b.cast(b.apply("Add", x, x), dtypes.int32)
     outputs = evaluate_with_bounds(output(once, twice, whole), {"x": np.float32([1, 1.6])}).outputs
     assert outputs["y0"].error.tolist() == [0, 0]
+    # slopes are written in four digits, and bounds count second order terms
     assert outputs["y1"].error[0] == pytest.approx(2 / 128, rel=1e-3)
     assert outputs["y2"].unstable.tolist() == [True, False]
 

@@ -53,11 +53,12 @@ def test_layouts_of_the_same_boxes(tmp_path: Path, names: list[str] | None):
     found = _found(tmp_path, rows[None], names)
     assert {each.label for each in found} == ({*CLASSES} if names else {"0", "1", "2"})
     best = (rows[:, 4:5] * rows[:, 5:]).max()
-    assert found[0].score == pytest.approx(best, rel=1e-6)
+    assert found[0].score == pytest.approx(best, rel=1e-6)  # 8 ulp: one product of two float32
     fewer = _rows(PLACES)
     plain = _without_objectness(fewer)
     wanted = _found(tmp_path, plain.T[None], names)
     assert wanted
+    # 8 ulp: one product of two float32
     assert wanted[0].score == pytest.approx(plain[:, 4:].max(), rel=1e-6)
     if names is not None:  # how many classes there are decides what the numbers are
         assert _found(tmp_path, fewer[None], names) == wanted

@@ -19,6 +19,7 @@ from luminal.onnx import UnsupportedError, export
 from luminal.onnx.exporting import model_of
 from luminal.onnx.source import Source
 from luminal.onnx.translate import Translation
+from tests.close import close
 from tests.onnx.random_models import random_model
 
 DIMS = {"b": 3, "s": 5}
@@ -35,7 +36,7 @@ def _agree(proto: onnx.ModelProto, inputs: list[np.ndarray], wanted: list[np.nda
     for a, b, c in zip(theirs, ours, wanted, strict=True):
         assert a.shape == b.shape == c.shape
         for found in (a, b):
-            np.testing.assert_allclose(found, c, rtol=2e-4, atol=2e-5)
+            close(found, c, ulp=16)
 
 
 MODULES = {

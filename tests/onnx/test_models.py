@@ -9,6 +9,7 @@ import onnxruntime
 
 import luminal.onnx
 from luminal.loaders.idx import read_idx
+from tests.close import close
 
 
 def test_mnist_scores_98_percent(shared_data: Path):
@@ -35,5 +36,6 @@ def test_silero_with_its_state_fed_back(shared_data: Path):
             None, {"input": chunk, "state": expected_state, "sr": rate}
         )
         state = found["stateN"]
-        np.testing.assert_allclose(found["output"], output, atol=1e-4)
+        close(found["output"], output, ulp=1024)
+        # states that go on through three chunks of sums in another order
         np.testing.assert_allclose(state, expected_state, atol=1e-4)

@@ -10,6 +10,7 @@ import torch
 
 import luminal as lm
 from luminal import optim
+from tests.close import close_each
 from tests.optim.pairs import Ours, Theirs, assert_near, batches
 
 GRADIENTS = {"a": (3, 4), "b": (), "c": (0, 2), "d": (5,)}
@@ -32,9 +33,10 @@ def test_norms_are_clipped_as_in_torch(max_norm: float, norm_type: float) -> Non
     for name, g in clipped.items():
         g.output(f"{name} clipped")
     found = lm.compile(cx, "reference")(arrays)
-    np.testing.assert_allclose(found["norm"], expected, 1e-6)
+    close_each(found["norm"], expected, ulp=8)
     for name, p in zip(GRADIENTS, params, strict=True):
         assert p.grad is not None
+        # norms of some hundred squares in another order: 8 to 80 ulp
         np.testing.assert_allclose(found[f"{name} clipped"], p.grad, 1e-5, 1e-7)
 
 
@@ -53,7 +55,8 @@ def test_norms_of_16_bits_are_computed_in_float32() -> None:
     big = cx.constant(np.full(4, 3e4, "float16"))
     (clipped,), norm = optim.clip_grad_norm([big], 1.0)
     assert (norm.dtype, clipped.dtype) == (lm.float32, lm.float16)
-    np.testing.assert_allclose(norm.numpy(), 6e4, 1e-3)
+    close_each(norm.numpy(), 6e4)
+    # float16's digit, 2**-11
     np.testing.assert_allclose(clipped.numpy().astype(np.float32), 0.5, 1e-3)
 
 
@@ -83,7 +86,7 @@ def test_steps_with_clipping(options: dict[str, Any], clip: Any, backend: str) -
         theirs.step(expected, x, y, noted)
         assert_near(ours.numpy(), theirs.numpy())
         if norm is not None:
-            np.testing.assert_allclose(found["norm"], norms[-1], 1e-4)
+            close_each(found["norm"], norms[-1], ulp=128)
 
 
 def test_what_is_refused() -> None:

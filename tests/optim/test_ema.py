@@ -83,6 +83,7 @@ def test_averages_of_bfloat16_are_float32_and_are_saved() -> None:
     np.testing.assert_array_equal(second.averages[p].numpy(), np.float32([0.1, 0.2]))
     assert second.count.numpy() == 3
     second.apply()
+    # bfloat16's last digit, 2**-8
     np.testing.assert_allclose(p.numpy().astype(np.float32), [0.1, 0.2], 4e-3)
     with pytest.raises(lm.LoadError, match="2 averages for 1 parameters"):
         second.load_state_dict({"count": 0, "averages": [1, 2]})

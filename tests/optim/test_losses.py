@@ -13,6 +13,7 @@ from torch.nn import functional as TF
 import luminal as lm
 from luminal import nn
 from luminal.nn import functional as F
+from tests.close import close, close_each
 
 rng = np.random.default_rng(0)
 X = rng.normal(0, 2, (6, 4)).astype(np.float32)
@@ -110,8 +111,9 @@ def test_values_and_gradients(backend: str) -> None:
         x = x.clone().requires_grad_()
         loss = theirs(x, *rest)
         loss.backward()
-        np.testing.assert_allclose(found[name], loss.detach(), 1e-5, 1e-6, err_msg=name)
+        close(found[name], loss.detach(), err_msg=name)
         gradient = found[f"{name} gradient"]
+        # sums of logarithms that cancel: gradients keep four digits where the loss is flat
         np.testing.assert_allclose(gradient, x.grad, 1e-4, 1e-6, err_msg=name)
 
 
@@ -138,7 +140,7 @@ def test_layers() -> None:
         (nn.SigmoidFocalLoss(0.5, 1.0)(x, hits), F.sigmoid_focal_loss(x, hits, 0.5, 1.0)),
     ]
     for layer, function in pairs:
-        np.testing.assert_allclose(layer.numpy(), function.numpy(), 1e-6)
+        close_each(layer.numpy(), function.numpy())
     assert F.rmse_loss(x.cast("bfloat16"), y).dtype is lm.float32
     assert F.focal_loss(x.cast("float16"), classes).dtype is lm.float16
 
@@ -150,7 +152,7 @@ def test_gradients_of_saturated_probabilities_are_finite(dtype: str) -> None:
     found = lm.jit(lm.grad(lambda x, t: F.binary_cross_entropy(x.sigmoid(), t)))(logits, wanted)
     leaf = torch.tensor(logits, requires_grad=True)
     TF.binary_cross_entropy(leaf.sigmoid(), torch.tensor(wanted)).backward()
-    np.testing.assert_allclose(found, leaf.grad, rtol=2e-6, atol=1e-7)
+    close(found, leaf.grad)
 
 
 BROADCAST = [

@@ -10,6 +10,7 @@ import torch
 
 import luminal as lm
 from luminal import optim
+from tests.close import close
 from tests.long_share import long_rows, mostly_long
 from tests.optim.pairs import Array, Ours, Theirs, assert_near, batches
 
@@ -69,14 +70,14 @@ def test_twenty_steps_are_those_of_torch(case: str, backend: str) -> None:
     step = lm.compile(ours.graph, backend)
     for x, y in batches():
         loss = step({"x": x, "y": y})["loss"]
-        np.testing.assert_allclose(loss, theirs.step(expected, x, y), rtol=1e-5, atol=1e-5)
+        close(loss, theirs.step(expected, x, y))
         assert_near(ours.numpy(), theirs.numpy())
     for p, q in zip(ours.params.values(), theirs.params.values(), strict=True):
         for slot, state in optimizer.state[p].items():
             if slot == "step" and slot not in expected.state[q]:
                 continue  # SGD's, which knows its first step by a missing buffer
             value = np.asarray(expected.state[q][slot])
-            np.testing.assert_allclose(state.numpy(), value, 1e-4, 1e-5, err_msg=slot)
+            close(state.numpy(), value, ulp=32, err_msg=slot)
 
 
 def test_defaults_are_those_of_torch() -> None:
@@ -163,7 +164,7 @@ def test_twenty_steps_are_those_of_the_paper(build: Any, formula: Any, backend: 
     for name, p in ours.params.items():
         for slot, value in states[name].items():
             found = optimizer.state[p][slot].numpy()
-            np.testing.assert_allclose(found, value, 1e-4, 1e-5, err_msg=f"{name}.{slot}")
+            close(found, value, ulp=32, err_msg=f"{name}.{slot}")
 
 
 def test_muon_in_bfloat16_is_near_that_of_torch() -> None:

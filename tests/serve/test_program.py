@@ -16,6 +16,7 @@ from luminal.models.sampling import Draw, Sampling, features_of, words_of
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import StepProgram
 from luminal.serve.scheduler import Scheduler, Text
+from tests.close import close
 
 CONFIG = DecoderConfig(
     vocab_size=50,
@@ -73,7 +74,7 @@ def check(model: Decoder, found: dict[Text, Any]) -> None:
             text.tokens[text.prompt :], logprobs, expected, strict=True
         ):
             assert new == tokens[0]
-            np.testing.assert_allclose(own, all_[tokens], rtol=1e-4, atol=1e-5)
+            close(own, all_[tokens])
 
 
 def make(backend: str, blocks: int, chunk: int) -> StepProgram:

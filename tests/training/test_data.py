@@ -18,6 +18,7 @@ from luminal.base.errors import DTypeError, InputError, LoadError, ShapeError
 from luminal.loaders.idx import read_idx
 from luminal.training import MNIST, ArrayDataset, Batches, TextDataset
 from luminal.training.prefetch import prefetched
+from tests.close import close_each
 
 # --- IDX files ------------------------------------------------------------------------------------
 
@@ -90,7 +91,7 @@ def test_mnist_is_normalised(tmp_path: Path) -> None:
     dataset = MNIST(folder, train=False)
     x, y = dataset.take(np.array([1, 0]))
     assert (x.shape, x.dtype, y.dtype) == ((2, 1, 28, 28), np.float32, np.int64)
-    np.testing.assert_allclose(x[:, 0, 0, 0], [(1 - 0.1307) / 0.3081, -0.1307 / 0.3081], 1e-6)
+    close_each(x[:, 0, 0, 0], [(1 - 0.1307) / 0.3081, -0.1307 / 0.3081])
     assert y.tolist() == [9, 3]
 
 

@@ -58,8 +58,10 @@ def test_it_is_kept_with_the_same_steps(inner: list[int]) -> None:
         assert held <= (share or 1.0) * arena
         found.append((losses, [p.numpy() for p in model.parameters()]))
     for losses, parameters in found[1:]:
+        # 8 ulp: the same sums by other kernels, two steps
         assert losses == pytest.approx(found[0][0], rel=1e-6)
         for one, other in zip(parameters, found[0][1], strict=True):
+            # 8 ulp: the same sums by other kernels, two steps
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
@@ -101,6 +103,7 @@ def test_fit_keeps_it() -> None:
         options: dict[str, Any] = {"steps": 2, "progress": False, "memory_limit": limit}
         return fit(model, F.mse_loss, data, optimizer, **options).losses
 
+    # 8 ulp: the same sums by other kernels, two steps
     assert losses("1.2MB") == pytest.approx(losses(None), rel=1e-6)
     with pytest.raises(lm.CompileError, match="100,000 are allowed"):
         losses("100KB")

@@ -11,6 +11,7 @@ import luminal as lm
 from luminal.base import config
 from luminal.models import load
 from tests.backends.c_family.present import present
+from tests.close import close
 from tests.models.digits import check_digits
 from tests.models.layered_llama import decode, llama
 from tests.models.stories import PROMPT
@@ -40,7 +41,7 @@ def test_layers_in_a_loop_with_caches(name: str, layers: int) -> None:
     for past in range(5):
         ids = np.array([past * 7 % 64])
         found, expected = (exe(ids=ids, dims={"past": past})["logits"] for exe in (ours, reference))
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        close(found, expected)
 
 
 @pytest.mark.long
@@ -58,4 +59,5 @@ def test_a_searched_program_differs_and_is_right(name: str, tmp_path: Path) -> N
         found = best.report().search
     assert found is not None
     assert found.fast_seconds >= found.best_seconds > 0
+    # a search may choose any order of sums
     np.testing.assert_allclose(best(given)["y"], fast(given)["y"], rtol=1e-4, atol=1e-6)

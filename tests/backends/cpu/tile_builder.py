@@ -272,6 +272,7 @@ def run_all(
 def compare(name: str, found: np.ndarray, expected: np.ndarray, rtol: float) -> None:
     if rtol:
         wide = found.astype(np.float64), expected.astype(np.float64)
+        # near 0 the approximations have an absolute error: a thousandth of the relative one
         np.testing.assert_allclose(*wide, rtol=rtol, atol=rtol * 1e-3, err_msg=name)
         return
     same = found.reshape(-1).view(np.uint8) == expected.reshape(-1).view(np.uint8)

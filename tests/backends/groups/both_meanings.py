@@ -25,6 +25,7 @@ from luminal.runtime.executable import Executable
 from luminal.schedule.groups.facts import Groups
 from tests.backends import op_table
 from tests.backends.on_device import compiled_on
+from tests.close import close
 from tests.expand.launches import same_bits
 
 SMALL = Groups(lanes=8, most=16, shared_bytes=20 << 10, is_rule=True, subgroup=4)
@@ -96,7 +97,7 @@ class BothMeanings(InterpretedDriver):
 def near(name: str, found: Array, expected: Array) -> None:
     """Elementary functions are NumPy's in one of the meanings."""
     wide = found.astype(np.float64), expected.astype(np.float64)
-    np.testing.assert_allclose(*wide, rtol=1e-2, atol=1e-5, err_msg=name)
+    close(*wide, err_msg=name)
 
 
 class Both(CBackend):

@@ -13,6 +13,7 @@ import torch
 import luminal as lm
 from luminal import nn
 from luminal.nn import functional as F
+from tests.close import close, close_each
 
 DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "bfloat16", "float32", "float64")
 X = np.arange(6.0, dtype=np.float32).reshape(2, 3) - 2
@@ -46,7 +47,7 @@ def test_a_spelling_means_what_it_means_in_torch(name: str) -> None:
     ours, theirs = SPELLINGS[name]
     found = ours(lm.tensor(X)).numpy()
     expected = theirs(torch.tensor(X)).numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    close_each(found, expected)
     assert found.dtype == expected.dtype
 
 
@@ -184,7 +185,7 @@ def test_layers_with_flags_compile_as_they_are(layer: nn.Module, count: int) -> 
     found = lm.jit(layer)(*(x,) * count)
     expected = layer(*(lm.tensor(x),) * count)
     for ours, wanted in zip(*((e if isinstance(e, tuple) else (e,)) for e in (found, expected))):  # noqa: B905
-        np.testing.assert_allclose(ours, wanted.numpy(), rtol=1e-5, atol=1e-6)
+        close(ours, wanted.numpy())
 
 
 def test_flags_and_strings_are_passed_as_they_are() -> None:

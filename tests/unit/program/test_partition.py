@@ -187,6 +187,7 @@ def test_a_copy_for_a_loop_runs_before_it_however_early_that_is_needed() -> None
         (accumulated(ahead, x.cos()) + back).output("z")  # the copy serves two Loops
         results = lm.compile(cx, backend)({"x": values})
         found.append(np.stack([results["y"], results["z"]]))
+    # float64, two plans of the same sums: 4,500 ulp
     np.testing.assert_allclose(found[0], found[1], 1e-12)
 
 

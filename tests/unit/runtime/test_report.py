@@ -186,7 +186,7 @@ def test_the_drawings_hold_the_numbers() -> None:
     bars = [rect for rect in page.all("rect") if rect["height"] == "30"]
     launches, steps = bars[:-2], bars[-2:]
     widths = [float(str(rect["width"])) for rect in launches]
-    assert widths[0] / widths[1] == pytest.approx(40 / 8, rel=0.05)
+    assert widths[0] / widths[1] == pytest.approx(40 / 8, rel=0.05)  # widths are whole pixels
     assert float(str(steps[0]["width"])) == pytest.approx(0.75 * 760, abs=2)
     points = [(float(str(c["cx"])), float(str(c["cy"]))) for c in page.all("circle")]
     assert len(points) == 2 + 3  # launches with both flops and bytes; moments of the search
@@ -256,6 +256,7 @@ def test_three_digits_never_round_up_to_a_thousand() -> None:
         for power in range(-9, 13):
             told = amount(digits * 10.0**power, "B")
             assert "e" not in told
+            # amounts are written in three digits
             assert power > -3 or float(told[:-2]) == pytest.approx(digits * 10.0**power, rel=5e-3)
     assert duration(0.9996) == "1 s"
     assert duration(99960e-9) == "100 us"

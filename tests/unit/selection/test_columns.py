@@ -58,6 +58,7 @@ def test_two_products_of_one_factor_are_one_kernel(width: int) -> None:
         selection = candidate.stages.selection
         merged += [m for m in selection.merges if all(t.is_reduction for t in m)]
         found = outputs(space, candidate, given)
+        # sums over columns in every order that a genome has
         np.testing.assert_allclose(found, expected, 1e-4, 1e-4 * np.abs(expected).max())
         assert len(candidate.program.kernels) <= len(fast.program.kernels)
         # Names are those of the program before: the way back, and all other moves, are there.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lint import docstrings, unused
+from tests.lint import docstrings, tolerances, unused
 
 PAGE = '''"""A module of one function."""
 
@@ -141,3 +141,22 @@ def test_no_test_file_imports_another() -> None:
         r"^\s*(from tests\S*\.test_\w+ import|from tests\S* import .*\btest_)", re.M
     )
     assert [p.name for p in tests.rglob("*.py") if imported.search(p.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "values"),
+    [
+        ("assert_allclose(x, y, rtol=1e-5, atol=1e-6)", ["1e-05", "1e-06"]),
+        ("np.testing.assert_allclose(x, y, 1e-5)", ["1e-05"]),
+        ("agree(x, y, atol=1e-6 * np.abs(y).max())", ["1e-06 * np.abs(y).max()"]),
+        ("assert x == pytest.approx(y, abs=0.1)", ["0.1"]),
+        ("TOLERANCE = 1e-4", ["0.0001"]),
+        ("allclose(x, y, 1e-5)  # noqa: E501", ["1e-05"]),
+        ("allclose(x, y, 1e-5)  # a sum of 100 terms", []),
+        ("# a sum of 100 terms\nassert allclose(\n    x, y,\n    rtol=1e-5,\n)", []),
+        ("allclose(x, y, rtol=TOLERANCE, atol=0)", []),
+        ("value = other(x, 0.1, abs=0.1)", []),
+    ],
+)
+def test_tolerances_without_a_reason(lines: str, values: list[str]) -> None:
+    assert [value for _, value in tolerances.faults(lines)] == values

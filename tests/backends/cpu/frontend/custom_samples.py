@@ -70,6 +70,7 @@ def agree(cx: lm.Graph, inputs: dict[str, Array], exact: bool = False) -> lm.Exe
         if exact:
             np.testing.assert_array_equal(found[0][name], wanted)
         else:
+            # 16 ulp: exp twice in a row, and sums of it
             np.testing.assert_allclose(found[0][name], wanted, rtol=2e-6)
     return exe
 

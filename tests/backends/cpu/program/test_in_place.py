@@ -330,8 +330,10 @@ def test_states(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
         with skewed(skew):
             found = Executable(cx.graph(), (Variant({}, runner),))(inputs)
         for name, array in expected.items():
+            # sums of up to a hundred terms in another order, 100 ulp of what does not cancel
             np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5)
         for each, value in after.items():
+            # sums of up to a hundred terms in another order, 100 ulp of what does not cancel
             np.testing.assert_allclose(each.numpy(), value, rtol=1e-4, atol=1e-5)
 
 
@@ -358,4 +360,5 @@ def test_states_that_one_pass_updates() -> None:
         each.reset()
     lm.compile(cx)(inputs)
     for each, value in zip(states, after, strict=True):
+        # sums of up to a hundred terms in another order, 100 ulp of what does not cancel
         np.testing.assert_allclose(each.numpy(), value, rtol=1e-4, atol=1e-5)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from tests.close import close_each
 from tests.long_share import mostly_long
 
 Draw = Callable[..., lm.Tensor]
@@ -98,6 +99,7 @@ def test_values_agree_with_those_of_inputs_only(case: Case, leaf: str, numerics:
     for _ in range(2):  # the second run finds what the prologue left
         found = exe(given)
         for name, array in reference.items():
+            # softmax and products of 16 terms: up to 21 ulp of a value are seen
             np.testing.assert_allclose(found[name], array, rtol=2e-5, atol=1e-6, err_msg=name)
 
 
@@ -113,6 +115,6 @@ def test_what_weights_decide_is_made_once_and_again_when_they_are_set() -> None:
         weight = np.random.default_rng(seed).standard_normal((3, 4), np.float32)
         exe.set({"w": weight})
         found = exe({"x": x})
-        np.testing.assert_allclose(found["z"], softmax(weight), rtol=1e-5)
-        np.testing.assert_allclose(found["y"], x + softmax(weight), rtol=1e-5)
+        close_each(found["z"], softmax(weight))
+        close_each(found["y"], x + softmax(weight))
     assert sum(row.flops > 0 for row in exe.report().prologue) == 1

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from tests.close import close, close_each
 from tests.machines import needs_wide
 
 RNG = np.random.default_rng(7)
@@ -39,6 +40,7 @@ def check(
     got = exe(inputs, dims=dims)
     assert len(exe.report().kernels) == kernels
     for name in expected:
+        # weights of softmax, whose exponents hold the products' error: 2,000 ulp
         np.testing.assert_allclose(got[name], expected[name], rtol=2e-4, atol=2e-5)
 
 
@@ -201,5 +203,5 @@ def test_stored_scores_are_walked_once_in_a_pass(name: str, queries: tuple[int, 
     SECOND_SWEEPS[name](s).output("second")
     (s.softmax(-1) @ v).output("y")
     got, expected = (lm.compile(cx, device)(inputs) for device in ("cpu", "reference"))
-    np.testing.assert_allclose(got["second"], expected["second"], rtol=2e-5)
-    np.testing.assert_allclose(got["y"], expected["y"], rtol=2e-4, atol=2e-5)
+    close_each(got["second"], expected["second"])
+    close(got["y"], expected["y"], ulp=8)

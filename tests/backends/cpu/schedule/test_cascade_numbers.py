@@ -9,6 +9,7 @@ import numpy as np
 import luminal as lm
 from luminal.algebra.evaluate import evaluate
 from luminal.algebra.lower import lower
+from tests.close import close
 from tests.term_inputs import inputs_of
 
 Array = np.ndarray[Any, Any]
@@ -41,7 +42,7 @@ def compare(cx: lm.Graph, exe: lm.Executable, arrays: dict[str, Array]) -> None:
     found = np.asarray(exe(arrays)["y"])
     numbers = np.isfinite(wanted)
     np.testing.assert_array_equal(np.isfinite(found), numbers)
-    np.testing.assert_allclose(found[numbers], wanted[numbers], rtol=1e-4, atol=1e-5)
+    close(found[numbers], wanted[numbers], ulp=16)
 
 
 def test_what_is_no_number_comes_out_as_in_two_passes() -> None:

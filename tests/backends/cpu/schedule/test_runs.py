@@ -14,6 +14,7 @@ from luminal.kernel import tile_interpreter
 from luminal.kernel.tile_ir import Kernel, Load, Runs
 from luminal.kernel.tile_verify import verify
 from luminal.nn.moe import MoE
+from tests.close import close
 from tests.machines import vectors
 
 Array = np.ndarray[Any, Any]
@@ -90,14 +91,14 @@ def test_products_by_runs(name: str, turned: bool, order: str) -> None:
     case = CASES[name]
     given = arrays(case, np.float32, turned, order)
     found = graph_of(case, turned=turned).compile("cpu")(given)["y"]
-    np.testing.assert_allclose(found, expected(case, given, turned), rtol=0, atol=1e-4)
+    close(found, expected(case, given, turned), ulp=8)
 
 
 def test_weights_of_sixteen_bits() -> None:
     case = CASES["ragged"]
     given = arrays(case, ml_dtypes.bfloat16, True, "sorted")
     found = graph_of(case, lm.bfloat16).compile("cpu")(given)["y"]
-    np.testing.assert_allclose(found, expected(case, given, True), rtol=0, atol=1e-4)
+    close(found, expected(case, given, True))
 
 
 def product_kernel(case: Case) -> Kernel:
@@ -125,7 +126,7 @@ def test_the_interpreter_walks_the_same_runs(order: str) -> None:
         buffers[buffer.name] = rest.pop(place).reshape(-1)
     tile_interpreter.run(kernel, buffers, {})
     wanted = expected(case, given, True)
-    np.testing.assert_allclose(y.reshape(wanted.shape), wanted, rtol=0, atol=1e-4)
+    close(y.reshape(wanted.shape), wanted)
 
 
 def test_a_run_ends_where_any_key_changes() -> None:
@@ -145,7 +146,7 @@ def test_a_run_ends_where_any_key_changes() -> None:
     }
     each = given["w"][given["first"], given["second"]]
     wanted = np.einsum("sk,snk->sn", given["x"], each)
-    np.testing.assert_allclose(cx.compile("cpu")(given)["y"], wanted, rtol=0, atol=1e-4)
+    close(cx.compile("cpu")(given)["y"], wanted)
 
 
 def test_rows_that_choose_are_in_runs_and_few_rows_are_not() -> None:
@@ -197,7 +198,7 @@ def test_weights_that_integers_choose_lie_in_panels(columns: int, order: str) ->
     Halves(given["w"])(cx.tensor((97, 72), name="x"), chosen + shift).output("y")
     found = cx.compile("cpu")({name: given[name] for name in ("x", "chosen", "shift")})["y"]
     first, second = np.split(expected(case, given, True), 2, 1)
-    np.testing.assert_allclose(found, first * second, rtol=0, atol=2e-3)
+    close(found, first * second, ulp=8)
     (kernel,) = (k for k in lower_to_program(cx.graph(), AVX2).kernels if runs_in([k]))
     assert bool(kernel.scratch) == (columns == 40)
 
@@ -220,7 +221,7 @@ def test_columns_that_integers_choose(columns: int) -> None:
     cx = lm.Graph()
     Chosen(w)(cx.tensor((3, 64), name="x"), cx.tensor((columns,), lm.int32, "chosen")).output("y")
     found = cx.compile("cpu")({"x": x, "chosen": chosen})["y"]
-    np.testing.assert_allclose(found, x @ w[chosen].T, rtol=0, atol=1e-4)
+    close(found, x @ w[chosen].T, ulp=8)
 
 
 def moe_report(tokens: int) -> Any:

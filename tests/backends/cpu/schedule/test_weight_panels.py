@@ -27,7 +27,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.schedule.vectors import panels
 from luminal.selection import dots, layouts
-from tests.close import close_to_greatest
+from tests.close import close, close_to_greatest
 from tests.long_share import mostly_long
 from tests.machines import usual
 
@@ -220,6 +220,7 @@ def test_panels_hold_what_the_weight_holds(dtype: str) -> None:
     values, w = to(drawn(9, 300)), to(drawn(210, 300))
     expected = to(values.astype(wide) @ w.astype(wide).T)
     got = run(cx, {"w": w}, x=values)["y"]
+    # bfloat16's last digit, 2**-8, of sums of 300 terms with mixed signs
     np.testing.assert_allclose(
         got.astype(np.float64), expected.astype(np.float64), rtol=1e-2, atol=0.2
     )
@@ -253,6 +254,7 @@ def test_bfloat16_is_multiplied_in_pairs(k: int, n: int, rows: int, turned: bool
     wide = to(x.astype(np.float32) @ w.astype(np.float32).T).astype(np.float32)
     given = w if turned else np.ascontiguousarray(w.T)
     got = run(cx, {"w": given, "b": b}, x=x)["y"].astype(np.float32)
+    # bfloat16's last digit, 2**-8, with sums and terms rounded apart
     np.testing.assert_allclose(got, wide + b.astype(np.float32), rtol=2e-2, atol=0.1)
 
 
@@ -284,7 +286,7 @@ def test_a_large_weight_of_words_is_held_once(
     exe = lm.compile(cx)
     for count in {1, rows // 3 + 1, rows}:
         got = exe(x=wide[:count], w=given if turned else np.ascontiguousarray(given.T))["y"]
-        np.testing.assert_allclose(got, expected[:count], rtol=1e-4, atol=1e-3)
+        close(got, expected[:count], ulp=16)
 
 
 @needs_pairs
@@ -299,6 +301,7 @@ def test_pairs_along_heads_that_are_summed_over() -> None:
     x, w = to(drawn(3, 7, 50)), to(drawn(160, 150))
     expected = np.einsum("hsd,nhd->sn", *(v.astype(np.float32) for v in (x, w.reshape(160, 3, 50))))
     got = run(cx, {"w": w}, x=x)["y"].astype(np.float32)
+    # bfloat16's last digit, 2**-8, with sums and terms rounded apart
     np.testing.assert_allclose(got, expected, rtol=2e-2, atol=0.1)
 
 
@@ -319,6 +322,7 @@ def test_sibling_products_are_all_in_pairs() -> None:
     wide = [to(given.astype(np.float32) @ w.astype(np.float32).T) for w in (g, u)]
     first, second = (w.astype(np.float32) for w in wide)
     got = run(cx, {"g": g, "u": u}, x=given)["y"].astype(np.float32)
+    # bfloat16's last digit, 2**-8, of both factors and of their product
     np.testing.assert_allclose(got, first / (1 + np.exp(-first)) * second, rtol=5e-2, atol=0.2)
 
 
@@ -348,6 +352,7 @@ def test_a_product_in_pairs_beside_what_reads_x_otherwise(name: str) -> None:
         given["o"] = drawn(200, 96).astype(cx.leaves["o"].dtype.numpy)
     got = np.asarray(lm.compile(cx)(given)["y"]).astype(np.float32)
     exact = lm.compile(cx, backend="reference")(given)["y"].astype(np.float32)
+    # bfloat16's last digit, 2**-8, of sums of 200 terms and of what is added
     np.testing.assert_allclose(got, exact, rtol=5e-2, atol=0.5)
 
 
@@ -362,6 +367,7 @@ def test_pairs_keep_nan_and_infinities_in_their_places() -> None:
     got = run(cx, {"w": w}, x=x)["y"].astype(np.float32)
     with np.errstate(invalid="ignore"):
         expected = x.astype(np.float32) @ w.astype(np.float32).T
+    # bfloat16's last digit, 2**-8, with sums and terms rounded apart
     np.testing.assert_allclose(got, expected, rtol=2e-2, atol=0.2)
 
 
@@ -381,6 +387,7 @@ def test_an_odd_sum_is_widened_and_what_lies_turned_is_joined(k: int) -> None:
     given, w = to(drawn(*shape)), to(drawn(200, k))
     wide = given.astype(np.float32) if k == 129 else given.astype(np.float32).T
     got = run(cx, {"w": w}, x=given)["y"].astype(np.float32)
+    # bfloat16's last digit, 2**-8, with sums and terms rounded apart
     np.testing.assert_allclose(got, wide @ w.astype(np.float32).T, rtol=2e-2, atol=0.1)
 
 
@@ -430,6 +437,7 @@ def test_scores_of_attention_are_multiplied_in_pairs(causal: bool) -> None:
     tensors = (torch.from_numpy(given[name].astype(np.float64)) for name in "qkv")
     expected = torch.nn.functional.scaled_dot_product_attention(*tensors, is_causal=causal).numpy()
     got = np.asarray(lm.compile(cx)(given)["y"]).astype(np.float64)
+    # bfloat16's last digit, 2**-8, with sums and terms rounded apart
     np.testing.assert_allclose(got, expected, rtol=1e-2, atol=1e-2)
 
 
@@ -456,6 +464,7 @@ def test_the_interpreter_multiplies_pairs_as_the_hardware_does() -> None:
     panels = np.zeros(size, arrays["w"].dtype)
     interpret(kernels[copy.kernel], {"b0": arrays["w"].ravel(), "b1": panels}, {})
     interpret(kernels[product.kernel], {"b0": arrays["x"].ravel(), "b1": panels, "b2": out}, {})
+    # the interpreter sums the same terms in the same order: 10 ulp
     np.testing.assert_allclose(out.reshape(3, 20), got, rtol=1e-6, atol=1e-6)
 
 

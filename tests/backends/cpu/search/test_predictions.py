@@ -84,6 +84,7 @@ def test_a_product_takes_its_multiplications() -> None:
     least = 512**3 / 16 * CORE.multiply
     assert least < found.cycles < 1.6 * least
     twice = work(kernel(product(512, 1024, 512)), {}, CORE)
+    # what does not grow with the work, as edges do, is a few percent
     assert twice.cycles == pytest.approx(2 * found.cycles, rel=0.05)
 
 
@@ -124,6 +125,7 @@ def test_walking_down_columns_fetches_lines_again() -> None:
     along = work(kernel(column_sums), {}, CORE)
     down = work(kernel(column_sums, ("vector", -1)), {}, CORE)
     size = 4 * 2048 * 2048
+    # what does not grow with the work, as edges do, is a few percent
     assert along.into_second == pytest.approx(size, rel=0.1)
     assert down.into_second > 4 * along.into_second
     assert down.cycles > 4 * along.cycles
@@ -158,6 +160,7 @@ def test_more_chunks_are_shared_by_more_cores() -> None:
     made = kernel(product(512, 512, 512))
     backends = [Cpu(replace(ZEN4, cores=cores)) for cores in (1, 2)]
     one, two = (backend.seconds(made, {}, 0, 0) for backend in backends)
+    # what does not grow with the work, as edges do, is a few percent
     assert two == pytest.approx(one / 2, rel=0.05)
 
 
@@ -180,6 +183,7 @@ def test_a_kernel_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_correlation_is_of_ranks() -> None:
     assert correlation([1, 2, 3, 4], [1, 10, 100, 1000]) == pytest.approx(1)
     assert correlation([1, 2, 3, 4], [4, 3, 2, 1]) == pytest.approx(-1)
+    # SciPy's spearmanr has 0.894 in three digits
     assert correlation([1, 1, 2, 2], [1, 2, 3, 4]) == pytest.approx(0.894, abs=1e-3)
 
 

@@ -25,6 +25,7 @@ from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome, called_by
 from luminal.search.space import Space
 from luminal.selection.calls import with_calls
+from tests.close import close, close_each
 
 Array = np.ndarray[Any, Any]
 Fn = Callable[..., lm.Tensor]
@@ -98,7 +99,7 @@ def test_products(name: str, dtype: Any) -> None:
             for shape in shapes
         ]
         got, expected = result(library, arrays), result(found, arrays)
-        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+        close(got, expected, ulp=8)
 
 
 @needs_blas
@@ -107,7 +108,7 @@ def test_nan_and_infinities_as_in_the_kernel_of_our_own() -> None:
     a, b = (RANDOM.standard_normal(shape, np.float32) for shape in ((40, 30), (30, 50)))
     a[3, 4], a[7, 1], b[2, 9], b[5, 9] = np.nan, np.inf, np.inf, -np.inf
     got, expected = result(called(found), [a, b]), result(found, [a, b])
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    close(got, expected)
 
 
 @needs_blas
@@ -121,7 +122,7 @@ def test_the_interpreter_gives_the_call_its_meaning() -> None:
         for p, n in zip(placed.kernel.params, placed.params, strict=True)
     }
     interpret(placed.kernel, {"b0": a.ravel(), "b1": b.ravel(), "b2": out}, values)
-    np.testing.assert_allclose(out.reshape(3, 5), a @ b.T, rtol=1e-5)
+    close_each(out.reshape(3, 5), a @ b.T)
 
 
 NO_PRODUCTS: dict[str, tuple[Fn, tuple[tuple[Any, ...], ...]]] = {
