@@ -113,9 +113,9 @@ class CBackend(ABC):
         """The backend of a chip that need not be here. Raises CompileError for an unknown one."""
         chip = next((chip for chip in cls.chips if chip.name == name), None)
         if chip is None:
-            known = ", ".join(repr(f"{cls.base}:{chip.name}") for chip in cls.chips)
+            names = ", ".join(repr(f"{cls.base}:{chip.name}") for chip in cls.chips)
             raise CompileError(
-                f"no chip {name!r} is known; takes {known}, or the number of a device, as in "
+                f"no chip {name!r} is known; takes {names}, or the number of a device, as in "
                 f"'{cls.base}:0'"
             )
         return cls.of(chip)

@@ -50,22 +50,22 @@ def type_as(x: Tensor, other: Tensor) -> Tensor:
 
 
 def float_(x: Tensor) -> Tensor:
-    """x in float32."""
+    """`x` converted to float32, as `cast` does."""
     return cast(x, dtypes.float32)
 
 
 def double(x: Tensor) -> Tensor:
-    """x in float64."""
+    """`x` converted to float64, as `cast` does."""
     return cast(x, dtypes.float64)
 
 
 def half(x: Tensor) -> Tensor:
-    """x in float16."""
+    """`x` converted to float16, as `cast` does."""
     return cast(x, dtypes.float16)
 
 
 def bfloat16(x: Tensor) -> Tensor:
-    """x in bfloat16."""
+    """`x` converted to bfloat16, as `cast` does."""
     return cast(x, dtypes.bfloat16)
 
 
@@ -75,27 +75,27 @@ def bool_(x: Tensor) -> Tensor:
 
 
 def byte(x: Tensor) -> Tensor:
-    """x in uint8."""
+    """`x` converted to uint8, as `cast` does."""
     return cast(x, dtypes.uint8)
 
 
 def char(x: Tensor) -> Tensor:
-    """x in int8."""
+    """`x` converted to int8, as `cast` does."""
     return cast(x, dtypes.int8)
 
 
 def short(x: Tensor) -> Tensor:
-    """x in int16."""
+    """`x` converted to int16, as `cast` does."""
     return cast(x, dtypes.int16)
 
 
 def int_(x: Tensor) -> Tensor:
-    """x in int32."""
+    """`x` converted to int32, as `cast` does."""
     return cast(x, dtypes.int32)
 
 
 def long(x: Tensor) -> Tensor:
-    """x in int64."""
+    """`x` converted to int64, as `cast` does."""
     return cast(x, dtypes.int64)
 
 

@@ -164,7 +164,7 @@ class BodyRecorder(Recorder):
         self._refuse("tensor", "make the input outside of the function and use it inside")
 
     def latest(self, state: Assignable) -> Tensor:
-        """Its value at the start of the run."""
+        """The value of a State at the start of the run."""
         return self.constant(state)
 
     def assign(self, state: Assignable | Tensor, value: Tensor, *, again: bool = False) -> None:

@@ -54,7 +54,7 @@ class Tensor(Methods):
         return self
 
     def retrieve(self, name: str | None = None) -> Tensor:
-        """The same as `output`."""
+        """Makes this a result of the graph, as `output` does."""
         return self.output(name)
 
     def keep(self) -> Tensor:

@@ -32,13 +32,13 @@ class _Activation(Module):
 
 
 class ReLU(_Activation):
-    """max(x, 0)."""
+    """The rectified linear unit: max(x, 0)."""
 
     method = "relu"
 
 
 class ReLU6(_Activation):
-    """min(max(x, 0), 6)."""
+    """The rectified linear unit up to 6: min(max(x, 0), 6)."""
 
     method = "relu6"
 
@@ -50,7 +50,7 @@ class SELU(_Activation):
 
 
 class SiLU(_Activation):
-    """x * sigmoid(x)."""
+    """The sigmoid linear unit, or swish: x * sigmoid(x)."""
 
     method = "silu"
 
@@ -74,7 +74,7 @@ class Sigmoid(_Activation):
 
 
 class LogSigmoid(_Activation):
-    """log(sigmoid(x))."""
+    """The logarithm of the sigmoid: log(sigmoid(x))."""
 
     method = "logsigmoid"
 
@@ -86,7 +86,7 @@ class Softsign(_Activation):
 
 
 class Tanhshrink(_Activation):
-    """x - tanh(x)."""
+    """The difference to the hyperbolic tangent: x - tanh(x)."""
 
     method = "tanhshrink"
 
@@ -197,7 +197,7 @@ class Softmax(_Activation):
 
 
 class LogSoftmax(_Activation):
-    """log(softmax(x)) along `dim`."""
+    """The logarithm of the softmax along `dim`: log(softmax(x))."""
 
     method = "log_softmax"
 
@@ -206,7 +206,7 @@ class LogSoftmax(_Activation):
 
 
 class Softmin(_Activation):
-    """softmax(-x) along `dim`."""
+    """The softmax of negated elements along `dim`: softmax(-x)."""
 
     method = "softmin"
 

@@ -90,7 +90,7 @@ class KVCache:
         return cls(State(shape, dtype, name=f"{name}.k"), State(shape, dtype, name=f"{name}.v"))
 
     def within(self, reach: Extent) -> KVCache:
-        """The same States, of which only positions before `reach` are attended."""
+        """A cache of these States, of which only positions before `reach` are attended."""
         return replace(self, reach=reach)
 
     def attend(

@@ -90,7 +90,7 @@ def _clamped_swiglu(limit: float, slope: float, gate: Tensor, up: Tensor) -> Ten
 
 
 class FeedForward(Module):
-    """`down(activation(up(x)))`."""
+    """Two linear layers with an activation between them: `down(activation(up(x)))`."""
 
     def __init__(
         self, hidden: int, inner: int, activation: str, bias: bool = True, dtype: Any = float32

@@ -21,7 +21,7 @@ def near_zero(fan_in: int) -> Draw:
 
 
 class Identity(Module):
-    """Its input; arguments are accepted and not used."""
+    """Gives its input back; arguments are accepted and not used."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass

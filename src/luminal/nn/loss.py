@@ -78,7 +78,7 @@ class RMSELoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|x - y|."""
+    """The absolute difference: |x - y|."""
 
     def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(loss.l1_loss, reduction)

@@ -25,7 +25,7 @@ class Flatten(Module):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same elements in fewer dims."""
+        """`x` with these dims as one."""
         return x.flatten(self.start_dim, self.end_dim)
 
 
@@ -36,7 +36,7 @@ class Unflatten(Module):
         self.dim, self.sizes = dim, tuple(unflattened_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same elements in more dims."""
+        """`x` with this dim as several."""
         return x.unflatten(self.dim, self.sizes)
 
 

@@ -23,8 +23,8 @@ def tool() -> str | None:
         files = metadata.distribution(WHEEL).files or []
     except metadata.PackageNotFoundError:
         files = []
-    found = next((file for file in files if Path(file).stem == TOOL), None)
-    return shutil.which(TOOL) if found is None else str(found.locate())
+    disassembler = next((file for file in files if Path(file).stem == TOOL), None)
+    return shutil.which(TOOL) if disassembler is None else str(disassembler.locate())
 
 
 def of(cubin: bytes) -> str:

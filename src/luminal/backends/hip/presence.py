@@ -28,8 +28,8 @@ def absence() -> str | None:
 
 def properties(number: int) -> Any:
     """What ROCm tells of a device that is there."""
-    _, found = bindings().hipGetDeviceProperties(number)
-    return found
+    _, told = bindings().hipGetDeviceProperties(number)
+    return told
 
 
 def _found() -> tuple[int, str | None]:

@@ -92,7 +92,7 @@ class Packed(Parameter):
 
     @property
     def data_dict(self) -> dict[str, Array]:
-        """Its data under these names; copies where rows lie in another order."""
+        """The codes and scales under these names; copies where rows lie in another order."""
         order = self._order
         return {
             end: self._data[part] if order is None else order.value(self._data[part])
@@ -167,7 +167,7 @@ class Packed(Parameter):
         )
 
     def to(self, device: Any) -> Packed:
-        """Its data stay on the host, of which programs of a device share one copy there.
+        """Gives itself: packed data stay on the host, where programs of a device share one copy.
 
         Raises InputError for a device that cannot be used.
         """

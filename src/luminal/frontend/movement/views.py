@@ -46,7 +46,7 @@ def mapped(
 
 
 def reshape(x: Tensor, *shape: Extent | Sequence[Extent]) -> Tensor:
-    """The same elements in row-major order in another shape; one extent may be -1: the rest.
+    """`x` in another shape, its elements in row-major order; one extent may be -1: the rest.
 
     Where dims decide whether both shapes have as many elements, each run is checked for it.
     """

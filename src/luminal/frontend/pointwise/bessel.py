@@ -427,7 +427,7 @@ def i0(x: Tensor) -> Tensor:
 @in_float
 @differentiated(lambda g, y, x: g * (i0(x) - where(x == 0, 0.5, y / x)))
 def i1(x: Tensor) -> Tensor:
-    """The same of order 1, within 7 ulp."""
+    """The modified Bessel function of the first kind, of order 1, within 7 ulp."""
     return where(abs(x) == math.inf, x, _grown(i1e(x), x))
 
 
@@ -470,7 +470,7 @@ def modified_bessel_k0(x: Tensor) -> Tensor:
 @in_float
 @differentiated(lambda g, y, x: -g * (modified_bessel_k0(x) + y / x))
 def modified_bessel_k1(x: Tensor) -> Tensor:
-    """The same of order 1, within 5 ulp."""
+    """The modified Bessel function of the second kind, of order 1, within 5 ulp."""
     far = (-x).exp() * _scaled_k(x, _K1_FAR)
     return _at_the_start(where(x <= 2, _k1_near(x), far), x)
 

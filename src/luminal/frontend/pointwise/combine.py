@@ -275,7 +275,7 @@ def fmod(a: Operand, b: Operand) -> Tensor:
 
 
 def ldexp(x: Tensor, exponent: Operand) -> Tensor:
-    """x * 2**exponent."""
+    """`x` times a power of 2: x * 2**exponent."""
     (a, b), result = unified("ldexp", (x, exponent), floating=True)
     return (a * b.exp2()).cast(result)
 

@@ -255,7 +255,7 @@ def _chebyshev_step(x: Tensor, value: Tensor, before: Tensor, k: int) -> Tensor:
 
 
 def _parity(n: Tensor) -> Tensor:
-    """(-1)**n."""
+    """The sign of (-1)**n: 1 where n is even, -1 where it is odd."""
     return 1 - 2 * (n % 2)
 
 

@@ -26,7 +26,7 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
 
 
 def bitcast(x: Tensor, dtype: Any) -> Tensor:
-    """The same bits read as another dtype of the same width."""
+    """The bits of `x` read as another dtype of the same width."""
     return x.graph.wrap(x.graph.builder.bitcast(x.value, dtypes.dtype_of(dtype)))
 
 
@@ -37,13 +37,13 @@ def stop_gradient(x: Tensor) -> Tensor:
 
 @in_float
 def exp(x: Tensor) -> Tensor:
-    """e ** x."""
+    """The exponential function: e ** x."""
     return apply("Exp", x)
 
 
 @in_float
 def exp2(x: Tensor) -> Tensor:
-    """2 ** x."""
+    """The power of 2: 2 ** x."""
     return apply("Exp2", x)
 
 
@@ -73,7 +73,7 @@ def reciprocal(x: Tensor) -> Tensor:
 
 @in_float
 def rsqrt(x: Tensor) -> Tensor:
-    """1 / sqrt(x)."""
+    """The reciprocal of the square root: 1 / sqrt(x)."""
     return reciprocal(sqrt(x))
 
 

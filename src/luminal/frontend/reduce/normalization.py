@@ -212,7 +212,7 @@ def _log_softmax(x: Tensor, axis: int) -> Tensor:
 
 @numpy_names
 def softmin(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
-    """softmax(-x)."""
+    """The softmax of negated elements: softmax(-x)."""
     return softmax(-x, dim, dtype)
 
 

@@ -127,7 +127,7 @@ def nonzero(x: Tensor, as_tuple: bool = False) -> Tensor | tuple[Tensor, ...]:
 
 
 def argwhere(x: Tensor) -> Tensor:
-    """The same as `nonzero`."""
+    """The positions of elements that are not 0, a row each, as `nonzero` gives them."""
     positions = nonzero(x)
     assert is_tensor(positions)
     return positions

@@ -360,8 +360,9 @@ def by_matrices(x: Tensor, matrices: Sequence[Array]) -> Tensor:
 
 
 def bytes_by_matrices(x: Tensor, matrices: Sequence[Array]) -> Tensor:
-    """The same of uint8, in the arithmetic of PyTorch's and Pillow's kernels: weights are whole
-    multiples of a power of 2 within 16 bits, and each dim's results are bytes.
+    """x of uint8 with its last dims multiplied by constant matrices, in the arithmetic of PyTorch's
+    and Pillow's kernels: weights are whole multiples of a power of 2 within 16 bits, and each dim's
+    results are bytes.
     """
     for axis, rows in _from_the_last(x, matrices):
         # The greatest precision whose largest weight fits 16 bits, as Pillow chooses it.

@@ -63,8 +63,8 @@ class Chip:
 
     def told(self, facts: Mapping[str, float]) -> Chip:
         """The chip with facts by their names, as a driver tells them; 0 where it does not."""
-        known: dict[str, Any] = {name: value for name, value in facts.items() if value}
-        return replace(self, **known)
+        told_facts: dict[str, Any] = {name: value for name, value in facts.items() if value}
+        return replace(self, **told_facts)
 
 
 def nearest(name: str, rows: Sequence[Chip], age: Callable[[str], Any]) -> Chip:
