@@ -15,7 +15,7 @@ from luminal.base.errors import VerifyError
 from luminal.base.records import dataclass
 from luminal.expand.ir import Barrier, Exchange, Load, Statement, Store, headline
 
-Place = tuple[str, int]
+Element = tuple[str, int]
 """An element of a buffer."""
 Lane = Generator[tuple[Barrier | Exchange, Any], Any, None]
 """What a lane does from one meeting to the next: it brings a value to an exchange, and is sent
@@ -27,29 +27,29 @@ another lane's.
 class Accesses:
     """Who touched what since the last barrier, by element: the lanes, and the statement of one."""
 
-    written: dict[Place, tuple[int, Statement]] = field(default_factory=dict)
-    read: dict[Place, tuple[int, Statement]] = field(default_factory=dict)
-    read_by_more: set[Place] = field(default_factory=set)
+    written: dict[Element, tuple[int, Statement]] = field(default_factory=dict)
+    read: dict[Element, tuple[int, Statement]] = field(default_factory=dict)
+    read_by_more: set[Element] = field(default_factory=set)
 
     def note(self, lane: int, statement: Load | Store, addresses: Iterable[int]) -> None:
         """Raises VerifyError where another lane wrote there, or read what this one writes."""
         for address in addresses:
-            place = (statement.buffer, int(address))
-            self._compare(lane, statement, place, self.written.get(place))
+            element = (statement.buffer, int(address))
+            self._compare(lane, statement, element, self.written.get(element))
             if isinstance(statement, Store):
-                other = self.read.get(place)
-                if place in self.read_by_more and other is not None and other[0] == lane:
+                other = self.read.get(element)
+                if element in self.read_by_more and other is not None and other[0] == lane:
                     other = (lane + 1, other[1])  # any of the others
-                self._compare(lane, statement, place, other)
-                self.written[place] = lane, statement
-            elif self.read.setdefault(place, (lane, statement))[0] != lane:
-                self.read_by_more.add(place)
+                self._compare(lane, statement, element, other)
+                self.written[element] = lane, statement
+            elif self.read.setdefault(element, (lane, statement))[0] != lane:
+                self.read_by_more.add(element)
 
     def _compare(
         self,
         lane: int,
         statement: Statement,
-        place: Place,
+        element: Element,
         other: tuple[int, Statement] | None,
     ) -> None:
         if other is not None and other[0] != lane:
@@ -57,7 +57,7 @@ class Accesses:
                 "writes" if isinstance(access, Store) else "reads"
                 for access in (statement, other[1])
             )
-            buffer, address = place
+            buffer, address = element
             raise VerifyError(
                 f"expanded IR: `{headline(statement)}`: lane {lane} {does} {buffer}[{address}], "
                 f"which lane {other[0]} {did} in `{headline(other[1])}`; put a barrier between them"

@@ -59,6 +59,8 @@ def tokenizer_metadata(
             metadata["tokenizer.ggml.pre"] = cut
     elif model["type"] == "BPE":
         metadata["tokenizer.ggml.model"] = "llama"
+        # These readers join the pair of the best score: so scores fall with the ranks of the
+        # merges.
         ranks = {left + right: -float(rank) for rank, (left, right) in enumerate(_merges(model))}
         metadata["tokenizer.ggml.scores"] = [
             ranks.get(token, -float(len(ranks))) for token in tokens

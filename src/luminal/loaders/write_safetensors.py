@@ -40,6 +40,7 @@ def save_safetensors(
         }
         offset += array.nbytes
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    # The format allows spaces behind the header's JSON, for this very purpose.
     text += b" " * (-len(text) % ALIGNMENT)
     with replacing(path) as file:
         file.write(len(text).to_bytes(8, "little"))

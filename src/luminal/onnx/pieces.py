@@ -72,7 +72,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ResultNumber:
     """The number of a result; `number` is that of a narrow dtype whose codes it holds."""
 
     result: int
@@ -141,7 +141,9 @@ class Form:
         piece = self._pieces.get(())
         if piece is None or piece.executable is None or piece.outputs is None:
             return None
-        if not all(isinstance(output, Place) and output.number is None for output in piece.outputs):
+        if not all(
+            isinstance(output, ResultNumber) and output.number is None for output in piece.outputs
+        ):
             return None
         results = tuple(output.result for output in piece.outputs)
         return Program(piece, piece.inputs, results)
@@ -173,12 +175,12 @@ class Form:
         outputs = translation.run(self._declared.record(graph))
         roots = [x for output in outputs for x in tensors(output)]
         numbers = iter(range(len(roots)))
-        places = tuple(_places(output, numbers) for output in outputs)
-        piece = self._kept(run, self._compiled(translation, roots, (), places))
+        result_numbers = tuple(_result_numbers(output, numbers) for output in outputs)
+        piece = self._kept(run, self._compiled(translation, roots, (), result_numbers))
         if not run.runs:
             raise Cut
         results = run.of(piece)
-        return [_filled(place, results) for place in places]
+        return [_filled(place, results) for place in result_numbers]
 
     def _kept(self, run: _Run, piece: Piece) -> Piece:
         if len(self._pieces) >= MAX_PIECES:
@@ -224,18 +226,18 @@ class Form:
         return self._source.size + sum(array.nbytes for array in arrays)
 
 
-def _places(value: Any, numbers: Any) -> Any:
+def _result_numbers(value: Any, numbers: Any) -> Any:
     if isinstance(value, Coded):
-        return Place(next(numbers), value.number)
+        return ResultNumber(next(numbers), value.number)
     if isinstance(value, Tensor):
-        return Place(next(numbers), None)
+        return ResultNumber(next(numbers), None)
     if isinstance(value, list):
-        return [_places(item, numbers) for item in value]
+        return [_result_numbers(item, numbers) for item in value]
     return value
 
 
 def _filled(value: Any, results: Sequence[Array]) -> Any:
-    if isinstance(value, Place):
+    if isinstance(value, ResultNumber):
         array = results[value.result]
         return array if value.number is None else array_of_codes(array, value.number)
     if isinstance(value, list):

@@ -31,8 +31,8 @@ from luminal.torch_backend.translation import (
     InputPlan,
     Number,
     OutputPlan,
-    Place,
     Result,
+    SizeSource,
     Spread,
     StatePlan,
     Translation,
@@ -286,7 +286,7 @@ def _listed(letter: str, numbers: Sequence[int]) -> str:
     return "".join(f"{letter}{k}, " for k in numbers)
 
 
-def _size(place: Place) -> str:
+def _size(place: SizeSource) -> str:
     position, k = place
     return f"a{position}" if k is None else f"a{position}.shape[{k}]"
 

@@ -139,7 +139,7 @@ class Results:
     of_arguments: frozenset[int] = frozenset()
 
 
-Place = tuple[int, int | None]
+SizeSource = tuple[int, int | None]
 """An argument that is a SymInt, or one that is a tensor with a dim of it."""
 
 
@@ -154,7 +154,7 @@ class Translation:
     sizes: Sizes
     arguments: int = 0
     inputs: list[InputPlan] = field(default_factory=list)
-    dims: dict[str, Place] = field(default_factory=dict)  # by name: where a call finds it
+    dims: dict[str, SizeSource] = field(default_factory=dict)  # by name: where a call finds it
     results: list[Result] = field(default_factory=list)
     states: list[StatePlan] = field(default_factory=list)
     written: list[tuple[int, OutputPlan]] = field(default_factory=list)

@@ -63,6 +63,7 @@ def _value(value: Any, kind: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise InputError(f"{where} is {shown(value)}; it must be a table")
         return settings_of(value, kind, where)
+    # TOML has a type for 1 and another one for 1.0; who writes a rate of 1 means the latter.
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:

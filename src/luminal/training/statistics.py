@@ -25,6 +25,7 @@ def record_activations(results: Mapping[str, Tensor]) -> None:
 
 def record_gradients(gradients: Mapping[Parameter, Tensor], model: Module) -> None:
     """Outputs with the statistics of each Parameter's gradient, by its path."""
+    # Reversed, so that of a tied Parameter the first path is left.
     paths = {parameter: path for path, parameter in reversed([*model.named_parameters()])}
     for parameter, gradient in gradients.items():
         path = paths.get(parameter, parameter.name)

@@ -141,6 +141,7 @@ class Trainer:
             row["grad_norm"] = float(results["grad_norm"])
         firsts = [batch[0] for batch in batches]
         row |= {"seconds": seconds, "samples_per_second": sum(map(len, firsts)) / seconds}
+        # Integers in rows are ids of tokens; of other examples there is no such rate.
         if firsts[0].ndim > 1 and firsts[0].dtype.kind in "iu":
             row["tokens_per_second"] = sum(first.size for first in firsts) / seconds
         return row | statistics_row(results)
