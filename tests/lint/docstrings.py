@@ -32,12 +32,6 @@ VAGUE = frozenset({"found", "each", "known", "made", "own", "given"})
 
 _ENDS = (".", "!", "?", ":", "`", '"', ")", "|")
 
-# Rooms whose docstrings, or whose longest functions, are not yet rewritten. They only shrink; a
-# room without faults may not stand here.
-DOCSTRINGS_LATER: tuple[str, ...] = ()
-LENGTHS_LATER: tuple[str, ...] = ()
-NAMES_LATER: tuple[str, ...] = ()
-
 
 def fault_of(text: str) -> str | None:
     """The rule that a docstring or a help text breaks, or None."""
@@ -93,28 +87,19 @@ def vague_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
 
 
 def faults(package: Path = PACKAGE) -> list[str]:
-    """What breaks a rule in a package, a line each; and the rooms that need not wait any more."""
-    lines, still_words, still_lengths, still_names = [], set(), set(), set()
+    """What breaks a rule in a package, a line each."""
+    lines = []
     for path in sorted(package.rglob("*.py")):
         place = path.relative_to(package)
-        room = place.parts[0].removesuffix(".py")
         tree = ast.parse(path.read_text())
         for line, name, text in texts(tree):
             if fault := fault_of(text):
-                still_words.add(room)
-                if room not in DOCSTRINGS_LATER:
-                    lines.append(f"{place}:{line}: {name}: {text.splitlines()[0]!r} {fault}")
+                lines.append(f"{place}:{line}: {name}: {text.splitlines()[0]!r} {fault}")
         for line, name, length in long_functions(tree):
-            still_lengths.add(room)
-            if room not in LENGTHS_LATER:
-                lines.append(f"{place}:{line}: {name} has {length} lines, of at most {MOST_LINES}")
+            lines.append(f"{place}:{line}: {name} has {length} lines, of at most {MOST_LINES}")
         for line, function, name in vague_names(tree):
-            still_names.add(room)
-            if room not in NAMES_LATER:
-                lines.append(f"{place}:{line}: {function}: the local {name!r} names no thing")
-    done = {*DOCSTRINGS_LATER} - still_words | {*LENGTHS_LATER} - still_lengths
-    done |= {*NAMES_LATER} - still_names
-    return lines + [f"{room} has no more faults: take it from its list" for room in sorted(done)]
+            lines.append(f"{place}:{line}: {function}: the local {name!r} names no thing")
+    return lines
 
 
 def main() -> int:
