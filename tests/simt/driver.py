@@ -76,24 +76,20 @@ class CheckedDriver(Driver):
     def enqueue(
         self,
         code: Any,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
-        kernel = code.spelled.expanded
-        names = tuple(param.symbol.name for param in kernel.params)
-        sizes = [
-            buffer.size.compiled(names)(*params) * buffer.dtype.size for buffer in kernel.buffers
-        ]
-        stride = code.scratch_bytes(params)
-        places = [*operands, scratch or DevicePointer(EMPTY)]
-        memory = _spans(places, [*sizes, stride * workers if scratch else 0])
-        integers = np.array(code.integers(params, chunks), np.int64)
-        values = [integers] if self.dialect.integers_in_memory else list(integers)
+        own, sizes = operand_bytes(code, integers, self._integers)
+        places = [*operands, scratch or DevicePointer(EMPTY), *([integers] if integers else ())]
+        sizes += [own * workers if scratch else 0, *([8 * len(code.params) + 16] * bool(integers))]
+        memory = _spans(places, sizes)
         groups, threads = launch_shape(code, workers, gcd(GROUP, workers), scratch)
-        launch(code.handle, KERNEL, (groups,), (threads,), [*memory, *values], orders=self.orders)
+        launch(code.handle, KERNEL, (groups,), (threads,), memory, orders=self.orders)
+
+    def _integers(self, place: DevicePointer, count: int) -> Array:
+        return _part(place, 8 * count).view(np.int64)
 
     def wait(self) -> None:
         pass
@@ -103,6 +99,21 @@ class CheckedDriver(Driver):
 
     def seconds(self, first: Mark, last: Mark) -> float:
         return float(last - first)
+
+
+def operand_bytes(
+    code: Any, integers: DevicePointer | None, read: Callable[[DevicePointer, int], Array]
+) -> tuple[int, list[int]]:
+    """The bytes of scratch of a worker, and of each operand, as the integers of a launch say, which
+    are as they must be.
+    """
+    assert bool(code.params) == (integers is not None)
+    row = read(integers, len(code.params) + 2).tolist() if integers else [0, 0]
+    names, params = tuple(param.name for param in code.params), row[: len(code.params)]
+    stride = code.scratch.compiled(names)(*params)
+    assert integers is None or row[-2] == stride
+    kernel = code.spelled.expanded
+    return stride, [b.size.compiled(names)(*params) * b.dtype.size for b in kernel.buffers]
 
 
 def _part(place: DevicePointer, size: int) -> Array:

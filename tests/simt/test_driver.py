@@ -10,6 +10,7 @@ from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import DevicePointer
 from tests.backends.c_family.dialects import checked_driver
 from tests.backends.c_family.kernels import Writer, index, tile_kernel
+from tests.backends.c_family.launches import enqueue
 from tests.simt import compiling
 from tests.simt.launching import DeviceFault
 
@@ -22,7 +23,7 @@ def enqueue_sum(x: DevicePointer, y: DevicePointer, *, ahead: int = 0) -> None:
     given = w.load("x", dtypes.int32, w.apply("add", w.chunk, index(ahead)))
     w.store("y", w.chunk, w.apply("add", w.load("y", dtypes.int32, w.chunk), given))
     kernel = w.kernel(("x", dtypes.int32, Role.IN), ("y", dtypes.int32, Role.INOUT))
-    device.enqueue(device.compile(tile_kernel(kernel), ""), 4, 2, [x, y], (4,), None)
+    enqueue(device, device.compile(tile_kernel(kernel), ""), 4, 2, [x, y], (4,))
 
 
 def test_operands_that_overlap_lie_in_one_place() -> None:

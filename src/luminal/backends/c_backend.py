@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -27,6 +27,7 @@ from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.schedules import GroupSchedules
 from luminal.schedule.vectors.vector_target import VectorTarget
+from luminal.shape.expression import Expression, Symbol
 
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
@@ -68,15 +69,15 @@ class CCode:
         """The number of lanes of a worker."""
         return self.spelled.lanes
 
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """The bytes of global working memory that a worker needs for these parameters."""
-        return self.spelled.scratch_bytes(params)
+    @property
+    def params(self) -> tuple[Symbol, ...]:
+        """The kernel's parameters."""
+        return tuple(param.symbol for param in self.spelled.expanded.params)
 
-    def integers(self, params: Sequence[int], chunks: int) -> tuple[int, ...]:
-        """The integers that the kernel takes after its memory, in this order, each as an i64."""
-        # All as i64, whatever they count: one signature serves each dialect, and no driver has to
-        # know how wide an argument is.
-        return (*params, self.scratch_bytes(params), chunks)
+    @property
+    def scratch(self) -> Expression:
+        """The bytes of global working memory that a worker needs."""
+        return self.spelled.expanded.scratch_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities
 from luminal.runtime.device import POISON, Device, DeviceBuffer
-from luminal.runtime.device_launches import Bound, DeviceLaunches, enqueue, scratch_bytes
+from luminal.runtime.device_launches import Bound, DeviceLaunches, enqueue
 from luminal.runtime.driver import DevicePointer, Mark
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
@@ -57,6 +57,7 @@ class DeviceRunner:
         self.prologue = Prologue(program, texts, device, self._derive)
         self.overwritten = _overwritten(program)
         self.workspace: DeviceBuffer | None = None
+        self.told: Array | None = None  # the integers that lie in the workspace
         self.poisons = config.get("LUMINAL_POISON")
 
     def bind(
@@ -80,7 +81,7 @@ class DeviceRunner:
     def reserve(self, size: int) -> DevicePointer:
         """The workspace, of at least `size` bytes; it never shrinks."""
         if self.workspace is None or self.workspace.nbytes < size:
-            self.workspace = None  # first the old one goes
+            self.workspace = self.told = None  # first the old one goes
             self.workspace = DeviceBuffer(self.device, (size,), uint8)
         return self.workspace.place
 
@@ -95,18 +96,22 @@ class DeviceRunner:
         """Runs launches of the prologue, as a Prologue asks for it."""
         quantities = Quantities(())
         listed = self._listed(launches, quantities)
-        bound = listed.bind(quantities.evaluate({}))
+        values = quantities.evaluate({})
+        bound = listed.bind(values)
         plan = memory_plan.plan(self.program, launches)
         sizes = [self.program.buffers[number].bytes.value for number in plan.buffers]
         placement = memory_plan.place(plan, sizes)
         start = _aligned(placement.arena_bytes)
-        memory = self.device.empty((start + scratch_bytes(bound),), uint8)
+        row = start + _aligned(listed.scratch_bytes(values))
+        memory = self.device.empty((row + listed.integer_bytes,), uint8)
         places = {number: buffer.place for number, buffer in buffers.items()}
         for number, offset in zip(plan.buffers, placement.offsets, strict=True):
             places[number] = DevicePointer(memory.block, offset)
         table = self.entries(places)
         with self.device.entered() as driver:
-            enqueue(driver, bound, table, DevicePointer(memory.block, start))
+            integers = DevicePointer(memory.block, row)
+            driver.write(integers, listed.integers(values))
+            enqueue(driver, bound, table, integers, DevicePointer(memory.block, start))
             driver.wait()
 
 
@@ -115,6 +120,7 @@ class _Workspace:
     """The offsets of a run's buffers, in bytes from the workspace's start; `size` of it all."""
 
     offsets: dict[int, int]  # by buffer
+    integers: int
     scratch: int
     size: int
 
@@ -133,7 +139,7 @@ class BoundDevice:
         self._table = table
         self._inputs = self._by_buffer(table.inputs)
         self._outputs = self._by_buffer(table.outputs)
-        self._made: tuple[Bound, _Workspace] | None = None
+        self._made: tuple[Bound, Array, _Workspace] | None = None
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs once, as `BoundRunner.run` says. If it fails while a State is overwritten where it
@@ -184,7 +190,7 @@ class BoundDevice:
         runner, device = self._runner, self._runner.device
         if self._made is None:
             self._made = self._make()
-        bound, workspace = self._made
+        bound, integers, workspace = self._made
         runner.prologue.refresh()
         kept_buffers = self._own_buffers()
         overwritten = [state.on(device) for state in runner.overwritten]
@@ -201,6 +207,10 @@ class BoundDevice:
                 driver.fill(DevicePointer(block), workspace.size, POISON)
                 for buffer in following:
                     driver.fill(buffer.place, buffer.nbytes, POISON)
+            row = DevicePointer(block, workspace.integers)
+            if runner.poisons or runner.told is not integers:
+                driver.write(row, integers)
+                runner.told = integers
             for number, k in self._inputs.items():
                 driver.write(places[number], inputs[k])
             for buffer in overwritten:
@@ -209,7 +219,7 @@ class BoundDevice:
             if marks is not None:
                 marks.append((-1, driver.mark()))
             scratch = DevicePointer(block, workspace.scratch)
-            enqueue(driver, bound, table, scratch, marks if marks_each else None)
+            enqueue(driver, bound, table, row, scratch, marks if marks_each else None)
             if marks is not None and not marks_each:
                 marks.append((-1, driver.mark()))
             for number, k in self._outputs.items():
@@ -240,9 +250,9 @@ class BoundDevice:
             buffers[numbers[entry]] = spare_on(state, device)
         return buffers
 
-    def _make(self) -> tuple[Bound, _Workspace]:
+    def _make(self) -> tuple[Bound, Array, _Workspace]:
         runner = self._runner
-        bound = runner.launches.bind(self._values)
+        launches = runner.launches
         placement = runner.placements.at(self._values)
         offsets = dict(zip(runner.placements.plan.buffers, placement.offsets, strict=True))
         end = placement.arena_bytes
@@ -250,8 +260,12 @@ class BoundDevice:
         for number in (*self._inputs, *self._outputs, *dict.fromkeys(hidden)):
             offsets[number] = _aligned(end)
             end = offsets[number] + self._values[runner.sizes[number]]
-        scratch = _aligned(end)
-        return bound, _Workspace(offsets, scratch, scratch + scratch_bytes(bound))
+        row = _aligned(end)
+        scratch = _aligned(row + launches.integer_bytes)
+        workspace = _Workspace(
+            offsets, row, scratch, scratch + launches.scratch_bytes(self._values)
+        )
+        return launches.bind(self._values), launches.integers(self._values), workspace
 
 
 def _aligned(size: int) -> int:

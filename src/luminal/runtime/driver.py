@@ -18,6 +18,7 @@ from luminal.base.errors import CompileError
 from luminal.base.errors import DeviceError as DeviceError
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import DeviceMemory as DeviceMemory
+from luminal.shape.expression import Expression, ExpressionLike, Symbol, as_expression
 
 Array: TypeAlias = np.ndarray[Any, Any]
 DeviceBlock: TypeAlias = Any
@@ -36,14 +37,32 @@ class DevicePointer(NamedTuple):
 class Code(Protocol):
     """A kernel as its device runs it.
 
-    `lanes` threads are a worker: a group, where there are more than one.
+    `lanes` threads are a worker: a group, where there are more than one. Of its parameters
+    `scratch` makes the bytes of working memory in global memory that each worker needs.
     """
 
     @property
     def lanes(self) -> int: ...
+    @property
+    def params(self) -> tuple[Symbol, ...]: ...
+    @property
+    def scratch(self) -> Expression: ...
 
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """Working memory in global memory that each worker needs, for these parameters."""
+
+def integers_of(
+    code: Code, params: Sequence[ExpressionLike], chunks: ExpressionLike
+) -> tuple[Expression, ...]:
+    """What a launch's `integers` hold: the parameters, the bytes of scratch for each worker, and
+    the number of chunks, of which there may be none; nothing where the kernel knows them.
+    """
+    if not code.params:
+        return ()
+    return (*map(as_expression, params), scratch_of(code, params), as_expression(chunks))
+
+
+def scratch_of(code: Code, params: Sequence[ExpressionLike]) -> Expression:
+    """The bytes of working memory of a worker, where the parameters are these."""
+    return code.scratch.substitute(dict(zip(code.params, params, strict=True)))
 
 
 def launch_shape(
@@ -108,19 +127,20 @@ class Driver(ABC):
     def enqueue(
         self,
         code: Any,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
-        """Queues a launch of what `compile` gave: `chunks` > 0 grid chunks, walked by `workers` of
-        1 to `self.workers`: worker w takes the chunks w, w + workers, ... Where the code has lanes
-        a worker is a group of that many threads, of 1 to `self.groups`.
+        """Queues a launch of what `compile` gave, whose chunks are walked by `workers` of 1 to
+        `self.workers`: worker w takes the chunks w, w + workers, ..., if there are any. Where the
+        code has lanes a worker is a group of that many threads, of 1 to `self.groups`.
 
         `operands` are those of the kernel's buffers, in order; offsets are multiples of their
-        dtypes' sizes. `scratch` holds `workers` times the code's `scratch_bytes`, worker w's at w
-        times that; None where it needs none.
+        dtypes' sizes. `integers` is a row of i64 in the device's memory, which holds what
+        `integers_of` says when the launch's turn comes; None for code without parameters, which
+        knows its chunks. `scratch` holds `workers` times the code's `scratch` bytes, worker w's at
+        w times that; None where it needs none.
         """
 
     @abstractmethod

@@ -20,6 +20,7 @@ from luminal.runtime.driver import DevicePointer, Driver
 from luminal.schedule.groups.facts import Groups
 from tests.backends.c_family import present
 from tests.backends.c_family.kernels import tile_kernel
+from tests.backends.c_family.launches import enqueue, scratch_bytes
 from tests.backends.c_family.present import ABSENT, KINDS, PRESENT
 from tests.simt import compiling
 from tests.simt.driver import CheckedDriver
@@ -86,10 +87,10 @@ def run(
     blocks = [device.allocate(max(1, x.nbytes) + 64) for x in arrays]
     for block, array in zip(blocks, arrays, strict=True):
         device.write(DevicePointer(block, 64), array)
-    stride = code.scratch_bytes((n,))
+    stride = scratch_bytes(code, (n,))
     scratch = DevicePointer(device.allocate(workers * stride + 64), 64) if stride else None
     places = [DevicePointer(block, 64) for block in blocks]
-    device.enqueue(code, n if chunks is None else chunks, workers, places, (n,), scratch)
+    enqueue(device, code, n if chunks is None else chunks, workers, places, (n,), scratch)
     for block, array in zip(blocks, arrays, strict=True):
         device.read(DevicePointer(block, 64), array)
         device.free(block)

@@ -17,6 +17,7 @@ from luminal.kernel.tile_ir import Role
 from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import Array, DeviceError, DevicePointer, Driver
 from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
+from tests.backends.c_family.launches import enqueue, scratch_bytes
 from tests.expand.group_kernels import row_sums as group_sums
 
 
@@ -58,8 +59,9 @@ def launched(driver: Driver, *, rows: int, workers: int, scratch: bool) -> None:
     values = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
     source, target = placed(driver, values), DevicePointer(driver.allocate(rows * 4))
     code = driver.compile(row_sums(scratch=scratch), "text")
-    memory = DevicePointer(driver.allocate(workers * code.scratch_bytes([4]))) if scratch else None
-    driver.enqueue(code, rows, workers, [source, target], [4], memory)
+    size = workers * scratch_bytes(code, [4])
+    memory = DevicePointer(driver.allocate(size)) if scratch else None
+    enqueue(driver, code, rows, workers, [source, target], [4], memory)
     sums = read(driver, target, values[:, 0].copy())
     np.testing.assert_array_equal(sums, values.sum(1))
 
@@ -108,7 +110,7 @@ class DriverCases:
         code = driver.compile(tile_kernel(expand(kernel)), to_text(kernel))
         assert code.lanes == 16 <= driver.most_lanes
         assert driver.workers_of(code) == driver.groups
-        driver.enqueue(code, 3, groups, [source, target], [], None)
+        enqueue(driver, code, 3, groups, [source, target], [])
         np.testing.assert_array_equal(read(driver, target, values[:, 0].copy()), values.sum(1))
 
     def test_marks_tell_the_devices_time(self, driver: Driver) -> None:
@@ -125,7 +127,7 @@ class DriverCases:
 
     def test_a_block_is_free_once_what_is_queued_has_run(self, driver: Driver) -> None:
         source, target = placed(driver, np.ones(4, np.float32)), DevicePointer(driver.allocate(4))
-        driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [source, target], [4], None)
+        enqueue(driver, driver.compile(KERNEL, "text"), 1, 1, [source, target], [4])
         driver.free(source.block)
         np.testing.assert_array_equal(read(driver, target, np.zeros(1, np.float32)), [4])
 
@@ -167,7 +169,7 @@ class StandInCases(DriverCases):
         source, target = placed(driver, np.zeros(4, np.float32)), DevicePointer(driver.allocate(4))
         freed = self.again(source)
         driver.free(source.block)
-        driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [freed, target], [4], None)
+        enqueue(driver, driver.compile(KERNEL, "text"), 1, 1, [freed, target], [4])
         with pytest.raises(DeviceError, match=rf"{driver.name}: .*: .*{self.failed}"):
             driver.wait()
         with pytest.raises(DeviceError, match=self.failed):  # as does all that follows

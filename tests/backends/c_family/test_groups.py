@@ -16,6 +16,7 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import DevicePointer, Driver
 from tests.backends.c_family.dialects import CHECKED, DIALECTS, driver
+from tests.backends.c_family.launches import enqueue, scratch_bytes
 from tests.expand.group_kernels import reversal, row_sums
 from tests.simt.driver import CheckedDriver
 from tests.simt.launching import DeviceFault
@@ -39,9 +40,9 @@ def launched(device: Driver, kernel: Kernel) -> None:
     source, target = (DevicePointer(device.allocate(4 * size)) for size in (n, rows))
     device.write(source, x)
     groups = 1 if rows == n else 2
-    stride = code.scratch_bytes(())
+    stride = scratch_bytes(code, ())
     scratch = DevicePointer(device.allocate(groups * stride)) if stride else None
-    device.enqueue(code, kernel.grid[0].count.constant, groups, [source, target], (), scratch)
+    enqueue(device, code, kernel.grid[0].count.constant, groups, [source, target], (), scratch)
     found = np.zeros(rows, np.float32)
     device.read(target, found)
     np.testing.assert_array_equal(found, expected)

@@ -42,10 +42,9 @@ class BothMeanings(InterpretedDriver):
     def enqueue(
         self,
         code: InterpretedCode,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
         kernel = code.kernel
@@ -53,7 +52,7 @@ class BothMeanings(InterpretedDriver):
         if text not in self.expanded:
             self.expanded[text] = expand(kernel)
             verify(self.expanded[text])
-        expanded, values = self.expanded[text], code.values(params)
+        expanded = self.expanded[text]
         copies: dict[int, Array] = {}
         ran: list[bool] = []
         maps = {each.op for each in kernel.statements() if isinstance(each, Map)}
@@ -61,6 +60,7 @@ class BothMeanings(InterpretedDriver):
 
         def elements(copied: bool) -> dict[str, Array]:
             found = {}
+            values, _ = self.numbers(code, integers)
             for buffer, place in zip(kernel.buffers, operands, strict=True):
                 size = int(buffer.size.evaluate(values)) * buffer.dtype.size
                 held = (
@@ -74,6 +74,7 @@ class BothMeanings(InterpretedDriver):
             self.lanes.append(kernel.lanes)
             for place in operands:
                 copies[id(place.block)] = self._bytes(DevicePointer(place.block)).copy()
+            values, chunks = self.numbers(code, integers)
             interpreter.run(expanded, elements(copied=True), values, range(chunks))
             ran.append(True)
 
@@ -90,7 +91,7 @@ class BothMeanings(InterpretedDriver):
                         raise
 
         self._queue.append(before)
-        super().enqueue(code, chunks, workers, operands, params, scratch)
+        super().enqueue(code, workers, operands, integers, scratch)
         self._queue.append(after)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -246,6 +247,20 @@ def test_a_profile_has_the_devices_seconds_and_leaves_states() -> None:
     memory = exe.memory_report()
     assert memory.state_bytes == before.nbytes
     assert memory.arena_bytes > 0
+
+
+def test_a_kernel_reads_what_the_last_binding_told_it() -> None:
+    """Two dims take turns; the device checks what lies in its memory against the grid."""
+    cx = lm.Graph()
+    (cx.tensor((cx.dim("s", 0, 100), 5), name="x") * 2).output("y")
+    exe = compiled_on(made()[0], cx)
+    for length in (3, 9, 9, 3):
+        np.testing.assert_array_equal(exe(x=drawn(length, 5))["y"], drawn(length, 5) * 2)
+    launches: Any = exe._variants[0].runner.launches  # type: ignore[attr-defined]
+    told = launches.integers
+    launches.integers = lambda values: told(values) + 1
+    with pytest.raises(DeviceError, match=r"counting: integers \[\d+.* a grid of "):
+        exe(x=drawn(4, 5))
 
 
 def test_shapes_change_from_run_to_run() -> None:

@@ -16,6 +16,7 @@ from luminal.codegen.c_family.kernel import spell
 from luminal.codegen.c_family.metal import METAL
 from luminal.runtime.driver import DeviceError, DevicePointer
 from tests.backends.c_family.driver_cases import KERNEL, DriverCases, placed
+from tests.backends.c_family.launches import enqueue
 from tests.backends.metal import stand_in
 from tests.simt import compiling
 
@@ -53,7 +54,7 @@ def test_a_text_that_is_no_metal_is_shown_with_the_compilers_words(driver: Metal
 
 def test_a_kernel_that_fails_is_reported_by_the_next_wait(driver: MetalDriver) -> None:
     source, target = placed(driver, np.zeros(2, np.float32)), DevicePointer(driver.allocate(4))
-    driver.enqueue(driver.compile(KERNEL, "text"), 1, 1, [source, target], [4], None)
+    enqueue(driver, driver.compile(KERNEL, "text"), 1, 1, [source, target], [4])
     with pytest.raises(DeviceError, match=r"metal:0: luminal_kernel: .* out of bounds"):
         driver.wait()
     driver.wait()

@@ -7,8 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from luminal.backends.opencl.driver import OpenClDriver
-from luminal.runtime.driver import DeviceBlock, DevicePointer
+from luminal.runtime.driver import Array, DeviceBlock, DevicePointer
+from tests.simt.driver import operand_bytes
 
 ALIGNMENT = 8  # of what a buffer begins at: the largest element
 
@@ -36,17 +39,14 @@ class ApartDriver(OpenClDriver):
     def enqueue(
         self,
         code: Any,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
-        kernel = code.spelled.expanded
-        names = tuple(param.symbol.name for param in kernel.params)
-        sizes = [b.size.compiled(names)(*params) * b.dtype.size for b in kernel.buffers]
+        own, sizes = operand_bytes(code, integers, self._integers)
         places = [*operands, *([scratch] if scratch else [])]
-        sizes += [code.scratch_bytes(params) * workers] * (len(places) - len(sizes))
+        sizes += [own * workers] * (len(places) - len(sizes))
         spans = spanned(places, sizes)
         made = {span: self.allocate(span.size - self.missing) for span in set(spans) - {None}}
         for (block, start, size), buffer in made.items():
@@ -56,11 +56,16 @@ class ApartDriver(OpenClDriver):
             place if span is None else DevicePointer(made[span], place.offset - span.start)
             for place, span in zip(places, spans, strict=True)
         ]
-        own, work = moved[: len(operands)], moved[len(operands) :]
-        super().enqueue(code, chunks, workers, own, params, work[0] if work else None)
+        apart, work = moved[: len(operands)], moved[len(operands) :]
+        super().enqueue(code, workers, apart, integers, work[0] if work else None)
         for (block, start, size), buffer in made.items():
             self.copy(DevicePointer(buffer), DevicePointer(block, start), size - self.missing)
         self.wait()  # the buffers go
+
+    def _integers(self, place: DevicePointer, count: int) -> Array:
+        row = np.zeros(count, np.int64)
+        self.read(place, row)
+        return row
 
 
 def spanned(places: Sequence[DevicePointer], sizes: Sequence[int]) -> list[Span | None]:

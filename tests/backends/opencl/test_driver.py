@@ -21,6 +21,7 @@ from luminal.runtime import object_cache
 from luminal.runtime.driver import DevicePointer
 from tests.backends.c_family.dialects import run
 from tests.backends.c_family.kernels import Writer, tile_kernel
+from tests.backends.c_family.launches import enqueue
 from tests.backends.opencl.devices import driver
 
 OpenClDriver = pytest.importorskip("luminal.backends.opencl.driver").OpenClDriver
@@ -42,7 +43,7 @@ def test_launches_run_one_after_the_other() -> None:
     code = DEVICE.compile(tile_kernel(doubling()), "")
     first = DEVICE.mark()
     for _ in range(100):
-        DEVICE.enqueue(code, 1000, DEVICE.workers, [DevicePointer(block)], (1000,), None)
+        enqueue(DEVICE, code, 1000, DEVICE.workers, [DevicePointer(block)], (1000,))
     last = DEVICE.mark()
     found = np.zeros(1000, np.float32)
     DEVICE.read(DevicePointer(block), found)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from cuda.bindings import driver as cuda
 from cuda.core import (
     Buffer,
@@ -108,19 +107,19 @@ class CudaDriver(Driver):
     def enqueue(
         self,
         code: Any,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
         places = [_address(operand) for operand in operands]
         places.append(0 if scratch is None else _address(scratch))
+        if integers is not None:
+            places.append(_address(integers))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
         config = LaunchConfig(grid=groups, block=threads)
-        values = map(np.int64, code.integers(params, chunks))
         with self._reported("launch"):
-            launch(self.stream, config, code.handle, *places, *values)
+            launch(self.stream, config, code.handle, *places)
 
     def wait(self) -> None:
         with self._reported("wait"):

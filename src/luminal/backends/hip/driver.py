@@ -122,18 +122,18 @@ class HipDriver(Driver):
     def enqueue(
         self,
         code: Any,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
         memory = [_address(operand) for operand in operands]
         memory.append(0 if scratch is None else _address(scratch))
-        values = [*memory, *code.integers(params, chunks)]
-        held = (ctypes.c_int64 * len(values))(*values)
+        if integers is not None:
+            memory.append(_address(integers))
+        held = (ctypes.c_int64 * len(memory))(*memory)
         start = ctypes.addressof(held)
-        arguments = (ctypes.c_void_p * len(values))(*range(start, start + 8 * len(values), 8))
+        arguments = (ctypes.c_void_p * len(memory))(*range(start, start + 8 * len(memory), 8))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
         shape = (groups, 1, 1, threads, 1, 1)
         launch = self.hip.hipModuleLaunchKernel

@@ -13,13 +13,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from luminal.base.dtypes import DType
+from luminal.base.dtypes import DType, int64
 from luminal.base.errors import LuminalError
 from luminal.base.records import dataclass
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import Array, DeviceError, DeviceMemory, DevicePointer, Driver
+from luminal.shape.expression import Expression, Symbol
 
 WORKERS = 3
 MEMORY = 1 << 32  # bytes
@@ -53,13 +54,15 @@ class InterpretedCode:
         """The number of lanes of a worker, as a driver's Code has it."""
         return self.kernel.lanes
 
-    def values(self, params: Sequence[int]) -> dict[str, int]:
-        """The parameters by name."""
-        return {s.name: n for s, n in zip(self.kernel.params, params, strict=True)}
+    @property
+    def params(self) -> tuple[Symbol, ...]:
+        """The kernel's parameters, as a driver's Code gives them."""
+        return self.kernel.params
 
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """The bytes of working memory of a worker, as a driver's Code gives them."""
-        return int(scratch_offsets(self.kernel)[-1].evaluate(self.values(params)))
+    @property
+    def scratch(self) -> Expression:
+        """The bytes of working memory of a worker, likewise."""
+        return scratch_offsets(self.kernel)[-1]
 
 
 class InterpretedDriver(Driver):
@@ -108,20 +111,18 @@ class InterpretedDriver(Driver):
     def enqueue(
         self,
         code: InterpretedCode,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
         # Queued as a closure, not run: a runtime that reads before it waits sees old memory, as on
         # a device.
         def launch() -> None:
-            kernel, values = code.kernel, code.values(params)
-            grid = math.prod(int(level.count.evaluate(values)) for level in kernel.grid)
-            if not 1 <= workers <= min(chunks, self.workers) or chunks > grid:
-                raise DeviceError(f"{self.name}: {chunks} chunks by {workers}, of a grid of {grid}")
-            needed = workers * code.scratch_bytes(params)
+            kernel, (values, chunks) = code.kernel, self.numbers(code, integers)
+            if not 1 <= workers <= self.workers:
+                raise DeviceError(f"{self.name}: {workers} workers, of {self.workers} at most")
+            needed = workers * int(code.scratch.evaluate(values))
             if needed:
                 self._bytes(scratch or NOWHERE, needed)[...] = 0xFF
             arrays = {}
@@ -159,6 +160,21 @@ class InterpretedDriver(Driver):
                 first = first or error
         if first is not None:
             raise first
+
+    def numbers(
+        self, code: InterpretedCode, integers: DevicePointer | None
+    ) -> tuple[dict[str, int], int]:
+        """The parameters of a launch by name, and its chunks, as they lie in memory now."""
+        names = [symbol.name for symbol in code.params]
+        if bool(names) != (integers is not None):
+            raise DeviceError(f"{self.name}: {len(names)} parameters, of integers at {integers}")
+        row = self._elements(integers, len(names) + 2, int64).tolist() if integers else []
+        values = dict(zip(names, row, strict=False))
+        grid = math.prod(int(level.count.evaluate(values)) for level in code.kernel.grid)
+        stride, chunks = row[-2:] if integers else (None, grid)
+        if stride not in (None, code.scratch.evaluate(values)) or not 0 <= chunks <= grid:
+            raise DeviceError(f"{self.name}: integers {row}; a grid of {grid} chunks has {values}")
+        return values, chunks
 
     def _put(self, target: DevicePointer, source: Array) -> None:
         self._bytes(target, source.size)[...] = source

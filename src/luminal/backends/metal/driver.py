@@ -114,18 +114,16 @@ class MetalDriver(Driver):
     def enqueue(
         self,
         code: Any,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
-        integers = np.array(code.integers(params, chunks), np.int64).tobytes()
+        places = [*operands, scratch or DevicePointer(None), *([integers] if integers else ())]
         encoder = self._commands().computeCommandEncoder()
         encoder.setComputePipelineState_(code.handle)
-        for number, place in enumerate((*operands, scratch or DevicePointer(None))):
+        for number, place in enumerate(places):
             encoder.setBuffer_offset_atIndex_(place.block, place.offset, number)
-        encoder.setBytes_length_atIndex_(integers, len(integers), len(operands) + 1)
         most = min(GROUP, code.handle.maxTotalThreadsPerThreadgroup())
         groups, threads = launch_shape(code, workers, most, scratch)
         size = self.metal.MTLSizeMake

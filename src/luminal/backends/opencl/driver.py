@@ -92,24 +92,23 @@ class OpenClDriver(Driver):
                 f"{self.name}: {self.facts.name} computes no f64; cast to f32, or use backend 'cpu'"
             )
         built = programs.load(self.context, self.device, self.facts, spelled.text, self.builder)
-        memory = [None, np.int64] * (len(kernel.buffers) + 1)
-        integers = [np.int64] * (len(kernel.params) + 2)
-        built.set_scalar_arg_dtypes([*memory, *integers])
+        count = len(kernel.buffers) + (2 if kernel.params else 1)
+        built.set_scalar_arg_dtypes([None, np.int64] * count)
         return CCode(spelled, built)
 
     def enqueue(
         self,
         code: Any,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
-        memory = [part for place in (*operands, scratch or NOWHERE) for part in place]
+        places = [*operands, scratch or NOWHERE, *([integers] if integers else ())]
+        memory = [part for place in places for part in place]
         groups, threads = launch_shape(code, workers, self.facts.group, scratch)
         with self._reported("launch"):
-            code.handle.set_args(*memory, *code.integers(params, chunks))
+            code.handle.set_args(*memory)
             cl.enqueue_nd_range_kernel(self.queue, code.handle, (groups * threads,), (threads,))
 
     def wait(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from luminal.base.dtypes import DType, float32
-from luminal.codegen.c_family.dialect import KERNEL, Dialect
+from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
 
 TYPES = {
     "bool": "bool", "i8": "signed char", "u8": "unsigned char", "i16": "short",
@@ -44,10 +44,10 @@ class CudaCpp(Dialect):
         return SAME_BYTES
 
     def signature(
-        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, subgroup: int
+        self, pointers: Sequence[str], has_integers: bool, lanes: int, subgroup: int
     ) -> str:
         memory = [f"unsigned char *{name}" for name in pointers]
-        values = [f"const long long {name}" for name in integers]
+        values = [f"const long long *{INTEGERS}"] if has_integers else []
         bound = f"{self.bound(lanes)} " if lanes > 1 else ""
         return f'extern "C" __global__ {bound}void {KERNEL}({", ".join([*memory, *values])})'
 

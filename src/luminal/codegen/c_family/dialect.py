@@ -22,9 +22,9 @@ class Dialect(ABC):
     number of this worker and of all, `group` and `groups` those of groups, `lane` that of a lane in
     its group, and `barrier` is a statement at which all of a group meet. Where lanes exchange
     values, `lane_in_rows` numbers them so that those of a row follow each other, and `exchanged` is
-    {value} of the lane whose number differs in the bit {distance}. A kernel's integers are
-    parameters each, or lie in memory in a row (`integers_in_memory`). `not_unrolled` stands before
-    a loop whose trips meet at a barrier, where a compiler would unroll it.
+    {value} of the lane whose number differs in the bit {distance}. `integers` is the array of i64
+    in memory that a kernel with parameters reads them from. `not_unrolled` stands before a loop
+    whose trips meet at a barrier, where a compiler would unroll it.
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -44,7 +44,7 @@ class Dialect(ABC):
     barrier: str
     lane_in_rows: str
     exchanged: str
-    integers_in_memory: bool = False
+    integers: str = INTEGERS
     not_unrolled: str = ""
 
     @abstractmethod
@@ -53,11 +53,11 @@ class Dialect(ABC):
 
     @abstractmethod
     def signature(
-        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, subgroup: int
+        self, pointers: Sequence[str], has_integers: bool, lanes: int, subgroup: int
     ) -> str:
-        """The kernel's, for memory under these names, then i64 values under these (where they lie
-        in memory, under the name INTEGERS). Of more than one of `lanes` its groups consist, in
-        rows of which more than one, a `subgroup`, exchange values.
+        """The kernel's, for memory under these names, then for a row of i64 under the name
+        INTEGERS if it has one. Of more than one of `lanes` its groups consist, in rows of which
+        more than one, a `subgroup`, exchange values.
         """
 
     @abstractmethod

@@ -1,9 +1,9 @@
 """A kernel of expanded IR as C: one walk for all dialects, which decides nothing.
 
-The kernel takes the operands' memory and the scratch memory, then as i64 its parameters, the bytes
-of scratch memory for each worker, and the number of chunks, of which each worker takes every
-`workers`-th. A worker is a thread, or, of a kernel with lanes, a group of them. Some dialects
-take the integers as an array in memory.
+The kernel takes the operands' memory, the scratch memory, and where it has parameters the memory
+of a row of i64: the parameters, the bytes of scratch memory for each worker, and the number of
+chunks, of which each worker takes every `workers`-th. A kernel without parameters knows the last
+two. A worker is a thread, or, of a kernel with lanes, a group of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
-from luminal.codegen.c_family.dialect import INTEGERS, Dialect
+from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.spelling import (
     EXTREMES,
     float_extremes,
@@ -55,11 +55,6 @@ class Spelled:
     def lanes(self) -> int:
         """The number of lanes of a worker: more than one are a group."""
         return self.expanded.lanes
-
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """What a worker needs for these values of the parameters."""
-        names = tuple(param.symbol.name for param in self.expanded.params)
-        return self.expanded.scratch_bytes.compiled(names)(*params)
 
 
 def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
@@ -109,10 +104,12 @@ class _Walk:
 
     def text(self) -> str:
         kernel, dialect = self.kernel, self.dialect
-        # The signature is the driver's contract: operands, scratch, then integers. Workers take
-        # every n-th chunk, so neighbours in memory are at work at the same time.
+        # The signature is the driver's contract: operands, scratch, then integers. They lie in
+        # memory, so that a recorded launch serves all dims. Workers take every n-th chunk, so
+        # neighbours in memory are at work at the same time.
         pointers = [*(f"{buffer.name}_memory" for buffer in kernel.buffers), SCRATCH]
         integers = [*(f"v{param.value.id}" for param in kernel.params), STRIDE, CHUNKS]
+        has_integers = bool(kernel.params)
         extremes = [
             float_extremes(dialect, dtype, dialect.inline)
             if dtype.is_float
@@ -120,15 +117,20 @@ class _Walk:
             for dtype in self._compared()
         ]
         self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes)]
-        self.lines += [dialect.signature(pointers, integers, kernel.lanes, kernel.subgroup), "{"]
+        self.lines += [
+            dialect.signature(pointers, has_integers, kernel.lanes, kernel.subgroup),
+            "{",
+        ]
         self.depth = 1
         for buffer, pointer in zip(kernel.buffers, pointers, strict=False):
             constant = "const " if buffer.role is Role.IN else ""
             self._pointer(buffer.name, buffer.dtype, dialect.base(pointer), constant)
         index = dialect.types["i64"]
-        if dialect.integers_in_memory:
-            for place, name in enumerate(integers):
-                self._put(f"const {index} {name} = {INTEGERS}[{place}];")
+        values = [f"{dialect.integers}[{place}]" for place in range(len(integers))]
+        if not has_integers:
+            values = [str(known.value) for known in (kernel.scratch_bytes, kernel.chunks)]
+        for name, value in zip(integers, values, strict=True):
+            self._put(f"const {index} {name} = {value};")
         self._worker(index)
         self._block(kernel.setup)
         for scratch in kernel.scratch:

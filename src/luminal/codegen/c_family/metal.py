@@ -33,7 +33,7 @@ or found in their rows.
 
 
 class MetalC(Dialect):
-    """The dialect of Metal. A kernel may have 31 parameters, so its integers share one.
+    """The dialect of Metal.
 
     Apple's GPUs may take denormals for zero; no option keeps them.
     """
@@ -52,20 +52,20 @@ class MetalC(Dialect):
     barrier = "threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);"
     lane_in_rows = "row * row_lanes + row_lane"
     exchanged = "simd_shuffle_xor({value}, {distance})"
-    integers_in_memory = True
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         return HEAD
 
     def signature(
-        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, subgroup: int
+        self, pointers: Sequence[str], has_integers: bool, lanes: int, subgroup: int
     ) -> str:
         memory = [f"device uchar *{name} [[buffer({n})]]" for n, name in enumerate(pointers)]
-        values = f"constant long *{INTEGERS} [[buffer({len(pointers)})]]"
+        if has_integers:
+            memory.append(f"constant long *{INTEGERS} [[buffer({len(pointers)})]]")
         size = f"[[max_total_threads_per_threadgroup({lanes})]] " if lanes > 1 else ""
         numbers = {**GROUPS, **(ROWS if subgroup > 1 else LANE)} if lanes > 1 else ALONE
         place = [f"uint {name} [[{attribute}]]" for name, attribute in numbers.items()]
-        return f"{size}kernel void {KERNEL}({', '.join([*memory, values, *place])})"
+        return f"{size}kernel void {KERNEL}({', '.join([*memory, *place])})"
 
     def exchange(self, dtype: DType, value: str, distance: int) -> str:
         if dtype.size < 8:

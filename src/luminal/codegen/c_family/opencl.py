@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from luminal.base.dtypes import DType, float32, float64
-from luminal.codegen.c_family.dialect import KERNEL, Dialect
+from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
 
 TYPES = {
     "bool": "bool", "i8": "char", "u8": "uchar", "i16": "short", "u16": "ushort", "i32": "int",
@@ -46,6 +46,7 @@ class OpenClC(Dialect):
     lane = "get_local_id(0)"
     barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
     lane_in_rows = "get_sub_group_id() * get_max_sub_group_size() + get_sub_group_local_id()"
+    integers = f"((global const long *)({INTEGERS} + {INTEGERS}_offset))"
     exchanged = "sub_group_shuffle_xor({value}, {distance}u)"
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -60,14 +61,14 @@ class OpenClC(Dialect):
         return "\n".join(lines)
 
     def signature(
-        self, pointers: Sequence[str], integers: Sequence[str], lanes: int, subgroup: int
+        self, pointers: Sequence[str], has_integers: bool, lanes: int, subgroup: int
     ) -> str:
-        memory = [f"global uchar *{name}, const long {name}_offset" for name in pointers]
-        values = [f"const long {name}" for name in integers]
+        names = [*pointers, INTEGERS] if has_integers else pointers
+        memory = [f"global uchar *{name}, const long {name}_offset" for name in names]
         size = f"__attribute__((reqd_work_group_size({lanes}, 1, 1))) " if lanes > 1 else ""
         if subgroup > 1:
             size += f"__attribute__((intel_reqd_sub_group_size({subgroup}))) "
-        return f"kernel {size}void {KERNEL}({', '.join([*memory, *values])})"
+        return f"kernel {size}void {KERNEL}({', '.join(memory)})"
 
     def function(self, operation: str, dtype: DType) -> str:
         return f"fmod_{dtype}" if operation == "fmod" else super().function(operation, dtype)

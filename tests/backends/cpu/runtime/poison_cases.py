@@ -27,9 +27,11 @@ def ones() -> lm.Parameter:
     return parameter
 
 
-def half(launch: KernelLaunch) -> KernelLaunch:
-    """The launch without the second of its chunks."""
-    return replace(launch, chunks=const(1))
+def half(p: ProgramBuilder, launch: KernelLaunch) -> KernelLaunch:
+    """The launch without the second of its chunks, which its kernel does not have either."""
+    kernel = p.kernels[launch.kernel]
+    p.kernels.append(replace(kernel, grid=(replace(kernel.grid[0], count=const(1)),)))
+    return replace(launch, kernel=len(p.kernels) - 1, chunks=const(1))
 
 
 def arena() -> lm.Executable:
@@ -43,7 +45,7 @@ def output() -> lm.Executable:
     """y = x + x, the second half left out."""
     p = ProgramBuilder(N)
     x, y = p.buffer("input", "x"), p.buffer("output", "y")
-    return executable(one_input(), p.program([half(p.launch("Add", x, x, y))]))
+    return executable(one_input(), p.program([half(p, p.launch("Add", x, x, y))]))
 
 
 def hidden_output() -> lm.Executable:
@@ -58,7 +60,7 @@ def derived() -> lm.Executable:
     p = ProgramBuilder(N)
     x, w = p.buffer("input", "x"), p.weight(ones())
     made, y = p.buffer("derived"), p.buffer("output", "y")
-    prologue = [half(p.launch("Add", w, w, made))]
+    prologue = [half(p, p.launch("Add", w, w, made))]
     return executable(one_input(), p.program([p.launch("Add", x, made, y)], prologue))
 
 
@@ -80,7 +82,7 @@ def test_the_second_buffer_of_a_state_is_nan() -> None:
     p = ProgramBuilder(N)
     ins, one = p.buffer("input", "x"), p.buffer("state", state)
     after, y = p.buffer("next", state), p.buffer("output", "y")
-    launches = [p.launch("Add", ins, ins, y), half(p.launch("Add", one, ins, after))]
+    launches = [p.launch("Add", ins, ins, y), half(p, p.launch("Add", one, ins, after))]
     exe = executable(cx, p.program(launches, swaps=[state]))
     for _ in range(3):
         exe(x=ONES)

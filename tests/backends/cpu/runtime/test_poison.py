@@ -83,7 +83,7 @@ def test_an_array_given_for_an_output_is_poisoned_too() -> None:
 def test_a_profile_begins_with_poison() -> None:
     p = ProgramBuilder(N)
     x, y = p.buffer("input", "x"), p.buffer("output", "y")
-    bound = CpuRunner(p.program([half(p.launch("Add", x, x, y))]), target.current()).bind(
+    bound = CpuRunner(p.program([half(p, p.launch("Add", x, x, y))]), target.current()).bind(
         {}, ["x"], ["y"]
     )
     result = np.zeros(N, np.float32)
