@@ -16,16 +16,17 @@ from luminal.runtime.driver import (
     Driver,
     Mark,
 )
+from luminal.shape.expression import Symbol, const
 
 
 class AbsentCode:
     """A kernel that was made and will not be launched."""
 
     lanes = 1
+    scratch = const(0)
 
-    def scratch_bytes(self, params: Sequence[int]) -> int:
-        """Nothing, since nothing runs."""
-        return 0
+    def __init__(self, params: tuple[Symbol, ...]) -> None:
+        self.params = params
 
 
 class AbsentDriver(Driver):
@@ -49,7 +50,7 @@ class AbsentDriver(Driver):
         )
 
     def compile(self, kernel: Kernel, text: str) -> Code:
-        return AbsentCode()
+        return AbsentCode(kernel.params)
 
     def memory(self) -> DeviceMemory:
         self._refuse()
@@ -72,10 +73,9 @@ class AbsentDriver(Driver):
     def enqueue(
         self,
         code: Any,
-        chunks: int,
         workers: int,
         operands: Sequence[DevicePointer],
-        params: Sequence[int],
+        integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
         self._refuse()
