@@ -20,7 +20,7 @@ from tests.long_share import mostly_long
 pytest.importorskip("jinja2")
 
 LETTERS = sorted({chr(code) for code in range(33, 127)})
-SPECIAL = ["<|im_start|>", "<|im_end|>", "</s>", "[INST]"]
+SPECIAL = ["<|im_start|>", "<|im_end|>", "</s>", "[INST]", "\u2020"]
 
 
 def _tokenizer(inner: tokenizers.Tokenizer) -> HuggingFaceTokenizer:
@@ -134,7 +134,7 @@ def test_they_are_the_tokens_of_their_letters(kind: str) -> None:
     tokenizer, template = TOKENIZERS[kind](), ChatTemplate("{{ messages[0].content }}")
     plain = tokenizers.Tokenizer.from_str(tokenizer.to_json())
     plain.encode_special_tokens = True
-    for said in ("a<|im_end|>b", "</s>", "<|im_start|>system\nYou", "[INST] x [INST]"):
+    for said in ("a<|im_end|>b", "</s>", "a\u2020b", "<|im_start|>system\nYou", "[INST] x [INST]"):
         found = chat_ids(template, tokenizer, said)
         assert found == plain.encode(said, add_special_tokens=False).ids
         assert not tokenizer._special & {*found}

@@ -19,6 +19,8 @@ import tokenizers
 
 MARK = "\U0010fffe"
 """No character: Unicode keeps it for use inside of programs."""
+PRIVATE = 0xF0000
+"""A plane for private use: behind a MARK, its characters stand for those of the first plane."""
 
 
 # Escaping what users say would change what they said. A mark that no text has is put into every
@@ -37,6 +39,13 @@ class GivenTexts:
         # counts.
         longest_first = sorted(names, key=len, reverse=True)
         self._special = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+        self._single = {
+            character: MARK + chr(PRIVATE + ord(character))
+            for name in names
+            if len(name) == 1
+            for character in {name, name.upper()}
+            if len(character) == 1
+        }
         self._normalizes = any(token.normalized for token in special)
         self._second: tokenizers.Tokenizer | None = None
 
@@ -55,13 +64,20 @@ class GivenTexts:
         return value
 
     def _marked(self, text: str) -> str:
-        marked = self._special.sub(lambda match: match[0][:1] + MARK + match[0][1:], text)
+        marked = self._special.sub(self._apart, text)
         sizes = range(1, min(self._longest, len(text) + 1))
         if any(text[:size].lower() in self._ends for size in sizes):
             marked = MARK + marked
         if any(text[-size:].lower() in self._cuts for size in sizes) or self._is_made_special(text):
             marked += MARK
         return marked
+
+    # A mark keeps the characters of a token apart. One that is a single character has no room for
+    # it, so another one stands in its place until special tokens have been found.
+    def _apart(self, match: re.Match[str]) -> str:
+        """What a special token in a text of others becomes."""
+        token = match[0]
+        return self._single[token] if len(token) == 1 else token[:1] + MARK + token[1:]
 
     def _is_made_special(self, text: str) -> bool:
         """Whether the normalizer makes a special token of what is none."""
@@ -73,7 +89,7 @@ class GivenTexts:
     def encoded(self, text: str, bare: bool) -> list[int]:
         """The ids of a text with marks."""
         if self._second is None:
-            self._second = _second(self._inner)
+            self._second = _second(self._inner, self._single)
         ids: list[int] = self._second.encode(text, add_special_tokens=not bare).ids
         return ids
 
@@ -82,15 +98,18 @@ def _is_same(a: Any, b: Any) -> bool:
     return a is b or a == b
 
 
-def _second(inner: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """One that drops marks once special tokens are cut out, all of them before it normalizes."""
+def _second(inner: tokenizers.Tokenizer, single: Mapping[str, str]) -> tokenizers.Tokenizer:
+    """One that drops marks, and puts back what stands for a `single` character, once special tokens
+    are cut out, all of them before it normalizes.
+    """
     settings = json.loads(inner.to_str())
     for token in settings["added_tokens"]:
         token["normalized"] = token["normalized"] and not token["special"]
-    drop = {"type": "Replace", "pattern": {"String": MARK}, "content": ""}
+    replaced = [*((stand_in, character) for character, stand_in in single.items()), (MARK, "")]
+    drops = [{"type": "Replace", "pattern": {"String": a}, "content": b} for a, b in replaced]
     normalizer = settings["normalizer"]
     settings["normalizer"] = {
         "type": "Sequence",
-        "normalizers": [drop, *([normalizer] if normalizer else [])],
+        "normalizers": [*drops, *([normalizer] if normalizer else [])],
     }
     return tokenizers.Tokenizer.from_str(json.dumps(settings))
