@@ -49,7 +49,9 @@ def composed() -> HuggingFaceTokenizer:
 
 
 def pieces() -> HuggingFaceTokenizer:
-    made = [Piece("<unk>", 0.0, Kind.CONTROL), *(Piece(s, 0.0, Kind.CONTROL) for s in SPECIAL)]
+    """Without the token of one character: as a piece of the vocabulary it is its own text."""
+    special = [token for token in SPECIAL if len(token) > 1]
+    made = [Piece("<unk>", 0.0, Kind.CONTROL), *(Piece(s, 0.0, Kind.CONTROL) for s in special)]
     made += [Piece(f"<0x{byte:02X}>", 0.0, Kind.BYTE) for byte in range(256)]
     made += [Piece(letter, -1.0, Kind.TEXT) for letter in ("\u2581", *LETTERS)]
     made += [Piece(text, -0.5, Kind.TEXT) for text in ("im", "en", "end", "<|")]

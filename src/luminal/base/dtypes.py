@@ -204,8 +204,9 @@ def accumulator(dtype: DType) -> DType:
 
 
 def holds(wide: DType, narrow: DType) -> bool:
-    """Has every value of `narrow` an equal one of `wide`, which converts back to it? (Nothing asks it
-    of bool and bool, and the answer there is no.)
+    """Has every value of `narrow` an equal one of `wide`, which converts back to it?
+
+    Nothing asks it of bool and bool: the answer there is no.
     """
     if wide is narrow or narrow.kind == "bool":
         return wide is not bool_

@@ -5,7 +5,8 @@ another's. So each place in what he says that reads as a special token, or could
 together with what stands beside it, gets a mark before the template sees it. Text without such
 places, nearly all, is what it was; where there are marks a second tokenizer reads the text: it
 cuts special tokens out first, which a marked one is not, then drops the marks. (A template that
-writes the beginning of a special token before what a user says and its end behind it makes one.)
+writes the beginning of a special token before what a user says and its end behind it makes one;
+and a token of one character that is a piece of the model's vocabulary too is its own text.)
 """
 
 from __future__ import annotations
