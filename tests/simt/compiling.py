@@ -19,6 +19,7 @@ from pathlib import Path
 import platformdirs
 
 from tests.simt.cuda_text import cuda_kernels, rewritten_cuda
+from tests.simt.matrix_text import without_assembly
 from tests.simt.metal_text import metal_kernels, rewritten_metal
 from tests.simt.signature import Signature
 
@@ -115,9 +116,10 @@ def compile(text: str, dialect: str) -> Compiled:
     """
     header, kernels_of, rewritten = LANGUAGES[dialect]
     signatures = kernels_of(text)
-    body = rewritten(INCLUDE.sub("", text))
+    body, matrices = without_assembly(rewritten(INCLUDE.sub("", text)))
     wrappers = "\n".join(signature.wrapper for signature in signatures)
-    source = f'#include "{header}"\n#line 1 "kernel"\n{body}\n#line 1 "wrapper"\n'
+    source = f'#include "{header}"\n{matrices}\n'
+    source += f'#line 1 "kernel"\n{body}\n#line 1 "wrapper"\n'
     source += f"SIMT_MODULE\n{wrappers}\n"
     runtime = runtime_library()
     library = cached("kernel", source, str(runtime), *KERNEL_FLAGS, *sources(("fibres.h", header)))

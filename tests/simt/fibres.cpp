@@ -89,6 +89,13 @@ void warp_barrier(int line) {
     wait(State::at_warp_barrier, line);
 }
 
+void meet(int line) {
+    Warp& own = warp();
+    unsigned clock = own.barrier_clock;
+    warp_barrier(line);
+    own.barrier_clock = clock;
+}
+
 uint64_t exchange(uint64_t value, unsigned from_lane, int line) {
     Warp& own = warp();
     unsigned clock = own.barrier_clock;

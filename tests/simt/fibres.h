@@ -19,6 +19,7 @@ void* dynamic_shared();
 
 void barrier(int line);       // of the threads of a group
 void warp_barrier(int line);  // of the lanes of a warp
+void meet(int line);          // the same, by which nothing of memory is ordered
 uint64_t exchange(uint64_t value, unsigned from_lane, int line);
 uint64_t ballot(bool vote, int line);
 void touch_atomic(void* address, size_t size, void* caller);

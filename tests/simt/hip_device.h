@@ -7,6 +7,7 @@
 #define __shared__ __attribute__((shared))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(n) __attribute__((amdgpu_flat_work_group_size(1, n)))
+#define __align__(n) __attribute__((aligned(n)))
 #define __restrict__ __restrict
 
 struct HipIndex { unsigned x, y, z; };

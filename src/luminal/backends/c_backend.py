@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 from luminal.backends import device_costs
 from luminal.base.costs import Costs
+from luminal.base.dots import Dot
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
@@ -39,7 +40,12 @@ REGISTERS = 32  # of a worker: half of those that leave a GPU's unit full
 
 
 def machine(
-    name: str, units: int, shared_bytes: int, cache_bytes: int, registers: int = REGISTERS
+    name: str,
+    units: int,
+    shared_bytes: int,
+    cache_bytes: int,
+    registers: int = REGISTERS,
+    dots: tuple[Dot, ...] = (),
 ) -> VectorTarget:
     """A machine of scalars: a device as programs for it are made, until groups share their work.
 
@@ -49,7 +55,7 @@ def machine(
         name=name,
         vector_bits=SCALARS,
         registers=registers,
-        dots=(),
+        dots=dots,
         cores=units,
         l1_bytes=shared_bytes,
         l2_bytes=cache_bytes,
@@ -106,7 +112,7 @@ class CBackend(ABC):
             most=min(GROUPS.most, chip.most_lanes),
             shared_bytes=min(GROUPS.shared_bytes, chip.group_bytes),
         )
-        target = machine(str(chip), chip.units, chip.unit_bytes, chip.cache_bytes)
+        target = machine(str(chip), chip.units, chip.unit_bytes, chip.cache_bytes, dots=chip.dots)
         return cls(target, number, groups, chip=chip)
 
     @classmethod

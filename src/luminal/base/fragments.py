@@ -45,6 +45,16 @@ class Fragment:
         """The bits of an element's number that are bits of a side."""
         return _bits(self.element, side)
 
+    def offsets(self, side: str) -> tuple[int, ...]:
+        """Where on a side the elements of a lane stand, from its first one on."""
+        bits = [(n, target) for n, (_, target) in enumerate(self.element_bits(side))]
+        return tuple(moved(tuple(bits), piece) for piece in range(1 << len(bits)))
+
+    def piece(self, side: str, element: int) -> int:
+        """Which of `offsets` an element stands at."""
+        sources = [source for source, _ in self.element_bits(side)]
+        return sum((element >> source & 1) << n for n, source in enumerate(sources))
+
     def position(self, side: str, lane: int, element: int) -> int:
         """Where on a side an element of a lane stands."""
         return moved(self.lane_bits(side), lane) | moved(self.element_bits(side), element)

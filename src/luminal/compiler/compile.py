@@ -20,7 +20,7 @@ from luminal.program.partition import partition
 from luminal.program.selection import Selection
 from luminal.program.steps import Partition
 from luminal.rolling.roll import roll
-from luminal.selection import fast, layouts
+from luminal.selection import dots, fast, layouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ def lower_by_stages(
     with tracing.span("select"):
         selection = fast.select(lowered, backend.costs, numerics)
         selection = layouts.by_rule(selection, backend.layouts, numerics)
+        selection = dots.by_rule(selection, dots.usable(backend.target.dots, numerics))
     return finish(graph, lowered, selection, backend, begin=begin)
 
 

@@ -1,8 +1,9 @@
 """Which values differ between the lanes of a group, and where some lanes may miss others.
 
 What is computed of the lane's number differs, as does what is loaded from where it says, or carried
-through a loop that takes other steps in other lanes. A barrier or an exchange under a condition or
-in a loop that differs is one at which some lanes wait for others that never come.
+through a loop that takes other steps in other lanes, and what lanes hold of a block. A barrier or
+an exchange under a condition or in a loop that differs is one at which some lanes wait for others
+that never come.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from collections.abc import Iterable, Sequence
 
 from luminal.expand.ir import (
     Apply,
-    Barrier,
     Exchange,
     If,
     Kernel,
     Load,
+    LoadMatrix,
     Loop,
+    Meeting,
+    Multiply,
     Operand,
     Statement,
     Value,
@@ -39,8 +42,9 @@ def divergent(kernel: Kernel) -> list[Statement]:
 
 def _varying(kernel: Kernel, lane: Value) -> set[int]:
     """The values that may differ between lanes."""
-    varying = {lane.id}
     statements = [*kernel.statements()]
+    held = [s.outs for s in statements if isinstance(s, Multiply | LoadMatrix)]
+    varying = {lane.id, *(out.id for outs in held for out in outs)}
     before = 0
     while len(varying) > before:  # loops carry values backwards
         before = len(varying)
@@ -85,6 +89,6 @@ def _has_meeting(body: Sequence[Statement]) -> bool:
     return any(
         _has_meeting(statement.body)
         if isinstance(statement, Loop | If)
-        else isinstance(statement, Barrier | Exchange)
+        else isinstance(statement, Meeting)
         for statement in body
     )

@@ -9,7 +9,7 @@ from itertools import product
 from luminal.base.dots import UNSIGNED, Dot, Rounding
 from luminal.base.dtypes import bool_
 from luminal.base.errors import CompileError
-from luminal.expand import access, ir
+from luminal.expand import access, fragments, ir
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, held_dtype, neighbours, of_words
 from luminal.expand.extremes import Greatest, begun, halves, has_integers, joined
@@ -90,6 +90,8 @@ class _Expansion:
             [statement for statement in source.statements() if isinstance(statement, Loop)]
         ):
             self.tiles.pieces[loop.axis] = self.tiles.cut(loop)
+            if loop.part is not None:
+                self.tiles.parts[loop.axis] = loop.part
 
     def kernel(self) -> Kernel:
         source, b = self.source, self.b
@@ -181,6 +183,10 @@ class _Expansion:
 
     def contract(self, *statements: Contract) -> None:
         """Row by row, of all sums, so that few scalars are held beside the rows of vectors."""
+        if statements[0].dot.is_matrix:
+            for statement in statements:
+                fragments.multiply(self.tiles, statement)
+            return
         tiles, axes = self.tiles, statements[0].out.axes
         lanes, wide = tiles.lanes(axes), tiles.wide_axis(axes)
         rows: dict[Key, list[tuple[Key, Position]]] = {}
@@ -303,6 +309,9 @@ class _Expansion:
     # --- memory and control -----------------------------------------------------------------------
 
     def load(self, statement: Load) -> None:
+        if fragments.is_factor(self.tiles, statement.out):
+            fragments.load_factor(self.tiles, statement)
+            return
         access.load(self.tiles, statement)
 
     def store(self, statement: Store) -> None:

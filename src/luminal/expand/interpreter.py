@@ -25,7 +25,9 @@ from luminal.expand.ir import (
     If,
     Kernel,
     Load,
+    LoadMatrix,
     Loop,
+    Multiply,
     Operand,
     Statement,
     Store,
@@ -124,13 +126,19 @@ class _Interpreter:
         yield from self.to_meetings(self.kernel.body)
 
     def to_meetings(self, body: Sequence[Statement]) -> Lane:
-        """Runs a body, with a stop at each barrier and exchange."""
+        """Runs a body, with a stop wherever all lanes meet."""
         for statement in body:
             match statement:
                 case Barrier():
                     yield statement, None
                 case Exchange(out, value):
                     self.values[out.id] = yield statement, self.value(value)
+                case Multiply():
+                    blocks = (statement.acc, statement.a, statement.b)
+                    held = [np.concatenate([*map(self.value, block)]) for block in blocks]
+                    self.take(statement.outs, (yield statement, held))
+                case LoadMatrix():
+                    self.load_matrix(statement, (yield statement, self.value(statement.address)))
                 case Loop():
                     for _ in self.trips(statement):
                         yield from self.to_meetings(statement.body)
@@ -194,7 +202,10 @@ class _Interpreter:
             address = addresses[outside][0]
             self.fail(statement, f"{address} is outside {statement.buffer}[{size}]; mask it")
         if self.accesses is not None:
-            self.accesses.note(self.lane, statement, addresses[active])
+            touched = addresses[active]
+            if words > 1:
+                touched = (touched[:, None] * words + np.arange(words)).reshape(-1)
+            self.accesses.note(self.lane, statement, touched)
         return memory, addresses, active
 
     def load(self, statement: Load) -> None:
@@ -210,6 +221,30 @@ class _Interpreter:
         if len(set(addresses[active])) < active.sum():
             self.fail(statement, "two lanes meet at one address; store them one by one")
         memory[addresses[active]] = value[active]
+
+    def take(self, outs: Sequence[Value], held: Array) -> None:
+        """Binds what the lane got of a block."""
+        self.values.update({out.id: held[n : n + 1] for n, out in enumerate(outs)})
+
+    def load_matrix(self, statement: LoadMatrix, addresses: Sequence[Array]) -> None:
+        """The lane's words of the squares whose rows lie at these addresses."""
+        memory = self.memory[statement.buffer]
+        row, lane = 16 // memory.itemsize, self.lane % 32
+        words = []
+        for square in range(len(statement.outs)):
+            starts = [int(x[0]) + statement.distance for x in addresses[8 * square :][:8]]
+            for start in starts:
+                if not 0 <= start <= memory.size - row or start % row:
+                    self.fail(statement, f"{start} is no 16 bytes of {memory.size} elements")
+            if statement.turned:
+                wanted = np.array([starts[2 * (lane % 4) + n] + lane // 4 for n in (0, 1)])
+            else:
+                part = row // 4
+                wanted = starts[lane // 4] + lane % 4 * part + np.arange(part)
+            if self.accesses is not None:
+                self.accesses.note(self.lane, statement, wanted)
+            words.append(memory[wanted].view(np.uint32))
+        self.take(statement.outs, np.concatenate(words))
 
     def fetch(self, statement: Fetch) -> None:
         """Memory that is waited for by nobody."""

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal.base import dtypes
+from luminal.base.dots import Dot
 from luminal.base.dtypes import DType
 from luminal.base.forks import cached_property
 from luminal.base.records import dataclass
@@ -224,7 +225,38 @@ class Exchange:
     distance: int
 
 
-Statement = Apply | Load | Store | Fetch | Loop | If | Barrier | Exchange
+@dataclass(frozen=True, slots=True)
+class Multiply:
+    """`outs` is `acc + a * b` of the blocks that the lanes hold between them as the fragments of
+    `dot` say: in each lane results, words of the first factor, words of the second one. The lanes
+    whose numbers are alike but for the first `dot.together` do it together. All lanes come by.
+    """
+
+    outs: tuple[Value, ...]
+    dot: Dot
+    acc: tuple[Operand, ...]
+    a: tuple[Operand, ...]
+    b: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMatrix:
+    """Loads squares of words for the 32 lanes of a row together: `outs`, a u32 each, of as many
+    squares of eight rows of 16 bytes. Row r of square s starts at `buffer[address + distance]` as
+    lane 8s + r has the address. Lane l gets word l % 4 of row l // 4; or, `turned`, elements of 16
+    bits: those of column l // 4 in rows 2(l % 4) and the next. All lanes come by.
+    """
+
+    outs: tuple[Value, ...]
+    buffer: str
+    address: Operand
+    distance: int = 0
+    turned: bool = False
+
+
+Statement = Apply | Load | Store | Fetch | Loop | If | Barrier | Exchange | Multiply | LoadMatrix
+Meeting = Barrier | Exchange | Multiply | LoadMatrix
+"""What all lanes of a group come to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +346,7 @@ def _written(kernel: Kernel) -> str:
     return "\n".join([*lines, "}"])
 
 
-def place(statement: Load | Store | Fetch) -> str:
+def place(statement: Load | Store | Fetch | LoadMatrix) -> str:
     """The address and the distance from it, as text."""
     distance = statement.distance
     if not distance:
@@ -359,6 +391,13 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                 lines.append(f"{indent}barrier")
             case Exchange(out, value, distance):
                 lines.append(f"{indent}{_typed(out)} = {value} of the lane {distance} away")
+            case Multiply(outs, dot, acc, a, b):
+                blocks = " ".join(f"({' '.join(map(str, held))})" for held in (acc, a, b))
+                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {blocks}")
+            case LoadMatrix(outs, buffer):
+                turned = ", turned" * statement.turned
+                where = f"{buffer}[{place(statement)}]{turned}"
+                lines.append(f"{indent}{', '.join(map(_typed, outs))} = load matrix {where}")
 
 
 def _typed(value: Value) -> str:

@@ -1,8 +1,8 @@
 """The lanes of a group as the interpreter runs them: each by itself from barrier to barrier.
 
 Between two barriers lanes run in any order, so no lane may touch what another one writes there; and
-all lanes must come to the same barrier, the same number of times. So must they to an exchange, but
-that orders no memory.
+all lanes must come to the same barrier, the same number of times. So must they to an exchange, or
+to what they multiply or load together, but these order no memory.
 """
 
 from __future__ import annotations
@@ -11,15 +11,30 @@ from collections.abc import Generator, Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
+import numpy as np
+
 from luminal.base.errors import VerifyError
 from luminal.base.records import dataclass
-from luminal.expand.ir import Barrier, Exchange, Load, Statement, Store, headline
+from luminal.expand.ir import (
+    Barrier,
+    Exchange,
+    Load,
+    LoadMatrix,
+    Meeting,
+    Multiply,
+    Statement,
+    Store,
+    headline,
+)
 
 Element = tuple[str, int]
 """An element of a buffer."""
-Lane = Generator[tuple[Barrier | Exchange, Any], Any, None]
+ROW = 32
+"""Lanes that load matrices together."""
+Lane = Generator[tuple[Meeting, Any], Any, None]
 """What a lane does from one meeting to the next: it brings a value to an exchange, and is sent
-another lane's.
+another lane's; brings its part of blocks, and is sent that of their product; or brings an address,
+and is sent those of its row.
 """
 
 
@@ -31,7 +46,9 @@ class Accesses:
     read: dict[Element, tuple[int, Statement]] = field(default_factory=dict)
     read_by_more: set[Element] = field(default_factory=set)
 
-    def note(self, lane: int, statement: Load | Store, addresses: Iterable[int]) -> None:
+    def note(
+        self, lane: int, statement: Load | Store | LoadMatrix, addresses: Iterable[int]
+    ) -> None:
         """Raises VerifyError where another lane wrote there, or read what this one writes."""
         for address in addresses:
             element = (statement.buffer, int(address))
@@ -79,17 +96,32 @@ def in_turns(lanes: Sequence[Lane], accesses: Accesses) -> None:
             if stop is None or stop[0] is not meeting:
                 raise _missed(number)
         sent = [stop[1] for stop in brought if stop is not None]
-        if isinstance(meeting, Exchange):
-            sent = [sent[number ^ meeting.distance] for number in range(len(sent))]
-        else:
-            accesses.clear()
+        match meeting:
+            case Exchange(_, _, distance):
+                sent = [sent[number ^ distance] for number in range(len(sent))]
+            case Multiply():
+                sent = _multiplied(meeting, sent)
+            case LoadMatrix():
+                sent = [sent[number - number % ROW :][:ROW] for number in range(len(sent))]
+            case Barrier():
+                accesses.clear()
         brought = [_resumed(*stop) for stop in zip(lanes, sent, strict=True)]
     late = next((number for number, stop in enumerate(brought) if stop is not None), None)
     if late is not None:
         raise _missed(late)
 
 
-def _resumed(lane: Lane, sent: Any) -> tuple[Barrier | Exchange, Any] | None:
+def _multiplied(meeting: Multiply, brought: Sequence[Any]) -> list[Any]:
+    """The results that each lane holds, of the (results, factors) that each brings."""
+    dot, rows = meeting.dot, []
+    for first in range(0, len(brought), dot.together):
+        together = brought[first : first + dot.together]
+        blocks = [np.array([held[n] for held in together]) for n in range(3)]
+        rows += [*dot.of_lanes(*blocks)]
+    return rows
+
+
+def _resumed(lane: Lane, sent: Any) -> tuple[Meeting, Any] | None:
     """The meeting that a lane comes to next, and what it brings there; None where it runs to its
     end.
     """

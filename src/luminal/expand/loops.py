@@ -19,8 +19,8 @@ from luminal.expand.extremes import Greatest, begun, greatest_of, has_integers, 
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type
 from luminal.expand.lanes import Lanes
-from luminal.expand.tiles import Digits, Key, Pieces, Tiles, is_divided
-from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Map, Statement, Store
+from luminal.expand.tiles import Digits, Elements, Key, Pieces, Tiles, is_divided
+from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Map, Statement, Store, Tile
 from luminal.shape.expression import ZERO, Expression, Symbol, all_of, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]
@@ -154,6 +154,9 @@ class _Carried:
 
 def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:
     """Write the loop; `body` writes its statements. The carries' results are bound after it."""
+    if loop.part is not None:
+        _write_part(tiles, loop, body)
+        return
     whole = tiles.cut(loop)
     tiles.pieces[loop.axis] = whole
     tiles.dealt.pop(loop.axis, None)
@@ -168,6 +171,21 @@ def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:
     tiles.pieces[loop.axis] = whole
     for carrier, held in zip(carried, state, strict=True):
         carrier.bind_result(tiles, held)
+
+
+def _write_part(tiles: Tiles, loop: Loop, body: Body) -> None:
+    """The one step over a side of a block: what is carried is what comes after it."""
+
+    def at_all(carry: Carry, tile: Tile) -> Elements:
+        return {key: tiles.element(tile, at) for key, at in tiles.positions(carry.inner.axes)}
+
+    for carry in loop.carries:
+        tiles.values[carry.inner.id] = at_all(carry, carry.init)
+    tiles.active.append(loop.axis)
+    body(loop.body)
+    for carry in loop.carries:
+        tiles.values[carry.result.id] = at_all(carry, carry.next)
+    tiles.active.pop()
 
 
 def _phase(

@@ -13,12 +13,13 @@ from dataclasses import field
 from functools import lru_cache
 from typing import NamedTuple
 
+from luminal.base.fragments import Bits
 from luminal.base.records import dataclass
-from luminal.expand.builder import Builder
+from luminal.expand.builder import Builder, integer
 from luminal.expand.extremes import Greatest
 from luminal.expand.index import Indexer
 from luminal.expand.ir import Operand
-from luminal.kernel.lanes import Lanes
+from luminal.kernel.lanes import Lanes, Part, block_of
 from luminal.kernel.tile_ir import Buffer, Loop, Tile
 from luminal.shape.expression import Expression, Symbol
 
@@ -31,7 +32,8 @@ Partial = Operand | Greatest
 
 class Pieces(NamedTuple):
     """How the tile of an axis is cut: `unroll` times into `across` pieces of `width`, or `lanes`
-    of which each lane has its own. Of `neighbours` one piece, a word, holds all.
+    of which each lane has its own. Of `neighbours` one piece, a word, holds all. Those of a part of
+    a block begin at `offsets` from the lane's first one.
     """
 
     unroll: int
@@ -39,10 +41,15 @@ class Pieces(NamedTuple):
     width: int
     lanes: int = 1
     neighbours: int = 1
+    offsets: tuple[int, ...] = ()
 
     @property
     def number(self) -> int:
-        return self.unroll * self.across
+        return len(self.offsets) or self.unroll * self.across
+
+    def at(self, piece: int) -> int:
+        """Where a piece begins, from the first one on."""
+        return self.offsets[piece] if self.offsets else piece * self.step
 
     @property
     def size(self) -> int:
@@ -90,11 +97,50 @@ class Tiles:
     subgroup: int = 1  # lanes that exchange values
     dealt: dict[Symbol, Lanes] = field(default_factory=dict)  # how axes are dealt to lanes
     whole: dict[Symbol, Expression] = field(default_factory=dict)  # tiles are before their stop
+    parts: dict[Symbol, Part] = field(default_factory=dict)  # axes that are sides of blocks
+    held: dict[Symbol, str] = field(default_factory=dict)  # the block by which each is dealt now
 
     def cut(self, loop: Loop) -> Pieces:
         """The pieces of a whole step of a loop."""
         width = min(loop.vector, self.most)
         return Pieces(loop.unroll, loop.vector // width, width, loop.lanes.count, loop.neighbours)
+
+    def block(self, axes: Iterable[Symbol]) -> str | None:
+        """The block of a dot that a value with these axes is, between the lanes."""
+        parts = [self.parts[axis] for axis in axes if axis in self.parts]
+        return block_of(parts) if parts else None
+
+    def deal(self, axes: Iterable[Symbol]) -> None:
+        """From here on sides of blocks are dealt as those of a value with these axes are: in either
+        factor and in the results a lane has other positions.
+        """
+        axes = [axis for axis in axes if axis in self.parts]
+        block = self.block(axes)
+        if block is None:
+            return
+        for axis in axes:
+            if self.held.get(axis) != block:
+                part = self.parts[axis]
+                fragment = part.dot.fragment(block)
+                self.pieces[axis] = Pieces(1, 1, 1, offsets=fragment.offsets(part.side))
+                self.index.bind(axis, self.bits_of_lane(fragment.lane_bits(part.side)))
+                self.held[axis] = block
+
+    def bits_of_lane(self, bits: Bits) -> Operand:
+        """What bits of the lane's number are as bits of another one."""
+        assert self.lane is not None
+        op, total = self.index.op, None
+        while bits:
+            # Bits that follow each other in both are moved together.
+            (source, target), count = bits[0], 1
+            while bits[count:] and bits[count] == (source + count, target + count):
+                count += 1
+            bits = bits[count:]
+            part = op("shr", self.lane, source) if source else self.lane
+            part = op("and", part, (1 << count) - 1)
+            part = op("shl", part, target) if target else part
+            total = part if total is None else op("add", total, part)
+        return integer(0) if total is None else total
 
     def digit(self, lanes: Lanes) -> Operand:
         """The lane's place among those that a loop deals its positions to."""
@@ -110,8 +156,14 @@ class Tiles:
         """
         # Digits are powers of two, so bits of the lane's number: lanes that differ in others only
         # hold the same.
+        axes = tuple(axes)
         dealt = (self.dealt[axis] for axis in axes if axis in self.dealt)
         dealt_bits = sum((lanes.count - 1) * lanes.stride for lanes in dealt)
+        block = self.block(axes)
+        for axis in axes:
+            if block is not None and axis in self.parts:
+                held = self.parts[axis].dot.fragment(block).lane_bits(self.parts[axis].side)
+                dealt_bits += sum(1 << source for source, _ in held)
         rest = (self.lanes_in_group - 1) & ~dealt_bits
         if not rest:
             return None
@@ -121,6 +173,8 @@ class Tiles:
     def positions(self, axes: Iterable[Symbol]) -> Iterator[tuple[Key, Position]]:
         """Every combination of pieces, in row-major order."""
         axes = tuple(axes)
+        if self.parts:
+            self.deal(axes)
         for key in itertools.product(*(range(self.pieces[axis].number) for axis in axes)):
             yield key, dict(zip(axes, key, strict=True))
 
@@ -159,7 +213,7 @@ class Tiles:
     def moved(self, expr: Expression, position: Position) -> Expression:
         """The Expression at a position: each axis's symbol stands for its first piece's start."""
         steps = {
-            axis: axis + piece * self.pieces[axis].step for axis, piece in position.items() if piece
+            axis: axis + self.pieces[axis].at(piece) for axis, piece in position.items() if piece
         }
         return expr.substitute(steps) if steps else expr
 
@@ -170,7 +224,7 @@ class Tiles:
             if piece and axis in offset.symbols():
                 step = offset.coefficient(axis)
                 if step is not None and step.is_const:
-                    distance += step.constant * piece * self.pieces[axis].step
+                    distance += step.constant * self.pieces[axis].at(piece)
                 else:
                     others[axis] = piece
         return self.moved(offset, others), distance
@@ -184,6 +238,6 @@ class Tiles:
         digits = self.digits.get(wide)
         if digits is None or not any(is_divided(expr, wide) for expr in exprs):
             return exprs, wide, position
-        there = digits.first + position[wide] * self.pieces[wide].step + digits.lane
+        there = digits.first + self.pieces[wide].at(position[wide]) + digits.lane
         others = {axis: piece for axis, piece in position.items() if axis is not wide}
         return [expr.substitute({wide: there}) for expr in exprs], digits.lane, others

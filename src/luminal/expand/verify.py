@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from luminal.base import dtypes
-from luminal.base.dots import WORD_DOTS, WORDS
+from luminal.base.dots import WORD_DOTS, WORDS, Dot
 from luminal.base.errors import VerifyError
 from luminal.expand.divergence import divergent
 from luminal.expand.fold import uniform
@@ -26,7 +26,9 @@ from luminal.expand.ir import (
     If,
     Kernel,
     Load,
+    LoadMatrix,
     Loop,
+    Multiply,
     Operand,
     Statement,
     Store,
@@ -284,6 +286,40 @@ class _Verifier:
             self.fail(f"{subgroup} lanes exchange; take a power of two below for a distance")
         self.define(statement.out)
 
+    def multiply(self, statement: Multiply) -> None:
+        dot = statement.dot
+        if self.kernel.lanes % dot.together:
+            self.fail(f"{dot.together} lanes multiply together; the group has {self.kernel.lanes}")
+        of_results = Type(dot.accumulator)
+        held = {"a": statement.a, "b": statement.b, "c": statement.acc}
+        types = {"a": register(dot, "a"), "b": register(dot, "b"), "c": of_results}
+        for block, operands in held.items():
+            count = dot.fragment(block).elements
+            if len(operands) != count:
+                self.fail(f"a lane holds {count} registers of {block}, got {len(operands)}")
+            for operand in operands:
+                self.operand(operand, types[block])
+        if len(statement.outs) != len(statement.acc):
+            self.fail(f"{len(statement.acc)} results are added to, {len(statement.outs)} come out")
+        for out in statement.outs:
+            self.typed(out, of_results)
+            self.define(out)
+
+    def load_matrix(self, statement: LoadMatrix) -> None:
+        buffer = self.buffers.get(statement.buffer)
+        if buffer is None or buffer not in self.kernel.shared:
+            self.fail(f"{statement.buffer} is no shared memory, from which rows of lanes load")
+        if statement.turned and memory_dtype(buffer.dtype).size != 2:
+            self.fail(f"elements of {buffer.dtype} are not turned; those of 16 bits are")
+        if self.kernel.lanes % 32:
+            self.fail(f"32 lanes load together; the group has {self.kernel.lanes}")
+        self.operand(statement.address, INDEX)
+        if len(statement.outs) not in (1, 2, 4):
+            self.fail(f"{len(statement.outs)} squares are loaded; take 1, 2 or 4")
+        for out in statement.outs:
+            self.typed(out, Type(dtypes.uint32))
+            self.define(out)
+
     RULES: Mapping[type, Callable[..., None]] = {
         Apply: apply,
         Load: load,
@@ -293,7 +329,15 @@ class _Verifier:
         If: branch,
         Barrier: barrier,
         Exchange: exchange,
+        Multiply: multiply,
+        LoadMatrix: load_matrix,
     }
+
+
+def register(dot: Dot, block: str) -> Type:
+    """What a register of a factor is: a word of elements, or one of 32 or 64 bits as it is."""
+    dtype, count = dot.a if block == "a" else dot.b, dot.in_word(block)
+    return Type(WORDS[count * dtype.size] if count > 1 else dtype)
 
 
 def _is_outside(address: Interval, size: Expression) -> bool:

@@ -146,7 +146,7 @@ class Blocks:
             end, keys = block.runs
             self.stack[-1].statements.append(Runs(symbol, end, start, stop, keys, body))
             return
-        bound = tile.unroll, tile.vector, tile.lanes, tile.neighbours
+        bound = tile.unroll, tile.vector, tile.lanes, tile.neighbours, tile.part
         loop = Loop(symbol, start, stop, body, carries, *bound)
         self.stack[-1].statements.append(loop)
         for carry in carries:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from luminal.algebra.frames import linear, shape_of
@@ -123,6 +123,12 @@ class Fused:
     def reductions(self) -> tuple[Reduction, ...]:
         """The reductions computed, operands first."""
         return tuple(t for t in self.terms if isinstance(t, Reduction) and t not in self.reads)
+
+    @property
+    def of_words(self) -> Fused:
+        """The kernel without the dots by which lanes multiply matrices together."""
+        dots = {term: dot for term, dot in self.dots.items() if not dot.is_matrix}
+        return self if len(dots) == len(self.dots) else replace(self, dots=dots)
 
     def products_of(self, factor: Term) -> list[Reduction]:
         """The reductions that multiply a factor, as one of the two of their product."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 
 
@@ -25,3 +28,38 @@ class Lanes:
 
 
 ONE_LANE = Lanes()
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A side of the blocks that lanes multiply together by a dot: "m" (rows), "n" (columns) or "k"
+    (steps of the sum). The lanes that step together hold its positions as the fragments say.
+    """
+
+    dot: Dot
+    side: str
+
+    @property
+    def extent(self) -> int:
+        """How many positions the side has."""
+        extent: int = getattr(self.dot, self.side)
+        return extent
+
+    @property
+    def lanes(self) -> Lanes:
+        """The lanes that hold it, which no loop around deals positions to."""
+        return Lanes(self.dot.together)
+
+    def __str__(self) -> str:
+        return f"{self.side} of {self.dot}"
+
+
+def block_of(parts: Iterable[Part]) -> str | None:
+    """Which block of a dot has these sides: "a" or "b" of the factors, or "c", of which a value
+    without one of its sides holds the same along that; None if there is none.
+    """
+    parts = tuple(parts)
+    sides = "".join(sorted(part.side for part in parts))
+    if len({part.dot for part in parts}) != 1:
+        return None
+    return {"km": "a", "kn": "b", "mn": "c", "m": "c", "n": "c"}.get(sides)

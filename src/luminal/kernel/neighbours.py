@@ -8,7 +8,7 @@ that is bound to neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from luminal.algebra.terms import Axes, Term
@@ -39,8 +39,12 @@ def refusal(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> str | N
     """Why a kernel that reads these places cannot compute it by a dot; None if it can.
 
     Both factors must lie in memory as what the dot takes, and be summed along an axis of whole
-    words. Neighbours that lie apart in a factor are joined as they are read, or packed.
+    words. Neighbours that lie apart in a factor are joined as they are read, or packed. Those of a
+    dot that lanes compute together are copied to where it takes them, so they may be computed, and
+    edges are masked in the copy.
     """
+    if dot.is_matrix:
+        return _no_matrices(contraction, dot, reads)
     axis = _walked(contraction, dot, reads)
     return axis if isinstance(axis, str) else None
 
@@ -61,9 +65,13 @@ def multiplied(factor: Term, dot: Dot | None) -> DType:
 
 
 def walked(fused: Fused) -> Mapping[Term, Symbol]:
-    """The axis along which neighbours are multiplied together, of each contraction by a dot."""
+    """The axis along which neighbours are multiplied together, of each contraction by a dot of
+    words.
+    """
     axes: dict[Term, Symbol] = {}
     for term, dot in fused.dots.items():
+        if dot.is_matrix:
+            continue
         axis = _walked(term, dot, fused.reads)
         assert not isinstance(axis, str), f"{term!r} is not computed by {dot}: {axis}"
         axes[term] = axis
@@ -96,6 +104,28 @@ def word_offset(offset: Expression, near: Symbol, count: int) -> Expression | No
     first = offset.substitute({near: ZERO})
     word = first // count
     return word if word * count is first else None
+
+
+def taken(factor: Term, dtype: DType, reads: Container[Term]) -> Term | None:
+    """What of a factor a dot of this dtype multiplies: itself, or what it is cast from."""
+    if factor.dtype is dtype:
+        return factor
+    is_cast = factor.op == "Cast" and factor not in reads
+    return factor.args[0] if is_cast and factor.args[0].dtype is dtype else None
+
+
+def _no_matrices(contraction: Term, dot: Dot, reads: Container[Term]) -> str | None:
+    """Why it is no product of matrices for a dot; None if it is."""
+    if contraction.op != "Sum" or contraction.dtype is not dot.accumulator:
+        return f"it is a {contraction.op} of {contraction.dtype}"
+    (product,) = contraction.args
+    if product.op != "Mul" or product in reads:
+        return "what it sums is no product of its own"
+    for factor, dtype in zip(product.args, (dot.a, dot.b), strict=True):
+        if taken(factor, dtype, reads) is None:
+            return f"the factor {factor!r} is no {dtype}"
+    a, b = (factor.axes - {*contraction.attrs} for factor in product.args)
+    return None if a - b and b - a else "one of its factors has all of its rows and columns"
 
 
 def _walked(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> Symbol | str:

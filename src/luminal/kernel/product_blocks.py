@@ -28,15 +28,16 @@ from dataclasses import field
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
-from luminal.base.dots import multiply_add
+from luminal.base.dots import Dot, multiply_add
 from luminal.base.dtypes import DType, bool_
 from luminal.base.records import dataclass
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import is_mask
-from luminal.kernel.lanes import ONE_LANE, Lanes
+from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.kernel.loops import LoopAxis
+from luminal.kernel.neighbours import taken
 from luminal.kernel.product_sides import Sides, sides_of
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
@@ -53,6 +54,7 @@ from luminal.shape.expression import TRUE, Expression, Symbol, all_of, ceil_div,
 
 DEPTH, PLACE = opaque("depth"), opaque("place")
 """The position along the sum in a block of it, and along the rows, or the columns, of a block."""
+ROW_BYTES = 16  # that a lane loads of a row, of matrices that lanes multiply together
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
 
 
@@ -61,7 +63,8 @@ class ProductTiling:
     """`rows` x `columns` results a group, `tile` of them (rows, columns) a lane, `deep` steps of
     the sum at a time, in one of `buffers` blocks of shared memory: powers of two. `deep_first`: of
     the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
-    `short`: are 16-bit floats widened only where they are multiplied?
+    `short`: are 16-bit floats widened only where they are multiplied? By a `dot` a tile is that of
+    all lanes that multiply together.
     """
 
     rows: int
@@ -71,14 +74,25 @@ class ProductTiling:
     buffers: int
     deep_first: tuple[bool, bool]
     short: bool = False
+    dot: Dot | None = None
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """How many tiles there are along the rows and the columns."""
+        return self.rows // self.tile[0], self.columns // self.tile[1]
 
     @property
     def lanes(self) -> int:
         """How many lanes a group has."""
-        return self.rows // self.tile[0] * (self.columns // self.tile[1])
+        down, across = self.tiles
+        return down * across * (1 if self.dot is None else self.dot.together)
 
-    def kept(self, sides: Sides, factor: Term) -> Term:
+    def kept(self, sides: Sides, side: int, factor: Term) -> Term:
         """What of a factor lies in shared memory."""
+        if self.dot is not None:
+            kept = taken(factor, (self.dot.a, self.dot.b)[side], sides.fused.reads)
+            assert kept is not None, f"{factor!r} is none for {self.dot}"
+            return kept
         return sides.short(factor) if self.short else factor
 
     def across(self, side: int) -> int:
@@ -87,7 +101,7 @@ class ProductTiling:
 
     def stage(self, sides: Sides, side: int, factor: Term) -> Stage:
         """How a factor is copied into shared memory for each block of the sum."""
-        term = self.kept(sides, factor)
+        term = self.kept(sides, side, factor)
         lengths = {DEPTH: self.deep, PLACE: self.across(side)}
         outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
         near = min(lengths[inner], self.lanes)
@@ -100,14 +114,19 @@ class ProductTiling:
         )
         # Lanes that copy along the sum would meet in one bank if rows were a power of two long.
         pad = self.deep_first[side] * term.dtype.size
-        return Stage(
-            term, DEPTH, (DEPTH, PLACE), fill, pad, space=Space.SHARED, buffers=self.buffers
-        )
+        order = DEPTH, PLACE
+        if self.dot is not None:
+            # Words along the sum are loaded whole; those of 16 bits are turned on their way. Eight
+            # rows of 16 bytes, loaded together, lie in banks of their own.
+            along_sum = self.deep_first[side] or term.dtype.size != 2
+            order, pad = (PLACE, DEPTH) if along_sum else order, ROW_BYTES
+        return Stage(term, DEPTH, order, fill, pad, space=Space.SHARED, buffers=self.buffers)
 
     def bytes_of(self, stage: Stage, side: int) -> int:
         """Shared memory that a stage takes."""
-        row = self.across(side) * stage.term.dtype.size + stage.pad
-        return self.deep * row * stage.buffers
+        lengths = {DEPTH: self.deep, PLACE: self.across(side)}
+        outer, inner = (lengths[symbol] for symbol in stage.order)
+        return outer * (inner * stage.term.dtype.size + stage.pad) * stage.buffers
 
 
 def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:
@@ -164,13 +183,14 @@ class Products:
         self.lengths = [_joined(side) for side in (sides.rows, sides.columns)]
         self.summed = _joined(sides.summed)
         self.env, self.firsts = self.grid()
-        self.tiles = self.register_tiles()
+        self.tiles = [self.tile_of(side) for side in (0, 1)]
+        self.walks = [walk for walks in self.tiles for walk in walks]
         self.copies = [self.copy(side, factor) for side, factor in sides.kept]
 
     def run(self) -> Placed:
         """The kernel of the products under the tiling."""
         sums = self.sums() if self.tiling.buffers == 1 else self.sums_in_turns()
-        with self.carried_through(self.tiles, sums) as held:
+        with self.carried_through(self.walks, sums) as held:
             self.store_all(held.inner)
             held.next = held.inner
         return self.values.finish()
@@ -198,17 +218,33 @@ class Products:
         axis = self.blocks.fresh_axis(const(size))
         return Walk(axis, const(0), const(size), positions, tile)
 
-    def register_tiles(self) -> list[Walk]:
-        """The rows and the columns of all lanes' tiles: neighbouring lanes have neighbouring
-        columns.
+    def tile_of(self, side: int) -> list[Walk]:
+        """The rows, or the columns, of all tiles: neighbouring lanes have neighbouring columns. By
+        a dot blocks of it, then what is in one.
         """
-        rows, columns = self.tiling.tile
-        across = self.tiling.columns // columns
-        down = self.tiling.rows // rows
+        size, dot = self.tiling.across(side), self.tiling.dot
+        count, across = self.tiling.tiles[side], self.tiling.tiles[1]
+        stride = 1 if side else across
+        if dot is None:
+            return [self.walked(size, _dealt(size, count, stride))]
+        part = Part(dot, "mn"[side])
+        blocks = size // part.extent
         return [
-            self.walked(self.tiling.rows, _dealt(self.tiling.rows, down, across)),
-            self.walked(self.tiling.columns, _dealt(self.tiling.columns, across)),
+            self.walked(blocks, _dealt(blocks, count, stride * dot.together)),
+            self.walked(part.extent, TileChoice(part=part)),
         ]
+
+    def place(self, side: int) -> Expression:
+        """The position in the block at which the loops over its tiles are."""
+        return _joint(self.tiles[side])
+
+    def steps(self) -> list[Walk]:
+        """The loops over a block of the sum."""
+        deep, dot = self.tiling.deep, self.tiling.dot
+        if dot is None:
+            return [self.walked(deep, SINGLE)]
+        part = Part(dot, "k")
+        return [self.walked(deep // dot.k, SINGLE), self.walked(dot.k, TileChoice(part=part))]
 
     def copy(self, side: int, factor: Term) -> _Copy:
         """Room for a factor's blocks, and the loops that deal the copying to the lanes."""
@@ -292,29 +328,26 @@ class Products:
         """The sums with the products of a block of shared memory added."""
         fused = self.sides.fused
         by_factor = {(copy.side, copy.factor): copy for copy in self.copies}
-        with self.carried_through(self.tiles, sums) as held:
-            step = self.blocks.fresh_axis(const(self.tiling.deep))
-            loop = step, const(self.tiling.deep), SINGLE
-            with self.carried(loop, held.inner) as (_, inside):
-                for before, reduction, pair in zip(
-                    inside.inner, fused.reductions, self.sides.factors, strict=True
-                ):
-                    a, b = (
-                        self.read(by_factor[side, term], turn, step)
-                        for side, term in enumerate(pair)
-                    )
-                    after = self.tile(before.axes, reduction.dtype, self.blocks.depth)
-                    dot = multiply_add(reduction.dtype)
-                    self.blocks.put(Contract(after, before, a, b, dot), self.blocks.depth)
-                    inside.next.append(after)
-            held.next = inside.results
-        return held.results
+        steps, axes = self.steps(), _tiled(self.walks)
+        with self.carried_through([*self.walks, *steps], sums, axes) as inside:
+            for before, reduction, pair in zip(
+                inside.inner, fused.reductions, self.sides.factors, strict=True
+            ):
+                a, b = (
+                    self.read(by_factor[side, term], turn, _joint(steps))
+                    for side, term in enumerate(pair)
+                )
+                after = self.tile(before.axes, reduction.dtype, self.blocks.depth)
+                dot = self.tiling.dot or multiply_add(reduction.dtype)
+                self.blocks.put(Contract(after, before, a, b, dot), self.blocks.depth)
+                inside.next.append(after)
+        return inside.results
 
-    def read(self, copy: _Copy, turn: Expression, step: Symbol) -> Tile:
+    def read(self, copy: _Copy, turn: Expression, step: Expression) -> Tile:
         """A factor's elements at a step, from shared memory."""
-        here = Env({DEPTH: step, PLACE: self.tiles[copy.side].axis})
+        here = Env({DEPTH: step, PLACE: self.place(copy.side)})
         tile = self.values.load_staged(copy.room, here, turn)
-        if copy.stage.term is copy.factor:
+        if self.tiling.dot is not None or copy.stage.term is copy.factor:
             return tile
         return self.values.map("Cast", (tile,), copy.factor.dtype)
 
@@ -322,7 +355,7 @@ class Products:
 
     def store_all(self, sums: Sequence[Tile]) -> None:
         """What is stored of the block, each value where it belongs."""
-        places = [first + walk.axis for first, walk in zip(self.firsts, self.tiles, strict=True)]
+        places = [first + self.place(side) for side, first in enumerate(self.firsts)]
         values = dict(self.env.values)
         guards = []
         for place, length in zip(places, self.lengths, strict=True):
@@ -360,7 +393,7 @@ class Products:
     ) -> Iterator[tuple[Symbol, _Carried]]:
         """A loop that carries tiles with these axes, those of the results by default."""
         symbol, stop, tile = loop
-        axes = _tiled(self.tiles) if axes is None else axes
+        axes = _tiled(self.walks) if axes is None else axes
         level = self.blocks.depth
         self.blocks.open(symbol, const(0), stop, tile)
         carried = _Carried([self.tile(axes, t.dtype, level + 1) for t in before])
@@ -370,21 +403,40 @@ class Products:
         self.blocks.close(tuple(Carry(*carry) for carry in pairs))
 
     @contextmanager
-    def carried_through(self, loops: Sequence[Walk], before: Sequence[Tile]) -> Iterator[_Carried]:
-        """Two loops of one step each that carry tiles: what is done inside is done to a tile."""
-        axes = _tiled(loops)
-        outer, inner = ((walk.axis, walk.stop, walk.tile) for walk in loops)
-        with self.carried(outer, before, axes) as (_, around):
-            with self.carried(inner, around.inner, axes) as (_, held):
+    def carried_through(
+        self,
+        loops: Sequence[Walk],
+        before: Sequence[Tile],
+        axes: Sequence[Symbol] | None = None,
+    ) -> Iterator[_Carried]:
+        """Loops in each other that carry tiles, with the axes of all: of one step each, what is
+        done inside is done to a tile.
+        """
+        axes = _tiled(loops) if axes is None else axes
+        first, *rest = loops
+        with self.carried((first.axis, first.stop, first.tile), before, axes) as (_, held):
+            if not rest:
                 yield held
-            around.next = held.results
-        held.results = around.results
+            else:
+                with self.carried_through(rest, held.inner, axes) as inside:
+                    yield inside
+                held.next = inside.results
+        if rest:
+            inside.results = held.results
 
 
 def _dealt(size: int, lanes: int, stride: int = 1, unroll: int = 0) -> TileChoice:
     """A tile by so many lanes: of all positions, or of `unroll` positions of each lane."""
     positions = min(unroll or size, size // lanes)
     return TileChoice(positions, 1, Lanes(lanes, stride) if lanes > 1 else ONE_LANE)
+
+
+def _joint(walks: Sequence[Walk]) -> Expression:
+    """The position at which loops over blocks, and what is in one, are."""
+    position: Expression = const(0)
+    for walk in walks:
+        position = position * walk.stop + walk.axis
+    return position
 
 
 def _places(copy: _Copy) -> dict[Symbol, Expression]:

@@ -8,6 +8,7 @@ long sum. A convolution is one over positions that its expression is evaluated a
 from __future__ import annotations
 
 from luminal.algebra.terms import Reduction, Term, below
+from luminal.base.dots import Dot
 from luminal.base.dtypes import bool_
 from luminal.base.records import dataclass
 from luminal.kernel.fused import Fused
@@ -33,6 +34,13 @@ class Sides:
         """The factors, each once, with the side (0: rows, 1: columns) they lie on."""
         pairs = [(side, pair[side]) for pair in self.factors for side in (0, 1)]
         return list(dict.fromkeys(pairs))
+
+    @property
+    def dot(self) -> Dot | None:
+        """The dot that lanes can compute all of the products by together."""
+        dots = {self.fused.dots.get(reduction) for reduction in self.fused.reductions}
+        (dot,) = dots if len(dots) == 1 else (None,)
+        return dot if dot is not None and dot.is_matrix else None
 
     def short(self, factor: Term) -> Term:
         """A factor, or the 16-bit floats that it is widened from."""

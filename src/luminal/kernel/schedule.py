@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from luminal.algebra.terms import Term
 from luminal.base.dots import Dot
 from luminal.base.records import dataclass
-from luminal.kernel.lanes import ONE_LANE, Lanes
+from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.tile_ir import Space
 from luminal.shape.expression import Symbol
@@ -19,18 +19,20 @@ from luminal.shape.expression import Symbol
 @dataclass(frozen=True, slots=True)
 class TileChoice:
     """The tiling of one loop axis: a step takes `unroll` times a vector, or one position of each of
-    the `lanes`, or all of the `neighbours`.
+    the `lanes`, or all of the `neighbours`, or of a `part`.
     """
 
     unroll: int = 1
     vector: int = 1
     lanes: Lanes = ONE_LANE
     neighbours: int = 1
+    part: Part | None = None
 
     @property
     def size(self) -> int:
         """Positions that one step of the loop takes."""
-        return self.unroll * self.lanes.count * self.vector * self.neighbours
+        extent = 1 if self.part is None else self.part.extent
+        return self.unroll * self.lanes.count * self.vector * self.neighbours * extent
 
 
 SINGLE = TileChoice()

@@ -11,6 +11,11 @@ A loop bound to neighbours takes one step, over as many positions as a dot multi
 has its axis holds them side by side, in a word: it is loaded, contracted, which adds them up, or
 stored.
 
+A loop bound to a part, a side of the blocks that lanes multiply together by a dot, takes one step
+over all of it. A value with such axes is a fragment: the lanes hold it between them as the dot
+says. Factors, which have rows or columns and steps of the sum, are loaded and contracted; results
+are computed with like any other value.
+
 A kernel with loops bound to lanes is run by groups: a chunk of the grid by all lanes of one. Every
 lane takes every step of every loop, so that all meet at each barrier; of a tile it handles the
 positions that are its own. A value without an axis of lanes is the same in all of them. Reduce
@@ -37,7 +42,7 @@ from luminal.base.dtypes import DType
 from luminal.base.forks import cached_property
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import CustomKernel, Shape
-from luminal.kernel.lanes import ONE_LANE, Lanes
+from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol
 
 
@@ -48,6 +53,7 @@ class Binding(enum.Enum):
     LANE = "lane"
     VECTOR = "vector"
     NEIGHBOURS = "neighbours"
+    PART = "part"
     UNROLL = "unroll"
     SERIAL = "serial"
 
@@ -165,7 +171,8 @@ class Store:
 class Contract:
     """`out = acc + a * b` as the row `dot` says, over the axes of out.
 
-    Of a dot of several neighbours `a` and `b` have one axis more, which is bound to these.
+    Of a dot of several neighbours `a` and `b` have one axis more, which is bound to these; of one
+    that lanes compute together it is the part of the steps.
     """
 
     out: Tile
@@ -225,7 +232,7 @@ class Carry:
 class Loop:
     """Walks `axis` from `start` to `stop` in steps of `unroll * lanes.count * vector`, of which one
     of lanes and vector is 1: neighbours belong to neighbouring lanes. Or in the one step from 0 of
-    all its `neighbours`.
+    all its `neighbours`, or of all the positions of a `part`.
     """
 
     axis: Symbol
@@ -237,6 +244,7 @@ class Loop:
     vector: int = 1
     lanes: Lanes = ONE_LANE
     neighbours: int = 1
+    part: Part | None = None
 
     @property
     def tile(self) -> int:
@@ -244,12 +252,12 @@ class Loop:
 
     @property
     def across(self) -> int:
-        """Positions side by side: in a vector, or in the lanes."""
-        return self.lanes.count * self.vector
+        """Positions side by side: in a vector, in the lanes, or in a part."""
+        return self.lanes.count * self.vector * (1 if self.part is None else self.part.extent)
 
     @property
-    def bindings(self) -> tuple[tuple[Binding, int | Lanes], ...]:
-        bindings: list[tuple[Binding, int | Lanes]] = [(Binding.SERIAL, 1)]
+    def bindings(self) -> tuple[tuple[Binding, int | Lanes | Part], ...]:
+        bindings: list[tuple[Binding, int | Lanes | Part]] = [(Binding.SERIAL, 1)]
         if self.unroll > 1:
             bindings.append((Binding.UNROLL, self.unroll))
         if self.lanes.count > 1:
@@ -258,6 +266,8 @@ class Loop:
             bindings.append((Binding.VECTOR, self.vector))
         if self.neighbours > 1:
             bindings.append((Binding.NEIGHBOURS, self.neighbours))
+        if self.part is not None:
+            bindings.append((Binding.PART, self.part))
         return tuple(bindings)
 
 
@@ -416,8 +426,10 @@ class Kernel:
     @cached_property
     def lanes(self) -> int:
         """The lanes of a group, by which a chunk is run; 1: there are no groups."""
-        loops = (statement.lanes for statement in self.statements() if isinstance(statement, Loop))
-        return max((lanes.count * lanes.stride for lanes in loops), default=1)
+        loops = [statement for statement in self.statements() if isinstance(statement, Loop)]
+        dealt = [loop.lanes for loop in loops if loop.part is None]
+        dealt += [loop.part.lanes for loop in loops if loop.part is not None]
+        return max((lanes.count * lanes.stride for lanes in dealt), default=1)
 
     def tile_shapes(self) -> dict[Symbol, tuple[int, int]]:
         """Unroll and vector of each loop axis, by the first loop over it."""

@@ -9,6 +9,7 @@ from typing import NoReturn
 from luminal.base import dtypes
 from luminal.base.errors import VerifyError
 from luminal.base.records import dataclass
+from luminal.kernel.lanes import block_of
 from luminal.kernel.tile_ir import Buffer, Kernel, Loop, Role, Space, Tile
 from luminal.shape.expression import Expression, Symbol
 
@@ -48,6 +49,8 @@ class Checks:
         loops = [statement for statement in kernel.statements() if isinstance(statement, Loop)]
         self.lanes = {x.axis: x.lanes for x in reversed(loops) if x.lanes.count > 1}
         self.near = {x.axis: x.neighbours for x in loops if x.neighbours > 1}
+        self.parts = {x.axis: x.part for x in loops if x.part is not None}
+        self.near |= {a: part.extent for a, part in self.parts.items() if part.side == "k"}
         self.line = "kernel"
 
     def fail(self, text: str) -> NoReturn:
@@ -81,6 +84,7 @@ class Checks:
                 f"{out} has axes [{names_of(out.axes)}]; its operands give [{names_of(expected)}]"
             )
         self.one_vector(str(out), out.axes)
+        self.fragment(out)
         self.defined.add(out.id)
         scope.tiles[out.id] = out
 
@@ -113,6 +117,19 @@ class Checks:
                     f"{tile} holds neighbours along {names_of(near)}; only a dot takes those, "
                     "and operations on the bits of unsigned ones by what they share"
                 )
+
+    def fragment(self, tile: Tile) -> str | None:
+        """The block of a dot that lanes hold between them, if a tile is one."""
+        parts = [self.parts[axis] for axis in tile.axes if axis in self.parts]
+        block = block_of(parts)
+        if parts and block is None:
+            self.fail(f"{tile} has {', '.join(map(str, parts))}, which are no block of one dot")
+        return block
+
+    def no_factor(self, tile: Tile) -> None:
+        """A factor that lanes hold between them is loaded and contracted, nothing else."""
+        if self.fragment(tile) in ("a", "b"):
+            self.fail(f"{tile} is the factor of a matrix; only a dot takes it")
 
     def one_vector(self, what: str, axes: Iterable[Symbol]) -> None:
         vectors = [axis for axis in axes if self.tile_sizes[axis][1] > 1]

@@ -13,7 +13,7 @@ from luminal.base.dots import OF_BITS, ON_BITS
 from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS, TensorType
-from luminal.kernel.lanes import ONE_LANE
+from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import (
     Barrier,
@@ -41,7 +41,7 @@ from luminal.kernel.tile_ir import (
 )
 from luminal.kernel.tile_scope import WORKING, Checks, Scope, names_of
 from luminal.kernel.tile_text import headline
-from luminal.shape.expression import ZERO, Symbol, const, product_of
+from luminal.shape.expression import TRUE, ZERO, Symbol, const, product_of
 
 
 def verify(kernel: Kernel) -> None:
@@ -149,11 +149,16 @@ class _Verifier(Checks):
         buffer = self.buffer(statement.buffer, written=False)
         self.same_dtype(str(statement.out), statement.out.dtype, buffer.dtype)
         self.define(statement.out, self.access(statement, scope), scope)
+        if self.fragment(statement.out) in ("a", "b") and (
+            statement.guard is not TRUE or statement.indices or statement.prefetch is not ZERO
+        ):
+            self.fail("the factor of a matrix is loaded as it lies; mask the copy to where it does")
 
     def store(self, statement: Store, scope: Scope) -> None:
         buffer = self.buffer(statement.buffer, written=True)
         value = self.read(statement.value, scope)
         self.same_dtype(str(value), value.dtype, buffer.dtype)
+        self.no_factor(value)
         axes = self.access(statement, scope) | frozenset(value.axes)
         self.only(axes, scope.tiled, "a store happens in the loops over its axes")
         self.one_vector("the store", scope.tiled if statement.add else axes)
@@ -183,6 +188,10 @@ class _Verifier(Checks):
         counts = [self.near[axis] for axis in near[1]]
         if near[0] or near[1] != near[2] or counts != [dot.k] * (dot.k > 1):
             self.fail(f"the dot {dot} takes {dot.k} neighbours along one axis of both factors")
+        blocks = {self.fragment(acc), self.fragment(a), self.fragment(b)}
+        parts = {self.parts[x].dot for tile in (acc, a, b) for x in tile.axes if x in self.parts}
+        if (blocks, parts) != (({*"abc"}, {dot}) if dot.is_matrix else ({None}, set())):
+            self.fail(f"the dot {dot} takes blocks of its own, as lanes hold them, and no others")
         axes = {axis for tile in (acc, a, b) for axis in tile.axes}
         self.define(out, axes.difference(near[1]), scope)
 
@@ -193,6 +202,8 @@ class _Verifier(Checks):
         self.same_dtype(str(statement.out), statement.out.dtype, value.dtype)
         if value.dtype not in OPS[statement.op].takes:
             self.fail(f"{value.dtype} is not computed with; cast the operand first")
+        if statement.axis in self.parts:
+            self.fail(f"lanes hold {statement.axis.name} between them; store it and fold that")
         if statement.axis not in value.axes or statement.axis in scope.tiled:
             self.fail(f"{value} has no partial results of a finished loop over {statement.axis}")
         self.define(statement.out, set(value.axes) - {statement.axis}, scope)
@@ -217,7 +228,9 @@ class _Verifier(Checks):
             self.fail("unroll is at least 1 and vector a power of two")
         self.dealt(statement, scope)
         if statement.neighbours > 1:
-            self.one_step(statement)
+            self.one_step(statement, statement.neighbours)
+        if statement.part is not None:
+            self.one_step(statement, statement.part.extent)
         self.uniform(statement.start, scope)
         self.uniform(statement.stop, scope)
         shape = (statement.unroll, statement.vector)
@@ -244,12 +257,13 @@ class _Verifier(Checks):
             self.only(carry.next.axes, carry.inner.axes, f"{carry.inner} is carried without it")
             self.define(carry.result, carry.inner.axes, scope)
 
-    def one_step(self, statement: Loop) -> None:
-        """Checks a loop of neighbours, which are all there and bound to nothing else."""
-        count = statement.neighbours
+    def one_step(self, statement: Loop, count: int) -> None:
+        """Checks a loop of neighbours, or of a part, which are all there and bound to nothing
+        else.
+        """
         whole = statement.start is ZERO and statement.stop is const(count)
         if not whole or statement.tile != count:
-            self.fail(f"it takes one step, of its {count} neighbours alone, from 0")
+            self.fail(f"it takes one step, of its {count} positions alone, from 0")
 
     def dealt(self, statement: Loop, scope: Scope) -> None:
         count, stride = statement.lanes.count, statement.lanes.stride
@@ -258,13 +272,16 @@ class _Verifier(Checks):
         if count > 1 and statement.vector > 1:
             self.fail("it is bound to lanes and to vectors; neighbours lie in one of them")
         for axis, loop in scope.tiled.items():
-            if count > 1 and loop.lanes.count > 1 and statement.lanes.meets(loop.lanes):
+            both = statement.part is not None and loop.part is not None
+            mine, theirs = _lanes(statement), _lanes(loop)
+            if min(mine.count, theirs.count) > 1 and mine.meets(theirs) and not both:
                 self.fail(f"the loop over {axis.name} is dealt to these lanes; take others inside")
 
     def carry_in(self, carry: Carry, loop: Loop, scope: Scope, inner: Scope) -> None:
         axes = carry.inner.axes
         for tile in (self.read(carry.init, scope), carry.result):
             self.same_dtype(str(tile), tile.dtype, carry.inner.dtype)
+        self.no_factor(carry.inner)
         self.only(axes, self.tile_sizes, "no loop walks it")
         if loop.tile == 1:
             self.only(axes, self.tile_sizes.keys() - {loop.axis}, "its loop has no tile")
@@ -358,3 +375,8 @@ class _Verifier(Checks):
         Call: call,
         Barrier: barrier,
     }
+
+
+def _lanes(loop: Loop) -> Lanes:
+    """The lanes that a loop deals positions to; of two parts the same ones hold a block."""
+    return loop.lanes if loop.part is None else loop.part.lanes

@@ -35,7 +35,7 @@ from luminal.program.unroll import unroll
 from luminal.runtime.report import RuleUse
 from luminal.search.fingerprint import by_fingerprint, fingerprints
 from luminal.search.genome import Genome, called_by
-from luminal.selection import fast, layouts
+from luminal.selection import dots, fast, layouts
 from luminal.selection.bodies import is_weight, weights_of
 from luminal.selection.calls import with_calls
 from luminal.selection.columns import columns, share_columns
@@ -157,6 +157,8 @@ class Space:
         wished = dict(genome.layouts)
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
         selection = layouts.by_rule(spelled.selection, self.backend.layouts, self.numerics, wishes)
+        usable = dots.usable(self.backend.target.dots, self.numerics)
+        selection = dots.by_rule(selection, usable)
         return compile.finish(self.graph, spelled.lowered, selection, self.backend, genome.knobs)
 
     def _with_calls(self, stages: Stages, genome: Genome) -> Stages:

@@ -23,16 +23,20 @@ def usable(dots: Sequence[Dot], numerics: Numerics) -> tuple[Dot, ...]:
     return tuple(dot for dot in dots if numerics.allows(dot.rounding.kind))
 
 
-# A dot takes neighbours along the sum from memory. Values that a kernel computes on the way, and
-# sums of odd length, are widened and multiplied one by one: joining computed values to words costs
-# more than the dot saves.
+# A dot of words takes neighbours along the sum from memory. Values that a kernel computes on the
+# way, and sums of odd length, are widened and multiplied one by one: joining computed values to
+# words costs more than the dot saves. Where lanes multiply matrices together all factors are copied
+# first, and whether that pays is a choice of the kernel's schedule.
 def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
-    """The selection with the contractions that these dots can compute; bodies of Loops have theirs
-    already. What a cascade streams is folded by no dot.
+    """The selection with the contractions that these dots can compute, in bodies of Loops too. What
+    a cascade streams is folded by no dot.
     """
+    if not dots:
+        return selection
+    bodies = {number: by_rule(body, dots) for number, body in selection.bodies.items()}
     chosen: dict[Term, Dot] = {}
     streamed = {member.term for cascade in selection.cascades for member in cascade.members}
-    for kernel in selection.kernels() if dots else ():
+    for kernel in selection.kernels():
         reads = selection.places(kernel)
         for term in selection.computed(kernel):
             if term in streamed:
@@ -41,4 +45,4 @@ def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
             dot = next(able, None)
             if dot is not None:
                 chosen[term] = dot
-    return replace(selection, dots=chosen)
+    return replace(selection, dots=chosen, bodies=bodies)

@@ -92,8 +92,7 @@ def by_rule(
         rule = gene.layouts[-1 if _is_worth(gene, panels) else 0]
         wish = wishes.get(gene.weight)
         chosen[gene] = next((layout for layout in gene.layouts if str(layout) == wish), rule)
-    selection = with_layouts(selection, chosen)
-    return dots.by_rule(selection, dots.usable(panels.dots, numerics))
+    return with_layouts(selection, chosen)
 
 
 def _is_worth(gene: Gene, panels: Panels) -> bool:

@@ -213,7 +213,7 @@ BROKEN = [
     (
         "dot-without-neighbours",
         replace(pair_sum(), body=pair_sum(stop=3).body),
-        "it takes one step, of its 2 neighbours alone, from 0",
+        "it takes one step, of its 2 positions alone, from 0",
     ),
     (
         "dot-of-a-plain-loop",

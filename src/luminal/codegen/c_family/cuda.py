@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from luminal.base.dtypes import DType, float32
+from luminal.base.dots import MMA, Dot
+from luminal.base.dtypes import DType, float32, uint32
+from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
+from luminal.expand.ir import Type
 
 TYPES = {
     "bool": "bool", "i8": "signed char", "u8": "unsigned char", "i16": "short",
@@ -32,13 +35,14 @@ class CudaCpp(Dialect):
     inline = "__device__ inline"
     worker = "blockIdx.x * (long long)blockDim.x + threadIdx.x"
     workers = "gridDim.x * (long long)blockDim.x"
-    shared_space = "__shared__ "
+    shared_space = "__shared__ __align__(16) "
     group = "blockIdx.x"
     groups = "gridDim.x"
     lane = "threadIdx.x"
     barrier = "__syncthreads();"
     lane_in_rows = lane
     exchanged = "__shfl_xor_sync(0xffffffffu, {value}, {distance})"
+    instructions = frozenset({("load_matrix", Type(uint32))})
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         return SAME_BYTES
@@ -56,6 +60,12 @@ class CudaCpp(Dialect):
         spills the rest.
         """
         return f"__launch_bounds__({lanes}, 1)"
+
+    def multiply(self, dot: Dot) -> str:
+        return matrices.mma_sync(dot) if dot in MMA else super().multiply(dot)
+
+    def load_matrix(self, count: int, turned: bool) -> str:
+        return matrices.ldmatrix(count, turned)
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"same_bytes<{self.types[dtype.short]}>({value})"

@@ -6,7 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from luminal.base.dots import Dot
 from luminal.base.dtypes import DType
+from luminal.base.errors import CompileError
+from luminal.expand.builder import Instructions
 
 KERNEL = "luminal_kernel"
 """The name of the kernel in every text."""
@@ -24,7 +27,8 @@ class Dialect(ABC):
     values, `lane_in_rows` numbers them so that those of a row follow each other, and `exchanged` is
     {value} of the lane whose number differs in the bit {distance}. `integers` is the array of i64
     in memory that a kernel with parameters reads them from. `not_unrolled` stands before a loop
-    whose trips meet at a barrier, where a compiler would unroll it.
+    whose trips meet at a barrier, where a compiler would unroll it. `instructions` are those of the
+    operations that only some machines have.
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -46,6 +50,7 @@ class Dialect(ABC):
     exchanged: str
     integers: str = INTEGERS
     not_unrolled: str = ""
+    instructions: Instructions = frozenset()
 
     @abstractmethod
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -63,6 +68,19 @@ class Dialect(ABC):
     @abstractmethod
     def bitcast(self, dtype: DType, value: str) -> str:
         """The expression of the same bytes as another dtype of this size."""
+
+    def multiply(self, dot: Dot) -> str:
+        """The function by which lanes multiply matrices together, as `matrices.name_of` names it.
+
+        Raises CompileError where there is none.
+        """
+        raise CompileError(f"{self.name} multiplies no matrices by {dot}; choose another dot")
+
+    def load_matrix(self, count: int, turned: bool) -> str:
+        """The function by which lanes load matrices together; `instructions` says if there is
+        one.
+        """
+        raise CompileError(f"{self.name} loads no matrices; leave load_matrix out of instructions")
 
     def exchange(self, dtype: DType, value: str, distance: int) -> str:
         """A value of this dtype as another lane has it."""

@@ -14,6 +14,7 @@ from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
+from luminal.codegen.c_family.matrices import loader_of, name_of
 from luminal.codegen.c_family.spelling import (
     EXTREMES,
     float_extremes,
@@ -29,7 +30,9 @@ from luminal.expand.ir import (
     If,
     Kernel,
     Load,
+    LoadMatrix,
     Loop,
+    Multiply,
     Operand,
     Statement,
     Store,
@@ -73,7 +76,7 @@ def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
 
 def spell_tiles(kernel: tile_ir.Kernel, dialect: Dialect) -> Spelled:
     """The text of a kernel of tile IR, as `spell`; CompileError also for code written by hand."""
-    return spell(expand(kernel), dialect)
+    return spell(expand(kernel, instructions=dialect.instructions), dialect)
 
 
 def _dtypes(kernel: Kernel) -> frozenset[DType]:
@@ -116,7 +119,7 @@ class _Walk:
             else dialect.extremes(dtype)
             for dtype in self._compared()
         ]
-        self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes)]
+        self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes), *self._functions()]
         self.lines += [
             dialect.signature(pointers, has_integers, kernel.lanes, kernel.subgroup),
             "{",
@@ -206,6 +209,32 @@ class _Walk:
                 case Exchange(out, value, distance):
                     text = self.dialect.exchange(out.type.dtype, self._operand(value), distance)
                     self._define(out, text)
+                case Multiply():
+                    self._multiply(statement)
+                case LoadMatrix():
+                    self._load_matrix(statement)
+
+    def _multiply(self, statement: Multiply) -> None:
+        for out, acc in zip(statement.outs, statement.acc, strict=True):
+            self._define(out, self._operand(acc), constant="")
+        held = [*statement.outs, *statement.a, *statement.b]
+        self._put(f"{name_of(statement.dot)}({', '.join(map(self._operand, held))});")
+
+    def _load_matrix(self, statement: LoadMatrix) -> None:
+        for out in statement.outs:
+            self._put(f"{self.dialect.types[out.type.dtype.short]} v{out.id};")
+        outs = ", ".join(map(self._operand, statement.outs))
+        name = loader_of(len(statement.outs), statement.turned)
+        self._put(f"{name}({outs}, &{self._place(statement)});")
+
+    def _functions(self) -> Iterator[str]:
+        """Those for the matrices that lanes multiply, or load, together."""
+        statements = [*self.kernel.statements()]
+        for dot in dict.fromkeys(s.dot for s in statements if isinstance(s, Multiply)):
+            yield self.dialect.multiply(dot)
+        loads = [(len(s.outs), s.turned) for s in statements if isinstance(s, LoadMatrix)]
+        for load in dict.fromkeys(loads):
+            yield self.dialect.load_matrix(*load)
 
     def _apply(self, statement: Apply) -> None:
         args = [self._operand(arg) for arg in statement.args]
@@ -216,10 +245,19 @@ class _Walk:
 
     def _element(self, statement: Load | Store, dtype: DType) -> str:
         element = self.elements[statement.buffer]
-        assert dtype.size == element.size, "no device of C has dots, which take words"
+        if dtype.size != element.size:
+            # Words of neighbours, which lie at multiples of their size: memory of lanes is aligned.
+            name = f"{self.dialect.types[dtype.short]} *"
+            return f"(({name}){statement.buffer})[{self._at(statement)}]"
+        return self._place(statement)
+
+    def _place(self, statement: Load | Store | LoadMatrix) -> str:
+        return f"{statement.buffer}[{self._at(statement)}]"
+
+    def _at(self, statement: Load | Store | LoadMatrix) -> str:
         distance = statement.distance
         further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""
-        return f"{statement.buffer}[{self._operand(statement.address)}{further}]"
+        return f"{self._operand(statement.address)}{further}"
 
     def _load(self, statement: Load) -> None:
         text = self._element(statement, statement.out.type.dtype)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 
 
@@ -41,7 +42,7 @@ class Chip:
     of which a group may have `group_bytes`, and room for `resident` lanes. A group has `most_lanes`
     at most, of which each `subgroup` steps together. All units share `cache_bytes`, their last
     cache, and `memory` bytes a second at `hertz`. `like`: the row that speaks where nothing is
-    known of the chip itself.
+    known of the chip itself. `dots`: its instructions for matrices, the preferred ones first.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Chip:
     hertz: float
     pipes: Pipes
     like: str = ""
+    dots: tuple[Dot, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}, taken for {self.like}" if self.like else self.name

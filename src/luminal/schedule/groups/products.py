@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from itertools import product
 from math import prod
 
+from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import Access, LoopAxis, accesses
@@ -28,6 +29,8 @@ FEW = 4  # rows, or columns, below which a lane had better keep a row to itself
 SHORT = 8  # steps of a sum, below which copies cost more than they save
 LONGEST = 8  # vectors of lanes: of more, blocks of 128 steps leave the second-level cache
 NO_BLOCKS = "none"
+Shape = tuple[int, int, tuple[int, int]]
+"""Rows and columns of a block, and of the tile in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,9 @@ class ProductChoices:
 
     def tiling(self, choices: Choices) -> ProductTiling | None:
         """What is chosen; None: the loops of any other reduction."""
+        dot = self.by_dot(choices)
+        if dot is not None:
+            return MatrixChoices(self, dot).tiling(choices)
         ranked = self.ranked
         named = {_name(shape): shape for shape in ranked[:OFFERED]}
         if not named:
@@ -87,6 +93,14 @@ class ProductChoices:
         deep = choices.pick("deep", (usual or depths)[0], depths)
         buffers = [n for n in (turns, 1, 2) if self.fits(tiling(deep, n))]
         return tiling(deep, choices.pick("stages", buffers[0], buffers))
+
+    def by_dot(self, choices: Choices) -> Dot | None:
+        """The dot by which lanes multiply matrices together, if there is one for them."""
+        dot = self.sides.dot
+        if dot is None or not MatrixChoices(self, dot).named:
+            return None
+        rule = dot.name if self.pay else NO_BLOCKS
+        return dot if choices.pick("dot", rule, (dot.name, NO_BLOCKS)) == dot.name else None
 
     def refusal(self, name: str) -> str:
         """Why blocks of a name are not offered."""
@@ -214,7 +228,82 @@ class ProductChoices:
         return deep > sum(access.stride(mine) == 1 for access in reads)
 
 
-def _name(shape: tuple[int, int, tuple[int, int]]) -> str:
+MATRIX_BYTES = 2048  # of factors that a unit multiplies in a cycle: sm_80's tensor cores
+MATRIX_LOADS = 128  # bytes of shared memory that it loads
+MATRIX_COPIES = 32  # bytes of global memory
+MATRIX_RESULTS = 64  # registers of a lane that may be results
+MATRIX_STEPS = 2  # of the dot in a block of the sum, at least
+
+
+@dataclass(frozen=True)
+class MatrixChoices:
+    """The choices of products that lanes multiply together by a dot."""
+
+    products: ProductChoices
+    dot: Dot
+
+    def tiling(self, choices: Choices) -> ProductTiling:
+        """What is chosen."""
+        products, named = self.products, self.named
+        chosen = choices.pick("blocks", next(iter(named)), list(named))
+        shape = named[chosen]
+        depths = [n for n in self.depths() if products.fits(self.made(shape, n, 1))]
+        usual = [n for n in depths if products.fits(self.made(shape, n, 2))]
+        deep = choices.pick("deep", (usual or depths)[0], depths)
+        stages = [n for n in (2, 1) if products.fits(self.made(shape, deep, n))]
+        return self.made(shape, deep, choices.pick("stages", stages[0], stages))
+
+    @cached_property
+    def named(self) -> dict[str, Shape]:
+        """The best blocks by their names."""
+        ranked = sorted(
+            (self.cycles(*shape), -shape[0] * shape[1], shape) for shape in self.shapes()
+        )
+        return {_name(shape): shape for _, _, shape in ranked[:OFFERED]}
+
+    def made(self, shape: Shape, deep: int, buffers: int) -> ProductTiling:
+        rows, columns, tile = shape
+        return ProductTiling(
+            rows, columns, deep, tile, buffers, self.products.deep_first, dot=self.dot
+        )
+
+    def shapes(self) -> Iterator[Shape]:
+        """All that the device could run, and that are not twice as large as the products."""
+        products, dot = self.products, self.dot
+        _, most_rows, most_columns, _ = products.extents
+        sums = len(products.sides.factors)
+        usual = max(1, products.groups.lanes // dot.together)
+        for down, across in product(_powers(8), _powers(8)):
+            tile = dot.m * down, dot.n * across
+            if tile[0] * tile[1] * sums > MATRIX_RESULTS * dot.together:
+                continue
+            for teams in {max(1, usual // 2), usual, 2 * usual}:
+                for beside in _powers(teams):
+                    shape = tile[0] * (teams // beside), tile[1] * beside, tile
+                    tiling = self.made(shape, min(self.depths()), 1)
+                    small = shape[0] < 2 * max(most_rows, dot.m)
+                    small = small and shape[1] < 2 * max(most_columns, dot.n)
+                    if small and tiling.lanes <= products.groups.most and products.fits(tiling):
+                        yield shape
+
+    def cycles(self, rows: int, columns: int, tile: tuple[int, int]) -> float:
+        """About how long a step of all sums takes."""
+        batch, all_rows, all_columns, _ = self.products.extents
+        blocks = batch * -(-all_rows // rows) * -(-all_columns // columns)
+        size, teams = self.dot.a.size, rows // tile[0] * (columns // tile[1])
+        multiplied = rows * columns * size / MATRIX_BYTES
+        loaded = teams * sum(tile) * size / MATRIX_LOADS
+        copied = (rows + columns) * size / MATRIX_COPIES
+        return -(-blocks // self.products.target.cores) * (max(multiplied, loaded) + copied)
+
+    def depths(self) -> list[int]:
+        """Steps of a sum at once, the best first."""
+        steps, k = self.products.extents[3], self.dot.k
+        usual = [MATRIX_STEPS * k, k, 2 * MATRIX_STEPS * k]
+        return [n for n in usual if n < 2 * steps] or [k]
+
+
+def _name(shape: Shape) -> str:
     """The name that a knob has for a shape of blocks."""
     rows, columns, tile = shape
     return f"{rows}x{columns} by {tile[0]}x{tile[1]}"

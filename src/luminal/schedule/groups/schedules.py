@@ -44,7 +44,7 @@ from luminal.schedule.vectors.steps import VectorSchedules
 from luminal.schedule.vectors.vector_target import VectorTarget
 
 FOLD_BYTES = 16 << 10  # of shared memory that folds over lanes may take
-COMBINED = ("blocks", "deep", "group", "along", "short")
+COMBINED = ("dot", "blocks", "deep", "group", "along", "short")
 """Choices that may change which others are best."""
 
 Step = NestStep | CascadeStep | ScanStep | SortStep
@@ -65,7 +65,7 @@ class GroupSchedules:
         if isinstance(step, CallStep | CustomStep):
             return VectorSchedules(self.target).place(step, knobs)
         chosen, _ = self.explored(step, self.facts(step), knobs)
-        placed = _placed(step, chosen)
+        placed = _placed(step if isinstance(chosen, ProductTiling) else _of_words(step), chosen)
         if not isinstance(chosen, ProductTiling):  # which knows that halves of a buffer are apart
             placed = replace(placed, kernel=self.by_groups(placed.kernel))
         if config.get("LUMINAL_VERIFY"):
@@ -89,7 +89,7 @@ class GroupSchedules:
 
     def facts(self, step: Step) -> Facts | None:
         """What the rules of a nest look at."""
-        return Facts.of(step.fused, self.target) if isinstance(step, NestStep) else None
+        return Facts.of(step.fused.of_words, self.target) if isinstance(step, NestStep) else None
 
     def explored(self, step: Step, facts: Facts | None, knobs: Knobs) -> tuple[Made, Choices]:
         """What knobs make of a kernel, and what could have been chosen on the way."""
@@ -98,6 +98,7 @@ class GroupSchedules:
         if tiling is not None:
             choices.finish()
             return tiling, choices
+        step = _of_words(step)
         group = self.group(choices, step, facts)
         if group > 1:
             chosen = self.shared(step, facts, choices, group)
@@ -164,6 +165,12 @@ class GroupSchedules:
             return choices.pick("group", 1, sizes)
         long = isinstance(step, SortStep) and rows.is_long(step.fused, max(sizes))
         return choices.pick("group", max(sizes) if long else usual, [*sizes, 1])
+
+
+def _of_words(step: Step) -> Step:
+    """The step without the dots that only products in blocks are computed by."""
+    fused = step.fused.of_words
+    return step if fused is step.fused else replace(step, fused=fused)
 
 
 def _placed(step: Step, chosen: Made) -> Placed:

@@ -1,0 +1,78 @@
+"""Matrix instructions as functions in the text of a kernel that uses them, one line each.
+
+Each takes the results by reference, then the words of both factors. So the text of a kernel says
+only what is multiplied; and a test that runs it elsewhere brings other bodies for these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from luminal.base.dots import Dot
+from luminal.base.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
+
+PTX = {bfloat16: "bf16", float16: "f16", float32: "tf32", int8: "s8", float64: "f64"}
+PTX_SUMS = {float32: "f32", int32: "s32", float64: "f64"}
+CONSTRAINTS = {float32: "f", int32: "r", float64: "d"}
+CPP = {float32: "float", int32: "int", float64: "double"}
+
+
+def name_of(dot: Dot) -> str:
+    """The function of a dot."""
+    return dot.name.replace(".", "_")
+
+
+def loader_of(count: int, turned: bool) -> str:
+    """The function that loads so many squares."""
+    return f"load_matrix_{count}{'_turned' if turned else ''}"
+
+
+def _named(letter: str, count: int) -> list[str]:
+    return [f"{letter}{n}" for n in range(count)]
+
+
+def parameters_of(dot: Dot) -> tuple[list[str], list[str], list[str], str]:
+    """The names of results and of words, and the list of parameters."""
+    c, a, b = (_named(block, dot.fragment(block).elements) for block in "cab")
+    word = CPP.get(dot.a, "unsigned")
+    results = [f"{CPP[dot.accumulator]} &{name}" for name in c]
+    return c, a, b, ", ".join([*results, *(f"{word} {name}" for name in (*a, *b))])
+
+
+def mma_sync(dot: Dot) -> str:
+    """NVIDIA's, by the assembler's own name: no header is needed."""
+    c, a, b, parameters = parameters_of(dot)
+    kind, sums = PTX[dot.a], PTX_SUMS[dot.accumulator]
+    shape = f"m{dot.m}n{dot.n}k{dot.k}.row.col.{sums}.{kind}.{kind}.{sums}"
+    places = iter(range(len(c) + len(a) + len(b)))
+    blocks = ["{" + ", ".join(f"%{next(places)}" for _ in block) + "}" for block in (c, a, b)]
+    outs = ", ".join(f'"+{CONSTRAINTS[dot.accumulator]}"({name})' for name in c)
+    words = ", ".join(_constrained(dot.a, (*a, *b)))
+    code = f"mma.sync.aligned.{shape} {blocks[0]}, {blocks[1]}, {blocks[2]}, {blocks[0]};"
+    return (
+        f"__device__ inline void {name_of(dot)}({parameters}) "
+        f'{{ asm volatile("{code}" : {outs} : {words}); }}'
+    )
+
+
+def _constrained(dtype: DType, names: Sequence[str]) -> list[str]:
+    """Words as operands of assembly: f32 goes by its bits."""
+    if dtype is float64:
+        return [f'"d"({name})' for name in names]
+    if dtype is float32:
+        return [f'"r"(__float_as_uint({name}))' for name in names]
+    return [f'"r"({name})' for name in names]
+
+
+def ldmatrix(count: int, turned: bool) -> str:
+    """NVIDIA's load of squares, from the row that each lane points to."""
+    names = _named("r", count)
+    parameters = ", ".join([*(f"unsigned &{name}" for name in names), "const void *row"])
+    outs = ", ".join(f'"=r"({name})' for name in names)
+    places = "{" + ", ".join(f"%{n}" for n in range(count)) + "}"
+    code = f"ldmatrix.sync.aligned.m8n8.x{count}{'.trans' if turned else ''}.shared.b16"
+    return (
+        f"__device__ inline void {loader_of(count, turned)}({parameters}) "
+        f'{{ asm volatile("{code} {places}, [%{count}];" : {outs} : '
+        f'"r"((unsigned)__cvta_generic_to_shared(row)) : "memory"); }}'
+    )

@@ -1,0 +1,184 @@
+"""Blocks that lanes hold between them: factors loaded from shared memory, and what they multiply.
+
+What a lane holds of a factor are words of neighbours along the sum. Where memory has these side by
+side a word is one load; and where the words of eight lanes are 16 bytes, all lanes of a row load
+them together (`LoadMatrix`), in memory that lies along the sum or, of 16 bits, across it.
+"""
+
+from __future__ import annotations
+
+from luminal.base.dots import WORDS, Dot
+from luminal.base.dtypes import uint32
+from luminal.base.fragments import Fragment
+from luminal.base.records import dataclass
+from luminal.expand import access
+from luminal.expand.casts import word_of
+from luminal.expand.ir import LoadMatrix, Multiply, Operand, Type, memory_dtype
+from luminal.expand.tiles import Elements, Key, Position, Tiles
+from luminal.kernel.neighbours import word_offset
+from luminal.kernel.tile_ir import Contract, Load, Space, Tile
+from luminal.shape.expression import ONE, ZERO, Expression, Symbol, opaque
+
+SQUARE = 8  # rows of 16 bytes that lanes load together
+BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A block of a dot as lanes hold it: its axes by side, and the others of the tile."""
+
+    dot: Dot
+    block: str
+    sides: dict[str, Symbol]
+    outer: tuple[Symbol, ...]
+
+    @classmethod
+    def of(cls, tiles: Tiles, tile: Tile) -> _Held:
+        """The block that a tile is for each position of its other axes."""
+        parts = {axis: tiles.parts[axis] for axis in tile.axes if axis in tiles.parts}
+        (dot,) = {part.dot for part in parts.values()}
+        block = tiles.block(tile.axes)
+        assert block is not None
+        outer = tuple(axis for axis in tile.axes if axis not in parts)
+        return cls(dot, block, {part.side: axis for axis, part in parts.items()}, outer)
+
+    @property
+    def fragment(self) -> Fragment:
+        return self.dot.fragment(self.block)
+
+    @property
+    def words(self) -> int:
+        """Elements in a word."""
+        return self.dot.in_word(self.block)
+
+    def position(self, element: int) -> Position:
+        """The pieces of its sides at which an element is."""
+        held = self.fragment
+        return {axis: held.piece(side, element) for side, axis in self.sides.items()}
+
+    def key(self, tile: Tile, at: Position, element: int) -> Key:
+        """The key of an element where the other axes are at a position."""
+        there = {**at, **self.position(element)}
+        return tuple(there[axis] for axis in tile.axes)
+
+
+# --- factors --------------------------------------------------------------------------------------
+
+
+def is_factor(tiles: Tiles, tile: Tile) -> bool:
+    """Is it a factor that lanes hold between them?"""
+    return tiles.block(tile.axes) in ("a", "b")
+
+
+def load_factor(tiles: Tiles, statement: Load) -> None:
+    """The words of a factor that each lane holds."""
+    held, dtype = _Held.of(tiles, statement.out), tiles.buffers[statement.buffer].dtype
+    rows = _by_rows(tiles, statement, held)
+    if rows is not None:
+        tiles.values[statement.out.id] = rows
+        return
+    k, count, size = held.sides["k"], held.words, memory_dtype(dtype).size
+    word = word_offset(statement.offset, k, count)
+    elements: Elements = {}
+    for _, at in tiles.positions(held.outer):
+        for element in range(held.fragment.elements):
+            parts = [_element(tiles, held, statement.offset, at, element, n) for n in range(count)]
+            if word is not None and count > 1:
+                offset, distance = parts[0]
+                place = tiles.index.place(offset, distance)
+                shift = count.bit_length() - 1
+                place = tiles.index.op("shr", place[0], shift), place[1] // count
+                value = access.read(tiles, statement.buffer, place, None, type_=WORDS[count * size])
+            else:
+                loaded = [
+                    access.read(tiles, statement.buffer, tiles.index.place(*part), None)
+                    for part in parts
+                ]
+                value = word_of(tiles.b, loaded, dtype) if count > 1 else loaded[0]
+            elements[held.key(statement.out, at, element)] = value
+    tiles.values[statement.out.id] = elements
+
+
+def _element(
+    tiles: Tiles, held: _Held, offset: Expression, at: Position, element: int, n: int
+) -> tuple[Expression, int]:
+    """Where the n-th neighbour of a word lies: an offset that words share, and a distance."""
+    tiles.deal(held.sides.values())
+    k = held.sides["k"]
+    step = offset.coefficient(k)
+    there = {**at, **held.position(element)}
+    if step is not None and step.is_const:
+        expr, distance = tiles.reach(offset, there)
+        return expr, distance + n * step.constant
+    return tiles.reach(offset.substitute({k: k + n}), there)
+
+
+def _by_rows(tiles: Tiles, statement: Load, held: _Held) -> Elements | None:
+    """The factor as rows of lanes load it together, if the machine does and it lies so."""
+    buffer = tiles.buffers[statement.buffer]
+    size, fragment = memory_dtype(buffer.dtype).size, held.fragment
+    other = "n" if held.block == "b" else "m"
+    x, k = held.sides[other], held.sides["k"]
+    low = held.words.bit_length() - 1
+    squares = (("k", low), ("k", low + 1), (other, 0), (other, 1), (other, 2))
+    fits = fragment.lane == squares and fragment.elements in (1, 2, 4)
+    if not fits or held.words * size != 4 or buffer.space is not Space.SHARED:
+        return None
+    if not tiles.b.has("load_matrix", Type(uint32)):
+        return None
+    along, across = (k, x) if statement.offset.coefficient(k) is ONE else (x, k)
+    turned = across is k
+    if turned and size != 2:
+        return None
+    if statement.offset.coefficient(along) is not ONE:
+        return None
+    row = BYTES // size
+    first = statement.offset.substitute({along: ZERO})
+    if (first // row) * row is not first:
+        return None
+    lines = Fragment((*((held_side(turned, other), n) for n in range(3)), *fragment.element), ())
+    there = {}
+    for side, axis in ((other, x), ("k", k)):
+        symbol = opaque(f"{axis.name}.row", 0, getattr(held.dot, side) - 1)
+        tiles.index.bind(symbol, tiles.bits_of_lane(lines.lane_bits(side)))
+        there[axis] = symbol
+    offset = statement.offset.substitute(there)
+    elements: Elements = {}
+    for _, at in tiles.positions(held.outer):
+        address, distance = tiles.index.place(*tiles.reach(offset, at))
+        outs = tuple(tiles.b.value(Type(uint32)) for _ in range(fragment.elements))
+        tiles.b.emit(LoadMatrix(outs, statement.buffer, address, distance, turned))
+        for element, out in enumerate(outs):
+            value = out if held.words > 1 else tiles.b.bitcast(out, buffer.dtype)
+            elements[held.key(statement.out, at, element)] = value
+    return elements
+
+
+def held_side(turned: bool, other: str) -> str:
+    """The side along which the rows of a square follow each other."""
+    return "k" if turned else other
+
+
+# --- products -------------------------------------------------------------------------------------
+
+
+def multiply(tiles: Tiles, statement: Contract) -> None:
+    """The sums with the products of all blocks added, block by block."""
+    out, b = statement.out, tiles.b
+    tiles_of = (statement.acc, statement.a, statement.b)
+    blocks = [(tile, _Held.of(tiles, tile)) for tile in tiles_of]
+    results = _Held.of(tiles, out)
+    elements: Elements = {}
+    for _, at in tiles.positions(results.outer):
+        acc, x, y = (_registers(tiles, tile, held, at) for tile, held in blocks)
+        outs = tuple(b.value(Type(out.dtype)) for _ in acc)
+        b.emit(Multiply(outs, statement.dot, acc, x, y))
+        for element, value in enumerate(outs):
+            elements[results.key(out, at, element)] = value
+    tiles.values[out.id] = elements
+
+
+def _registers(tiles: Tiles, tile: Tile, held: _Held, at: Position) -> tuple[Operand, ...]:
+    """What a lane holds of a block, in order."""
+    count = held.fragment.elements
+    return tuple(tiles.element(tile, {**at, **held.position(n)}) for n in range(count))

@@ -1,0 +1,285 @@
+"""Products that lanes compute together by matrix dots: by made-up ones of 4 x 4 x 4, which any
+device could have, and by NVIDIA's, both run by both meanings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.backends.c_backend import CBackend, machine
+from luminal.base import dtypes
+from luminal.base.dots import MADE_UP, MADE_UP_F32, MMA, Dot
+from luminal.base.errors import VerifyError
+from luminal.base.numerics import Numerics
+from luminal.compiler import compile
+from luminal.compiler.compile import lower_by_stages
+from luminal.expand import interpreter, ir
+from luminal.expand.expand import expand
+from luminal.expand.ir import Type
+from luminal.expand.verify import verify as verify_expanded
+from luminal.hlir.graph import Graph
+from luminal.kernel import tile_interpreter
+from luminal.kernel.knobs import Knobs
+from luminal.kernel.lanes import Part
+from luminal.kernel.product_blocks import Products, ProductTiling, shared_bytes
+from luminal.kernel.product_sides import sides_of
+from luminal.kernel.tile_ir import Contract, Kernel, Loop, Space
+from luminal.kernel.tile_verify import verify
+from luminal.program.steps import NestStep
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
+from tests.backends.cpu.schedule.knob_choices import sample
+from tests.backends.groups.both_meanings import SMALL, Both
+from tests.backends.groups.product_graphs import GRAPHS, case, products
+from tests.backends.on_device import check_case
+from tests.long_share import long_but
+
+WITHOUT = ("f64", "i32")
+SHORT = ("both turned", "linear", "bf16", "dims", "convolution")
+LOADS = frozenset({("load_matrix", Type(dtypes.uint32))})
+
+
+@cache
+def backend(dots: tuple[Dot, ...] = MADE_UP) -> Both:
+    """A device of groups with these dots: of as few lanes as multiply together, and more."""
+    together = max(dot.together for dot in dots)
+    groups = replace(SMALL, lanes=2 * together, most=4 * together, subgroup=together)
+    return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
+
+
+def dots_of(kernel: Kernel) -> set[Dot]:
+    contracts = (each for each in kernel.statements() if isinstance(each, Contract))
+    return {each.dot for each in contracts if each.dot.is_matrix}
+
+
+def placed(graph: Graph, made: CBackend, knobs: Knobs = ()) -> Kernel:
+    """The kernel of a graph that is one."""
+    (step,) = lower_by_stages(graph, made, Numerics.RELAXED).partition.steps
+    assert isinstance(step, NestStep)
+    return made.schedules.place(step, knobs).kernel
+
+
+def check(name: str, most: int) -> None:
+    run, made = case(name), backend()
+    stages = lower_by_stages(run.graph, made)
+    for key, knobs in sample(name, products(stages, made), most):
+        program = compile.reschedule(stages, made, {key: knobs}).program
+        exe = Executable(run.graph, (Variant({}, made.runner(program)),))
+        try:
+            check_case(exe, run, 1.0)
+        except Exception as error:
+            error.add_note(f"{name} with {knobs}")
+            raise
+
+
+@pytest.mark.parametrize("name", long_but(GRAPHS, SHORT))
+def test_products_by_a_made_up_dot(name: str) -> None:
+    run, made = case(name), backend()
+    stages = lower_by_stages(run.graph, made)
+    dots = {dot for kernel in stages.program.kernels for dot in dots_of(kernel)}
+    assert bool(dots) == (name not in WITHOUT)
+    exe = Executable(run.graph, (Variant({}, made.runner(stages.program)),))
+    check_case(exe, run, 1.0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", GRAPHS)
+def test_choices_of_products_by_a_made_up_dot(name: str) -> None:
+    check(name, 8)
+
+
+def product(dtype: str, *turned: bool) -> Graph:
+    """Of matrices that lie along the sum (`turned` twice) or across it; edges are masked."""
+    cx = lm.Graph()
+    a = cx.tensor((21, 17) if turned[0] else (17, 21), name="a", dtype=dtype)
+    b = cx.tensor((11, 21) if turned[1] else (21, 11), name="b", dtype=dtype)
+    a, b = (x.transpose(0, 1) if t else x for x, t in zip((a, b), turned, strict=True))
+    if dtype == "int8":
+        a, b = a.cast("i32"), b.cast("i32")
+    (a @ b).output("y")
+    return cx.graph()
+
+
+# By one meaning and by the other, where rows of lanes load matrices together and where they do not.
+@pytest.mark.parametrize("turned", [(False, False), (True, True)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "float32", "float64"])
+def test_nvidias_dots_by_both_meanings(dtype: str, turned: tuple[bool, bool]) -> None:
+    kernel = placed(product(dtype, *turned), backend(MMA), (("stages", 1),))
+    (dot,) = dots_of(kernel)
+    rng, storage = np.random.default_rng(0), dtypes.dtype_of(dtype).numpy
+    given = {
+        buffer.name: rng.integers(-3, 4, buffer.size.constant).astype(buffer.dtype.numpy)
+        for buffer in kernel.buffers
+    }
+    a, b = (given[buffer.name].astype(np.float64) for buffer in kernel.buffers[:2])
+    a = a.reshape(21, 17).T if turned[0] else a.reshape(17, 21)
+    b = b.reshape(11, 21).T if turned[1] else b.reshape(21, 11)
+    results = []
+    for instructions in (None, frozenset(), LOADS):
+        arrays = {name: x.copy() for name, x in given.items()}
+        if instructions is None:
+            tile_interpreter.run(kernel, arrays, {})
+        else:
+            expanded = expand(kernel, instructions=instructions)
+            verify_expanded(expanded)
+            loads = [s for s in expanded.statements() if isinstance(s, ir.LoadMatrix)]
+            assert bool(loads) == (bool(instructions) and dtype != "float64")
+            interpreter.run(expanded, arrays, {})
+        results.append(arrays[kernel.buffers[2].name])
+    expected = (a @ b).astype(results[0].dtype if storage.kind != "i" else np.int32)
+    for result in results:
+        np.testing.assert_array_equal(result.reshape(17, 11), expected)
+    assert dot in MMA
+
+
+def test_f32_is_not_shortened_unless_that_is_allowed() -> None:
+    graph = product("float32", False, False)
+    for numerics, count in ((Numerics.STANDARD, 0), (Numerics.RELAXED, 1)):
+        (kernel,) = lower_by_stages(graph, backend(MMA), numerics).program.kernels
+        assert len(dots_of(kernel)) == count
+
+
+def test_exact_numerics_multiply_bytes_by_matrices_alone() -> None:
+    for dtype, count in (("bfloat16", 0), ("int8", 1)):
+        stages = lower_by_stages(product(dtype, False, False), backend(MMA), Numerics.EXACT)
+        (kernel,) = stages.program.kernels
+        assert len(dots_of(kernel)) == count
+
+
+def test_the_dot_is_a_choice() -> None:
+    made = backend()
+    (step,) = lower_by_stages(case("product").graph, made).partition.steps
+    assert isinstance(step, NestStep)
+    offered = {
+        value for knobs in made.schedules.space(step) for name, value in knobs if name == "dot"
+    }
+    assert offered == {"none"}
+    assert dots_of(made.schedules.place(step).kernel) == {MADE_UP_F32}
+    assert not dots_of(made.schedules.place(step, (("dot", "none"),)).kernel)
+
+
+def test_the_shared_memory_of_blocks_is_all_that_they_have() -> None:
+    for dtype in ("bfloat16", "int8"):
+        (step,) = lower_by_stages(product(dtype, True, False), backend(MMA)).partition.steps
+        assert isinstance(step, NestStep)
+        made, _ = backend(MMA).schedules.explored(step, None, ())
+        assert isinstance(made, ProductTiling)
+        kernel = placed(product(dtype, True, False), backend(MMA))
+        shared = [each for each in kernel.scratch if each.space is Space.SHARED]
+        assert made.lanes == kernel.lanes
+        sides = sides_of(step.fused)
+        assert sides is not None
+        taken = sum(each.size.constant * each.dtype.size for each in shared)
+        assert shared_bytes(sides, made) == taken > 0
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_missing_barrier_is_a_race(
+    number: int, stages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Products.barrier
+
+    def all_but_one(self: Products) -> None:
+        barriers.append(self)
+        if len(barriers) % 2 != 1 - number:
+            own(self)
+
+    barriers: list[Products] = []
+    monkeypatch.setattr(Products, "barrier", all_but_one)
+    kernel = placed(product("bfloat16", False, False), backend(), (("stages", stages),))
+    arrays = {b.name: np.zeros(b.size.constant, b.dtype.numpy) for b in kernel.buffers}
+    with pytest.raises(VerifyError, match=r"lane \d+ (reads|writes) s\d\[\d+\], which lane \d+"):
+        interpreter.run(expand(kernel), arrays, {})
+
+
+Change = Callable[[Any], Any]
+
+
+def changed(body: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
+    """A body of either IR with its statements changed, outer ones after those inside."""
+    return tuple(
+        change(replace(each, body=changed(each.body, change)) if hasattr(each, "body") else each)
+        for each in body
+    )
+
+
+def test_words_in_another_order_give_another_product() -> None:
+    kernel = placed(case("product").graph, backend())
+    rng = np.random.default_rng(0)
+    given = {b.name: rng.standard_normal(b.size.constant).astype("f4") for b in kernel.buffers}
+
+    def run(change: Change) -> Any:
+        arrays = {name: x.copy() for name, x in given.items()}
+        expanded = expand(kernel)
+        interpreter.run(replace(expanded, body=changed(expanded.body, change)), arrays, {})
+        return arrays[kernel.buffers[2].name]
+
+    def turned(each: Any) -> Any:
+        return replace(each, a=each.a[::-1]) if isinstance(each, ir.Multiply) else each
+
+    tile_interpreter.run(kernel, given, {})
+    np.testing.assert_array_equal(run(lambda each: each), given[kernel.buffers[2].name])
+    assert not np.array_equal(run(turned), given[kernel.buffers[2].name])
+
+
+def test_what_no_dot_takes_is_refused() -> None:
+    kernel = placed(case("whole blocks").graph, backend(), (("stages", 1),))
+    verify(kernel)
+
+    def of(kind: type, holds: Callable[[Any], bool], **fields: Any) -> Change:
+        return lambda x: replace(x, **fields) if isinstance(x, kind) and holds(x) else x
+
+    (load, *_) = [x for x in kernel.statements() if isinstance(x, Contract)]
+    other = replace(MADE_UP_F32, name="other")
+    rules = {
+        "takes blocks of its own, as lanes hold them": of(Contract, bool, dot=other),
+        "it takes one step, of its 4 positions alone": of(Loop, lambda x: bool(x.part), unroll=2),
+        "no block of one dot": of(
+            Loop, lambda x: x.part is not None and x.part.side == "n", part=Part(MADE_UP_F32, "m")
+        ),
+    }
+    assert load.dot is MADE_UP_F32
+    for rule, change in rules.items():
+        with pytest.raises(VerifyError, match=rule):
+            verify(replace(kernel, body=changed(kernel.body, change)))
+
+
+def test_what_lanes_do_not_hold_is_refused() -> None:
+    expanded = expand(placed(case("whole blocks").graph, backend(), (("stages", 1),)))
+    verify_expanded(expanded)
+    rules: dict[str, Change] = {
+        "a lane holds 4 registers of a, got 3": lambda x: replace(x, a=x.a[1:]),
+        "4 results are added to, 3 come out": lambda x: replace(x, outs=x.outs[1:]),
+        "a lane holds 2 registers of a, got 4": lambda x: replace(x, dot=MADE_UP[0]),
+    }
+    for rule, change in rules.items():
+        body = changed(expanded.body, lambda x, c=change: c(x) if isinstance(x, ir.Multiply) else x)
+        with pytest.raises(VerifyError, match=rule):
+            verify_expanded(replace(expanded, body=body))
+
+
+def test_lanes_that_multiply_alone_are_found() -> None:
+    """Under a condition that differs between lanes some never come."""
+    expanded = expand(placed(case("whole blocks").graph, backend(), (("stages", 1),)))
+    lane, count = expanded.lane, 10**6
+    assert lane is not None
+    half = ir.Value(count, ir.CONDITION)
+    test = ir.Apply(half, "lt", (lane, ir.Constant(ir.INDEX, np.int64(2).tobytes())))
+
+    def alone(each: Any) -> Any:
+        return ir.If(half, (), (each,)) if isinstance(each, ir.Multiply) else each
+
+    body = (test, *changed(expanded.body, alone))
+    with pytest.raises(VerifyError, match="some lanes may meet in it and others not"):
+        verify_expanded(replace(expanded, body=body))

@@ -1,0 +1,125 @@
+"""Matrix instructions on the CPU: bodies for the functions that kernels' texts have in assembly.
+
+They are written from the rows of `dots`: the lanes of a warp show each other their words, and each
+computes its results. Nothing of memory is ordered by it, as on the device.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from luminal.base.dots import MATRIX_DOTS, Dot, Rounding
+from luminal.base.dtypes import bfloat16, float16, float32, float64, int8
+from luminal.base.fragments import fragment
+from luminal.codegen.c_family.matrices import name_of, parameters_of
+
+ASSEMBLY = re.compile(r"^__device__ inline \w+ (\w+)\([^)]*\) \{ asm volatile.*$", re.MULTILINE)
+ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32", float64: "double",
+            int8: "signed char"}  # fmt: skip
+COMMON = """
+namespace simt {
+struct bf16 { unsigned short bits; operator float() const {
+    unsigned wide = (unsigned)bits << 16; return __builtin_bit_cast(float, wide); } };
+struct tf32 { unsigned bits; operator float() const {
+    unsigned kept = bits & 0xFFFFE000u; return __builtin_bit_cast(float, kept); } };
+inline unsigned own_warp() { return thread_index().x / warp_size(); }
+}
+"""
+MULTIPLY = """
+namespace simt {{
+static unsigned char {name}_shown[32][64][2][64];
+SIMT_UNCHECKED inline void {name}_show(const void* a, const void* b) {{
+    auto& own = {name}_shown[own_warp()][lane()];
+    __builtin_memcpy(own[0], a, {a_bytes}); __builtin_memcpy(own[1], b, {b_bytes});
+}}
+SIMT_UNCHECKED inline void {name}_sum({sum}* c) {{
+    static const unsigned char A[{m}][{k}][2] = {a_table}, B[{n}][{k}][2] = {b_table};
+    static const unsigned char C[{lanes}][{results}][2] = {c_table};
+    auto& shown = {name}_shown[own_warp()];
+    for (int e = 0; e < {results}; e++) {{
+        const unsigned char *at = C[lane()][e];
+        for (int k = {k} - 1; k >= 0; k--) {{
+            const unsigned char *in_a = A[at[0]][k], *in_b = B[at[1]][k];
+            {element} x = (({element}*)shown[in_a[0]][0])[in_a[1]];
+            {element} y = (({element}*)shown[in_b[0]][1])[in_b[1]];
+            c[e] = ({sum})(c[e] + ({sum})x * ({sum})y);
+        }}
+    }}
+}}
+}}
+__attribute__((noinline)) inline void {name}_at(int line, {parameters}) {{
+    {word} a[] = {{{a}}}, b[] = {{{b}}}; {sum} c[] = {{{c}}};
+    simt::{name}_show(a, b); simt::meet(line); simt::{name}_sum(c); simt::meet(line);
+    {back}
+}}
+#define {name}(...) {name}_at(__LINE__, __VA_ARGS__)
+"""
+LOAD = """
+inline unsigned {name}_word(const void* row, unsigned at) {{ return ((const unsigned*)row)[at]; }}
+inline unsigned {name}_half(const void* row, unsigned at) {{
+    return ((const unsigned short*)row)[at]; }}
+__attribute__((noinline)) inline void {name}_at(int line, {parameters}) {{
+    unsigned lane = simt::lane();
+    auto from = [&](unsigned other) {{
+        return (const void*)simt::exchange((uint64_t)row, other, line); }};
+{loads}
+}}
+#define {name}(...) {name}_at(__LINE__, __VA_ARGS__)
+"""
+STRAIGHT = "    r{n} = {name}_word(from({first} + lane / 4), lane % 4);"
+TURNED = """    {{ unsigned row = {first} + lane % 4 * 2;
+      const void *low = from(row), *high = from(row + 1);
+      r{n} = {name}_half(low, lane / 4) | {name}_half(high, lane / 4) << 16; }}"""
+
+
+def without_assembly(text: str) -> tuple[str, str]:
+    """The text without its functions of assembly, and bodies of the same names."""
+    names = ASSEMBLY.findall(text)
+    bodies = "".join(map(_body, names))
+    return ASSEMBLY.sub("", text), COMMON + bodies if names else ""
+
+
+def _body(name: str) -> str:
+    dots = {name_of(dot): dot for dot in MATRIX_DOTS.values()}
+    return _multiply(dots[name]) if name in dots else _load(name)
+
+
+@cache
+def _multiply(dot: Dot) -> str:
+    tables = {}
+    for block, held, rows, columns in (("a", 0, "m", "k"), ("b", 1, "n", "k")):
+        places = [[(0, 0)] * getattr(dot, columns) for _ in range(getattr(dot, rows))]
+        for lane, element, at in fragment(dot.fragments[held]).places():
+            places[at[rows]][at[columns]] = (lane, element)
+        tables[block] = _table(places)
+    results = fragment(dot.fragments[2])
+    own = [[(0, 0)] * results.elements for _ in range(dot.together)]
+    for lane, element, at in results.places():
+        own[lane][element] = at["m"], at["n"]
+    c, a, b, parameters = parameters_of(dot)
+    size = {"a": dot.a.size * dot.in_word("a"), "b": dot.b.size * dot.in_word("b")}
+    wide = {Rounding.NONE: "int"}.get(dot.rounding, "double" if dot.a is float64 else "float")
+    return MULTIPLY.format(
+        name=name_of(dot), m=dot.m, n=dot.n, k=dot.k, lanes=dot.together, sum=wide,
+        results=results.elements, element=ELEMENTS[dot.a], a_table=tables["a"],
+        b_table=tables["b"], c_table=_table(own), parameters=parameters,
+        word={4: "float" if dot.a is float32 else "unsigned", 8: "double"}[size["a"]],
+        a=", ".join(a), b=", ".join(b), c=", ".join(c),
+        a_bytes=len(a) * size["a"], b_bytes=len(b) * size["b"],
+        back=" ".join(f"{name} = c[{n}];" for n, name in enumerate(c)),
+    )  # fmt: skip
+
+
+def _table(rows: list[list[tuple[int, int]]]) -> str:
+    """As C has it."""
+    return str(rows).translate(str.maketrans("[]()", "{}{}"))
+
+
+def _load(name: str) -> str:
+    found = re.fullmatch(r"load_matrix_(\d)(_turned)?", name)
+    assert found is not None, f"no body for {name}"
+    count, line = int(found[1]), TURNED if found[2] else STRAIGHT
+    loads = "\n".join(line.format(n=n, first=8 * n, name=name) for n in range(count))
+    parameters = ", ".join([*(f"unsigned &r{n}" for n in range(count)), "const void *row"])
+    return LOAD.format(name=name, loads=loads, parameters=parameters)
