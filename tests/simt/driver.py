@@ -91,7 +91,7 @@ class CheckedDriver(Driver):
     def _integers(self, place: DevicePointer, count: int) -> Array:
         return _part(place, 8 * count).view(np.int64)
 
-    def wait(self) -> None:
+    def wait(self, mark: Mark | None = None) -> None:
         pass
 
     def mark(self) -> Mark:

@@ -11,6 +11,7 @@
 #include <elf.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <functional>
@@ -27,7 +28,8 @@
 extern "C" int simt_launch(const simt::Launch*, simt::Fault*);
 
 using Work = std::function<CUresult()>;
-struct Stream { std::vector<Work> queue; };
+using Graph = std::vector<Work>;
+struct Stream { std::vector<Work> queue; std::unique_ptr<Graph> captured; };
 struct Event { double milliseconds; };
 struct Module { void* library; };
 struct Function { void (*entry)(void**); std::vector<size_t> sizes; Module* module; };
@@ -53,8 +55,12 @@ static CUresult run(Stream& stream) {
     return failed;
 }
 
+static std::map<std::string, int> calls;  // that queue something or wait for it, by name
+
+// What a stream that is being captured is given goes into its graph.
 static CUresult queue(CUstream s, Work work) {
-    if (failed == CUDA_SUCCESS) stream(s).queue.push_back(std::move(work));
+    Stream& to = stream(s);
+    if (failed == CUDA_SUCCESS) (to.captured ? *to.captured : to.queue).push_back(std::move(work));
     return failed;
 }
 
@@ -68,6 +74,14 @@ static CUresult run_all() {
 static bool is_device(CUdeviceptr at, size_t size) {
     auto after = allocations.upper_bound(at);
     if (after == allocations.begin()) return false;
+    --after;
+    return at + size <= after->first + after->second;
+}
+
+static std::map<CUdeviceptr, size_t> pinned;  // the host's, which the device copies by itself
+static bool is_pinned(CUdeviceptr at, size_t size) {
+    auto after = pinned.upper_bound(at);
+    if (after == pinned.begin()) return false;
     --after;
     return at + size <= after->first + after->second;
 }
@@ -99,14 +113,18 @@ static CUresult release(CUdeviceptr at) {
 
 static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) {
     if (failed) return failed;
+    calls["copy"]++;
     bool to_device = is_device(to, 1), from_device = is_device(from, 1);
+    if (stream(s).captured && !((to_device || is_pinned(to, size)) &&
+                                (from_device || is_pinned(from, size))))
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // memory that the device cannot read later
     auto copied = [=] {
         if ((to_device && !is_device(to, size)) || (from_device && !is_device(from, size)))
             return CUDA_ERROR_INVALID_VALUE;
         memcpy((void*)to, (void*)from, size);
         return CUDA_SUCCESS;
     };
-    if (!from_device) {
+    if (!from_device && !is_pinned(from, size)) {
         auto staged = std::make_shared<std::string>((char*)from, size);
         return queue(s, [=] {
             if (!is_device(to, size)) return CUDA_ERROR_INVALID_VALUE;
@@ -115,7 +133,7 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) 
         });
     }
     CUresult result = queue(s, copied);
-    return to_device ? result : run(stream(s));
+    return to_device || is_pinned(to, size) ? result : run(stream(s));
 }
 
 static CUresult load(Module** module, const void* image) {
@@ -183,6 +201,9 @@ static CUresult attribute(int* value, int which) {
     return CUDA_SUCCESS;
 }
 
+// For tests: how often something was queued by a call of this name, or waited for.
+extern "C" int stand_in_calls(const char* name) { return calls[name]; }
+
 // For tests, which do after a failure what a program cannot: start anew.
 extern "C" void stand_in_reset() {
     failed = CUDA_SUCCESS;
@@ -243,6 +264,14 @@ API cuMemAllocFromPoolAsync(CUdeviceptr* at, size_t size, CUmemoryPool, CUstream
 }
 API cuMemAllocAsync(CUdeviceptr* at, size_t size, CUstream) { return allocate(at, size); }
 API cuMemAlloc_v2(CUdeviceptr* at, size_t size) { return allocate(at, size); }
+API cuMemAllocHost_v2(void** at, size_t size) {
+    *at = malloc(size);
+    return pinned[(CUdeviceptr)*at] = size, CUDA_SUCCESS;
+}
+API cuMemFreeHost(void* at) {
+    run_all();
+    return free(at), pinned.erase((CUdeviceptr)at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
 API cuMemFree_v2(CUdeviceptr at) { return run_all(), release(at); }
 API cuMemFreeAsync(CUdeviceptr at, CUstream s) { return queue(s, [=] { return release(at); }); }
 API cuMemGetInfo_v2(size_t* free, size_t* total) {
@@ -293,14 +322,62 @@ API cuStreamCreateWithPriority(CUstream* s, unsigned, int) {
     return *s = (CUstream)streams.back().get(), CUDA_SUCCESS;
 }
 API cuStreamDestroy_v2(CUstream s) { return run(stream(s)); }
-API cuStreamSynchronize(CUstream s) { return run(stream(s)); }
+API cuStreamSynchronize(CUstream s) {
+    calls["wait"]++;
+    return stream(s).captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : run(stream(s));
+}
 API cuStreamGetCtx(CUstream, CUcontext* context) {
     return *context = (CUcontext)&handle, CUDA_SUCCESS;
 }
 API cuStreamGetFlags(CUstream, unsigned* flags) { return *flags = 1, CUDA_SUCCESS; }
 API cuStreamGetPriority(CUstream, int* priority) { return *priority = 0, CUDA_SUCCESS; }
-API cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
-    return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+static CUstreamCaptureStatus capturing(CUstream s) {
+    return stream(s).captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+}
+API cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
+    return *status = capturing(s), CUDA_SUCCESS;
+}
+API cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id,
+                              CUgraph* graph, const CUgraphNode** nodes,
+                              const CUgraphEdgeData** edges, size_t* count) {
+    if (status) *status = capturing(s);
+    if (id) *id = 1;
+    if (graph) *graph = (CUgraph)stream(s).captured.get();
+    if (nodes) *nodes = nullptr;
+    if (edges) *edges = nullptr;
+    if (count) *count = 0;
+    return CUDA_SUCCESS;
+}
+
+// Graphs, which are what a stream was given while it was captured.
+API cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
+    if (stream(s).captured) return CUDA_ERROR_ILLEGAL_STATE;
+    return stream(s).captured = std::make_unique<Graph>(), CUDA_SUCCESS;
+}
+API cuStreamEndCapture(CUstream s, CUgraph* graph) {
+    if (!stream(s).captured) return CUDA_ERROR_ILLEGAL_STATE;
+    return *graph = (CUgraph)stream(s).captured.release(), CUDA_SUCCESS;
+}
+API cuGraphCreate(CUgraph* graph, unsigned) { return *graph = (CUgraph) new Graph, CUDA_SUCCESS; }
+API cuGraphDestroy(CUgraph graph) { return delete (Graph*)graph, CUDA_SUCCESS; }
+API cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long) {
+    return *made = (CUgraphExec) new Graph(*(Graph*)graph), CUDA_SUCCESS;
+}
+API cuGraphInstantiateWithParams(CUgraphExec* made, CUgraph graph,
+                                 CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+    if (parameters) parameters->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
+    return cuGraphInstantiateWithFlags(made, graph, 0);
+}
+IGNORED(cuUserObjectCreate, CUuserObject*, void*, CUhostFn, unsigned, unsigned)
+IGNORED(cuUserObjectRetain, CUuserObject, unsigned)
+IGNORED(cuUserObjectRelease, CUuserObject, unsigned)
+IGNORED(cuGraphRetainUserObject, CUgraph, CUuserObject, unsigned, unsigned)
+IGNORED(cuGraphReleaseUserObject, CUgraph, CUuserObject, unsigned)
+API cuGraphExecDestroy(CUgraphExec graph) { return delete (Graph*)graph, CUDA_SUCCESS; }
+API cuGraphLaunch(CUgraphExec graph, CUstream s) {
+    calls["graph"]++;
+    for (Work& work : *(Graph*)graph) queue(s, work);
+    return failed;
 }
 API cuEventCreate(CUevent* event, unsigned) {
     return *event = (CUevent) new Event{-1}, CUDA_SUCCESS;
@@ -342,6 +419,9 @@ API cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel, CUdev
 API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic,
                    CUstream s, void** parameters, void**) {
+    calls["launch"]++;
+    static const bool skip = getenv("STAND_IN_SKIP") != nullptr;  // to time the host alone
+    if (skip) return CUDA_SUCCESS;
     auto& function = *(Function*)f;
     if (!(grid_x && grid_y && grid_z && block_x && block_y && block_z) ||
         block_x * block_y * block_z > 1024 || grid_y > 65535 || grid_z > 65535)
@@ -363,7 +443,7 @@ API cuGetProcAddress_v2(const char* name, void** function, int, cuuint64_t,
                         CUdriverProcAddressQueryResult* status) {
     static void* self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     *function = nullptr;
-    for (const char* version : {"_v2", ""})
+    for (const char* version : {"_v2", "_v3", ""})
         if (!*function) *function = dlsym(self, (std::string(name) + version).c_str());
     if (status)
         *status = *function ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;

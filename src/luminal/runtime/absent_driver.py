@@ -80,7 +80,7 @@ class AbsentDriver(Driver):
     ) -> None:
         self._refuse()
 
-    def wait(self) -> None:
+    def wait(self, mark: Mark | None = None) -> None:
         self._refuse()
 
     def mark(self) -> Mark:

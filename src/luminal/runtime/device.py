@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import weakref
 from collections import deque
@@ -14,11 +15,12 @@ import numpy as np
 
 from luminal.base import config, forks
 from luminal.base.dtypes import DType
-from luminal.base.errors import CompileError
+from luminal.base.errors import CompileError, LuminalError
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import Array, Buffer, DeviceMemory, MemorySpace, aligned_empty
 from luminal.memory.poison import PATTERN
 from luminal.runtime.driver import Code, DeviceBlock, DeviceError, DevicePointer, Driver
+from luminal.runtime.flight import Flight, Queued
 
 POISON = np.array(PATTERN, np.uint64).tobytes()
 
@@ -26,12 +28,13 @@ POISON = np.array(PATTERN, np.uint64).tobytes()
 class DeviceBuffer(Buffer):
     """A block of a device, given back when nobody holds the Buffer any more.
 
-    `is_whole` is False while its value is being replaced, and stays so where that fails: half a
-    value is never read.
+    `is_whole` is False where replacing its value failed: half a value is never read. `serial` is
+    its own in this process, as no address is.
     """
 
-    __slots__ = ("__weakref__", "block", "dtype", "is_whole", "shape", "space")
+    __slots__ = ("__weakref__", "block", "dtype", "is_whole", "serial", "shape", "space")
     space: Device
+    _serials = itertools.count()
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: DType) -> None:
         self.space = device
@@ -39,6 +42,7 @@ class DeviceBuffer(Buffer):
         self.dtype = dtype
         self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.size
         self.is_whole = True
+        self.serial = next(self._serials)
         self.block = device.allocate(max(1, self.nbytes))
         weakref.finalize(self, device.drop, self.block).atexit = False  # the process ends with it
 
@@ -52,9 +56,9 @@ class DeviceBuffer(Buffer):
         return self.copy()
 
     def copy(self) -> Array:
-        self.check()
         array = aligned_empty(self.shape, self.dtype)
         with self.space.entered() as driver:
+            self.check()
             driver.read(self.place, array)
         return array
 
@@ -86,6 +90,7 @@ class Device(MemorySpace[DeviceBuffer]):
         self._process = os.getpid()
         self._lock = forks.lock()
         self._dropped: deque[DeviceBlock] = deque()  # of Buffers that are gone
+        self.flight = Flight()
 
     @contextmanager
     def entered(self) -> Iterator[Driver]:
@@ -101,8 +106,22 @@ class Device(MemorySpace[DeviceBuffer]):
             self._free()
             try:
                 yield self.driver
+            except CompileError:
+                raise
+            except LuminalError as error:
+                # What was queued may have failed, and nothing else will tell of it.
+                self.flight.fail(error)
+                raise
             finally:
                 self._free()
+
+    def finish(self, run: Queued) -> None:
+        """Waits until a run is over. Raises what went wrong with it."""
+        if not run.is_over:
+            with self.entered() as driver:
+                self.flight.settle(driver, run)
+        if run.error is not None:
+            raise run.error
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> DeviceBuffer:
         buffer = DeviceBuffer(self, shape, dtype)

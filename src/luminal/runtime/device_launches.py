@@ -1,4 +1,4 @@
-"""A launch list with the numbers of one binding of dims, and its walk over a Driver."""
+"""A launch list with the numbers of one binding of dims, and as calls of a Driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from luminal.memory.arrays import Array
 from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.program.quantities import Quantities
-from luminal.runtime.driver import Code, DevicePointer, Driver, Mark, integers_of, scratch_of
+from luminal.runtime.driver import Call, Code, DevicePointer, Driver, integers_of, scratch_of
+from luminal.shape.expression import Expression
 
 WORD = 8  # bytes of an integer that a kernel reads
 
@@ -70,6 +71,7 @@ class _Site(NamedTuple):
     workers: int
     integers: int | None
     scratch: int  # the number of the quantity that is a worker's bytes
+    has_scratch: bool
 
 
 class DeviceLaunches:
@@ -88,6 +90,7 @@ class DeviceLaunches:
         self._number = quantities.add
         self._sites: list[_Site] = []
         self._rows: list[int] = []  # the quantities that kernels read, launch by launch
+        self._burned: dict[int, None] = {}  # those that say where operands lie, and trips
         # All Expressions are numbered here, before the first binding, so that a binding evaluates
         # them in one pass.
         self._note(launches)
@@ -96,26 +99,32 @@ class DeviceLaunches:
         """Adds all that is asked of a binding to the quantities."""
         for launch in launches:
             if isinstance(launch, LoopLaunch):
-                self._number(launch.trips)
+                self._burn(launch.trips)
                 self._note(launch.body)
                 continue
             self._sites.append(self._site(launch))
             for operand in launch.operands:
                 for expression in (operand.offset, operand.stride, operand.start):
-                    self._number(expression)
+                    self._burn(expression)
+
+    def _burn(self, expression: Expression) -> None:
+        number = self._number(expression)
+        if not expression.is_const:
+            self._burned[number] = None
 
     def _site(self, launch: KernelLaunch) -> _Site:
         code, most = self._code[launch.kernel], launch.chunks.interval.hi
         row = [*map(self._number, integers_of(code, launch.params, launch.chunks))]
         start = WORD * len(self._rows) if row else None
         self._rows += row
-        workers = self._workers[launch.kernel]
+        workers, scratch = self._workers[launch.kernel], scratch_of(code, launch.params)
         return _Site(
             len(self._sites),
             code,
             workers if most is None else max(1, min(most, workers)),
             start,
-            self._number(scratch_of(code, launch.params)),
+            self._number(scratch),
+            scratch != 0,
         )
 
     @property
@@ -126,6 +135,10 @@ class DeviceLaunches:
     def integers(self, values: Sequence[int]) -> Array:
         """All that the kernels read of a binding where the quantities have these values."""
         return np.array([values[number] for number in self._rows], np.int64)
+
+    def variant(self, values: Sequence[int]) -> tuple[int, ...]:
+        """What a list has that depends on dims: two bindings that agree in it are bound alike."""
+        return tuple([values[number] for number in self._burned])
 
     def scratch_bytes(self, values: Sequence[int]) -> int:
         """The bytes of the working memory that the launches take turns with."""
@@ -150,8 +163,7 @@ class DeviceLaunches:
 
     def _bound_launch(self, launch: KernelLaunch, values: Sequence[int], at: _Site) -> BoundLaunch:
         operands = tuple(self._bound_operand(operand, values) for operand in launch.operands)
-        has_scratch = values[at.scratch] > 0
-        return BoundLaunch(at.site, at.code, at.workers, operands, at.integers, has_scratch)
+        return BoundLaunch(at.site, at.code, at.workers, operands, at.integers, at.has_scratch)
 
     def _bound_operand(self, operand: Operand, values: Sequence[int]) -> BoundOperand:
         offset, stride, start = (
@@ -161,16 +173,14 @@ class DeviceLaunches:
         return BoundOperand(operand.entry, operand.depth, offset, operand.modulus, stride, start)
 
 
-def enqueue(
-    driver: Driver,
+def calls(
     bound: Bound,
     table: Table,
     integers: DevicePointer,
     scratch: DevicePointer,
-    marks: list[tuple[int, Mark]] | None = None,
     trips: tuple[int, ...] = (),
-) -> None:
-    """Queues all launches; `marks` takes a mark after each, with its site.
+) -> Iterator[tuple[int, Call]]:
+    """All launches in their order, Loops written out, each with its site.
 
     `integers` and `scratch` have the bytes that DeviceLaunches says.
     """
@@ -179,15 +189,16 @@ def enqueue(
     for launch in bound:
         if isinstance(launch, BoundLoop):
             for trip in range(launch.trips):
-                enqueue(driver, launch.body, table, integers, scratch, marks, (*trips, trip))
+                yield from calls(launch.body, table, integers, scratch, (*trips, trip))
             continue
         own = launch.integers
-        driver.enqueue(
-            launch.code,
-            launch.workers,
-            [operand.at(table, trips) for operand in launch.operands],
-            None if own is None else DevicePointer(integers.block, integers.offset + own),
-            scratch if launch.has_scratch else None,
+        yield (
+            launch.site,
+            Call(
+                launch.code,
+                launch.workers,
+                [operand.at(table, trips) for operand in launch.operands],
+                None if own is None else DevicePointer(integers.block, integers.offset + own),
+                scratch if launch.has_scratch else None,
+            ),
         )
-        if marks is not None:
-            marks.append((launch.site, driver.mark()))

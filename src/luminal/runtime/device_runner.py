@@ -1,20 +1,22 @@
-"""The runner of every device: walks a Program's launch list over a Driver.
+"""The runner of every device: queues a Program's launch list with a Driver.
 
-A run lies in one block of the device, the workspace: the arena, what the host gives and takes, and
+A run lies in one block of the device, the workspace: what the host gives and takes, the arena, and
 working memory. Inputs are copied in, outputs out; weights, derived weights and States stay there.
-All that can fail for want of memory is done before anything is queued.
+All that can fail for want of memory is done before anything is queued. A list that comes again with
+the same addresses is recorded, where the device can, and is then one call.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from luminal.base import config
 from luminal.base.dtypes import uint8
-from luminal.base.records import dataclass
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Role
 from luminal.memory.arrays import Array
@@ -22,18 +24,22 @@ from luminal.memory.state import Assignable, exchange, spare_on
 from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
+from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
 from luminal.runtime.device import POISON, Device, DeviceBuffer
-from luminal.runtime.device_launches import Bound, DeviceLaunches, enqueue
-from luminal.runtime.driver import DevicePointer, Mark
+from luminal.runtime.device_launches import Bound, DeviceLaunches, calls
+from luminal.runtime.driver import Call, DevicePointer, Driver, Mark, Recording
+from luminal.runtime.flight import MOST, Moved, Queued
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
+from luminal.runtime.recordings import Listing, Listings, Slot, staged
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.runner import Times
 from luminal.runtime.sites import Sites
 from luminal.runtime.table import Table
+from luminal.runtime.workspace import Layout, Plan, aligned, classes, lay_out, part_of
 
-ALIGNMENT = 256  # bytes, of what begins in a workspace: as blocks of drivers do
+KEPT = 32  # layouts of a program, and lists for its dims, that are remembered
 
 
 class DeviceRunner:
@@ -58,14 +64,19 @@ class DeviceRunner:
         self.overwritten = _overwritten(program)
         self.workspace: DeviceBuffer | None = None
         self.told: Array | None = None  # the integers that lie in the workspace
+        self.listings = Listings()
+        self.slots: list[Slot] = []  # of which no run in flight has any
+        self.tables: dict[tuple[tuple[str, ...], tuple[str, ...]], DeviceTable] = {}
         self.poisons = config.get("LUMINAL_POISON")
 
     def bind(
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
     ) -> BoundDevice:
         """The launches with their numbers for these dims."""
-        table = Table.of(self.program, self.placements.plan, inputs, outputs)
-        return BoundDevice(self, dict(dims), self.quantities.evaluate(dims), table)
+        names = tuple(inputs), tuple(outputs)
+        if names not in self.tables:
+            self.tables[names] = DeviceTable(self, *names)
+        return BoundDevice(self.tables[names], dict(dims), self.quantities.evaluate(dims))
 
     def peaks(self) -> None:
         """Nobody has measured what the device reaches."""
@@ -78,12 +89,21 @@ class DeviceRunner:
     def abandon_run(self) -> None:
         """A workspace is written anew by each run."""
 
-    def reserve(self, size: int) -> DevicePointer:
+    def slot(self, driver: Driver, layout: Layout) -> Slot:
+        """Memory of the host for a run, until `slots` have it back."""
+        slot = self.slots.pop() if self.slots else Slot()
+        number = slot.number
+        slot.reserve(driver, layout.given, layout.taken)
+        if slot.number != number:
+            self.listings.forget(number)
+        return slot
+
+    def reserve(self, size: int) -> DeviceBuffer:
         """The workspace, of at least `size` bytes; it never shrinks."""
         if self.workspace is None or self.workspace.nbytes < size:
             self.workspace = self.told = None  # first the old one goes
             self.workspace = DeviceBuffer(self.device, (size,), uint8)
-        return self.workspace.place
+        return self.workspace
 
     def entries(self, places: Mapping[int, DevicePointer]) -> dict[int, DevicePointer]:
         """Places by entry of the table, from those by buffer."""
@@ -101,8 +121,8 @@ class DeviceRunner:
         plan = memory_plan.plan(self.program, launches)
         sizes = [self.program.buffers[number].bytes.value for number in plan.buffers]
         placement = memory_plan.place(plan, sizes)
-        start = _aligned(placement.arena_bytes)
-        row = start + _aligned(listed.scratch_bytes(values))
+        start = aligned(placement.arena_bytes)
+        row = start + aligned(listed.scratch_bytes(values))
         memory = self.device.empty((row + listed.integer_bytes,), uint8)
         places = {number: buffer.place for number, buffer in buffers.items()}
         for number, offset in zip(plan.buffers, placement.offsets, strict=True):
@@ -111,61 +131,94 @@ class DeviceRunner:
         with self.device.entered() as driver:
             integers = DevicePointer(memory.block, row)
             driver.write(integers, listed.integers(values))
-            enqueue(driver, bound, table, integers, DevicePointer(memory.block, start))
+            for _, call in calls(bound, table, integers, DevicePointer(memory.block, start)):
+                driver.enqueue(*call)
             driver.wait()
 
 
-@dataclass(frozen=True, slots=True)
-class _Workspace:
-    """The offsets of a run's buffers, in bytes from the workspace's start; `size` of it all."""
+class DeviceTable:
+    """A Program for runs that take and give arrays of these names, whatever the dims are."""
 
-    offsets: dict[int, int]  # by buffer
-    integers: int
-    scratch: int
-    size: int
+    def __init__(
+        self, runner: DeviceRunner, inputs: tuple[str, ...], outputs: tuple[str, ...]
+    ) -> None:
+        self.runner = runner
+        program, plan = runner.program, runner.placements.plan
+        self.table = table = Table.of(program, plan, inputs, outputs)
+        numbers = program.table
+        hidden = dict.fromkeys(number for _, number in table.hidden)
+        self.plan = Plan(
+            tuple({numbers[entry]: k for entry, k in table.inputs}.items()),
+            tuple({numbers[entry]: k for entry, k in table.outputs}.items()),
+            tuple(hidden),
+            tuple(plan.buffers),
+            runner.launches.integer_bytes,
+        )
+        around = [*dict(self.plan.inputs), *dict(self.plan.outputs), *hidden]
+        self._around = around
+        self._sizes = [runner.sizes[number] for number in around]
+        self.states = [(numbers[entry], state) for entry, state in table.states]
+        self.following = [(numbers[entry], state) for entry, state in table.following]
+        self._layouts: dict[Hashable, tuple[Layout, Placement]] = {}
+        self._bound: dict[tuple[int, ...], Bound] = {}
+
+    def layout(self, values: Sequence[int]) -> Layout:
+        """Where all of a run lies, if the quantities have these values."""
+        placement = self.runner.placements.at(values)
+        sizes = classes(values, self._sizes)
+        key = (id(placement), sizes)
+        if key not in self._layouts:
+            if len(self._layouts) >= KEPT:
+                del self._layouts[next(iter(self._layouts))]
+            laid = lay_out(self.plan, placement, dict(zip(self._around, sizes, strict=True)))
+            self._layouts[key] = laid, placement  # which keeps its id
+        return self._layouts[key][0]
+
+    def bound(self, variant: tuple[int, ...], values: Sequence[int]) -> Bound:
+        """The launch list for these values, of which `variant` are those that it depends on."""
+        if variant not in self._bound:
+            if len(self._bound) >= KEPT:
+                del self._bound[next(iter(self._bound))]
+            self._bound[variant] = self.runner.launches.bind(values)
+        return self._bound[variant]
 
 
-# A run waits for its end before States change hands, also where no output asks for that: errors
-# then come out of the call that made them, and a State is old or new, never half.
 class BoundDevice:
     """A Program for one binding of its dims. What a run needs is made by the first one."""
 
-    def __init__(
-        self, runner: DeviceRunner, dims: dict[str, int], values: Sequence[int], table: Table
-    ) -> None:
-        self._runner = runner
+    def __init__(self, table: DeviceTable, dims: dict[str, int], values: Sequence[int]) -> None:
+        self._table = table
+        self._runner = table.runner
         self._dims = dims
         self._values = values
-        self._table = table
-        self._inputs = self._by_buffer(table.inputs)
-        self._outputs = self._by_buffer(table.outputs)
-        self._made: tuple[Bound, Array, _Workspace] | None = None
+        self._made: _Made | None = None
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs once, as `BoundRunner.run` says. If it fails while a State is overwritten where it
         lies, that State has no value until it is set.
         """
-        self._run(inputs, outputs, None)
+        self._runner.device.finish(self._queue(inputs, outputs, is_waited_for=True))
+
+    def start(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
+        """Queues a run, which has inputs and States as they are now. What it returns waits until
+        the outputs are there, and raises what went wrong.
+        """
+        return partial(self._runner.device.finish, self._queue(inputs, outputs))
 
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
         """The device's seconds, from a run's first launch to the end of its last."""
         total = 0.0
         for _ in range(runs):
-            marks: list[tuple[int, Mark]] = []
-            # Two marks only: a mark after each launch takes time of its own, which a search would
-            # count as the kernels'.
-            self._run(inputs, outputs, marks, marks_each=False)
-            (_, first), (_, last) = marks
+            marks = self._marked(inputs, outputs, each=False)
             with self._runner.device.entered() as driver:
-                total += driver.seconds(first, last)
+                total += driver.seconds(marks[0][1], marks[-1][1])
         return total
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         """Runs, with a mark after every launch: the device's seconds."""
         times = np.zeros((runs, len(self._runner.sites)))
         for row in times:
-            marks: list[tuple[int, Mark]] = []
-            self._run(inputs, outputs, marks)
+            marks = self._marked(inputs, outputs, each=True)
             with self._runner.device.entered() as driver:
                 for (_, first), (site, last) in itertools.pairwise(marks):
                     row[site] += driver.seconds(first, last)
@@ -176,100 +229,194 @@ class BoundDevice:
         runner = self._runner
         return Report(self._dims, runner.sites.report(self._values), runner.prologue.report())
 
-    def _run(
+    def _marked(
+        self, inputs: Sequence[Array], outputs: Sequence[Array], each: bool
+    ) -> list[tuple[int, Mark]]:
+        """Runs with a mark before the first launch and behind the last, or behind each."""
+        marks: list[tuple[int, Mark]] = []
+
+        def walk(driver: Driver, launches: Sequence[tuple[int, Call]]) -> None:
+            marks.append((-1, driver.mark()))
+            for site, call in launches:
+                driver.enqueue(*call)
+                if each:
+                    marks.append((site, driver.mark()))
+            if not each:
+                marks.append((-1, driver.mark()))
+
+        self._runner.device.finish(self._queue(inputs, outputs, walk, is_waited_for=True))
+        return marks
+
+    def _queue(
         self,
         inputs: Sequence[Array],
         outputs: Sequence[Array],
-        marks: list[tuple[int, Mark]] | None,
-        marks_each: bool = True,
-    ) -> None:
-        """`marks` takes the start, and the end of every launch with its site; or the end of all."""
+        walk: Walk | None = None,
+        is_waited_for: bool = False,
+    ) -> Queued:
+        """Queues a run, its launches by `walk` if there is one. Is it waited for at once?"""
         # All that can fail for want of memory comes before the first launch is queued, so that a
-        # run that raises leaves States as they were. From there on a State is marked half-written
-        # until the device has said that all is done: half a value is never read.
-        runner, device = self._runner, self._runner.device
-        if self._made is None:
-            self._made = self._make()
-        bound, integers, workspace = self._made
-        runner.prologue.refresh()
-        kept_buffers = self._own_buffers()
+        # run that raises leaves States as they were.
+        runner, table, device = self._runner, self._table, self._runner.device
+        made = self._made
+        if made is None:
+            made = self._made = self._make()
+        stamp = runner.prologue.refresh()
+        states = [state.on(device) for _, state in table.states]
+        for buffer in states:
+            if not buffer.is_whole:
+                buffer.check()
         overwritten = [state.on(device) for state in runner.overwritten]
-        following = [spare_on(state, device) for state in runner.program.swaps]
-        block = runner.reserve(workspace.size).block
-        places = {
-            number: DevicePointer(block, offset) for number, offset in workspace.offsets.items()
-        }
-        table = runner.entries(
-            places | {number: buffer.place for number, buffer in kept_buffers.items()}
-        )
+        following = [spare_on(state, device) for _, state in table.following]
+        turning = [spare_on(state, device) for state in runner.program.swaps]
+        workspace = runner.reserve(made.size)
+        key = (
+            id(made.layout), made.variant, workspace.serial, stamp,
+            *[buffer.serial for buffer in states], *[buffer.serial for buffer in following],
+        )  # fmt: skip
+        listing = runner.listings.get(key, lambda: self._calls(made, workspace, states, following))
+        run = _Run(self, made, workspace, listing, inputs, outputs)
         with device.entered() as driver:
-            if runner.poisons:
-                driver.fill(DevicePointer(block), workspace.size, POISON)
-                for buffer in following:
-                    driver.fill(buffer.place, buffer.nbytes, POISON)
-            row = DevicePointer(block, workspace.integers)
-            if runner.poisons or runner.told is not integers:
-                driver.write(row, integers)
-                runner.told = integers
-            for number, k in self._inputs.items():
-                driver.write(places[number], inputs[k])
-            for buffer in overwritten:
-                # From here on a failure leaves half a value, which nobody may read.
-                buffer.is_whole = False
-            if marks is not None:
-                marks.append((-1, driver.mark()))
-            scratch = DevicePointer(block, workspace.scratch)
-            enqueue(driver, bound, table, row, scratch, marks if marks_each else None)
-            if marks is not None and not marks_each:
-                marks.append((-1, driver.mark()))
-            for number, k in self._outputs.items():
-                driver.read(places[number], outputs[k])
-            driver.wait()
-            for buffer in overwritten:
-                buffer.is_whole = True
-        for state in runner.program.swaps:
-            # Only a run that came to its end moves States on.
-            exchange(state, device)
-        # A value under two names is computed and read from the device once.
-        for source, copy in self._table.copies:
-            outputs[copy][...] = outputs[source]
+            if len(device.flight) >= MOST:
+                device.flight.settle(driver, most=MOST - 1)
+            try:
+                if runner.poisons:
+                    driver.fill(workspace.place, workspace.nbytes, POISON)
+                    for buffer in turning:
+                        driver.fill(buffer.place, buffer.nbytes, POISON)
+                run.queue(driver, walk)
+                alone = is_waited_for and not device.flight
+                mark = None if alone else driver.mark()
+            except BaseException:
+                # Part of it may be queued: half a value, which nobody may read.
+                for buffer in overwritten:
+                    buffer.is_whole = False
+                device.flight.settle(driver)
+                raise
+            moved = []
+            for state, new in zip(runner.program.swaps, turning, strict=True):
+                moved.append(Moved(state, state.buffer, new))
+                new.is_whole = True
+                exchange(state, device)
+            queued = Queued(run.land, mark, overwritten, moved)
+            device.flight.add(queued)
+        return queued
 
-    def _by_buffer(self, entries: Iterable[tuple[int, int]]) -> dict[int, int]:
-        table = self._runner.program.table
-        return {table[entry]: k for entry, k in entries}
+    def _calls(
+        self,
+        made: _Made,
+        workspace: DeviceBuffer,
+        states: Sequence[DeviceBuffer],
+        following: Sequence[DeviceBuffer],
+    ) -> list[tuple[int, Call]]:
+        runner, table, block = self._runner, self._table, workspace.block
+        places = {n: DevicePointer(block, offset) for n, offset in made.layout.offsets.items()}
+        for _, number in table.table.fixed:
+            places[number] = runner.prologue.buffers[number].place
+        for pairs, buffers in ((table.states, states), (table.following, following)):
+            for (number, _), buffer in zip(pairs, buffers, strict=True):
+                places[number] = buffer.place
+        scratch = DevicePointer(block, made.layout.scratch)
+        bound = table.bound(made.variant, self._values)
+        return [*calls(bound, runner.entries(places), workspace.place, scratch)]
 
-    def _own_buffers(self) -> dict[int, DeviceBuffer]:
-        """What lies on the device between runs, by the Program's buffers; States are brought."""
-        runner, table = self._runner, self._table
-        numbers, device = runner.program.table, runner.device
-        buffers = {number: runner.prologue.buffers[number] for _, number in table.fixed}
-        for entry, state in table.states:
-            buffers[numbers[entry]] = buffer = state.on(device)
-            buffer.check()
-        for entry, state in table.following:
-            buffers[numbers[entry]] = spare_on(state, device)
-        return buffers
-
-    def _make(self) -> tuple[Bound, Array, _Workspace]:
-        runner = self._runner
-        launches = runner.launches
-        placement = runner.placements.at(self._values)
-        offsets = dict(zip(runner.placements.plan.buffers, placement.offsets, strict=True))
-        end = placement.arena_bytes
-        hidden = [number for _, number in self._table.hidden]
-        for number in (*self._inputs, *self._outputs, *dict.fromkeys(hidden)):
-            offsets[number] = _aligned(end)
-            end = offsets[number] + self._values[runner.sizes[number]]
-        row = _aligned(end)
-        scratch = _aligned(row + launches.integer_bytes)
-        workspace = _Workspace(
-            offsets, row, scratch, scratch + launches.scratch_bytes(self._values)
-        )
-        return launches.bind(self._values), launches.integers(self._values), workspace
+    def _make(self) -> _Made:
+        launches, values = self._runner.launches, self._values
+        layout = self._table.layout(values)
+        size = layout.scratch + launches.scratch_bytes(values)
+        return _Made(layout, launches.variant(values), launches.integers(values), size)
 
 
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
+class _Made(NamedTuple):
+    """What a binding's runs have in common; `size` of the workspace."""
+
+    layout: Layout
+    variant: tuple[int, ...]
+    integers: Array
+    size: int
+
+
+Walk: TypeAlias = "Callable[[Driver, Sequence[tuple[int, Call]]], None]"
+
+
+class _Run:
+    """One run on its way: how it is queued, and how its outputs get to the caller's arrays."""
+
+    def __init__(
+        self,
+        bound: BoundDevice,
+        made: _Made,
+        workspace: DeviceBuffer,
+        listing: Listing,
+        inputs: Sequence[Array],
+        outputs: Sequence[Array],
+    ) -> None:
+        self.runner, self.copies = bound._runner, bound._table.table.copies
+        self.layout, self.integers = made.layout, made.integers
+        self.workspace, self.listing = workspace, listing
+        self.inputs, self.outputs = inputs, outputs
+        self.slot: Slot | None = None
+
+    def queue(self, driver: Driver, walk: Walk | None) -> None:
+        """Queues it: as a recording where the list was seen before, else call by call."""
+        self.listing.runs += 1
+        if walk is None and self.listing.runs > 1 and self._is_recorded(driver):
+            return
+        layout, block = self.layout, self.workspace.block
+        if self.runner.poisons or self.runner.told is not self.integers:
+            driver.write(self.workspace.place, self.integers)
+            self.runner.told = self.integers
+        for part in (*layout.inputs, *layout.large_inputs):
+            driver.write(DevicePointer(block, layout.offsets[part.buffer]), self.inputs[part.array])
+        if walk is not None:
+            walk(driver, self.listing.calls)
+        else:
+            for _, call in self.listing.calls:
+                driver.enqueue(*call)
+        for part in (*layout.outputs, *layout.large_outputs):
+            driver.fetch(
+                DevicePointer(block, layout.offsets[part.buffer]), self.outputs[part.array]
+            )
+
+    def _is_recorded(self, driver: Driver) -> bool:
+        """Queues it as a recording, if there is one."""
+        runner, layout, block = self.runner, self.layout, self.workspace.block
+        slot = runner.slot(driver, layout)
+        given, taken = staged(slot, layout.given, layout.taken)
+
+        def make(launches: Sequence[Call]) -> Recording | None:
+            source = DevicePointer(block, layout.given)
+            return driver.record((given, self.workspace.place), launches, (source, taken))
+
+        recording = self.listing.recording(slot, make)
+        if recording is None:
+            runner.slots.append(slot)
+            return False
+        given[: self.integers.nbytes] = self.integers.view(np.uint8)
+        for part in layout.inputs:
+            array = self.inputs[part.array]
+            part_of(given, part, array)[...] = array
+        for part in layout.large_inputs:
+            place = DevicePointer(block, layout.offsets[part.buffer])
+            driver.write(place, self.inputs[part.array])
+        runner.told = None  # a copy of its own, which nobody compares
+        recording.run()
+        self.slot = slot
+        for part in layout.large_outputs:
+            driver.fetch(
+                DevicePointer(block, layout.offsets[part.buffer]), self.outputs[part.array]
+            )
+        return True
+
+    def land(self) -> None:
+        """Fills the caller's arrays once all has run."""
+        if self.slot is not None:
+            for part in self.layout.outputs:
+                array = self.outputs[part.array]
+                array[...] = part_of(self.slot.taken, part, array)
+            self.runner.slots.append(self.slot)
+        for source, copy in self.copies:
+            self.outputs[copy][...] = self.outputs[source]
 
 
 def _overwritten(program: Program) -> tuple[Assignable, ...]:

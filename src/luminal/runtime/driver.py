@@ -14,10 +14,12 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from luminal.base.dtypes import uint8
 from luminal.base.errors import CompileError
 from luminal.base.errors import DeviceError as DeviceError
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import DeviceMemory as DeviceMemory
+from luminal.memory.arrays import aligned_empty
 from luminal.shape.expression import Expression, ExpressionLike, Symbol, as_expression
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -32,6 +34,23 @@ class DevicePointer(NamedTuple):
 
     block: DeviceBlock
     offset: int = 0
+
+
+class Call(NamedTuple):
+    """A launch with all its places, as `Driver.enqueue` takes it."""
+
+    code: Any
+    workers: int
+    operands: Sequence[DevicePointer]
+    integers: DevicePointer | None
+    scratch: DevicePointer | None
+
+
+class Recording(Protocol):
+    """A run's copies and launches, which one call queues."""
+
+    def run(self) -> None:
+        """Queues them. What is copied from the host is what lies there when its turn comes."""
 
 
 class Code(Protocol):
@@ -143,10 +162,30 @@ class Driver(ABC):
         w times that; None where it needs none.
         """
 
+    def fetch(self, source: DevicePointer, target: Array) -> None:
+        """Queues a copy into a row-major array, which has it once somebody has waited."""
+        self.read(source, target)
+
+    def staging(self, size: int) -> Array:
+        """Bytes of the host that recordings copy from and to."""
+        return aligned_empty((size,), uint8)
+
+    def record(
+        self,
+        given: tuple[Array, DevicePointer],
+        calls: Sequence[Call],
+        taken: tuple[DevicePointer, Array],
+    ) -> Recording | None:
+        """What copies the first of `staging` to the device, launches, and copies the second back.
+
+        None where the device has nothing of the kind: then calls are queued one by one.
+        """
+        return None
+
     @abstractmethod
-    def wait(self) -> None:
-        """Waits until all that is queued has run. Raises DeviceError with what the device
-        reports.
+    def wait(self, mark: Mark | None = None) -> None:
+        """Waits until all that was queued before a mark, or at all, has run. Raises DeviceError
+        with what the device reports.
         """
 
     @abstractmethod

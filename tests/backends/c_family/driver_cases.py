@@ -15,7 +15,7 @@ from luminal.expand.expand import expand
 from luminal.expand.ir import Carry, Loop
 from luminal.kernel.tile_ir import Role
 from luminal.kernel.tile_text import to_text
-from luminal.runtime.driver import Array, DeviceError, DevicePointer, Driver
+from luminal.runtime.driver import Array, Call, DeviceError, DevicePointer, Driver
 from tests.backends.c_family.kernels import Writer, constant, index, tile_kernel
 from tests.backends.c_family.launches import enqueue, scratch_bytes
 from tests.expand.group_kernels import row_sums as group_sums
@@ -112,6 +112,36 @@ class DriverCases:
         assert driver.workers_of(code) == driver.groups
         enqueue(driver, code, 3, groups, [source, target], [])
         np.testing.assert_array_equal(read(driver, target, values[:, 0].copy()), values.sum(1))
+
+    def test_what_is_fetched_is_there_after_a_wait(self, driver: Driver) -> None:
+        values = np.arange(8, dtype=np.int32)
+        place, found = placed(driver, values), np.zeros(8, np.int32)
+        driver.fetch(place, found)
+        mark = driver.mark()
+        driver.write(place, -values)
+        driver.wait(mark)
+        np.testing.assert_array_equal(found, values)
+
+    def test_a_recording_copies_what_is_there_when_it_runs(self, driver: Driver) -> None:
+        rows = 5
+        values = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+        code = driver.compile(KERNEL, "text")
+        given, taken = driver.staging(values.nbytes + 24), driver.staging(4 * rows)
+        block, target = driver.allocate(len(given)), DevicePointer(driver.allocate(4 * rows))
+        source, numbers = DevicePointer(block), DevicePointer(block, values.nbytes)
+        call = Call(code, 2, [source, target], numbers, None)
+        recording = driver.record((given, source), [call], (target, taken))
+        if recording is None:
+            pytest.skip("the device records nothing")
+        expected = np.zeros(rows, np.float32)
+        for factor in (1, 2, 3):
+            chunks = rows + 1 - factor
+            given[: values.nbytes] = (values * factor).reshape(-1).view(np.uint8)
+            given[values.nbytes :] = np.array([4, 0, chunks], np.int64).view(np.uint8)
+            recording.run()
+            driver.wait()
+            expected[:chunks] = (values * factor).sum(1)[:chunks]
+            np.testing.assert_array_equal(taken.view(np.float32), expected)
 
     def test_marks_tell_the_devices_time(self, driver: Driver) -> None:
         first = driver.mark()

@@ -41,6 +41,14 @@ class CountingDriver(InterpretedDriver):
         self.read_bytes += target.nbytes
         super().read(source, target)
 
+    def fetch(self, source: DevicePointer, target: Array) -> None:
+        self.read_bytes += target.nbytes
+        super().fetch(source, target)
+
+    def stage(self, source: Array, target: DevicePointer) -> None:
+        self.written_bytes += source.nbytes
+        super().stage(source, target)
+
     def enqueue(self, *arguments: Any) -> None:
         self.launches += 1
         if self.launches == self.fails_at:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from cuda.bindings import driver as cuda
 from cuda.core import (
     Buffer,
     Device,
     EventOptions,
     LaunchConfig,
+    LegacyPinnedMemoryResource,
     ObjectCode,
+    Stream,
     launch,
 )
+from cuda.core.graph import Graph, GraphBuilder
 
 from luminal.backends.c_backend import CCode
 from luminal.backends.cuda import chips, nvrtc
@@ -26,6 +31,7 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (
     Array,
+    Call,
     DeviceBlock,
     DeviceError,
     DeviceMemory,
@@ -37,6 +43,19 @@ from luminal.runtime.driver import (
 
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
 GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
+
+
+class CudaRecording:
+    """A graph, captured from a stream of its own."""
+
+    def __init__(self, driver: CudaDriver, graph: Graph, staged: tuple[Array, Array]) -> None:
+        self._driver, self._graph = driver, graph
+        self._staged = staged  # the graph has their addresses
+
+    def run(self) -> None:
+        """As a Recording's."""
+        with self._driver._reported("launch of a graph"):
+            self._graph.launch(self._driver.stream)
 
 
 class CudaDriver(Driver):
@@ -80,6 +99,9 @@ class CudaDriver(Driver):
         self._copy("read", _part(source, target.nbytes), _host(target))
         self.wait()
 
+    def fetch(self, source: DevicePointer, target: Array) -> None:
+        self._copy("read", _part(source, target.nbytes), _host(target))
+
     def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         self._copy("copy", _part(source, size), _part(target, size))
 
@@ -87,6 +109,32 @@ class CudaDriver(Driver):
         if source.size:
             with self._reported(what):
                 target.copy_from(source, stream=self.stream)
+
+    def staging(self, size: int) -> Array:
+        """Pinned memory, which the device copies without the host's help."""
+        with self._reported("allocate"):
+            buffer = LegacyPinnedMemoryResource().allocate(max(1, size))
+        held = (ctypes.c_uint8 * size).from_address(int(buffer.handle))
+        held.owner = buffer  # type: ignore[attr-defined]  # lives as long as arrays over it
+        return np.frombuffer(memoryview(held), np.uint8)
+
+    def record(
+        self,
+        given: tuple[Array, DevicePointer],
+        calls: Sequence[Call],
+        taken: tuple[DevicePointer, Array],
+    ) -> CudaRecording:
+        with self._reported("record"):
+            builder = self.device.create_graph_builder().begin_building()
+            (source, target), (result, into) = given, taken
+            if source.nbytes:
+                _part(target, source.nbytes).copy_from(_host(source), stream=builder)
+            for call in calls:
+                self._launch(builder, *call)
+            if into.nbytes:
+                _host(into).copy_from(_part(result, into.nbytes), stream=builder)
+            graph = builder.end_building().complete()
+            return CudaRecording(self, graph, (source, into))
 
     def compile(self, kernel: Kernel, text: str) -> CCode:
         spelled = self.spell(kernel)
@@ -112,18 +160,29 @@ class CudaDriver(Driver):
         integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
+        with self._reported("launch"):
+            self._launch(self.stream, code, workers, operands, integers, scratch)
+
+    def _launch(
+        self,
+        stream: Stream | GraphBuilder,
+        code: Any,
+        workers: int,
+        operands: Sequence[DevicePointer],
+        integers: DevicePointer | None,
+        scratch: DevicePointer | None,
+    ) -> None:
         places = [_address(operand) for operand in operands]
         places.append(0 if scratch is None else _address(scratch))
         if integers is not None:
             places.append(_address(integers))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
         config = LaunchConfig(grid=groups, block=threads)
-        with self._reported("launch"):
-            launch(self.stream, config, code.handle, *places)
+        launch(stream, config, code.handle, *places)
 
-    def wait(self) -> None:
+    def wait(self, mark: Mark | None = None) -> None:
         with self._reported("wait"):
-            self.stream.sync()
+            self.stream.sync() if mark is None else mark.sync()
 
     def mark(self) -> Mark:
         with self._reported("mark"):

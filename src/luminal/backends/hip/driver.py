@@ -139,8 +139,11 @@ class HipDriver(Driver):
         launch = self.hip.hipModuleLaunchKernel
         self._do(launch, code.handle, *shape, 0, self.stream, arguments, None)
 
-    def wait(self) -> None:
-        self._do(self.hip.hipStreamSynchronize, self.stream)
+    def wait(self, mark: Mark | None = None) -> None:
+        if mark is None:
+            self._do(self.hip.hipStreamSynchronize, self.stream)
+        else:
+            self._do(self.hip.hipEventSynchronize, mark.event)
 
     def mark(self) -> Mark:
         mark = _Event(self._do(self.hip.hipEventCreate), self.hip.hipEventDestroy)

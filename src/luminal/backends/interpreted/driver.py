@@ -19,7 +19,14 @@ from luminal.base.records import dataclass
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import Kernel
-from luminal.runtime.driver import Array, DeviceError, DeviceMemory, DevicePointer, Driver
+from luminal.runtime.driver import (
+    Array,
+    Call,
+    DeviceError,
+    DeviceMemory,
+    DevicePointer,
+    Driver,
+)
 from luminal.shape.expression import Expression, Symbol
 
 WORKERS = 3
@@ -65,6 +72,23 @@ class InterpretedCode:
         return scratch_offsets(self.kernel)[-1]
 
 
+@dataclass(frozen=True, slots=True)
+class InterpretedRecording:
+    """A run as its driver queues it again."""
+
+    driver: InterpretedDriver
+    given: tuple[Array, DevicePointer]
+    calls: Sequence[Call]
+    taken: tuple[DevicePointer, Array]
+
+    def run(self) -> None:
+        """As a Recording's."""
+        self.driver.stage(*self.given)
+        for call in self.calls:
+            self.driver.enqueue(*call)
+        self.driver.fetch(*self.taken)
+
+
 class InterpretedDriver(Driver):
     """A device with `total` bytes of memory."""
 
@@ -102,6 +126,24 @@ class InterpretedDriver(Driver):
         self._run_queue()
         target.reshape(-1).view(np.uint8)[...] = self._bytes(source, target.nbytes)
 
+    def fetch(self, source: DevicePointer, target: Array) -> None:
+        def copied() -> None:
+            target.reshape(-1).view(np.uint8)[...] = self._bytes(source, target.nbytes)
+
+        self._queue.append(copied)
+
+    def record(
+        self,
+        given: tuple[Array, DevicePointer],
+        calls: Sequence[Call],
+        taken: tuple[DevicePointer, Array],
+    ) -> InterpretedRecording:
+        return InterpretedRecording(self, given, calls, taken)
+
+    def stage(self, source: Array, target: DevicePointer) -> None:
+        """Queues a copy of what lies there when its turn comes, as a recording's is."""
+        self._queue.append(lambda: self._put(target, source))
+
     def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         self._queue.append(lambda: self._put(target, self._bytes(source, size)))
 
@@ -134,8 +176,8 @@ class InterpretedDriver(Driver):
 
         self._queue.append(launch)
 
-    def wait(self) -> None:
-        self._run_queue()
+    def wait(self, mark: Moment | None = None) -> None:
+        self._run_queue(mark)
 
     def mark(self) -> Moment:
         moment = Moment()
@@ -150,10 +192,10 @@ class InterpretedDriver(Driver):
         self._run_queue()
         return last.seconds - first.seconds
 
-    def _run_queue(self) -> None:
-        """Does all that is queued, then raises the first error of it."""
+    def _run_queue(self, mark: Moment | None = None) -> None:
+        """Does all that is queued, up to the mark, then raises the first error of it."""
         first: LuminalError | None = None
-        while self._queue:
+        while self._queue and (mark is None or math.isnan(mark.seconds)):
             try:
                 self._queue.popleft()()
             except LuminalError as error:

@@ -130,13 +130,19 @@ class MetalDriver(Driver):
         encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1), size(threads, 1, 1))
         encoder.endEncoding()
 
-    def wait(self) -> None:
+    def wait(self, mark: Mark | None = None) -> None:
         self._hand_over()
-        handed, self.handed = self.handed, []
+        count = len(self.handed) if mark is None else self._until(mark)
+        handed, self.handed = self.handed[:count], self.handed[count:]
         for commands in handed:
             commands.waitUntilCompleted()
             if commands.error() is not None:
                 raise DeviceError(f"{self.name}: {commands.error()}")
+
+    def _until(self, mark: Mark) -> int:
+        """The command buffers that were handed over up to a mark and not waited for."""
+        places = (n for n, commands in enumerate(self.handed, 1) if commands is mark)
+        return next(places, 0)
 
     def mark(self) -> Mark:
         self._commands()

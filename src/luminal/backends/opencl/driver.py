@@ -77,6 +77,14 @@ class OpenClDriver(Driver):
         with self._reported("read"):
             cl.enqueue_copy(self.queue, _bytes(target), source.block, src_offset=source.offset)
 
+    def fetch(self, source: DevicePointer, target: Array) -> None:
+        if target.nbytes:
+            with self._reported("read"):
+                cl.enqueue_copy(
+                    self.queue, _bytes(target), source.block,
+                    src_offset=source.offset, is_blocking=False,
+                )  # fmt: skip
+
     def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         if size:
             with self._reported("copy"):
@@ -111,9 +119,9 @@ class OpenClDriver(Driver):
             code.handle.set_args(*memory)
             cl.enqueue_nd_range_kernel(self.queue, code.handle, (groups * threads,), (threads,))
 
-    def wait(self) -> None:
+    def wait(self, mark: Mark | None = None) -> None:
         with self._reported("wait"):
-            self.queue.finish()
+            self.queue.finish() if mark is None else mark.wait()
 
     def mark(self) -> Mark:
         return cl.enqueue_marker(self.queue)

@@ -1,0 +1,95 @@
+"""Launch lists with all their addresses, and what drivers have recorded of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from luminal.memory.arrays import Array
+from luminal.runtime.driver import Call, Driver, Recording
+
+KEPT = 16
+"""Lists of a program that are remembered, the least recently used go first: two for States that
+take turns, times a few layouts."""
+_EMPTY = np.zeros(0, np.uint8)
+
+
+class Slot:
+    """Memory of the host for what one run in flight takes and gives."""
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self.number = next(self._numbers)
+        self.given = self.taken = _EMPTY
+
+    def reserve(self, driver: Driver, given: int, taken: int) -> None:
+        """Makes it as large as that; what was recorded of the old memory is not found again."""
+        if len(self.given) < given or len(self.taken) < taken:
+            self.number = next(self._numbers)
+            self.given = driver.staging(max(given, len(self.given)))
+            self.taken = driver.staging(max(taken, len(self.taken)))
+
+
+class Listing:
+    """The calls of one run, each with its launch site. What comes again is recorded."""
+
+    def __init__(self, calls: list[tuple[int, Call]]) -> None:
+        self.calls = calls
+        self.runs = 0
+        self._recordings: dict[int, Recording] = {}
+        self._is_recordable = True
+
+    def recording(
+        self, slot: Slot, make: Callable[[Sequence[Call]], Recording | None]
+    ) -> Recording | None:
+        """The recording for this memory of the host; None where the device has none."""
+        recording = self._recordings.get(slot.number)
+        if recording is None and self._is_recordable:
+            recording = make([call for _, call in self.calls])
+            self._is_recordable = recording is not None
+            if recording is not None:
+                self._recordings[slot.number] = recording
+        return recording
+
+    def forget(self, slot: int) -> None:
+        """Lets go of what was recorded for memory that is gone."""
+        self._recordings.pop(slot, None)
+
+
+class Listings:
+    """Listings by all that stands in their calls."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[Hashable, Listing] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Hashable, make: Callable[[], list[tuple[int, Call]]]) -> Listing:
+        """The listing of a key, made at first."""
+        listing = self._known.get(key)
+        if listing is None:
+            if len(self._known) >= KEPT:
+                self._known.popitem(last=False)
+            listing = self._known[key] = Listing(make())
+        else:
+            self._known.move_to_end(key)
+        return listing
+
+    def forget(self, slot: int) -> None:
+        """Lets go of recordings for memory of the host that is gone."""
+        for listing in self._known.values():
+            listing.forget(slot)
+
+    def clear(self) -> None:
+        """Forgets all: their addresses are no longer ours."""
+        self._known.clear()
+
+
+def staged(slot: Slot, given: int, taken: int) -> tuple[Array, Array]:
+    """The parts of a slot that a run with so many bytes copies."""
+    return slot.given[:given], slot.taken[:taken]
