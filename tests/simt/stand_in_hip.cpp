@@ -27,6 +27,21 @@ HIP hipMemcpyWithStream(void* to, void* from, size_t size, int kind, void* s) {
 }
 HIP hipStreamCreate(void** s) { return cuStreamCreateWithPriority((CUstream*)s, 0, 0); }
 HIP hipStreamSynchronize(void* s) { return cuStreamSynchronize(own(s)); }
+HIP hipStreamDestroy(void*) { return 0; }
+HIP hipStreamBeginCapture(void* s, int) {
+    return cuStreamBeginCapture_v2(own(s), CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+HIP hipStreamEndCapture(void* s, void** graph) {
+    return cuStreamEndCapture(own(s), (CUgraph*)graph);
+}
+HIP hipGraphInstantiateWithFlags(void** made, void* graph, unsigned long long flags) {
+    return cuGraphInstantiateWithFlags((CUgraphExec*)made, (CUgraph)graph, flags);
+}
+HIP hipGraphLaunch(void* made, void* s) { return cuGraphLaunch((CUgraphExec)made, own(s)); }
+HIP hipGraphDestroy(void* graph) { return cuGraphDestroy((CUgraph)graph); }
+HIP hipGraphExecDestroy(void* made) { return cuGraphExecDestroy((CUgraphExec)made); }
+HIP hipHostMalloc(void** at, size_t size, unsigned) { return cuMemAllocHost_v2(at, size); }
+HIP hipHostFree(void* at) { return cuMemFreeHost(at); }
 HIP hipEventCreate(void** event) { return cuEventCreate((CUevent*)event, 0); }
 HIP hipEventDestroy(void* event) { return cuEventDestroy_v2((CUevent)event); }
 HIP hipEventRecord(void* event, void* s) { return cuEventRecord((CUevent)event, own(s)); }

@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from luminal.backends.c_backend import CCode
 from luminal.backends.hip import hiprtc, presence
 from luminal.base import tracing
@@ -16,6 +18,7 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (
     Array,
+    Call,
     DeviceBlock,
     DeviceError,
     DeviceMemory,
@@ -26,6 +29,8 @@ from luminal.runtime.driver import (
 )
 
 GROUP = 256  # threads of a group: one row of 64 lanes for each of a compute unit's four SIMDs
+TO_DEVICE, TO_HOST, WITHIN = 1, 2, 3  # hipMemcpyKind's
+RELAXED = 2  # hipStreamCaptureModeRelaxed: other threads may allocate meanwhile
 GROUPS = 4  # of a compute unit: half of the lanes it holds, which leaves 128 registers each
 
 
@@ -35,6 +40,20 @@ class _Event:
     def __init__(self, event: Any, destroy: Callable[[Any], object]) -> None:
         self.event = event
         weakref.finalize(self, destroy, event)
+
+
+class HipRecording:
+    """A graph, captured from a stream of its own, and destroyed with this."""
+
+    def __init__(self, driver: HipDriver, graph: Any, staged: tuple[Array, Array]) -> None:
+        self._driver, self._graph = driver, graph
+        self._staged = staged  # the graph has their addresses
+        weakref.finalize(self, driver.hip.hipGraphExecDestroy, graph).atexit = False
+
+    def run(self) -> None:
+        """As a Recording's."""
+        driver = self._driver
+        driver._do(driver.hip.hipGraphLaunch, self._graph, driver.stream)
 
 
 class HipDriver(Driver):
@@ -92,11 +111,17 @@ class HipDriver(Driver):
         self._copy(target.ctypes.data, _address(source), target.nbytes, kind)
         self.wait()
 
+    def fetch(self, source: DevicePointer, target: Array) -> None:
+        self._async(target.ctypes.data, _address(source), target.nbytes, TO_HOST, self.stream)
+
     def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
-        kind = self.hip.hipMemcpyKind.hipMemcpyDeviceToDevice
+        self._async(_address(target), _address(source), size, WITHIN, self.stream)
+
+    def _async(self, target: int, source: int, size: int, kind: int, stream: Any) -> None:
+        """Queues a copy; memory of the host is pinned, or the caller waits before it is used."""
         if size:
-            addresses = _address(target), _address(source)
-            self._do(self.hip.hipMemcpyAsync, *addresses, size, kind, self.stream)
+            copied = self.hip.hipMemcpyKind(kind)
+            self._do(self.hip.hipMemcpyAsync, target, source, size, copied, stream)
 
     def _copy(self, target: int, source: int, size: int, kind: Any) -> None:
         """Copies from or to the host, which has the bytes or may change them when this returns."""
@@ -127,6 +152,10 @@ class HipDriver(Driver):
         integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
+        self._launch(self.stream, Call(code, workers, operands, integers, scratch))
+
+    def _launch(self, stream: Any, call: Call) -> None:
+        code, workers, operands, integers, scratch = call
         memory = [_address(operand) for operand in operands]
         memory.append(0 if scratch is None else _address(scratch))
         if integers is not None:
@@ -137,7 +166,35 @@ class HipDriver(Driver):
         groups, threads = launch_shape(code, workers, GROUP, scratch)
         shape = (groups, 1, 1, threads, 1, 1)
         launch = self.hip.hipModuleLaunchKernel
-        self._do(launch, code.handle, *shape, 0, self.stream, arguments, None)
+        self._do(launch, code.handle, *shape, 0, stream, arguments, None)
+
+    def staging(self, size: int) -> Array:
+        """Pinned memory, which the device copies without the host's help."""
+        address = int(self._do(self.hip.hipHostMalloc, max(1, size), 0))
+        held = (ctypes.c_uint8 * size).from_address(address)
+        weakref.finalize(held, self.hip.hipHostFree, address).atexit = False
+        return np.frombuffer(memoryview(held), np.uint8)
+
+    def record(
+        self,
+        given: tuple[Array, DevicePointer],
+        calls: Sequence[Call],
+        taken: tuple[DevicePointer, Array],
+    ) -> HipRecording:
+        hip, stream = self.hip, self._do(self.hip.hipStreamCreate)
+        (source, target), (result, into) = given, taken
+        self._do(hip.hipStreamBeginCapture, stream, hip.hipStreamCaptureMode(RELAXED))
+        try:
+            self._async(_address(target), source.ctypes.data, source.nbytes, TO_DEVICE, stream)
+            for call in calls:
+                self._launch(stream, call)
+            self._async(into.ctypes.data, _address(result), into.nbytes, TO_HOST, stream)
+        finally:
+            graph = self._do(hip.hipStreamEndCapture, stream)
+            self._do(hip.hipStreamDestroy, stream)
+        made = self._do(hip.hipGraphInstantiateWithFlags, graph, 0)
+        self._do(hip.hipGraphDestroy, graph)
+        return HipRecording(self, made, (source, into))
 
     def wait(self, mark: Mark | None = None) -> None:
         if mark is None:
