@@ -1,4 +1,4 @@
-"""Runs that come again are recorded: by their addresses, for all dims, and never more than a few."""
+"""Runs that come again are recorded: by their addresses, for all dims, and only a few at once."""
 
 from __future__ import annotations
 
