@@ -26,14 +26,15 @@ F32 = dtypes.float32
 
 
 def row_sums(
-    rows: int, n: int, lanes: int, shared_rows: int, unroll: int, *, apart: bool = False
-) -> Kernel:
+    rows: int, n: int, lanes: int, shared_rows: int, unroll: int, *,
+    apart: bool = False, run: int = 1,
+) -> Kernel:  # fmt: skip
     """y[r] = sum of x[r, :], by groups that take `shared_rows` at once; lanes of a row follow each
-    other, or those of all rows do (`apart`).
+    other, or those of all rows do (`apart`), and have `run` neighbours each.
     """
-    own, others = Lanes(lanes), Lanes(shared_rows, lanes)
+    own, others = Lanes(lanes, 1, run), Lanes(shared_rows, lanes)
     if apart:
-        own, others = Lanes(lanes, shared_rows), Lanes(shared_rows)
+        own, others = Lanes(lanes, shared_rows, run), Lanes(shared_rows)
     r, k, g = axis("r", rows), axis("k", n), axis("g", -(-rows // shared_rows))
     both = (r, k)
     zero, total = Tile(0, (), F32), Tile(5, (r,), F32)

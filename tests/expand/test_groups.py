@@ -44,11 +44,14 @@ from tests.long_share import long_rows
     ),
 )
 @pytest.mark.parametrize("apart", [False, True])
-@pytest.mark.parametrize(("lanes", "shared_rows", "unroll"), [(4, 4, 2), (32, 2, 1), (2, 8, 3)])
+@pytest.mark.parametrize(
+    ("lanes", "shared_rows", "unroll", "run"), [(4, 4, 2, 4), (32, 2, 1, 1), (2, 8, 3, 2)]
+)
 def test_lanes_fold_in_the_order_of_a_tile(
-    n: int, apart: bool, together: int, lanes: int, shared_rows: int, unroll: int
+    n: int, apart: bool, together: int, lanes: int, shared_rows: int, unroll: int, run: int
 ) -> None:
-    kernel = exchanging(row_sums(5, n, lanes, shared_rows, unroll, apart=apart), together)
+    made = row_sums(5, n, lanes, shared_rows, unroll, apart=apart, run=run)
+    kernel = exchanging(made, together)
     tile_verify.verify(kernel)
     expanded = expand(kernel)
     verify.verify(expanded)
@@ -224,6 +227,8 @@ def test_a_barrier_needs_a_group() -> None:
     ("change", "match"),
     [
         (lambda loop: replace(loop, lanes=Lanes(3)), "both are powers of two"),
+        (lambda loop: replace(loop, lanes=Lanes(4, 1, 3)), "have runs of 3; of several a run is"),
+        (lambda loop: replace(loop, lanes=Lanes(1, 1, 4)), "1 lanes have runs of 4"),
         (lambda loop: replace(loop, vector=4), "bound to lanes and to vectors"),
     ],
 )

@@ -59,6 +59,8 @@ OPERATOR(+) OPERATOR(-) OPERATOR(*) OPERATOR(/)
 #define VECTORS(type, name) \
     typedef vec<type, 2> name##2; typedef vec<type, 3> name##3; typedef vec<type, 4> name##4;
 VECTORS(float, float) VECTORS(half, half) VECTORS(int, int) VECTORS(uint, uint)
+VECTORS(signed char, char) VECTORS(uchar, uchar) VECTORS(short, short) VECTORS(ushort, ushort)
+VECTORS(long, long) VECTORS(ulong, ulong)
 #undef VECTORS
 
 struct bfloat {

@@ -22,7 +22,8 @@ namespace metal {
     typedef type type##2 __attribute__((ext_vector_type(2))); \
     typedef type type##3 __attribute__((ext_vector_type(3))); \
     typedef type type##4 __attribute__((ext_vector_type(4)));
-VECTORS(float) VECTORS(half) VECTORS(int) VECTORS(uint)
+VECTORS(float) VECTORS(half) VECTORS(int) VECTORS(uint) VECTORS(char) VECTORS(uchar)
+VECTORS(short) VECTORS(ushort) VECTORS(long) VECTORS(ulong)
 #undef VECTORS
 float dot(float4, float4);
 

@@ -15,7 +15,7 @@ _PARAMETER = re.compile(r"\s*(.*?)\s*(\w+)\s*\[\[\s*(\w+)\s*(?:\((\d+)\))?\s*\]\
 _BETWEEN_PARAMETERS = re.compile(r",(?![^<]*>)")
 _ATTRIBUTE = re.compile(r"\[\[[^\]]*\]\]")
 _THREADGROUP_VARIABLE = re.compile(
-    r"^(\s*)threadgroup\s+(?=[\w:<>, ]+?\s+\w+\s*(?:\[[^\]]*\]\s*)*;)", re.M
+    r"^(\s*(?:alignas\(\d+\)\s+)?)threadgroup\s+(?=[\w:<>, ]+?\s+\w+\s*(?:\[[^\]]*\]\s*)*;)", re.M
 )
 _VALUES = {
     "thread_position_in_threadgroup": "simt::At{simt::thread_index()}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from luminal.kernel.custom import bytes_of
 from luminal.kernel.knobs import KnobError, Knobs
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program
+from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand, Program
 from luminal.program.steps import (
     CallStep,
     CustomStep,
@@ -70,6 +70,19 @@ class PlacedStep:
             label(fused), flops(fused), bytes_moved(fused),
         )  # fmt: skip
         return cls(placed.kernel, to_text(placed.kernel), launch, operands)
+
+    def at(self, operands: Sequence[Operand]) -> PlacedStep:
+        """The same for a launch on these operands: buffers that may start anywhere are said to, if
+        it is run by lanes.
+        """
+        buffers = tuple(
+            replace(buffer, is_aligned=operand.is_aligned)
+            for buffer, operand in zip(self.kernel.buffers, operands, strict=True)
+        )
+        if self.kernel.lanes == 1 or buffers == self.kernel.buffers:
+            return self
+        kernel = replace(self.kernel, buffers=buffers)
+        return replace(self, kernel=kernel, text=to_text(kernel))
 
 
 Placements = dict[tuple[Hashable, Knobs], PlacedStep]
@@ -131,9 +144,10 @@ class _Assembly:
         name = text_key(loops.text)
         if name in self.tuned:
             placed = self._tuned(step, self.tuned[name], placed)
+        operands = tuple(step.fused.form.operands[k] for k in placed.operands)
+        placed = placed.at(operands)
         if self.begin is not None and placed.text not in self.numbers:
             self.begin(placed.kernel, placed.text)
-        operands = tuple(step.fused.form.operands[k] for k in placed.operands)
         kernel = self._number(placed.kernel, placed.text, name, placed.text, step)
         return replace(placed.launch, kernel=kernel, operands=operands)
 

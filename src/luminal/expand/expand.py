@@ -25,6 +25,7 @@ from luminal.expand.prefix import write_prefix
 from luminal.expand.runs import write_runs
 from luminal.expand.sort import write_sort
 from luminal.expand.tiles import Elements, Key, Partial, Position, Tiles
+from luminal.expand.wide import widened
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
@@ -60,7 +61,8 @@ def expand(
     if kernel.call is not None:
         name = kernel.call.kernel.name
         raise CompileError(f"expand: {name!r} is code written by hand; only the CPU runs it")
-    return _Expansion(kernel, lanes, instructions).kernel()
+    expanded = _Expansion(kernel, lanes, instructions).kernel()
+    return widened(expanded) if kernel.lanes > 1 else expanded
 
 
 def expanded_text(kernel: tile_ir.Kernel, lanes: int = 1) -> str:

@@ -197,6 +197,8 @@ class _Interpreter:
         if words > 1:
             memory = memory[: memory.size // words * words].view(dtype)
         size = memory.size
+        if statement.is_aligned and active.any() and addresses[0] % lanes:
+            self.fail(statement, f"{addresses[0]} is no multiple of {lanes}; access it one by one")
         outside = active & ((addresses < 0) | (addresses >= size))
         if outside.any():
             address = addresses[outside][0]

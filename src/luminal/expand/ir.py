@@ -127,7 +127,8 @@ class Load:
     Of a scalar address a vector takes the elements that follow it, of a vector of addresses each
     lane its own. Where `mask` (a bool per lane of out) does not hold, the lane is 0 and memory is
     not touched: the address may be anything there. Accesses that are a constant apart share an
-    address and differ in distance.
+    address and differ in distance. `is_aligned`: a vector that is accessed as one, under one mask,
+    from a multiple of its lanes on.
     """
 
     out: Value
@@ -135,6 +136,7 @@ class Load:
     address: Operand
     mask: Operand | None = None
     distance: int = 0
+    is_aligned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,7 @@ class Store:
     value: Operand
     mask: Operand | None = None
     distance: int = 0
+    is_aligned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +335,7 @@ def _written(kernel: Kernel) -> str:
     lines = [f"kernel({', '.join(params)}){group} {{"]
     for buffer in kernel.buffers:
         role = buffer.role.value + " non_temporal" * buffer.non_temporal
+        role += " unaligned" * (not buffer.is_aligned)
         lines.append(f"  {role} {buffer.name}: {buffer.dtype}[{buffer.size}]")
     for buffer in kernel.shared:
         lines.append(f"  shared {buffer.name}: {buffer.dtype}[{buffer.size}]")
@@ -368,12 +372,14 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                 lines.append(f"{indent}{_typed(out)} = {op} {' '.join(map(str, args))}")
             case Load(out, buffer, _, mask):
                 where = "" if mask is None else f" if {mask}"
-                lines.append(f"{indent}{_typed(out)} = load {buffer}[{place(statement)}]{where}")
+                load = "load" + " aligned" * statement.is_aligned
+                lines.append(f"{indent}{_typed(out)} = {load} {buffer}[{place(statement)}]{where}")
             case Fetch(buffer):
                 lines.append(f"{indent}fetch {buffer}[{place(statement)}]")
             case Store(buffer, _, value, mask):
                 where = "" if mask is None else f" if {mask}"
-                lines.append(f"{indent}store {buffer}[{place(statement)}] <- {value}{where}")
+                store = "store" + " aligned" * statement.is_aligned
+                lines.append(f"{indent}{store} {buffer}[{place(statement)}] <- {value}{where}")
             case Loop(index, start, stop, step):
                 head = f"for {_typed(index)} = {start}, < {stop}, + {step}:"
                 lines.append(indent + head)

@@ -21,6 +21,7 @@ from luminal.expand.ir import Operand, Type
 from luminal.expand.lanes import Lanes
 from luminal.expand.tiles import Digits, Elements, Key, Pieces, Tiles, is_divided
 from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Map, Statement, Store, Tile
+from luminal.shape.divisors import is_multiple
 from luminal.shape.expression import ZERO, Expression, Symbol, all_of, maximum, opaque
 
 Body = Callable[[tuple[Statement, ...]], None]
@@ -64,7 +65,8 @@ def _phases(loop: Loop, pieces: Pieces) -> Iterator[_Steps]:
         yield _Steps(loop.start, loop.stop, pieces, False)
         return
     trips = maximum(loop.stop - loop.start, 0)
-    if loop.lanes.count > 1 and not loop.carries and trips.interval.at_most(loop.tile):
+    one_mask = is_multiple(loop.stop - loop.start, loop.lanes.run)
+    if loop.lanes.count > 1 and not loop.carries and trips.interval.at_most(loop.tile) and one_mask:
         # One step for a chunk: a mask costs each lane less than a second copy of the code.
         yield _Steps(loop.start, loop.stop, pieces, (trips % loop.tile) is not ZERO)
         return
@@ -257,16 +259,18 @@ def _counted(
 
 def _enter(tiles: Tiles, loop: Loop, steps: _Steps, base: Operand) -> None:
     if loop.axis in tiles.dealt:
-        base = tiles.index.op("add", base, tiles.digit(loop.lanes))
+        first = tiles.index.op("shl", tiles.digit(loop.lanes), loop.lanes.run.bit_length() - 1)
+        base = tiles.index.op("add", base, first)
     tiles.index.bind(loop.axis, base)
     if loop.tile > 1:
         tiles.active.append(loop.axis)
     if steps.pieces.width > 1 and loop.lanes.count == 1 and _is_divided(loop.body, loop.axis):
         _split_lanes(tiles, loop.axis, steps)
+    if loop.lanes.run > 1 and _is_divided(loop.body, loop.axis):
+        _split_runs(tiles, loop, steps)
     if not steps.masked and loop.tile > 1 and steps.pieces == tiles.cut(loop):
         pieces = steps.pieces
-        beyond = pieces.step if loop.axis in tiles.dealt else 1  # a lane's own positions
-        last = loop.axis + (pieces.size - beyond)
+        last = loop.axis + (pieces.at(pieces.number - 1) + pieces.width * pieces.neighbours - 1)
         tiles.whole[loop.axis] = all_of(last < end for end in _ends(loop.stop))
     if steps.masked:
         tiles.live[loop.axis] = list(_live(tiles, loop.axis, steps, base))
@@ -307,20 +311,34 @@ def _split_lanes(tiles: Tiles, axis: Symbol, steps: _Steps) -> None:
         tiles.digits[axis] = Digits(step * size, lane)
 
 
+def _split_runs(tiles: Tiles, loop: Loop, steps: _Steps) -> None:
+    """Name the multiple of a run's length at which a lane's own run starts, if it is one."""
+    axis, run = loop.axis, loop.lanes.run
+    if is_multiple(steps.start, run):
+        number = opaque(f"{axis.name}.run", 0, None if axis.hi is None else axis.hi // run)
+        tiles.index.bind(number, tiles.index.scalar(axis // run))
+        tiles.runs[axis] = number * run
+
+
 def _live(tiles: Tiles, axis: Symbol, steps: _Steps, base: Operand) -> Iterator[Operand]:
-    """The positions of each piece that are before the stop."""
-    op, stop = tiles.index.op, tiles.index.scalar(steps.stop)
-    lanes = Lanes(tiles.index, axis, steps.pieces.width, {})
-    for piece, at in enumerate(range(0, steps.pieces.size, steps.pieces.step)):
+    """The positions of each piece that are before the stop: of a run all where its first is, if
+    that is so of each.
+    """
+    op, stop, pieces = tiles.index.op, tiles.index.scalar(steps.stop), steps.pieces
+    lanes = Lanes(tiles.index, axis, pieces.width, {})
+    run = pieces.across if axis in tiles.dealt else 1
+    alike = run if is_multiple(steps.stop - steps.start, run) else 1
+    for piece in range(pieces.number):
         if piece < steps.sure:
             yield constant(Type(bool_, lanes.count), True)
             continue
-        first = op("add", base, at)
+        first = op("add", base, pieces.at(piece // alike * alike))
         yield op("lt", first, stop) if lanes.count == 1 else lanes.below(op("sub", stop, first))
 
 
 def _leave(tiles: Tiles, loop: Loop) -> None:
     tiles.digits.pop(loop.axis, None)
+    tiles.runs.pop(loop.axis, None)
     tiles.live.pop(loop.axis, None)
     tiles.whole.pop(loop.axis, None)
     if loop.tile > 1:

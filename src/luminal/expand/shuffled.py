@@ -59,7 +59,7 @@ def _across(tiles: Tiles, statement: Load | Store, axes: Sequence[Symbol]) -> It
     if jumps is None or (jumps.is_const and abs(jumps.value) <= SHORT_STEP):
         return
     for axis in axes:
-        if tiles.pieces[axis].step == 1 and offset.coefficient(axis) is ONE:
+        if tiles.pieces[axis].size == tiles.pieces[axis].number and offset.coefficient(axis) is ONE:
             yield axis
 
 

@@ -31,9 +31,9 @@ Partial = Operand | Greatest
 
 
 class Pieces(NamedTuple):
-    """How the tile of an axis is cut: `unroll` times into `across` pieces of `width`, or `lanes`
-    of which each lane has its own. Of `neighbours` one piece, a word, holds all. Those of a part of
-    a block begin at `offsets` from the lane's first one.
+    """How the tile of an axis is cut: `unroll` times into `across` pieces of `width`, or into these
+    for each of `lanes`: its run. Of `neighbours` one piece, a word, holds all. Those of a part of a
+    block begin at `offsets` from the lane's first one.
     """
 
     unroll: int
@@ -48,17 +48,15 @@ class Pieces(NamedTuple):
         return len(self.offsets) or self.unroll * self.across
 
     def at(self, piece: int) -> int:
-        """Where a piece begins, from the first one on."""
-        return self.offsets[piece] if self.offsets else piece * self.step
+        """Where a piece begins, from the lane's first one on."""
+        if self.offsets:
+            return self.offsets[piece]
+        turn, beside = divmod(piece, self.across)
+        return (turn * self.across * self.lanes + beside) * self.width * self.neighbours
 
     @property
     def size(self) -> int:
-        return self.number * self.step
-
-    @property
-    def step(self) -> int:
-        """The distance from a piece to the next one of the same lane."""
-        return self.width * self.lanes * self.neighbours
+        return self.number * self.width * self.lanes * self.neighbours
 
 
 class Digits(NamedTuple):
@@ -91,6 +89,7 @@ class Tiles:
     active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
     live: dict[Symbol, list[Operand]] = field(default_factory=dict)  # of masked tails, by piece
     digits: dict[Symbol, Digits] = field(default_factory=dict)  # of axes of lanes, where divided
+    runs: dict[Symbol, Expression] = field(default_factory=dict)  # where they start, likewise
     ends: set[Symbol] = field(default_factory=set)  # of runs
     lane: Operand | None = None  # the lane's number, where there are groups
     lanes_in_group: int = 1
@@ -103,7 +102,8 @@ class Tiles:
     def cut(self, loop: Loop) -> Pieces:
         """The pieces of a whole step of a loop."""
         width = min(loop.vector, self.most)
-        return Pieces(loop.unroll, loop.vector // width, width, loop.lanes.count, loop.neighbours)
+        across = loop.vector // width * loop.lanes.run
+        return Pieces(loop.unroll, across, width, loop.lanes.count, loop.neighbours)
 
     def block(self, axes: Iterable[Symbol]) -> str | None:
         """The block of a dot that a value with these axes is, between the lanes."""
@@ -213,9 +213,16 @@ class Tiles:
     def moved(self, expr: Expression, position: Position) -> Expression:
         """The Expression at a position: each axis's symbol stands for its first piece's start."""
         steps = {
-            axis: axis + self.pieces[axis].at(piece) for axis, piece in position.items() if piece
+            axis: (self.runs[axis] if self.is_by_runs(expr, axis) else axis)
+            + self.pieces[axis].at(piece)
+            for axis, piece in position.items()
+            if piece or self.is_by_runs(expr, axis)
         }
         return expr.substitute(steps) if steps else expr
+
+    def is_by_runs(self, expr: Expression, axis: Symbol) -> bool:
+        """Does the Expression divide an axis whose runs start at multiples of their length?"""
+        return axis in self.runs and is_divided(expr, axis)
 
     def reach(self, offset: Expression, position: Position) -> tuple[Expression, int]:
         """The offset at a position, as one that positions a constant apart share and a distance."""
@@ -227,6 +234,8 @@ class Tiles:
                     distance += step.constant * self.pieces[axis].at(piece)
                 else:
                     others[axis] = piece
+            elif self.is_by_runs(offset, axis):
+                others[axis] = piece
         return self.moved(offset, others), distance
 
     def by_lane(

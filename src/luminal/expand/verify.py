@@ -214,6 +214,8 @@ class _Verifier:
             self.fail(f"the address is {address.type}; give an i64, or one for each lane")
         if statement.mask is not None:
             self.operand(statement.mask, Type(dtypes.bool_, type_.lanes))
+        if statement.is_aligned:
+            self.aligned(statement, buffer, type_)
         stored_as = memory_dtype(buffer.dtype)
         count = type_.dtype.size // stored_as.size  # of neighbours in a word
         if type_.dtype is not stored_as and (count < 2 or type_.dtype not in WORDS.values()):
@@ -227,6 +229,15 @@ class _Verifier:
                 "mask it"
             )
         return buffer
+
+    def aligned(self, statement: Load | Store, buffer: Buffer, type_: Type) -> None:
+        """Checks a vector that is accessed as one."""
+        if type_.lanes == 1 or statement.address.type != INDEX:
+            self.fail("it is aligned; that takes a vector at one address")
+        if not buffer.is_aligned:
+            self.fail(f"{buffer.name} starts anywhere; access its elements one by one")
+        if statement.distance % type_.lanes:
+            self.fail(f"its distance is no multiple of {type_.lanes}; access it one by one")
 
     def load(self, statement: Load) -> None:
         self.access(statement, statement.out.type)

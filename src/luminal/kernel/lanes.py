@@ -11,11 +11,19 @@ from luminal.base.records import dataclass
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """How a loop deals its positions to the lanes of a group: as the digit of a lane's number that
-    counts to `count` in steps of `stride`. Loops inside each other have digits of their own.
+    counts to `count` in steps of `stride`. Loops inside each other have digits of their own. A lane
+    has `run` neighbouring positions: the position of its r-th in a turn is
+    `(turn * count + digit) * run + r`.
     """
 
     count: int = 1
     stride: int = 1
+    run: int = 1
+
+    @property
+    def size(self) -> int:
+        """The positions of a turn, of all lanes together."""
+        return self.count * self.run
 
     def meets(self, other: Lanes) -> bool:
         """Have the two a part of the lane's number in common?"""
@@ -24,7 +32,9 @@ class Lanes:
         )
 
     def __str__(self) -> str:
-        return f"{self.count}" if self.stride == 1 else f"{self.count} by {self.stride}"
+        runs = f" in runs of {self.run}" if self.run > 1 else ""
+        by = f" by {self.stride}" if self.stride > 1 else ""
+        return f"{self.count}{by}{runs}"
 
 
 ONE_LANE = Lanes()

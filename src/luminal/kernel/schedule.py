@@ -18,8 +18,8 @@ from luminal.shape.expression import Symbol
 
 @dataclass(frozen=True, slots=True)
 class TileChoice:
-    """The tiling of one loop axis: a step takes `unroll` times a vector, or one position of each of
-    the `lanes`, or all of the `neighbours`, or of a `part`.
+    """The tiling of one loop axis: a step takes `unroll` times a vector, or one run of each of the
+    `lanes`, or all of the `neighbours`, or of a `part`.
     """
 
     unroll: int = 1
@@ -32,7 +32,7 @@ class TileChoice:
     def size(self) -> int:
         """Positions that one step of the loop takes."""
         extent = 1 if self.part is None else self.part.extent
-        return self.unroll * self.lanes.count * self.vector * self.neighbours * extent
+        return self.unroll * self.lanes.size * self.vector * self.neighbours * extent
 
 
 SINGLE = TileChoice()

@@ -82,10 +82,10 @@ class _Interpreter:
         self.begins = True  # has nobody run the chunk before?
         self.steps: dict[Symbol, _Step] = {}  # tiles of the enclosing loops, outer first
         self.sizes = {
-            statement.axis: (statement.unroll, statement.across)
+            statement.axis: _sizes(statement)
             for statement in reversed([*kernel.statements()])
             if isinstance(statement, Loop)
-        }  # of each axis, by its first loop
+        }  # of each axis, by its first loop: turns, lanes, and what each has side by side
         self.memory = {b.name: self.bind(b, buffers) for b in kernel.buffers}
         for buffer in kernel.scratch:
             size = int(buffer.size.evaluate(params))
@@ -171,14 +171,20 @@ class _Interpreter:
             pairs = range(0, len(parts) - 1, 2)
             paired = [apply(statement.op, value.dtype, parts[k], parts[k + 1]) for k in pairs]
             parts = paired + parts[2 * len(paired) :]
-        (lanes,) = parts
-        while len(lanes) > 1:
-            half = len(lanes) // 2
-            lanes = apply(statement.op, value.dtype, lanes[:half], lanes[half:])
+        beside = self.halved(statement.op, value.dtype, np.moveaxis(parts[0], 1, 0))
+        folded = self.halved(statement.op, value.dtype, beside)
         left = [axis for axis in value.axes if axis is not statement.axis]
-        self.values[statement.out.id] = lanes[0].transpose(
+        self.values[statement.out.id] = folded.transpose(
             [left.index(a) for a in statement.out.axes]
         )
+
+    @staticmethod
+    def halved(op: str, dtype: DType, parts: Array) -> Array:
+        """The first axis folded, a half with the other half."""
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = apply(op, dtype, parts[:half], parts[half:])
+        return np.asarray(parts[0])
 
     def prefix(self, statement: Prefix) -> None:
         value, step = statement.value, self.steps[statement.axis]
@@ -247,7 +253,7 @@ class _Interpreter:
     def loop(self, statement: Loop) -> None:
         start = int(statement.start.evaluate(self.env))
         stop = int(statement.stop.evaluate(self.env))
-        self.sizes[statement.axis] = (statement.unroll, statement.across)
+        self.sizes[statement.axis] = _sizes(statement)
         for carry in statement.carries:
             shape = tuple(self.carried_extent(axis, statement) for axis in carry.inner.axes)
             init = self.aligned(carry.init, carry.inner.axes)
@@ -357,6 +363,11 @@ class _Interpreter:
         Call: call,
         Barrier: barrier,
     }
+
+
+def _sizes(loop: Loop) -> tuple[int, int, int]:
+    """A tile as it is folded: turns, lanes, and what each of these has side by side."""
+    return loop.unroll, loop.lanes.count, loop.across // loop.lanes.count
 
 
 def apply(op: str, dtype: DType, *args: Array) -> Array:

@@ -1,9 +1,9 @@
 """Tile IR: one kernel as loops over tiles, with every choice of schedule written out.
 
 A kernel runs its body once per point of its grid. Inside, each Loop walks one axis in steps of a
-*tile*: `unroll * lanes * vector` consecutive positions, handled together. So tiling, unrolling and
-vectorization are three numbers of a loop. A value computed inside
-has the tile axes it depends on: `%5[m, n]` with m unrolled 8 times and n in 2 vectors of 16 is an
+*tile*: `unroll * lanes.size * vector` consecutive positions, handled together. So tiling, unrolling
+and vectorization are three numbers of a loop. A value computed inside has the tile axes it depends
+on: `%5[m, n]` with m unrolled 8 times and n in 2 vectors of 16 is an
 8 x 32 register tile, `%3[m]` eight scalars, `%1[]` one. Operands broadcast along the axes they
 lack. Width lives only in the loops' bindings: renderers expand it.
 
@@ -95,7 +95,8 @@ class Tile:
 class Buffer:
     """`size` elements: a kernel operand (global) or a worker's working memory (scratch, shared).
 
-    `non_temporal`: results are stored past the caches, as nothing reads them soon.
+    `non_temporal`: results are stored past the caches, as nothing reads them soon. `is_aligned`: it
+    starts at a multiple of 16 bytes where lanes run the kernel; else of its dtype's size.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Buffer:
     space: Space = Space.GLOBAL
     role: Role = Role.IN
     non_temporal: bool = False
+    is_aligned: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +232,9 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Walks `axis` from `start` to `stop` in steps of `unroll * lanes.count * vector`, of which one
-    of lanes and vector is 1: neighbours belong to neighbouring lanes. Or in the one step from 0 of
-    all its `neighbours`, or of all the positions of a `part`.
+    """Walks `axis` from `start` to `stop` in steps of `unroll * lanes.size * vector`, of which one
+    of lanes and vector is 1: neighbouring runs belong to neighbouring lanes. Or in the one step
+    from 0 of all its `neighbours`, or of all the positions of a `part`.
     """
 
     axis: Symbol
@@ -253,7 +255,7 @@ class Loop:
     @property
     def across(self) -> int:
         """Positions side by side: in a vector, in the lanes, or in a part."""
-        return self.lanes.count * self.vector * (1 if self.part is None else self.part.extent)
+        return self.lanes.size * self.vector * (1 if self.part is None else self.part.extent)
 
     @property
     def bindings(self) -> tuple[tuple[Binding, int | Lanes | Part], ...]:

@@ -269,6 +269,9 @@ class _Verifier(Checks):
         count, stride = statement.lanes.count, statement.lanes.stride
         if count.bit_count() != 1 or stride.bit_count() != 1 or min(count, stride) < 1:
             self.fail(f"lanes are dealt {count} by {stride}; both are powers of two")
+        run = statement.lanes.run
+        if run < 1 or run.bit_count() != 1 or (run > 1 and count == 1):
+            self.fail(f"{count} lanes have runs of {run}; of several a run is a power of two")
         if count > 1 and statement.vector > 1:
             self.fail("it is bound to lanes and to vectors; neighbours lie in one of them")
         for axis, loop in scope.tiled.items():

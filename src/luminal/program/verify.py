@@ -80,8 +80,10 @@ def _verify_launches(
                 )
         for expression in (launch.chunks, launch.flops, launch.bytes, *launch.params):
             _verify_dims(launch.label, expression, dims)
-        for operand in launch.operands:
+        for operand, buffer in zip(launch.operands, kernel.buffers, strict=True):
             _verify_operand(program, launch, operand, depth, dims)
+            if kernel.lanes > 1 and buffer.is_aligned and not operand.is_aligned:
+                raise VerifyError(f"{launch.label}: {operand} may lie anywhere, {buffer.name} not")
 
 
 def _verify_operand(

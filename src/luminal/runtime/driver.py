@@ -155,11 +155,11 @@ class Driver(ABC):
         `self.workers`: worker w takes the chunks w, w + workers, ..., if there are any. Where the
         code has lanes a worker is a group of that many threads, of 1 to `self.groups`.
 
-        `operands` are those of the kernel's buffers, in order; offsets are multiples of their
-        dtypes' sizes. `integers` is a row of i64 in the device's memory, which holds what
-        `integers_of` says when the launch's turn comes; None for code without parameters, which
-        knows its chunks. `scratch` holds `workers` times the code's `scratch` bytes, worker w's at
-        w times that; None where it needs none.
+        `operands` are those of the kernel's buffers, in order; offsets are multiples of 16, of
+        buffers that are not aligned of their dtypes' sizes. `integers` is a row of i64 in the
+        device's memory, which holds what `integers_of` says when the launch's turn comes; None for
+        code without parameters, which knows its chunks. `scratch` holds `workers` times the code's
+        `scratch` bytes, worker w's at w times that; None where it needs none.
         """
 
     def fetch(self, source: DevicePointer, target: Array) -> None:

@@ -25,6 +25,8 @@ KERNELS = {
     "row sums": row_sums(5, 37, 8, 4, 2),
     "row sums, exchanged": exchanging(row_sums(5, 37, 16, 4, 2), 16),
     "row sums, exchanged from row to row": exchanging(row_sums(5, 37, 16, 2, 2), 4),
+    "row sums by wide loads": row_sums(5, 64, 4, 4, 1, run=4),
+    "row sums by masked wide loads": row_sums(5, 44, 4, 4, 2, run=4),
     "reversal": with_barriers(in_shared_memory(reversal(), 1000)),
     "reversal in scratch": with_barriers(reversal()),
 }

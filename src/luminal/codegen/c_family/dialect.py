@@ -10,6 +10,7 @@ from luminal.base.dots import Dot
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.expand.builder import Instructions
+from luminal.expand.ir import Type
 
 KERNEL = "luminal_kernel"
 """The name of the kernel in every text."""
@@ -21,7 +22,8 @@ class Dialect(ABC):
 
     `types` has the names of the dtypes it computes in, by their short names; `suffixes` what ends a
     literal of i64, u32, u64 and f32. `space` stands before a type in global memory, `inline` before
-    a function, `shared_space` before a variable in a group's memory; `worker` and `workers` are the
+    a function, `shared_space` before a variable in a group's memory and `in_shared` before the type
+    that a pointer there points to; `worker` and `workers` are the
     number of this worker and of all, `group` and `groups` those of groups, `lane` that of a lane in
     its group, and `barrier` is a statement at which all of a group meet. Where lanes exchange
     values, `lane_in_rows` numbers them so that those of a row follow each other, and `exchanged` is
@@ -51,6 +53,7 @@ class Dialect(ABC):
     integers: str = INTEGERS
     not_unrolled: str = ""
     instructions: Instructions = frozenset()
+    in_shared: str = ""
 
     @abstractmethod
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -97,6 +100,31 @@ class Dialect(ABC):
     def extreme(self, operation: str, dtype: DType, a: str, b: str) -> str:
         """The greater ("max") or lesser ("min") of two integers."""
         return f"{a} {'>' if operation == 'max' else '<'} {b} ? {a} : {b}"
+
+    # A language's own vectors end at four elements in most; a struct is loaded at once as well.
+    def vector(self, type_: Type) -> str:
+        """The name of a type of several elements, which are loaded and stored at once."""
+        return f"{type_.dtype.short}x{type_.lanes}"
+
+    def vectors(self, types: Sequence[Type]) -> list[str]:
+        """What declares these types; stands before the kernel."""
+        return [
+            f"struct alignas({type_.dtype.size * type_.lanes}) {self.vector(type_)} "
+            f"{{ {self.types[type_.dtype.short]} part[{type_.lanes}]; }};"
+            for type_ in types
+        ]
+
+    def part(self, vector: str, type_: Type, number: int) -> str:
+        """One element of a vector."""
+        return f"{vector}.part[{number}]"
+
+    def joined(self, type_: Type, parts: Sequence[str]) -> str:
+        """A vector of elements; of none it is zeros."""
+        return f"{self.vector(type_)}{{{', '.join(parts)}}}"
+
+    def shared(self, element: str, name: str, size: int) -> str:
+        """Declares memory of a group, as aligned as what is accessed at once."""
+        return f"alignas(16) {self.shared_space}{element} {name}[{size}];"
 
     def base(self, pointer: str) -> str:
         """The first byte of the memory under a name of `signature`."""

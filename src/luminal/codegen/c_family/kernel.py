@@ -26,6 +26,7 @@ from luminal.expand.expand import expand
 from luminal.expand.ir import (
     Apply,
     Barrier,
+    Constant,
     Exchange,
     If,
     Kernel,
@@ -36,6 +37,7 @@ from luminal.expand.ir import (
     Operand,
     Statement,
     Store,
+    Type,
     Value,
 )
 from luminal.kernel import tile_ir
@@ -91,6 +93,12 @@ def _dtypes(kernel: Kernel) -> frozenset[DType]:
     return frozenset(dtypes)
 
 
+def _vectors(kernel: Kernel) -> list[Type]:
+    """The types of what is loaded, joined and stored at once."""
+    outs = (each.out.type for each in kernel.statements() if isinstance(each, Load | Apply))
+    return [*dict.fromkeys(t for t in outs if t.lanes > 1 and t.dtype.kind != "bool")]
+
+
 # The walk decides nothing: what a machine has or lacks was decided in `expand/`. So all dialects
 # differ in spelling only, and a kernel that is right in one is right in all, but for the vendor's
 # compiler.
@@ -102,6 +110,7 @@ class _Walk:
         self.elements = {
             buffer.name: memory_type(buffer.dtype) for buffer in (*kernel.buffers, *within)
         }
+        self.shared = {buffer.name for buffer in kernel.shared}
         self.lines: list[str] = []
         self.depth = 0
 
@@ -120,6 +129,7 @@ class _Walk:
             for dtype in self._compared()
         ]
         self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes), *self._functions()]
+        self.lines += dialect.vectors(_vectors(kernel))
         self.lines += [
             dialect.signature(pointers, has_integers, kernel.lanes, kernel.subgroup),
             "{",
@@ -154,8 +164,7 @@ class _Walk:
             worker, workers = dialect.group, dialect.groups
         for buffer in kernel.shared:
             element = dialect.types[memory_type(buffer.dtype).short]
-            size = buffer.size.constant
-            self._put(f"{dialect.shared_space}{element} {buffer.name}[{size}];")
+            self._put(dialect.shared(element, buffer.name, buffer.size.constant))
         self._put(f"const {index} worker = {worker}, workers = {workers};")
         if kernel.lane is not None:
             lane = dialect.lane if kernel.subgroup == 1 else dialect.lane_in_rows
@@ -178,9 +187,13 @@ class _Walk:
         return operand(self.dialect, value)
 
     def _define(self, value: Value, text: str, constant: str = "const ") -> None:
-        assert value.type.lanes == 1, f"{value}: {value.type}: C takes kernels of one lane"
-        name = self.dialect.types[value.type.dtype.short]
-        self._put(f"{constant}{name} v{value.id} = {text};")
+        self._put(f"{constant}{self._type(value.type)} v{value.id} = {text};")
+
+    def _type(self, type_: Type) -> str:
+        # Vectors are loaded, stored and taken apart, under masks that are one for all elements.
+        if type_.lanes == 1 or type_.dtype.kind == "bool":
+            return self.dialect.types[type_.dtype.short]
+        return self.dialect.vector(type_)
 
     def _inside(self, body: Sequence[Statement], *last: str) -> None:
         """The body of what was opened, then these lines and its end."""
@@ -237,17 +250,41 @@ class _Walk:
             yield self.dialect.load_matrix(*load)
 
     def _apply(self, statement: Apply) -> None:
+        out, dialect = statement.out, self.dialect
+        if statement.op == "extract" and statement.args[0].type.lanes > 1:
+            vector, place = statement.args
+            assert isinstance(place, Constant)
+            part = dialect.part(self._operand(vector), vector.type, int(place.values[0]))
+            self._define(out, part)
+            return
+        if statement.op == "shuffle":
+            self._define(out, dialect.joined(out.type, [*self._parts(*statement.args)]))
+            return
+        assert out.type.lanes == 1 or statement.op == "splat", f"{statement.op} of vectors in C"
         args = [self._operand(arg) for arg in statement.args]
         of = statement.args[-1].type.dtype
-        self._define(
-            statement.out, operation(self.dialect, statement.op, args, of, statement.out.type)
-        )
+        self._define(out, operation(dialect, statement.op, args, of, out.type))
 
-    def _element(self, statement: Load | Store, dtype: DType) -> str:
+    def _parts(self, x: Operand, y: Operand, order: Operand) -> Iterator[str]:
+        """The elements of two vectors, or scalars, by their numbers."""
+        assert isinstance(order, Constant)
+        for number in order.bits:
+            operand = x if number < x.type.lanes else y
+            name, place = self._operand(operand), number % x.type.lanes
+            yield name if x.type.lanes == 1 else self.dialect.part(name, x.type, place)
+
+    def _element(self, statement: Load | Store, type_: Type) -> str:
         element = self.elements[statement.buffer]
-        if dtype.size != element.size:
+        if type_.lanes > 1:
+            assert statement.is_aligned, "C accesses vectors as one"
+            dialect = self.dialect
+            space = dialect.in_shared if statement.buffer in self.shared else dialect.space
+            constant = "const " if isinstance(statement, Load) else ""
+            pointer = f"{space}{constant}{dialect.vector(type_)} *"
+            return f"*({pointer})({statement.buffer} + {self._at(statement)})"
+        if type_.dtype.size != element.size:
             # Words of neighbours, which lie at multiples of their size: memory of lanes is aligned.
-            name = f"{self.dialect.types[dtype.short]} *"
+            name = f"{self.dialect.types[type_.dtype.short]} *"
             return f"(({name}){statement.buffer})[{self._at(statement)}]"
         return self._place(statement)
 
@@ -260,15 +297,17 @@ class _Walk:
         return f"{self._operand(statement.address)}{further}"
 
     def _load(self, statement: Load) -> None:
-        text = self._element(statement, statement.out.type.dtype)
+        type_ = statement.out.type
+        text = self._element(statement, type_)
         if statement.mask is not None:
             # The conditional touches no memory where its condition is false, in C as in every
             # dialect.
-            text = f"{self._operand(statement.mask)} ? {text} : 0"
+            none = "0" if type_.lanes == 1 else self.dialect.joined(type_, ())
+            text = f"{self._operand(statement.mask)} ? {text} : {none}"
         self._define(statement.out, text)
 
     def _store(self, statement: Store) -> None:
-        place = self._element(statement, statement.value.type.dtype)
+        place = self._element(statement, statement.value.type)
         where = "" if statement.mask is None else f"if ({self._operand(statement.mask)}) "
         self._put(f"{where}{place} = {self._operand(statement.value)};")
 

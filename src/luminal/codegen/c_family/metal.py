@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from luminal.base.dtypes import DType
 from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
+from luminal.expand.ir import Type
 
 TYPES = {
     "bool": "bool", "i8": "char", "u8": "uchar", "i16": "short", "u16": "ushort", "i32": "int",
@@ -49,6 +50,7 @@ class MetalC(Dialect):
     group = "group"
     groups = "groups"
     lane = "lane"
+    in_shared = "threadgroup "
     barrier = "threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);"
     lane_in_rows = "row * row_lanes + row_lane"
     exchanged = "simd_shuffle_xor({value}, {distance})"
@@ -72,6 +74,32 @@ class MetalC(Dialect):
             return super().exchange(dtype, value, distance)
         words = super().exchange(dtype, f"as_type<int2>({value})", distance)  # no 64 bits at once
         return self.bitcast(dtype, words)
+
+    # Vectors have four elements at most, and structs do not leave the memory they are in. So eight
+    # and sixteen are held in words of 32 bits.
+    def vector(self, type_: Type) -> str:
+        name, count = self.types[type_.dtype.short], type_.lanes
+        return f"{name}{count}" if count <= 4 else f"uint{count * type_.dtype.size // 4}"
+
+    def vectors(self, types: Sequence[Type]) -> list[str]:
+        return []
+
+    def part(self, vector: str, type_: Type, number: int) -> str:
+        if type_.lanes <= 4:
+            return f"{vector}.{'xyzw'[number]}"
+        word, place = divmod(number, 4 // type_.dtype.size)
+        bits = f"{vector}.{'xyzw'[word]} >> {place * type_.dtype.bits}"
+        return f"({self.types[type_.dtype.short]})({bits})"
+
+    def joined(self, type_: Type, parts: Sequence[str]) -> str:
+        if type_.lanes > 4 and parts:
+            in_word, bits = 4 // type_.dtype.size, type_.dtype.bits
+            unsigned = self.types[f"u{bits}"]
+            shifted = [
+                f"(uint)({unsigned}){x} << {k % in_word * bits}" for k, x in enumerate(parts)
+            ]
+            parts = [" | ".join(shifted[k : k + in_word]) for k in range(0, len(parts), in_word)]
+        return super().joined(type_, parts)
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"as_type<{self.types[dtype.short]}>({value})"

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 
 from luminal.base.dtypes import DType, float32, float64
 from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
+from luminal.expand.ir import Type
 
 TYPES = {
     "bool": "bool", "i8": "char", "u8": "uchar", "i16": "short", "u16": "ushort", "i32": "int",
@@ -44,6 +45,7 @@ class OpenClC(Dialect):
     group = "get_group_id(0)"
     groups = "get_num_groups(0)"
     lane = "get_local_id(0)"
+    in_shared = "local "
     barrier = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
     lane_in_rows = "get_sub_group_id() * get_max_sub_group_size() + get_sub_group_local_id()"
     integers = f"((global const long *)({INTEGERS} + {INTEGERS}_offset))"
@@ -81,6 +83,21 @@ class OpenClC(Dialect):
 
     def extreme(self, operation: str, dtype: DType, a: str, b: str) -> str:
         return f"{operation}_{dtype}({a}, {b})"
+
+    def vector(self, type_: Type) -> str:
+        return f"{self.types[type_.dtype.short]}{type_.lanes}"
+
+    def vectors(self, types: Sequence[Type]) -> list[str]:
+        return []
+
+    def part(self, vector: str, type_: Type, number: int) -> str:
+        return f"{vector}.s{number:x}"
+
+    def joined(self, type_: Type, parts: Sequence[str]) -> str:
+        return f"({self.vector(type_)})({', '.join(parts or ['0'])})"
+
+    def shared(self, element: str, name: str, size: int) -> str:
+        return f"local {element} {name}[{size}] __attribute__((aligned(16)));"
 
     def base(self, pointer: str) -> str:
         return f"{pointer} + {pointer}_offset"

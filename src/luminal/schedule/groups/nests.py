@@ -2,8 +2,8 @@
 
 Lanes run along an axis on which what they read lies side by side, so that a group touches whole
 lines of memory at once: along the results (maps, sums of columns), or along what is summed (sums of
-rows), whose parts the lanes then fold. Where that axis is short, the rest of a group takes rows
-beside it.
+rows), whose parts the lanes then fold. Each has a run of neighbours, which it reads at once. Where
+that axis is short, the rest of a group takes rows beside it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import UNKNOWN, LoopAxis
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.schedule.groups.powers import ceiling, floor
+from luminal.schedule.groups.runs import longest_run
 from luminal.schedule.vectors.facts import Facts
 from luminal.schedule.vectors.lanes import Lanes as Judge
 from luminal.shape.expression import Symbol
 
 STREAMS = 4  # positions of a lane at once: loads under way while others are waited for
+RUNS = 2  # likewise where each is a run
 SUMS = 8  # likewise of sums, where lanes are a vector's: so many lines of a row side by side
 LINE = 32  # lanes that read a whole line of memory side by side
 MOST = 1 << 30
@@ -55,11 +57,13 @@ class _Rules:
         along = self.along()
         grid = [x for x in facts.grid if x is not along]
         if along in facts.grid and along is not None:
-            streams = self.pick("streams", *self.streams(along))
             grid.append(along)
             shares = bool(facts.sequential) and self.has_few(grid)
-            widths = (self.group, min(LINE, self.group), min(LINE // 2, self.group))
-            self.deal(along, streams, self.pick("across", widths[shares], widths))
+            run = self.pick("run", *self.runs(along, 0 if shares else self.group))
+            streams = self.pick("streams", *self.streams(along, run))
+            line = min(LINE, self.group)
+            widths = (self.group, max(1, line // run), max(1, line // 2 // run), line)
+            self.deal(along, streams, self.pick("across", widths[shares], widths), run)
             if self.left > 1 and shares:
                 self.deal_inside(())
         elif along is not None:
@@ -91,17 +95,29 @@ class _Rules:
 
     # A group of one line at a time touches a line of each page in turn. Eight vectors of a row at
     # once make a product of one row three times as fast, if that leaves chunks enough.
-    def streams(self, along: LoopAxis) -> tuple[int, Sequence[int]]:
+    def streams(self, along: LoopAxis, run: int) -> tuple[int, Sequence[int]]:
         """Positions of a lane at once: results that are sums need registers for one each. A vector
         that sums columns reads a line of each row; beside it lie the next ones, on the same page.
         """
-        most = max(1, along.estimate // self.group)
-        rule = min(STREAMS, most)
+        most = max(1, along.estimate // (self.group * run))
+        rule = min(STREAMS if run == 1 else RUNS, most)
         if self.facts.reductions:
             others = prod(x.estimate for x in self.facts.grid if x is not along)
             spare = most * others // (IDLE * self.facts.target.cores)
             rule = max(1, min(SUMS, most, spare)) if self.in_vectors else 1
         return floor(rule), [n for n in (1, 2, 4, 8) if n <= most]
+
+    def runs(self, loop: LoopAxis, lanes: int = 0) -> tuple[int, Sequence[int]]:
+        """Neighbours of a lane: what it reads and writes at once, if results are enough for so many
+        lanes in each of all units.
+        """
+        if self.in_vectors:
+            return 1, ()
+        facts = self.facts
+        most = min(longest_run(loop, facts.accesses), floor(loop.estimate // LINE))
+        results = prod(x.extent.value if x.extent.is_const else MOST for x in facts.grid)
+        rule = min(most, floor(results // (lanes * facts.target.cores))) if lanes else most
+        return rule, [n for n in (1, 2, 4, 8, 16) if n <= most]
 
     def has_few(self, grid: Sequence[LoopAxis]) -> bool:
         """Are there too few results to keep the device busy with one lane for each?"""
@@ -120,11 +136,11 @@ class _Rules:
     def tile(self, loop: LoopAxis) -> TileChoice:
         return self.tiles.get(loop.symbol, SINGLE)
 
-    def deal(self, loop: LoopAxis, unroll: int = 1, most: int = MOST) -> None:
+    def deal(self, loop: LoopAxis, unroll: int = 1, most: int = MOST, run: int = 1) -> None:
         """Gives lanes that are left, so many at most, positions of an axis of the grid."""
-        count = min(self.left, most, ceiling(loop.estimate))
+        count = min(self.left, most, ceiling(-(-loop.estimate // run)))
         if count * unroll > 1:
-            lanes = Lanes(count, self.group // self.left)
+            lanes = Lanes(count, self.group // self.left, run)
             self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes if count > 1 else Lanes())
         self.left //= count
 
@@ -138,13 +154,17 @@ class _Rules:
             *(x for x in (*facts.sequential, *reversed(facts.inner)) if x not in first),
         ]
         most = max((x.estimate for x in wanted if x not in ordered), default=1)
+        runs = {loop: self.runs(loop)[0] for loop in wanted}
+        run = 1
         if first:
             most = first[0].estimate
-        rule = self.left if most >= ROW_STEPS * self.left else min(self.left, ceiling(most))
+            run = runs[first[0]] = self.pick("run", *self.runs(first[0]))
+        rule = self.left if most >= ROW_STEPS * self.left else min(self.left, ceiling(most // run))
         shorter = [n for n in (rule // 2, rule // 4, 2 * rule) if 1 < n <= self.left]
         share = self.pick("short", rule, shorter)
-        streams = floor(max(1, min(STREAMS, most // share)))
-        streams = self.pick("row_streams", streams, [n for n in (1, 2, 4, 8) if n * share <= most])
+        streams = floor(max(1, min(STREAMS if run == 1 else RUNS, most // (share * run))))
+        fitting = [n for n in (1, 2, 4, 8) if n * share * run <= most]
+        streams = self.pick("row_streams", streams, fitting)
         dealt: list[LoopAxis] = []
         nests = facts.nests
         for loop in wanted:
@@ -152,9 +172,11 @@ class _Rules:
             if loop in ordered or loop.estimate < 2 or not beside.isdisjoint(dealt):
                 continue
             dealt.append(loop)
-            count = min(share, ceiling(loop.estimate))
-            unroll = streams if count * streams <= loop.estimate else 1
-            self.tiles[loop.symbol] = TileChoice(unroll, 1, Lanes(count, stride))
+            run = runs[loop]
+            count = min(share, ceiling(-(-loop.estimate // run)))
+            unroll = streams if count * run * streams <= loop.estimate else 1
+            lanes = Lanes(count, stride, run if count > 1 else 1)
+            self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes)
         self.left //= share
 
     def chunk(self, loop: LoopAxis, steps: int) -> int:
