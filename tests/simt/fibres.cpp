@@ -36,6 +36,7 @@ static char *stacks, *dynamic;
 static jmp_buf scheduler;
 static ucontext_t scheduler_entry;
 static Fault fault;
+static unsigned launches;
 
 static Warp& warp() { return warps[current / running->warp_size]; }
 
@@ -49,6 +50,8 @@ Index group_count() { return running->groups; }
 unsigned lane() { return current % running->warp_size; }
 unsigned warp_size() { return running->warp_size; }
 void* dynamic_shared() { return dynamic; }
+int order() { return running->order; }
+unsigned launch_number() { return launches; }
 
 unsigned thread_number() { return group_number * fibres.size() + current; }
 unsigned warp_barrier_clock() { return warp().barrier_clock; }
@@ -248,6 +251,7 @@ static void run_grid(unsigned count) {
 extern "C" int simt_launch(const Launch* launch, Fault* found) {
     unsigned count = launch->threads.x * launch->threads.y * launch->threads.z;
     running = launch;
+    launches++;
     fault = {};
     fibres.resize(count);
     warps.clear();

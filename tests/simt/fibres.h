@@ -16,6 +16,8 @@ Index group_count();
 unsigned lane();        // within its warp
 unsigned warp_size();
 void* dynamic_shared();
+int order();               // in which threads run: 0 ascending
+unsigned launch_number();  // of this process
 
 void barrier(int line);       // of the threads of a group
 void warp_barrier(int line);  // of the lanes of a warp

@@ -14,7 +14,9 @@ from luminal.base.dtypes import bfloat16, float16, float32, float64, int8
 from luminal.base.fragments import fragment
 from luminal.codegen.c_family.matrices import name_of, parameters_of
 
-ASSEMBLY = re.compile(r"^__device__ inline \w+ (\w+)\([^)]*\) \{ asm volatile.*$", re.MULTILINE)
+ASSEMBLY = re.compile(
+    r"^(?:template <int N> )?__device__ inline \w+ (\w+)\([^)]*\) \{ asm volatile.*$", re.MULTILINE
+)
 ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32", float64: "double",
             int8: "signed char"}  # fmt: skip
 COMMON = """
@@ -23,6 +25,40 @@ struct bf16 { unsigned short bits; operator float() const {
     unsigned wide = (unsigned)bits << 16; return __builtin_bit_cast(float, wide); } };
 struct tf32 { unsigned bits; operator float() const {
     unsigned kept = bits & 0xFFFFE000u; return __builtin_bit_cast(float, kept); } };
+// Copies under way, of each thread: made where they are waited for or, by one of the orders of
+// threads, at once. Until then what is copied over is nothing that anyone may read.
+struct Copy { char* to; const char* from; int size; bool live; int batch; };
+struct Copies { unsigned launch; int count, made, batches; Copy all[512]; };
+static Copies copies[1024];
+SIMT_UNCHECKED inline Copies& own_copies() {
+    Copies& own = copies[thread_index().x];
+    if (own.launch != launch_number()) { own.launch = launch_number();
+        own.count = own.made = own.batches = 0; }
+    return own;
+}
+template <class T> __attribute__((noinline)) void copy_words(char* to, const char* from, int size) {
+    for (int at = 0; at < size; at += sizeof(T)) *(T*)(to + at) = from ? *(const T*)(from + at) : 0;
+}
+template <class T> __attribute__((noinline)) void poison(char* to, int size) {
+    for (int at = 0; at < size; at += sizeof(T)) *(T*)(to + at) = (T)~0ull;
+}
+SIMT_UNCHECKED inline void make(const Copy& copy) {
+    const char* from = copy.live ? copy.from : nullptr;
+    if (copy.size == 4) copy_words<uint32_t>(copy.to, from, 4);
+    else copy_words<uint64_t>(copy.to, from, copy.size);
+}
+SIMT_UNCHECKED inline void copy(void* to, const void* from, bool live, int size) {
+    Copies& own = own_copies();
+    Copy asked{(char*)to, (const char*)from, size, live, own.batches};
+    if (order() == 0) return make(asked);
+    if (size == 4) poison<uint32_t>(asked.to, 4); else poison<uint64_t>(asked.to, size);
+    own.all[own.count++ % 512] = asked;
+}
+SIMT_UNCHECKED inline void await_copies(int younger) {
+    Copies& own = own_copies();
+    while (own.made < own.count && own.all[own.made % 512].batch < own.batches - younger)
+        make(own.all[own.made++ % 512]);
+}
 inline unsigned own_warp() { return thread_index().x / warp_size(); }
 }
 """
@@ -73,6 +109,19 @@ TURNED = """    {{ unsigned row = {first} + lane % 4 * 2;
       r{n} = {name}_half(low, lane / 4) | {name}_half(high, lane / 4) << 16; }}"""
 
 
+COPY = """
+inline void {name}(void* to, const void* from, bool live) {{ simt::copy(to, from, live, {size}); }}
+"""
+COPIES = {
+    "commit_copies": """
+SIMT_UNCHECKED inline void commit_copies() { simt::own_copies().batches++; }
+""",
+    "await_copies": """
+template <int N> void await_copies() { simt::await_copies(N); }
+""",
+}
+
+
 def without_assembly(text: str) -> tuple[str, str]:
     """The text without its functions of assembly, and bodies of the same names."""
     names = ASSEMBLY.findall(text)
@@ -81,6 +130,8 @@ def without_assembly(text: str) -> tuple[str, str]:
 
 
 def _body(name: str) -> str:
+    if name in COPIES or name.startswith("copy_"):
+        return COPIES.get(name) or COPY.format(name=name, size=name.removeprefix("copy_"))
     dots = {name_of(dot): dot for dot in MATRIX_DOTS.values()}
     return _multiply(dots[name]) if name in dots else _load(name)
 

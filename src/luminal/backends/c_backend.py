@@ -111,6 +111,7 @@ class CBackend(ABC):
             GROUPS,
             most=min(GROUPS.most, chip.most_lanes),
             shared_bytes=min(GROUPS.shared_bytes, chip.group_bytes),
+            copies=cls.dialect.has_copies and bool(chip.dots),
         )
         target = machine(str(chip), chip.units, chip.unit_bytes, chip.cache_bytes, dots=chip.dots)
         return cls(target, number, groups, chip=chip)

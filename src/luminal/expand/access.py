@@ -14,6 +14,7 @@ from math import prod
 from luminal.base.dots import WORDS
 from luminal.base.dtypes import DType, int64
 from luminal.base.records import dataclass
+from luminal.expand import ir
 from luminal.expand.casts import from_memory, held_dtype, neighbours, to_memory, word_of
 from luminal.expand.fold import constant, uniform
 from luminal.expand.index import without_constant
@@ -31,7 +32,7 @@ from luminal.expand.shuffled import (
 from luminal.expand.tiles import Elements, Position, Tiles
 from luminal.kernel.loops import SHORT_STEP
 from luminal.kernel.neighbours import word_offset
-from luminal.kernel.tile_ir import Load, Store
+from luminal.kernel.tile_ir import Copy, Load, Store
 from luminal.shape.expression import (
     ONE,
     TRUE,
@@ -330,6 +331,31 @@ def _write_by_lane(
             masks.append(tiles.index.condition(guard))
         at = tiles.index.place(offset, place.distance)
         _write(tiles, statement, at, b.lane(value, lane), b.both(masks))
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+
+def copy(tiles: Tiles, statement: Copy) -> None:
+    """Each copy of the tile, by one of the lanes that would all make it."""
+    exprs = (statement.offset, statement.source_offset, statement.guard)
+    used = frozenset(symbol for expr in exprs for symbol in expr.symbols())
+    axes = tuple(axis for axis in tiles.active if axis in used)
+    alone, index = tiles.is_first(axes), tiles.index
+
+    def write() -> None:
+        for _, position in tiles.positions(axes):
+            to, start = (
+                index.place(*tiles.reach(offset, position))
+                for offset in (statement.offset, statement.source_offset)
+            )
+            guard = tiles.moved(statement.guard, position)
+            live = None if guard is TRUE else index.condition(guard)
+            tiles.b.emit(
+                ir.Copy(statement.buffer, *to, statement.source, *start, statement.count, live)
+            )
+
+    tiles.b.where(constant(CONDITION, True) if alone is None else alone, write)
 
 
 # --- where ----------------------------------------------------------------------------------------

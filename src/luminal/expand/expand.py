@@ -30,8 +30,11 @@ from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
 from luminal.kernel.tile_ir import (
+    Await,
     Barrier,
+    Commit,
     Contract,
+    Copy,
     If,
     Index,
     Literal,
@@ -348,6 +351,15 @@ class _Expansion:
         if self.source.lanes > 1:
             self.b.emit(ir.Barrier())
 
+    def copy(self, statement: Copy) -> None:
+        access.copy(self.tiles, statement)
+
+    def commit(self, statement: Commit) -> None:
+        self.b.emit(ir.Commit())
+
+    def wait(self, statement: Await) -> None:
+        self.b.emit(ir.Await(statement.younger))
+
     RULES: Mapping[type, Callable[..., None]] = {
         Literal: literal,
         Index: at_index,
@@ -363,6 +375,9 @@ class _Expansion:
         Once: once,
         SortRow: sort,
         Barrier: barrier,
+        Copy: copy,
+        Commit: commit,
+        Await: wait,
     }
 
 

@@ -18,8 +18,11 @@ from numpy.typing import NDArray
 from luminal.base.errors import VerifyError
 from luminal.expand.ir import (
     Apply,
+    Await,
     Barrier,
+    Commit,
     Constant,
+    Copy,
     Exchange,
     Fetch,
     If,
@@ -73,6 +76,7 @@ class _Interpreter:
         for buffer in self.working:
             self.memory[buffer.name] = np.zeros(self.size(buffer), memory_dtype(buffer.dtype).numpy)
         self.lane = 0
+        self.batches: list[list[Callable[[], None]]] = [[]]  # of copies, the open one last
         self.accesses: Accesses | None = None  # of a group's lanes
 
     def size(self, buffer: Buffer) -> int:
@@ -116,6 +120,7 @@ class _Interpreter:
         lanes = []
         for n in range(self.kernel.lanes):
             lane = copy(self)
+            lane.batches = [[]]
             lane.lane, lane.values = n, {**self.values, number.id: np.array([n], np.int64)}
             lanes.append(lane.alone())
         in_turns(lanes, self.accesses)
@@ -248,6 +253,39 @@ class _Interpreter:
             words.append(memory[wanted].view(np.uint32))
         self.take(statement.outs, np.concatenate(words))
 
+    # A copy comes when it is waited for, and no sooner. But it may come at once: so from where it
+    # is asked for on no other lane may read what is copied over.
+    def copy(self, statement: Copy) -> None:
+        count, live = statement.count, statement.live is None or bool(self.scalar(statement.live))
+        to, source = self.memory[statement.buffer], self.memory[statement.source]
+        start = self.scalar(statement.address) + statement.distance
+        first = self.scalar(statement.source_address) + statement.source_distance
+        ends = [(start, statement.buffer, to)]
+        ends += [(first, statement.source, source)] if live else []
+        for at, name, memory in ends:
+            if not 0 <= at <= memory.size - count or at % count:
+                self.fail(statement, f"{at} is no place for {count} in {name}[{memory.size}]")
+        self.touch(statement, start)
+
+        def make() -> None:
+            to[start : start + count] = source[first : first + count] if live else 0
+            self.touch(statement, start)
+
+        self.batches[-1].append(make)
+
+    def touch(self, statement: Copy, start: int) -> None:
+        """Notes what a copy writes."""
+        if self.accesses is not None:
+            self.accesses.note(self.lane, statement, range(start, start + statement.count))
+
+    def commit(self, statement: Commit) -> None:
+        self.batches.append([])
+
+    def wait(self, statement: Await) -> None:
+        while len(self.batches) - 1 > statement.younger:
+            for make in self.batches.pop(0):
+                make()
+
     def fetch(self, statement: Fetch) -> None:
         """Memory that is waited for by nobody."""
 
@@ -288,6 +326,9 @@ class _Interpreter:
         Fetch: fetch,
         Loop: loop,
         If: branch,
+        Copy: copy,
+        Commit: commit,
+        Await: wait,
     }
 
 

@@ -257,7 +257,50 @@ class LoadMatrix:
     turned: bool = False
 
 
-Statement = Apply | Load | Store | Fetch | Loop | If | Barrier | Exchange | Multiply | LoadMatrix
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`count` elements from `source[source_address + source_distance]` on go to
+    `buffer[address + distance]`, which is shared, or 0 where `live` does not hold: at some time
+    until the lane's Await for their batch.
+    """
+
+    buffer: str
+    address: Operand
+    distance: int
+    source: str
+    source_address: Operand
+    source_distance: int
+    count: int
+    live: Operand | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The lane's copies since its last Commit are a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """All the lane's batches but the `younger` last ones have come."""
+
+    younger: int
+
+
+Statement = (
+    Apply
+    | Load
+    | Store
+    | Fetch
+    | Loop
+    | If
+    | Barrier
+    | Exchange
+    | Multiply
+    | LoadMatrix
+    | Copy
+    | Commit
+    | Await
+)
 Meeting = Barrier | Exchange | Multiply | LoadMatrix
 """What all lanes of a group come to."""
 
@@ -350,7 +393,7 @@ def _written(kernel: Kernel) -> str:
     return "\n".join([*lines, "}"])
 
 
-def place(statement: Load | Store | Fetch | LoadMatrix) -> str:
+def place(statement: Load | Store | Fetch | LoadMatrix | Copy) -> str:
     """The address and the distance from it, as text."""
     distance = statement.distance
     if not distance:
@@ -400,6 +443,15 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             case Multiply(outs, dot, acc, a, b):
                 blocks = " ".join(f"({' '.join(map(str, held))})" for held in (acc, a, b))
                 lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {blocks}")
+            case Copy(buffer, _, _, source, address, distance, count, live):
+                where = "" if live is None else f" if {live}"
+                there = f"{source}[{place(Fetch(source, address, distance))}]"
+                there = f"{buffer}[{place(statement)}] from {there}"
+                lines.append(f"{indent}copy {count} to {there}{where}")
+            case Commit():
+                lines.append(f"{indent}commit")
+            case Await(younger):
+                lines.append(f"{indent}await all but {younger}")
             case LoadMatrix(outs, buffer):
                 turned = ", turned" * statement.turned
                 where = f"{buffer}[{place(statement)}]{turned}"

@@ -17,6 +17,7 @@ from luminal.base.errors import VerifyError
 from luminal.base.records import dataclass
 from luminal.expand.ir import (
     Barrier,
+    Copy,
     Exchange,
     Load,
     LoadMatrix,
@@ -47,13 +48,13 @@ class Accesses:
     read_by_more: set[Element] = field(default_factory=set)
 
     def note(
-        self, lane: int, statement: Load | Store | LoadMatrix, addresses: Iterable[int]
+        self, lane: int, statement: Load | Store | LoadMatrix | Copy, addresses: Iterable[int]
     ) -> None:
         """Raises VerifyError where another lane wrote there, or read what this one writes."""
         for address in addresses:
             element = (statement.buffer, int(address))
             self._compare(lane, statement, element, self.written.get(element))
-            if isinstance(statement, Store):
+            if isinstance(statement, Store | Copy):
                 other = self.read.get(element)
                 if element in self.read_by_more and other is not None and other[0] == lane:
                     other = (lane + 1, other[1])  # any of the others
@@ -71,7 +72,7 @@ class Accesses:
     ) -> None:
         if other is not None and other[0] != lane:
             does, did = (
-                "writes" if isinstance(access, Store) else "reads"
+                "writes" if isinstance(access, Store | Copy) else "reads"
                 for access in (statement, other[1])
             )
             buffer, address = element

@@ -19,8 +19,11 @@ from luminal.expand.ir import (
     CONDITION,
     INDEX,
     Apply,
+    Await,
     Barrier,
+    Commit,
     Constant,
+    Copy,
     Exchange,
     Fetch,
     If,
@@ -331,6 +334,26 @@ class _Verifier:
             self.typed(out, Type(dtypes.uint32))
             self.define(out)
 
+    def copy(self, statement: Copy) -> None:
+        buffer, source = (self.buffers.get(name) for name in (statement.buffer, statement.source))
+        if buffer not in self.kernel.shared or source not in self.kernel.buffers:
+            self.fail(f"{statement.source} is no operand, or {statement.buffer} is not shared")
+        assert buffer is not None
+        assert source is not None
+        if buffer.dtype is not source.dtype:
+            self.fail(f"{source.dtype} is copied to {buffer.dtype}; copy elements as they lie")
+        for address in (statement.address, statement.source_address):
+            self.operand(address, INDEX)
+        if statement.live is not None:
+            self.operand(statement.live, CONDITION)
+
+    def commit(self, statement: Commit) -> None:
+        """Batches may be empty."""
+
+    def wait(self, statement: Await) -> None:
+        if statement.younger < 0:
+            self.fail(f"{statement.younger} batches are younger; take 0 or more")
+
     RULES: Mapping[type, Callable[..., None]] = {
         Apply: apply,
         Load: load,
@@ -342,6 +365,9 @@ class _Verifier:
         Exchange: exchange,
         Multiply: multiply,
         LoadMatrix: load_matrix,
+        Copy: copy,
+        Commit: commit,
+        Await: wait,
     }
 
 

@@ -18,6 +18,14 @@ half the bytes, for a cast of each element that is read.
 
 With two blocks of shared memory in turns, the next block is on its way from memory while one is
 multiplied, and one barrier a step is enough: what it is copied over was read before the last one.
+
+Where lanes copy to shared memory without registers there is a ring of such blocks:
+
+    for each block of the ring but one: copy; commit
+    for each block of the sum:
+        await all but the youngest batches; barrier
+        copy the block that the ring has room for; commit
+        multiply
 """
 
 from __future__ import annotations
@@ -36,6 +44,7 @@ from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import is_mask
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
+from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.neighbours import taken
 from luminal.kernel.product_sides import Sides, sides_of
@@ -43,17 +52,22 @@ from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Dimension, Staging, Walk
 from luminal.kernel.tile_ir import (
+    Await,
     Barrier,
     Binding,
     Carry,
+    Commit,
     Contract,
+    Copy,
+    Role,
     Space,
     Tile,
 )
-from luminal.shape.expression import TRUE, Expression, Symbol, all_of, ceil_div, const, opaque
+from luminal.shape.expression import TRUE, ZERO, Expression, Symbol, all_of, ceil_div, const, opaque
 
 DEPTH, PLACE = opaque("depth"), opaque("place")
 """The position along the sum in a block of it, and along the rows, or the columns, of a block."""
+COPIED = 16  # bytes that a lane copies at once
 ROW_BYTES = 16  # that a lane loads of a row, of matrices that lanes multiply together
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
 
@@ -64,7 +78,8 @@ class ProductTiling:
     the sum at a time, in one of `buffers` blocks of shared memory: powers of two. `deep_first`: of
     the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
     `short`: are 16-bit floats widened only where they are multiplied? By a `dot` a tile is that of
-    all lanes that multiply together.
+    all lanes that multiply together. `ring`: do lanes copy without registers what lies as it is
+    multiplied?
     """
 
     rows: int
@@ -75,6 +90,7 @@ class ProductTiling:
     deep_first: tuple[bool, bool]
     short: bool = False
     dot: Dot | None = None
+    ring: bool = False
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -99,10 +115,13 @@ class ProductTiling:
         """The rows, or the columns."""
         return (self.rows, self.columns)[side]
 
-    def stage(self, sides: Sides, side: int, factor: Term) -> Stage:
-        """How a factor is copied into shared memory for each block of the sum."""
+    def stage(self, sides: Sides, side: int, factor: Term, count: int = 1) -> Stage:
+        """How a factor is copied into shared memory for each block of the sum, so many elements at
+        once.
+        """
         term = self.kept(sides, side, factor)
         lengths = {DEPTH: self.deep, PLACE: self.across(side)}
+        lengths[DEPTH if self.deep_first[side] else PLACE] //= count
         outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
         near = min(lengths[inner], self.lanes)
         far = min(lengths[outer], self.lanes // near)
@@ -118,9 +137,22 @@ class ProductTiling:
         if self.dot is not None:
             # Words along the sum are loaded whole; those of 16 bits are turned on their way. Eight
             # rows of 16 bytes, loaded together, lie in banks of their own.
-            along_sum = self.deep_first[side] or term.dtype.size != 2
-            order, pad = (PLACE, DEPTH) if along_sum else order, ROW_BYTES
+            along_sum = self.deep_first[side] or term.dtype.size == 1
+            order = (PLACE, DEPTH) if along_sum else order
+            pad = ROW_BYTES if along_sum or term.dtype.size == 2 else 2 * ROW_BYTES
         return Stage(term, DEPTH, order, fill, pad, space=Space.SHARED, buffers=self.buffers)
+
+    def copies_whole(self, sides: Sides, side: int, term: Term) -> bool:
+        """Can lanes copy what of a factor is kept without registers? It must lie as it is kept."""
+        place, count = sides.fused.reads.get(term), COPIED // term.dtype.size
+        if not self.ring or place is None or place.layout != ROW_MAJOR or not place.frame:
+            return False
+        own = sides.columns if side else sides.rows
+        along = (sides.summed if self.deep_first[side] else own)[-1].members[-1]
+        extent, length = along.extent, self.deep if self.deep_first[side] else self.across(side)
+        is_whole = extent is not None and extent.is_const and extent.value % count == 0
+        kept_so = self.deep_first[side] or term.dtype.size > 1
+        return is_whole and kept_so and length % count == 0 and place.frame[-1][-1:] == (along,)
 
     def bytes_of(self, stage: Stage, side: int) -> int:
         """Shared memory that a stage takes."""
@@ -157,7 +189,7 @@ class _Carried:
 @dataclass(frozen=True, slots=True)
 class _Copy:
     """A factor on its way into shared memory: its stage, the room of that, and the two loops, outer
-    first, that deal the copying to the lanes.
+    first, that deal the copying to the lanes, `count` elements at once.
     """
 
     factor: Term
@@ -165,6 +197,7 @@ class _Copy:
     stage: Stage
     room: Staged
     walks: tuple[Walk, Walk]
+    count: int = 1
 
 
 # What is multiplied may be masked, gathered, cast or a convolution's window: all of that ends where
@@ -189,7 +222,8 @@ class Products:
 
     def run(self) -> Placed:
         """The kernel of the products under the tiling."""
-        sums = self.sums() if self.tiling.buffers == 1 else self.sums_in_turns()
+        in_turns = self.sums_in_ring if self.tiling.ring else self.sums_in_turns
+        sums = self.sums() if self.tiling.buffers == 1 else in_turns()
         with self.carried_through(self.walks, sums) as held:
             self.store_all(held.inner)
             held.next = held.inner
@@ -209,11 +243,15 @@ class Products:
         ]
         return env, firsts
 
-    def walked(self, size: int, tile: TileChoice, place: Symbol | None = None) -> Walk:
-        """A loop over so many positions of a block; `place` stands for them where it is given."""
+    def walked(
+        self, size: int, tile: TileChoice, place: Symbol | None = None, count: int = 1
+    ) -> Walk:
+        """A loop over so many positions of a block, each of `count`; `place` stands for them where
+        it is given.
+        """
 
         def positions(position: Expression) -> dict[Symbol, Expression]:
-            return {} if place is None else {place: position}
+            return {} if place is None else {place: position * count}
 
         axis = self.blocks.fresh_axis(const(size))
         return Walk(axis, const(0), const(size), positions, tile)
@@ -253,8 +291,26 @@ class Products:
         room = self.staging.room_of(
             stage, {symbol: Dimension(symbol, const(size)) for symbol, size in lengths.items()}
         )
-        outer, inner = (self.walked(lengths[place], tile, place) for place, tile in stage.fill)
-        return _Copy(factor, side, stage, room, (outer, inner))
+        count = self.at_once(side, stage.term)
+        for n in dict.fromkeys((count, 1)):
+            (far, outer), (near, inner) = self.tiling.stage(self.sides, side, factor, n).fill
+            walks = (
+                self.walked(lengths[far], outer, far),
+                self.walked(lengths[near] // n, inner, near, n),
+            )
+            copy = _Copy(factor, side, stage, room, walks, n)
+            if n == 1 or self.are_whole(copy):
+                break
+        return copy
+
+    def at_once(self, side: int, term: Term) -> int:
+        """How many elements of a factor a lane may copy at once."""
+        return COPIED // term.dtype.size if self.tiling.copies_whole(self.sides, side, term) else 1
+
+    def are_whole(self, copy: _Copy) -> bool:
+        """Do the elements that a lane copies at once begin at multiples of them?"""
+        offset, _ = self.source(copy, self.blocks.fresh_axis(const(1)) + 0, Env(_places(copy)))
+        return (offset // copy.count) * copy.count is offset
 
     # --- sums
 
@@ -284,6 +340,31 @@ class Products:
             self.barrier()
         return sums.results
 
+    def sums_in_ring(self) -> list[Tile]:
+        """Blocks in a ring, all but one of them on their way while that one is multiplied."""
+        stages = self.tiling.buffers
+        for number in range(stages - 1):
+            self.send(const(number), const(number))
+        with self.carried(self.step(), self.empty()) as (step, sums):
+            self.wait(stages - 2)
+            self.send(step + (stages - 1), (step + (stages - 1)) % stages)
+            sums.next = self.multiplied(sums.inner, step % stages)
+        self.wait(0)
+        return sums.results
+
+    def send(self, step: Expression, turn: Expression) -> None:
+        """A batch: the factors' blocks of a step on their way to a place in the ring."""
+        for copy in self.copies:
+            self.fill(copy, step, turn)
+        self.blocks.put(Commit(), self.blocks.depth)
+
+    def wait(self, younger: int) -> None:
+        """All batches but the younger ones have come to all lanes, which have used what is copied
+        over next.
+        """
+        self.blocks.put(Await(younger), self.blocks.depth)
+        self.barrier()
+
     def step(self) -> tuple[Symbol, Expression, TileChoice]:
         """The loop over blocks of the sum."""
         steps = self.values.canonical(ceil_div(extent_of(self.summed), self.tiling.deep))
@@ -301,22 +382,39 @@ class Products:
         (result,) = held.results
         return result
 
-    def fill(self, copy: _Copy, step: Expression) -> None:
-        """Copies a factor's block of a step into the first of its buffers."""
+    def fill(self, copy: _Copy, step: Expression, turn: Expression = ZERO) -> None:
+        """Copies a factor's block of a step into one of its buffers."""
+        depth, here = self.blocks.depth, Env({})
+        for walk in copy.walks:
+            here = self.staging.open(walk, here)
+        if copy.count == 1:
+            self.values.store_staged(copy.room, here, self.value(copy, step, here), turn)
+        else:
+            to, name = self.values.canonical(copy.room.offset(here, turn)), copy.room.buffer
+            offset, guard = self.source(copy, step, here)
+            place = self.values.fused.reads[copy.stage.term]
+            source = self.values.operand(place, Role.IN)
+            self.blocks.put(Copy(name, to, source, offset, copy.count, guard), self.blocks.depth)
+        self.blocks.close_to(depth)
 
-        def elements(here: Env) -> Iterator[tuple[Env, Tile]]:
-            yield here, self.value(copy, step, here)
+    def source(self, copy: _Copy, step: Expression, here: Env) -> tuple[Expression, Expression]:
+        """Where what is copied lies, and whether it is inside."""
+        env, _ = self.point(copy, step, here)
+        offset = self.values.fused.reads[copy.stage.term].offset(env.values)
+        return self.values.canonical(offset), self.values.canonical(env.guard)
 
-        self.staging.fill(copy.room, copy.walks, Env({}), elements)
-
-    def value(self, copy: _Copy, step: Expression, here: Env) -> Tile:
-        """An element of a factor's block; 0 beyond the end of the sum."""
+    def point(self, copy: _Copy, step: Expression, here: Env) -> tuple[Env, Expression]:
+        """The point of an element of a factor's block, and whether it is before the sum's end."""
         k = step * self.tiling.deep + here.values[DEPTH]
         inside = self.unproved(k, self.summed)
         place = self.firsts[copy.side] + here.values[PLACE]
         guard = all_of([inside, self.unproved(place, self.lengths[copy.side])])
         bound = _positions(self.lengths[copy.side], place) | _positions(self.summed, k)
-        env = Env({**self.env.values, **bound}, guard)
+        return Env({**self.env.values, **bound}, guard), inside
+
+    def value(self, copy: _Copy, step: Expression, here: Env) -> Tile:
+        """An element of a factor's block; 0 beyond the end of the sum."""
+        env, inside = self.point(copy, step, here)
         term = copy.stage.term
         tile = self.values.evaluate(term, env)
         if inside is TRUE or _is_zero_outside(term, self.sides.fused):

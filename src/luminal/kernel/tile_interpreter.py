@@ -21,10 +21,13 @@ from luminal.hlir.attributes import AxisAttrs, CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
 from luminal.kernel.tile_ir import (
+    Await,
     Barrier,
     Buffer,
     Call,
+    Commit,
     Contract,
+    Copy,
     If,
     Index,
     Kernel,
@@ -80,6 +83,7 @@ class _Interpreter:
         self.values: dict[int, Array] = {}
         self.point: tuple[int, ...] = ()  # of the grid
         self.begins = True  # has nobody run the chunk before?
+        self.batches: list[list[Callable[[], None]]] = [[]]  # of copies, the open one last
         self.steps: dict[Symbol, _Step] = {}  # tiles of the enclosing loops, outer first
         self.sizes = {
             statement.axis: _sizes(statement)
@@ -343,6 +347,47 @@ class _Interpreter:
         )
         statement.kernel.run(operands, results)
 
+    # A copy is made where it is waited for, not before: of all that hardware may do this is what a
+    # wait that is too short does not survive.
+    def copy(self, statement: Copy) -> None:
+        exprs = (statement.offset, statement.source_offset, statement.guard)
+        used = frozenset(symbol for expr in exprs for symbol in expr.symbols())
+        axes = tuple(axis for axis in self.steps if axis in used)
+        guard = np.broadcast_to(self.evaluate(statement.guard, axes, {}), self.extents(axes)) != 0
+        everywhere = np.ones_like(guard)
+        there = self.copied(statement, statement.buffer, statement.offset, axes, everywhere)
+        start = self.copied(statement, statement.source, statement.source_offset, axes, guard)
+        live = np.broadcast_to(guard[..., None], there.shape)
+
+        def make() -> None:
+            source = self.memory[statement.source]
+            read = source[start] if source.size else np.zeros(start.shape, source.dtype)
+            self.memory[statement.buffer][there] = np.where(live, read, source.dtype.type(0))
+
+        self.batches[-1].append(make)
+
+    def copied(
+        self, statement: Copy, name: str, offset: Expression, axes: tuple[Symbol, ...], live: Array
+    ) -> Array:
+        """The elements of a copy at each position; live ones are checked against the bounds."""
+        starts = np.broadcast_to(np.asarray(self.evaluate(offset, axes, {}), np.int64), live.shape)
+        size = self.memory[name].size
+        outside = live & ((starts < 0) | (starts + statement.count > size))
+        if outside.any():
+            raise VerifyError(
+                f"tile IR: `{headline(statement)}`: offset {starts[outside].flat[0]} is outside "
+                f"{name}[{size}]; guard it"
+            )
+        return np.where(live, starts, 0)[..., None] + np.arange(statement.count) * live[..., None]
+
+    def commit(self, statement: Commit) -> None:
+        self.batches.append([])
+
+    def wait(self, statement: Await) -> None:
+        while len(self.batches) - 1 > statement.younger:
+            for make in self.batches.pop(0):
+                make()
+
     def barrier(self, statement: Barrier) -> None:
         """All lanes take each statement together: they have met."""
 
@@ -362,6 +407,9 @@ class _Interpreter:
         SortRow: sort,
         Call: call,
         Barrier: barrier,
+        Copy: copy,
+        Commit: commit,
+        Await: wait,
     }
 
 

@@ -45,6 +45,9 @@ from luminal.hlir.attributes import CustomKernel, Shape
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol
 
+COPIED_BYTES = (4, 8, 16)
+"""What a lane copies to shared memory at once."""
+
 
 class Binding(enum.Enum):
     """What walks an axis. The CPU uses vector, neighbours, unroll and serial."""
@@ -362,6 +365,36 @@ class Barrier:
     scope: Binding
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """`count` elements from `source[source_offset]` on go to `buffer[offset]`, as they lie, or 0
+    where `guard` fails; into shared memory, without registers.
+
+    Nothing is there before an Await, and what is read there until then may be old or new.
+    """
+
+    buffer: str
+    offset: Expression
+    source: str
+    source_offset: Expression
+    count: int
+    guard: Expression = TRUE
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """The copies since the last Commit are a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """All batches but the `younger` last ones have come: what a lane copied it can read. The others
+    can after a Barrier.
+    """
+
+    younger: int
+
+
 Statement = (
     Literal
     | Index
@@ -378,6 +411,9 @@ Statement = (
     | SortRow
     | Call
     | Barrier
+    | Copy
+    | Commit
+    | Await
 )
 NESTED = Loop | Runs | If | Once  # statements with a body
 

@@ -6,10 +6,13 @@ import hashlib
 
 from luminal.base.forks import kept
 from luminal.kernel.tile_ir import (
+    Await,
     Barrier,
     Call,
     Carry,
+    Commit,
     Contract,
+    Copy,
     If,
     Index,
     Kernel,
@@ -121,6 +124,13 @@ def _line(statement: Statement) -> str:
             return f"sort {statement.source} -> {target} at {where}"
         case Call():
             return _call(statement)
+        case Copy(buffer, offset, source, source_offset, count, guard):
+            where = "" if guard is TRUE else f" if {guard}"
+            return f"copy {count} to {buffer}[{offset}] from {source}[{source_offset}]{where}"
+        case Commit():
+            return "commit"
+        case Await(younger):
+            return f"await all but {younger}"
         case Barrier(scope):
             return f"barrier {scope.value}"
         case _:

@@ -16,11 +16,15 @@ from luminal.hlir.ops import OPS, TensorType
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import (
+    COPIED_BYTES,
+    Await,
     Barrier,
     Binding,
     Call,
     Carry,
+    Commit,
     Contract,
+    Copy,
     If,
     Index,
     Kernel,
@@ -361,6 +365,29 @@ class _Verifier(Checks):
         if statement.scope is not Binding.GROUP:
             self.fail(f"all of a group meet at a barrier, not a {statement.scope.value}")
 
+    def copy(self, statement: Copy, scope: Scope) -> None:
+        buffer = self.buffer(statement.buffer, written=True)
+        source = self.buffer(statement.source, written=False)
+        self.same_dtype(statement.source, source.dtype, buffer.dtype)
+        if buffer.space is not Space.SHARED or source.space is not Space.GLOBAL:
+            self.fail(f"{source.name} is copied to {buffer.name}; copy operands to shared memory")
+        if statement.count * buffer.dtype.size not in COPIED_BYTES:
+            wanted = ", ".join(map(str, COPIED_BYTES))
+            self.fail(f"{statement.count} elements of {buffer.dtype}; copy {wanted} bytes at once")
+        for expr in (statement.offset, statement.source_offset, statement.guard):
+            self.known(expr, scope.symbols)
+        for offset in (statement.offset, statement.source_offset):
+            if (offset // statement.count) * statement.count is not offset:
+                self.fail(f"{offset} is no multiple of {statement.count} elements")
+        self.stored.add(statement.buffer)
+
+    def commit(self, statement: Commit, scope: Scope) -> None:
+        """Batches may be empty."""
+
+    def wait(self, statement: Await, scope: Scope) -> None:
+        if statement.younger < 0:
+            self.fail(f"{statement.younger} batches are younger; take 0 or more")
+
     RULES: Mapping[type, Callable[..., None]] = {
         Literal: literal,
         Index: index,
@@ -377,6 +404,9 @@ class _Verifier(Checks):
         SortRow: sort,
         Call: call,
         Barrier: barrier,
+        Copy: copy,
+        Commit: commit,
+        Await: wait,
     }
 
 

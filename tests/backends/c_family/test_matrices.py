@@ -25,14 +25,19 @@ from luminal.kernel.product_blocks import Products
 from luminal.runtime.driver import Driver
 from luminal.schedule.groups.facts import Groups
 from tests.backends.c_family.offline import skip_without
+from tests.backends.groups.ring_faults import FAULTS, Fault
 from tests.backends.on_device import compiled_on
-from tests.long_share import long_but
+from tests.long_share import long_but, mostly_long
 from tests.simt import compiling
 from tests.simt.driver import CheckedDriver
 from tests.simt.launching import DeviceFault
 
 DTYPES = ("bfloat16", "float16", "int8", "float64", "float32")
-LAYOUTS = {"straight": (False, False), "turned": (True, False), "along sums": (False, True)}
+LAYOUTS = {
+    "straight": (False, False), "turned": (True, False), "along sums": (False, True),
+    "whole": (False, False), "whole along sums": (False, True),
+}  # fmt: skip
+"""Of whole words lanes copy 16 bytes at once, in a ring."""
 
 
 class Checked(CBackend):
@@ -50,7 +55,9 @@ class Checked(CBackend):
 def checked() -> CBackend:
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
-    groups = Groups(lanes=64, most=128, shared_bytes=32 << 10, is_rule=True, subgroup=32)
+    groups = Groups(
+        lanes=64, most=128, shared_bytes=32 << 10, is_rule=True, subgroup=32, copies=True
+    )
     return Checked(machine("cuda", 2, 32 << 10, 1 << 20, dots=MMA), groups=groups)
 
 
@@ -68,11 +75,12 @@ def product(dtype: str, m: int, k: int, n: int, turned: tuple[bool, bool]) -> Gr
 def check(dtype: str, layout: str) -> None:
     """Small numbers, so that sums are exact whatever their order."""
     turned = LAYOUTS[layout]
-    exe = compiled_on(checked(), product(dtype, 18, 20, 11, turned))
+    m, k, n = (18, 80, 32) if layout.startswith("whole") else (18, 20, 11)
+    exe = compiled_on(checked(), product(dtype, m, k, n, turned))
     rng, storage = np.random.default_rng(0), dtype_of(dtype).numpy
     a, b = (
         rng.integers(-3, 4, shape[::-1] if t else shape).astype(storage)
-        for shape, t in zip(((18, 20), (20, 11)), turned, strict=True)
+        for shape, t in zip(((m, k), (k, n)), turned, strict=True)
     )
     wide = [x.astype(np.float64) for x in (a.T if turned[0] else a, b.T if turned[1] else b)]
     found = exe({"a": a, "b": b})["y"]
@@ -82,7 +90,9 @@ def check(dtype: str, layout: str) -> None:
 CASES = [f"{dtype} {layout}" for dtype in DTYPES for layout in LAYOUTS]
 
 
-@pytest.mark.parametrize("case", long_but(CASES, ("bfloat16 straight", "int8 along sums")))
+@pytest.mark.parametrize(
+    "case", long_but(CASES, ("bfloat16 straight", "bfloat16 whole", "int8 whole along sums"))
+)
 def test_products_on_the_shims(case: str) -> None:
     check(*case.split(" ", 1))
 
@@ -91,6 +101,14 @@ def test_a_missing_barrier_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Products, "barrier", lambda self: None)
     with pytest.raises(DeviceFault, match=r"reads byte \d+ of shared memory, which"):
         check("bfloat16", "straight")
+
+
+@pytest.mark.parametrize("fault", mostly_long(FAULTS, 1))
+def test_faults_of_rings_are_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By some order of threads: copies come at once, or where they are waited for."""
+    fault(monkeypatch)
+    with pytest.raises((DeviceFault, AssertionError)):
+        check("bfloat16", "whole")
 
 
 INSTRUCTIONS = {

@@ -26,11 +26,11 @@ from luminal.expand.ir import Type
 from luminal.expand.verify import verify as verify_expanded
 from luminal.hlir.graph import Graph
 from luminal.kernel import tile_interpreter
-from luminal.kernel.knobs import Knobs
+from luminal.kernel.knobs import Knobs, as_knobs
 from luminal.kernel.lanes import Part
 from luminal.kernel.product_blocks import Products, ProductTiling, shared_bytes
 from luminal.kernel.product_sides import sides_of
-from luminal.kernel.tile_ir import Contract, Kernel, Loop, Space
+from luminal.kernel.tile_ir import Contract, Copy, Kernel, Loop, Space
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import NestStep
 from luminal.runtime.executable import Executable
@@ -38,11 +38,14 @@ from luminal.runtime.variants import Variant
 from tests.backends.cpu.schedule.knob_choices import sample
 from tests.backends.groups.both_meanings import SMALL, Both
 from tests.backends.groups.product_graphs import GRAPHS, case, products
+from tests.backends.groups.ring_faults import FAULTS, Fault
 from tests.backends.on_device import check_case
 from tests.long_share import long_but
 
 WITHOUT = ("f64", "i32")
 SHORT = ("both turned", "linear", "bf16", "dims", "convolution")
+ALONE = as_knobs({"stages": 1, "copies": "values"})
+"""One block, copied by way of registers."""
 LOADS = frozenset({("load_matrix", Type(dtypes.uint32))})
 
 
@@ -50,7 +53,7 @@ LOADS = frozenset({("load_matrix", Type(dtypes.uint32))})
 def backend(dots: tuple[Dot, ...] = MADE_UP) -> Both:
     """A device of groups with these dots: of as few lanes as multiply together, and more."""
     together = max(dot.together for dot in dots)
-    groups = replace(SMALL, lanes=2 * together, most=4 * together, subgroup=together)
+    groups = replace(SMALL, lanes=2 * together, most=4 * together, subgroup=together, copies=True)
     return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
 
 
@@ -111,7 +114,7 @@ def product(dtype: str, *turned: bool) -> Graph:
 @pytest.mark.parametrize("turned", [(False, False), (True, True)])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "float32", "float64"])
 def test_nvidias_dots_by_both_meanings(dtype: str, turned: tuple[bool, bool]) -> None:
-    kernel = placed(product(dtype, *turned), backend(MMA), (("stages", 1),))
+    kernel = placed(product(dtype, *turned), backend(MMA), ALONE)
     (dot,) = dots_of(kernel)
     rng, storage = np.random.default_rng(0), dtypes.dtype_of(dtype).numpy
     given = {
@@ -137,6 +140,75 @@ def test_nvidias_dots_by_both_meanings(dtype: str, turned: tuple[bool, bool]) ->
     for result in results:
         np.testing.assert_array_equal(result.reshape(17, 11), expected)
     assert dot in MMA
+
+
+def whole(dtype: str) -> Graph:
+    """A product whose factors lanes can copy 16 bytes at once; rows and columns are masked."""
+    cx = lm.Graph()
+    a, b = (
+        cx.tensor(shape, name=name, dtype=dtype)
+        for name, shape in (("a", (18, 56)), ("b", (56, 24)))
+    )
+    (a @ b).output("y")
+    return cx.graph()
+
+
+def given_to(kernel: Kernel) -> dict[str, Any]:
+    """Small numbers, so that sums are exact, and what they give."""
+    rng = np.random.default_rng(0)
+    return {
+        buffer.name: rng.integers(-3, 4, buffer.size.constant).astype(buffer.dtype.numpy)
+        for buffer in kernel.buffers
+    }
+
+
+MEANINGS: dict[str, Callable[[Kernel, dict[str, Any]], None]] = {
+    "tiles": lambda kernel, arrays: tile_interpreter.run(kernel, arrays, {}),
+    "lanes": lambda kernel, arrays: interpreter.run(expand(kernel), arrays, {}),
+}
+
+
+def is_right(kernel: Kernel, meaning: str) -> bool:
+    """Does a kernel of `whole` compute the product?"""
+    arrays = given_to(kernel)
+    a, b = (arrays[buffer.name].astype(np.float64) for buffer in kernel.buffers[:2])
+    expected = a.reshape(18, 56) @ b.reshape(56, 24)
+    MEANINGS[meaning](kernel, arrays)
+    found = arrays[kernel.buffers[2].name].astype(np.float64)
+    return bool(
+        (found == expected.astype("f4").astype(kernel.buffers[2].dtype.numpy).ravel()).all()
+    )
+
+
+RINGS = [f"{name} in {stages}" for name in ("made up", "mma") for stages in (2, 3, 4)]
+
+
+@pytest.mark.parametrize("ring", long_but(RINGS, ("made up in 3", "mma in 4")))
+@pytest.mark.parametrize("meaning", MEANINGS)
+def test_rings(meaning: str, ring: str) -> None:
+    stages, dots = int(ring[-1]), MMA if ring.startswith("mma") else MADE_UP
+    kernel = placed(whole("bfloat16"), backend(dots), (("stages", stages),))
+    assert sum(isinstance(each, Copy) for each in kernel.statements()) == 2 * stages
+    verify(kernel)
+    verify_expanded(expand(kernel))
+    assert is_right(kernel, meaning)
+
+
+# What is copied by way of registers goes into the ring too, in time.
+def test_a_ring_of_what_only_one_factor_is_copied_to() -> None:
+    cx = lm.Graph()
+    a, b = cx.tensor((18, 56), name="a"), cx.tensor((56, 24), name="b")
+    (a.exp() @ b).output("y")
+    kernel = placed(cx.graph(), backend(), (("stages", 3),))
+    assert sum(isinstance(each, Copy) for each in kernel.statements()) == 3
+    found = []
+    for meaning in MEANINGS.values():
+        arrays = given_to(kernel)
+        expected = np.exp(arrays["b0"].reshape(18, 56)) @ arrays["b1"].reshape(56, 24)
+        meaning(kernel, arrays)
+        np.testing.assert_allclose(arrays["b2"].reshape(18, 24), expected, rtol=1e-5, atol=1e-3)
+        found.append(arrays["b2"])
+    np.testing.assert_array_equal(*found)
 
 
 def test_f32_is_not_shortened_unless_that_is_allowed() -> None:
@@ -197,10 +269,32 @@ def test_a_missing_barrier_is_a_race(
 
     barriers: list[Products] = []
     monkeypatch.setattr(Products, "barrier", all_but_one)
-    kernel = placed(product("bfloat16", False, False), backend(), (("stages", stages),))
+    knobs = as_knobs({"stages": stages, "copies": "values"})
+    kernel = placed(whole("bfloat16"), backend(), knobs)
     arrays = {b.name: np.zeros(b.size.constant, b.dtype.numpy) for b in kernel.buffers}
     with pytest.raises(VerifyError, match=r"lane \d+ (reads|writes) s\d\[\d+\], which lane \d+"):
         interpreter.run(expand(kernel), arrays, {})
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_rings_are_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault(monkeypatch)
+    kernel = placed(whole("bfloat16"), backend(), (("stages", 3),))
+    with pytest.raises((VerifyError, AssertionError), match=r"put a barrier between|wrong"):
+        assert is_right(kernel, "lanes"), "wrong"
+
+
+def test_what_cannot_be_copied_is_refused() -> None:
+    kernel = placed(whole("bfloat16"), backend(), (("stages", 2),))
+    rules: dict[str, Change] = {
+        "copy 4, 8, 16 bytes at once": lambda x: replace(x, count=3),
+        "is no multiple of 8 elements": lambda x: replace(x, offset=x.offset + 2),
+        "copy operands to shared memory": lambda x: replace(x, source=x.buffer),
+    }
+    for rule, change in rules.items():
+        body = changed(kernel.body, lambda x, c=change: c(x) if isinstance(x, Copy) else x)
+        with pytest.raises(VerifyError, match=rule):
+            verify(replace(kernel, body=body))
 
 
 Change = Callable[[Any], Any]
@@ -234,7 +328,7 @@ def test_words_in_another_order_give_another_product() -> None:
 
 
 def test_what_no_dot_takes_is_refused() -> None:
-    kernel = placed(case("whole blocks").graph, backend(), (("stages", 1),))
+    kernel = placed(case("whole blocks").graph, backend(), ALONE)
     verify(kernel)
 
     def of(kind: type, holds: Callable[[Any], bool], **fields: Any) -> Change:
@@ -256,7 +350,7 @@ def test_what_no_dot_takes_is_refused() -> None:
 
 
 def test_what_lanes_do_not_hold_is_refused() -> None:
-    expanded = expand(placed(case("whole blocks").graph, backend(), (("stages", 1),)))
+    expanded = expand(placed(case("whole blocks").graph, backend(), ALONE))
     verify_expanded(expanded)
     rules: dict[str, Change] = {
         "a lane holds 4 registers of a, got 3": lambda x: replace(x, a=x.a[1:]),
@@ -271,7 +365,7 @@ def test_what_lanes_do_not_hold_is_refused() -> None:
 
 def test_lanes_that_multiply_alone_are_found() -> None:
     """Under a condition that differs between lanes some never come."""
-    expanded = expand(placed(case("whole blocks").graph, backend(), (("stages", 1),)))
+    expanded = expand(placed(case("whole blocks").graph, backend(), ALONE))
     lane, count = expanded.lane, 10**6
     assert lane is not None
     half = ir.Value(count, ir.CONDITION)

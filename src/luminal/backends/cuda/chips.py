@@ -9,6 +9,8 @@ and clock.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from luminal.backends.cuda import presence
 from luminal.base.dots import MMA
 from luminal.schedule.groups.chip import Chip, Pipes, nearest
@@ -44,6 +46,7 @@ CHIPS = (
                matrix=256), dots=MMA),
 )
 # fmt: on
+OLDEST = 80  # of those with these instructions for matrices
 
 
 def architecture(capability: int) -> str:
@@ -60,7 +63,10 @@ def present(number: int) -> Chip:
     """The chip of the device of a number, as the driver tells it."""
     facts = presence.attributes(number)
     name = architecture(10 * facts["major"] + facts["minor"])
-    return nearest(name, CHIPS, capability).told(
+    chip = nearest(name, CHIPS, capability)
+    if capability(name) < OLDEST:
+        chip = replace(chip, dots=())
+    return chip.told(
         {
             "units": facts["units"],
             "registers": facts["unit_registers"],

@@ -42,6 +42,7 @@ class CudaCpp(Dialect):
     barrier = "__syncthreads();"
     lane_in_rows = lane
     exchanged = "__shfl_xor_sync(0xffffffffu, {value}, {distance})"
+    has_copies = True
     instructions = frozenset({("load_matrix", Type(uint32))})
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -66,6 +67,9 @@ class CudaCpp(Dialect):
 
     def load_matrix(self, count: int, turned: bool) -> str:
         return matrices.ldmatrix(count, turned)
+
+    def copies(self, sizes: Sequence[int]) -> Sequence[str]:
+        return matrices.cp_async(sizes)
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"same_bytes<{self.types[dtype.short]}>({value})"

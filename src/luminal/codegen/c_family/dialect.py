@@ -30,7 +30,8 @@ class Dialect(ABC):
     {value} of the lane whose number differs in the bit {distance}. `integers` is the array of i64
     in memory that a kernel with parameters reads them from. `not_unrolled` stands before a loop
     whose trips meet at a barrier, where a compiler would unroll it. `instructions` are those of the
-    operations that only some machines have.
+    operations that only some machines have; `has_copies`: do lanes copy to shared memory without
+    registers?
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -54,6 +55,7 @@ class Dialect(ABC):
     not_unrolled: str = ""
     instructions: Instructions = frozenset()
     in_shared: str = ""
+    has_copies: bool = False
 
     @abstractmethod
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -84,6 +86,13 @@ class Dialect(ABC):
         one.
         """
         raise CompileError(f"{self.name} loads no matrices; leave load_matrix out of instructions")
+
+    def copies(self, sizes: Sequence[int]) -> Sequence[str]:
+        """The functions by which a lane copies so many bytes to shared memory, and waits for that.
+
+        Raises CompileError where there are none.
+        """
+        raise CompileError(f"{self.name} copies nothing to shared memory without registers")
 
     def exchange(self, dtype: DType, value: str, distance: int) -> str:
         """A value of this dtype as another lane has it."""

@@ -10,6 +10,7 @@ class Hip(CudaCpp):
 
     name = "HIP"
     exchanged = "__shfl_xor({value}, {distance})"
+    has_copies = False
     instructions = frozenset()
     not_unrolled = "#pragma unroll 1"
     """Else clang writes out all blocks of a product and loads them together: 256 registers where 61

@@ -14,7 +14,7 @@ from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
-from luminal.codegen.c_family.matrices import loader_of, name_of
+from luminal.codegen.c_family.matrices import AWAIT, COMMIT, copier_of, loader_of, name_of
 from luminal.codegen.c_family.spelling import (
     EXTREMES,
     float_extremes,
@@ -25,9 +25,13 @@ from luminal.codegen.c_family.spelling import (
 from luminal.expand.expand import expand
 from luminal.expand.ir import (
     Apply,
+    Await,
     Barrier,
+    Commit,
     Constant,
+    Copy,
     Exchange,
+    Fetch,
     If,
     Kernel,
     Load,
@@ -226,6 +230,12 @@ class _Walk:
                     self._multiply(statement)
                 case LoadMatrix():
                     self._load_matrix(statement)
+                case Copy():
+                    self._copy(statement)
+                case Commit():
+                    self._put(f"{COMMIT}();")
+                case Await(younger):
+                    self._put(f"{AWAIT}<{younger}>();")
 
     def _multiply(self, statement: Multiply) -> None:
         for out, acc in zip(statement.outs, statement.acc, strict=True):
@@ -240,6 +250,12 @@ class _Walk:
         name = loader_of(len(statement.outs), statement.turned)
         self._put(f"{name}({outs}, &{self._place(statement)});")
 
+    def _copy(self, statement: Copy) -> None:
+        source = Fetch(statement.source, statement.source_address, statement.source_distance)
+        live = "true" if statement.live is None else self._operand(statement.live)
+        name = copier_of(statement.count * self.elements[statement.buffer].size)
+        self._put(f"{name}(&{self._place(statement)}, &{self._place(source)}, {live});")
+
     def _functions(self) -> Iterator[str]:
         """Those for the matrices that lanes multiply, or load, together."""
         statements = [*self.kernel.statements()]
@@ -248,6 +264,10 @@ class _Walk:
         loads = [(len(s.outs), s.turned) for s in statements if isinstance(s, LoadMatrix)]
         for load in dict.fromkeys(loads):
             yield self.dialect.load_matrix(*load)
+        copies = (s for s in statements if isinstance(s, Copy))
+        sizes = dict.fromkeys(s.count * self.elements[s.buffer].size for s in copies)
+        if sizes:
+            yield from self.dialect.copies([*sizes])
 
     def _apply(self, statement: Apply) -> None:
         out, dialect = statement.out, self.dialect
@@ -288,10 +308,10 @@ class _Walk:
             return f"(({name}){statement.buffer})[{self._at(statement)}]"
         return self._place(statement)
 
-    def _place(self, statement: Load | Store | LoadMatrix) -> str:
+    def _place(self, statement: Load | Store | LoadMatrix | Fetch | Copy) -> str:
         return f"{statement.buffer}[{self._at(statement)}]"
 
-    def _at(self, statement: Load | Store | LoadMatrix) -> str:
+    def _at(self, statement: Load | Store | LoadMatrix | Fetch | Copy) -> str:
         distance = statement.distance
         further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""
         return f"{self._operand(statement.address)}{further}"

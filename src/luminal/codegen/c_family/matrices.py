@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from luminal.base.dots import Dot
 from luminal.base.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
 
+COMMIT, AWAIT = "commit_copies", "await_copies"
 PTX = {bfloat16: "bf16", float16: "f16", float32: "tf32", int8: "s8", float64: "f64"}
 PTX_SUMS = {float32: "f32", int32: "s32", float64: "f64"}
 CONSTRAINTS = {float32: "f", int32: "r", float64: "d"}
@@ -76,3 +77,31 @@ def ldmatrix(count: int, turned: bool) -> str:
         f'{{ asm volatile("{code} {places}, [%{count}];" : {outs} : '
         f'"r"((unsigned)__cvta_generic_to_shared(row)) : "memory"); }}'
     )
+
+
+def copier_of(size: int) -> str:
+    """The function that copies so many bytes."""
+    return f"copy_{size}"
+
+
+def cp_async(sizes: Sequence[int]) -> list[str]:
+    """NVIDIA's copies to shared memory without registers: 16 bytes pass by the first cache. What
+    is not `live` is not read.
+    """
+    lines = []
+    for size in sizes:
+        code = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global [%0], [%1], {size}, %2;"
+        lines.append(
+            f"__device__ inline void {copier_of(size)}(void *to, const void *from, bool live) "
+            f'{{ asm volatile("{code}" :: "r"((unsigned)__cvta_generic_to_shared(to)), '
+            f'"l"(from), "r"(live ? {size} : 0) : "memory"); }}'
+        )
+    lines.append(
+        f"__device__ inline void {COMMIT}() "
+        '{ asm volatile("cp.async.commit_group;" ::: "memory"); }'
+    )
+    lines.append(
+        f"template <int N> __device__ inline void {AWAIT}() "
+        '{ asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }'
+    )
+    return lines

@@ -11,7 +11,7 @@ class Groups:
     `shared_bytes` of their own. `is_rule`: kernels are run by groups unless it is chosen otherwise.
     The lanes of a `subgroup` step together and exchange values without memory; 1: none do.
     `in_vectors`: a compiler makes vectors of so many lanes, as for CPUs, and sees that they share a
-    value only where all of a group do.
+    value only where all of a group do. `copies`: do lanes copy to shared memory without registers?
     """
 
     lanes: int
@@ -20,6 +20,7 @@ class Groups:
     is_rule: bool
     subgroup: int = 1
     in_vectors: bool = False
+    copies: bool = False
 
     @property
     def meets_often(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import product
 from math import prod
@@ -232,6 +233,8 @@ MATRIX_BYTES = 2048  # of factors that a unit multiplies in a cycle: sm_80's ten
 MATRIX_LOADS = 128  # bytes of shared memory that it loads
 MATRIX_COPIES = 32  # bytes of global memory
 MATRIX_RESULTS = 64  # registers of a lane that may be results
+LANES, VALUES = "lanes", "values"  # who copies
+RING = (4, 3, 2)  # blocks
 MATRIX_STEPS = 2  # of the dot in a block of the sum, at least
 
 
@@ -250,8 +253,19 @@ class MatrixChoices:
         depths = [n for n in self.depths() if products.fits(self.made(shape, n, 1))]
         usual = [n for n in depths if products.fits(self.made(shape, n, 2))]
         deep = choices.pick("deep", (usual or depths)[0], depths)
-        stages = [n for n in (2, 1) if products.fits(self.made(shape, deep, n))]
-        return self.made(shape, deep, choices.pick("stages", stages[0], stages))
+        ways = [LANES, VALUES] if self.copies_whole(self.made(shape, deep, 2)) else [VALUES]
+        ring = choices.pick("copies", ways[0], ways) == LANES
+        offered = RING if ring else (2, 1)
+        stages = [n for n in offered if products.fits(self.made(shape, deep, n))] or [1]
+        return self.made(shape, deep, choices.pick("stages", stages[0], stages), ring)
+
+    def copies_whole(self, tiling: ProductTiling) -> bool:
+        """Can lanes copy one of the factors to shared memory without registers?"""
+        if not self.products.groups.copies or not self.products.fits(tiling):
+            return False
+        tiling, sides = replace(tiling, ring=True), self.products.sides
+        kept = ((side, tiling.kept(sides, side, factor)) for side, factor in sides.kept)
+        return any(tiling.copies_whole(sides, side, term) for side, term in kept)
 
     @cached_property
     def named(self) -> dict[str, Shape]:
@@ -261,10 +275,10 @@ class MatrixChoices:
         )
         return {_name(shape): shape for _, _, shape in ranked[:OFFERED]}
 
-    def made(self, shape: Shape, deep: int, buffers: int) -> ProductTiling:
+    def made(self, shape: Shape, deep: int, buffers: int, ring: bool = False) -> ProductTiling:
         rows, columns, tile = shape
         return ProductTiling(
-            rows, columns, deep, tile, buffers, self.products.deep_first, dot=self.dot
+            rows, columns, deep, tile, buffers, self.products.deep_first, dot=self.dot, ring=ring
         )
 
     def shapes(self) -> Iterator[Shape]:
