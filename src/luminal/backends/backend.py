@@ -77,6 +77,11 @@ class Backend(Protocol):
         kernel's parameters: so many operations on `size` bytes. It orders what a search tries.
         """
 
+    def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
+        """Lines that say what a launch should take and what bounds it; none where only `costs` are
+        known.
+        """
+
     def expect(self, operations: int) -> None:
         """Says that kernels of a graph of so many operations follow, which no cache is known to
         have: who compiles them may get ready.

@@ -24,9 +24,11 @@ from luminal.runtime.absent_driver import AbsentDriver
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver
+from luminal.schedule.groups.bounds import Bounds, bounds, lines
 from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.schedules import GroupSchedules
+from luminal.schedule.groups.work import Work, work
 from luminal.schedule.vectors.vector_target import VectorTarget
 from luminal.shape.expression import Expression, Symbol
 
@@ -92,7 +94,8 @@ class CBackend(ABC):
 
     A subclass has its name, its dialect and its driver, and rows of `chips` that programs are made
     for by name. `costs_of`: what work costs on its device. `chip`: what is known of it; without a
-    number that is all there is, and nothing runs.
+    number that is all there is, and nothing runs. `walkers`: groups that its driver launches for
+    each unit at most.
     """
 
     target: VectorTarget
@@ -103,6 +106,7 @@ class CBackend(ABC):
     base: ClassVar[str]
     dialect: ClassVar[Dialect]
     chips: ClassVar[tuple[Chip, ...]] = ()
+    walkers: ClassVar[int] = 8
 
     @classmethod
     def of(cls, chip: Chip, number: int | None = None) -> Self:
@@ -188,8 +192,29 @@ class CBackend(ABC):
     def seconds(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
     ) -> float:
-        """The seconds of a launch by its operations and bytes alone."""
-        return self.costs.seconds(flops, size)
+        """The seconds of a launch by what its lanes do to the chip, where that is known; else by
+        its operations and bytes alone.
+        """
+        counted = self.counted(kernel, params, size)
+        return self.costs.seconds(flops, size) if counted is None else counted[1].seconds
+
+    def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
+        """What a launch should take on the chip, what bounds it, and its worst accesses."""
+        counted = self.counted(kernel, params, size)
+        return () if counted is None else lines(*counted)
+
+    def counted(
+        self, kernel: Kernel, params: Mapping[str, int], size: float
+    ) -> tuple[Work, Bounds] | None:
+        """What a launch does to the chip, and how long each part of it takes; None where the chip
+        is not known, and of code that is not ours.
+        """
+        if self.chip is None or kernel.call is not None:
+            return None
+        expanded = spell_tiles(kernel, self.dialect).expanded
+        work_of_chunk = work(expanded, params)
+        chunks = int(expanded.chunks.evaluate(params))
+        return work_of_chunk, bounds(work_of_chunk, self.chip, chunks, size, self.walkers)
 
     def expect(self, operations: int) -> None:
         """Does nothing: drivers compile what is loaded."""

@@ -52,7 +52,10 @@ def command(
         list[str] | None, typer.Option(metavar="s=1..64", help="Narrow a dim; may be repeated.")
     ] = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say which rules found equal programs, and how many.")
+        bool,
+        typer.Option(
+            "--explain", help="Say which rules found equal programs, and what bounds kernels."
+        ),
     ] = False,
     profile: Annotated[
         bool, typer.Option("--profile", help="Run it on random inputs and time every launch.")

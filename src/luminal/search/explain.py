@@ -1,17 +1,26 @@
-"""What a search could choose from, in words: the rules that fired, and the choices they leave."""
+"""What a search could choose from, in words: the rules that fired, the choices they leave, and what
+bounds each kernel of the fast program where its backend has a model of that.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
 
 from luminal.backends.backend import Backend
 from luminal.base.numerics import Numerics
 from luminal.hlir.graph import Graph
+from luminal.program.launch_list import Program, walk
+from luminal.runtime.binding import Signature
 from luminal.runtime.report_text import table_lines
 from luminal.search.genome import Genome
+from luminal.search.operands import choose_dims
 from luminal.search.space import Space
 
 
 def explain(graph: Graph, backend: Backend, numerics: Numerics = Numerics.STANDARD) -> str:
-    """A table of the rules that matched, and a line for each program or Loop body."""
+    """A table of the rules that matched, a line for each program or Loop body, and what bounds the
+    kernels.
+    """
     space = Space(graph, backend, numerics)
     candidate = space.decode(Genome())
     moves = space.moves(candidate)
@@ -28,9 +37,25 @@ def explain(graph: Graph, backend: Backend, numerics: Numerics = Numerics.STANDA
     lines.append(
         f"{len(moves)} changes of the fast program, {schedules} schedules of its {kernels} kernels"
     )
+    lines += _bounds(candidate.program, choose_dims(Signature(space.graph), {}), backend)
     rows = [("rule", "class", "matches", "new nodes", "ms")]
     for use in sorted(space.rules(), key=lambda use: (-use.matches, use.name)):
         if use.matches:
             numbers = (f"{use.matches:,}", f"{use.new_nodes:,}", f"{use.seconds * 1e3:.1f}")
             rows.append((use.name, use.kind, *numbers))
     return "\n".join([*lines, *table_lines(rows)])
+
+
+def _bounds(program: Program, dims: Mapping[str, int], backend: Backend) -> Iterator[str]:
+    """What a backend says of each kernel, at its first launch."""
+    seen = set[int]()
+    for launch in walk(program.launches):
+        if launch.kernel in seen:
+            continue
+        seen.add(launch.kernel)
+        kernel = program.kernels[launch.kernel]
+        values = (int(value.evaluate(dims)) for value in launch.params)
+        params = dict(zip((p.name for p in kernel.params), values, strict=True))
+        said = backend.explained(kernel, params, float(launch.bytes.evaluate(dims)))
+        for number, line in enumerate(said):
+            yield f"    {line}" if number else f"k{launch.kernel} {launch.label}: {line}"

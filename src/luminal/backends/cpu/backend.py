@@ -98,6 +98,10 @@ class Cpu:
             return self.costs.seconds(flops, size)
         return work.seconds(kernel, params, size, Core(self.target))
 
+    def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
+        """Nothing: the kernels of a CPU are looked at by `exe.profile`."""
+        return ()
+
     def expect(self, operations: int) -> None:
         """Starts another process for large graphs; who has steps verified is in no hurry."""
         if not config.get("LUMINAL_VERIFY"):

@@ -19,6 +19,7 @@ class Hip(CBackend):
     base = "hip"
     dialect = HIP
     chips = chips.CHIPS
+    walkers = 4
 
     @staticmethod
     def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:

@@ -62,6 +62,10 @@ class Interpreted:
         """The seconds of a launch by its operations and bytes alone."""
         return self.costs.seconds(flops, size)
 
+    def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
+        """Nothing: the kernels of a CPU are looked at by `exe.profile`."""
+        return ()
+
     def expect(self, operations: int) -> None:
         """Does nothing: no kernel is compiled."""
 

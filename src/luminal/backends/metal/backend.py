@@ -19,6 +19,7 @@ class Metal(CBackend):
     base = "metal"
     dialect = METAL
     chips = chips.CHIPS
+    walkers = 3  # of 128 lanes, on chips of 40 units
 
     @staticmethod
     def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:

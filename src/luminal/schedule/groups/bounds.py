@@ -1,0 +1,109 @@
+"""The seconds that each part of a chip takes for a launch; the longest is what bounds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from luminal.base.records import dataclass
+from luminal.schedule.groups.chip import Chip
+from luminal.schedule.groups.touched import BANKS, ROW, SECTOR
+from luminal.schedule.groups.work import EXCHANGE, F32, F64, I32, MEMORY, SPECIAL, Work
+
+COPIED = 0.9  # of a memory's bytes a second that a copy reaches
+FAR = 24  # bytes a unit gets from the last cache in a cycle: 5.5 TB/s of an H100
+LATENCY = {"global": 700e-9, "near": 40e-9, "scratch": 40e-9, "shared": 16e-9, "barrier": 15e-9}
+"""From asking to having: from memory, the unit's own cache, in which scratch is, and so on."""
+WORST = 3  # accesses that are told of
+CACHED = 300e-9  # likewise of what stays in the last cache
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Seconds by part: `issue` of instructions, `shared` memory's banks, `sectors` of the caches,
+    `memory`, and `latency`, of what waits. `groups`: that a unit runs at once.
+    """
+
+    issue: float
+    shared: float
+    sectors: float
+    memory: float
+    latency: float
+    groups: int
+
+    @property
+    def seconds(self) -> float:
+        """What a launch takes. A group that is alone does nothing while it waits."""
+        busy = max(self.issue, self.shared, self.sectors)
+        late = max(busy, self.latency) + min(busy, self.latency) / self.groups
+        return max(self.memory, late)
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """The parts by name."""
+        names = ("issue", "shared", "sectors", "memory", "latency")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def bound(self) -> str:
+        """The part that takes longest."""
+        return max(self.parts, key=lambda name: self.parts[name])
+
+
+def resident(work: Work, chip: Chip, most: int) -> int:
+    """Groups that a unit holds at once; it is given `most` at most."""
+    by_registers = chip.registers // (work.registers * work.lanes)
+    by_shared = chip.unit_bytes // max(1, work.shared_bytes)
+    return max(1, min(most, chip.resident // work.lanes, by_registers, by_shared))
+
+
+def bounds(work: Work, chip: Chip, chunks: int, size: float, most: int) -> Bounds:
+    """Of a launch of so many chunks, which reads and writes `size` bytes."""
+    held = resident(work, chip, most)
+    share = -(-chunks // chip.units)  # chunks of the unit that has most
+    turns = -(-share // held)
+    cycles = share / chip.hertz
+    latency = {**LATENCY, "global": LATENCY["global"] if size > chip.cache_bytes else CACHED}
+    waits = sum(latency[place] * times for place, times in work.waits.items())
+    memory = "global", "scratch"
+    far = work.total("least", *memory) * SECTOR / FAR
+    return Bounds(
+        issue=_issue(work, chip) * cycles,
+        shared=work.total("taken", "shared") * BANKS / chip.pipes.shared * cycles,
+        sectors=max(work.total("lines", *memory), far) * cycles,
+        memory=size / (COPIED * chip.memory),
+        latency=turns * waits,
+        groups=min(held, share),
+    )
+
+
+def lines(work: Work, bounds: Bounds) -> tuple[str, ...]:
+    """Seconds and their parts in words, and the accesses that take most beyond their least."""
+    parts = sorted(bounds.parts.items(), key=lambda part: -part[1])
+    shown = ", ".join(f"{name} {seconds * 1e6:.3g}" for name, seconds in parts)
+    first = (
+        f"{bounds.seconds * 1e6:.3g} us, bound by {bounds.bound} ({shown}); "
+        f"{work.registers} registers, {bounds.groups} groups of {work.lanes} lanes a unit"
+    )
+    bad = Counter[str]()
+    for access in work.accesses:
+        if access.excess > 1 and not access.by_data:
+            bad[str(access)] += round(
+                access.times * access.requests * (access.taken - access.least)
+            )
+    return first, *(text for text, _ in bad.most_common(WORST))
+
+
+def _issue(work: Work, chip: Chip) -> float:
+    """Cycles in which a unit issues the instructions of a chunk."""
+    pipes, issued = chip.pipes, work.issued
+    rates = {
+        F64: pipes.f64 or 1,
+        I32: pipes.i32,
+        SPECIAL: pipes.special,
+        EXCHANGE: pipes.exchange,
+        MEMORY: ROW,
+    }
+    all_ = sum(count for pipe, count in issued.items() if pipe != SPECIAL) / pipes.issue
+    f32 = issued.get(F32, 0) / pipes.f32
+    return max(all_, f32, *(issued.get(pipe, 0) / rate for pipe, rate in rates.items()))

@@ -1,0 +1,442 @@
+"""What a launch does to a chip, counted from a kernel's expanded IR: how its lanes touch memory,
+what they issue, and how often they wait.
+
+One chunk is walked once, in the middle of the grid and of every loop, by all lanes of a group
+together: addresses, masks and bounds of loops are computed as they would be there, and the body of
+a loop counts as often as the loop has trips. Floats are not computed. An integer that is loaded
+stands for data: an access whose place depends on it is counted, but nobody can arrange it better.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from luminal.base.records import dataclass
+from luminal.expand.ir import (
+    Apply,
+    Barrier,
+    Choice,
+    Constant,
+    Exchange,
+    Fetch,
+    If,
+    Kernel,
+    Load,
+    Loop,
+    Operand,
+    Statement,
+    Store,
+    Type,
+    Value,
+    memory_dtype,
+)
+from luminal.expand.operations import OPERATIONS
+from luminal.schedule.groups.live import live_words
+from luminal.schedule.groups.touched import LINE, ROW, WORD, Touched, touched
+
+Array = NDArray[Any]
+
+UNROLLED = 4  # trips of a simple loop whose loads a compiler puts before the first one's use
+FIXED_REGISTERS = 10  # of a lane, for pointers and what a compiler adds
+ALLOTTED = 8  # registers are given to a lane by so many,
+MOST_REGISTERS = 255  # and so many at most
+SELDOM = 1 / 16  # of the times that one comes by
+TRIPS = 8  # of a loop of which nothing is known
+
+F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exchange", "memory"
+LONG: Mapping[str, tuple[float, float]] = {
+    "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
+    "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),
+}  # fmt: skip
+"""Instructions that operations of floats take, and those among them of the special pipe."""
+LONG_INTEGER = {"quotient": (20, 90), "remainder": (22, 100), "mul": (1, 4), "shl": (1, 3)}
+"""Likewise of integers of up to 32 bits, and of 64; others take one and two."""
+FREE = frozenset(("extract", "splat", "bitcast", "shuffle", "lower", "upper"))
+"""Operations that only rename registers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One access of a kernel, as the rows of a group's lanes make it.
+
+    `place` is "global", "scratch" or "shared"; `size` the bytes of a lane; `times` how often a
+    chunk comes by; `requests` the rows of lanes that take part. Each row touches `taken` sectors of
+    memory, or takes as many turns of the banks of shared memory, where `least` would do for what
+    it reads or writes; and `lines` of the unit's cache. `by_data`: its place depends on what was
+    loaded.
+    """
+
+    buffer: str
+    kind: str
+    place: str
+    size: int
+    times: float
+    requests: int
+    taken: float
+    least: float
+    lines: float
+    is_looped: bool
+    by_data: bool
+
+    @property
+    def excess(self) -> float:
+        """How many times the least it takes."""
+        return self.taken / self.least
+
+    @property
+    def far(self) -> float:
+        """The share of what it touches that it uses: the rest is near when it comes by again."""
+        return 1.0 if self.by_data else min(1.0, self.least / self.taken)
+
+    def __str__(self) -> str:
+        unit = "turns" if self.place == "shared" else "sectors"
+        looped = " in a loop" if self.is_looped else ""
+        return (
+            f"{self.kind} of {self.size} B a lane, {self.place} {self.buffer}: {self.taken:.3g} "
+            f"{unit} where {self.least:.3g} would do, x{self.times:g}{looped}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of one chunk.
+
+    `lanes` of a group; `registers` of a lane and `shared_bytes` of a group, by which as many are
+    resident; `issued`: instructions of all lanes together, by pipe; `waits`: how often a lane waits
+    for memory, for shared memory or at a barrier.
+    """
+
+    lanes: int
+    registers: int
+    shared_bytes: int
+    issued: Mapping[str, float]
+    waits: Mapping[str, float]
+    accesses: tuple[Access, ...]
+
+    def total(self, what: str, *places: str) -> float:
+        """The sum over accesses to places of "taken", "least" or "lines"."""
+        return sum(
+            access.times * access.requests * float(getattr(access, what))
+            for access in self.accesses
+            if access.place in places
+        )
+
+
+def work(kernel: Kernel, params: Mapping[str, int]) -> Work:
+    """The work of one chunk of a kernel for values of its parameters."""
+    with np.errstate(all="ignore"):
+        return _Count(kernel, params).work()
+
+
+class _Unknown:
+    """A value that is not computed."""
+
+
+UNKNOWN = _Unknown()
+Known = Array | _Unknown
+
+
+@dataclass
+class _Seen:
+    """What is counted on the way."""
+
+    issued: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    waits: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    accesses: list[Access] = field(default_factory=list)
+    awaited: dict[int, tuple[str, float]] = field(default_factory=dict)  # on their way, from where
+
+
+class _Count:
+    def __init__(self, kernel: Kernel, params: Mapping[str, int]) -> None:
+        self.kernel = kernel
+        self.params = params
+        self.lanes = max(kernel.lanes, ROW)  # lone workers are neighbours in a row
+        self.values: dict[int, Known] = {}
+        self.by_data: set[int] = set()
+        self.active: Array = np.ones(1, np.bool_)
+        self.scope, self.scopes = 0, 0  # which lanes are active, by number
+        self.seen = _Seen()
+        self.depth = 0
+        self.unrolled = 1
+        self.touched: dict[Any, Touched] = {}
+        self.places = {b.name: "global" for b in kernel.buffers}
+        self.places |= {b.name: "shared" for b in kernel.shared}
+        self.places |= {x.buffer.name: "scratch" for x in kernel.scratch}
+        held = (*kernel.buffers, *kernel.shared, *(x.buffer for x in kernel.scratch))
+        self.sizes = {b.name: memory_dtype(b.dtype).size for b in held}
+
+    def work(self) -> Work:
+        kernel = self.kernel
+        for param in kernel.params:
+            self.values[param.value.id] = np.array([self.params[param.symbol.name]], np.int64)
+        numbers = np.arange(self.lanes, dtype=np.int64)
+        chunk = np.array([int(kernel.chunks.evaluate(self.params)) // 2], np.int64)
+        if kernel.lane is None:
+            chunk = chunk + numbers
+        else:
+            self.values[kernel.lane.id] = numbers
+        self.values[kernel.chunk.id] = chunk
+        if kernel.begin is not None:
+            self.values[kernel.begin.id] = chunk
+        self.body(kernel.setup, 0.0)
+        self.body(kernel.body, 1.0)
+        shared = sum(int(b.size.evaluate(self.params)) * self.sizes[b.name] for b in kernel.shared)
+        needed = FIXED_REGISTERS + live_words(kernel)
+        registers = min(MOST_REGISTERS, -(-needed // ALLOTTED) * ALLOTTED)
+        seen = self.seen
+        return Work(
+            self.lanes, registers, shared, dict(seen.issued), dict(seen.waits), tuple(seen.accesses)
+        )
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def value(self, operand: Operand) -> Known:
+        """By lanes of the group, where they differ, and then by elements of a vector."""
+        if isinstance(operand, Constant):
+            return operand.values[None] if operand.type.lanes > 1 else operand.values
+        return self.values[operand.id]
+
+    def depends(self, *operands: Operand | None) -> bool:
+        """Does one of them depend on data?"""
+        return any(isinstance(o, Value) and o.id in self.by_data for o in operands)
+
+    def set(self, out: Value, value: Known, by_data: bool = False) -> None:
+        self.values[out.id] = value
+        if by_data:
+            self.by_data.add(out.id)
+        else:
+            self.by_data.discard(out.id)
+
+    def most(self, operand: Operand, other: int) -> int:
+        """The greatest of an integer's values in the lanes."""
+        value = self.value(operand)
+        return other if isinstance(value, _Unknown) else int(value.max())
+
+    @property
+    def rows(self) -> float:
+        """Rows of lanes that take part where we are."""
+        if self.active.size == 1:
+            return self.lanes / ROW * float(self.active[0])
+        return float(self.active.reshape(-1, ROW).any(1).sum())
+
+    def issue(self, pipe: str, times: float) -> None:
+        self.seen.issued[pipe] += times * self.rows * ROW
+
+    def use(self, times: float, *operands: Operand | None) -> None:
+        """Waits for what is used. What was asked of a place comes in turn, so later uses of it do
+        not wait.
+        """
+        awaited = self.seen.awaited
+        if not awaited:
+            return
+        places = {awaited[o.id][0] for o in operands if isinstance(o, Value) and o.id in awaited}
+        for place in places:
+            coming = {n: far for n, (where, far) in awaited.items() if where == place}
+            far = max(coming.values())
+            self.seen.waits[place] += times * far / self.unrolled
+            self.seen.waits["near"] += times * (1 - far) / self.unrolled
+            for number in coming:
+                del awaited[number]
+
+    # --- statements -----------------------------------------------------------------------------
+
+    def body(self, body: Sequence[Statement], times: float) -> None:
+        for statement in body:
+            self.RULES[type(statement)](self, statement, times)
+
+    def apply(self, statement: Apply, times: float) -> None:
+        out, op, args = statement.out, statement.op, statement.args
+        self.use(times, *args)
+        for pipe, count in _instructions(op, args[0].type):
+            self.issue(pipe, times * count)
+        self.set(out, self.computed(statement), self.depends(*args))
+
+    def computed(self, statement: Apply) -> Known:
+        out, op = statement.out.type, statement.op
+        if out.dtype.is_float or any(arg.type.dtype.is_float for arg in statement.args):
+            return UNKNOWN
+        args: list[Array] = []
+        for arg in statement.args:
+            value = self.value(arg)
+            if isinstance(value, _Unknown):
+                return UNKNOWN
+            args.append(value)
+        if op == "splat":
+            return np.broadcast_to(args[0][:, None], (len(args[0]), out.lanes))
+        if op == "extract":
+            part: Array = args[0][:, int(args[1].flat[0])]
+            return part
+        if out.lanes > 1 and op in FREE:
+            return UNKNOWN
+        row = OPERATIONS[op]
+        result = row.meaning(*args) if row.result else row.meaning(*args, out.dtype)
+        return np.asarray(result).astype(out.dtype.numpy, copy=False)
+
+    def load(self, statement: Load, times: float) -> None:
+        out = statement.out
+        access = self.access(statement, out.type, "load", times)
+        self.seen.awaited[out.id] = self.places[statement.buffer], access.far if access else 0.0
+        address, dtype = self.value(statement.address), out.type.dtype
+        varies = isinstance(address, _Unknown) or address.shape[0] > 1
+        loaded: Known = UNKNOWN
+        if dtype.is_int and dtype.size >= WORD and out.type.lanes == 1:
+            loaded = np.ones(1, np.int64)
+            if not isinstance(address, _Unknown):
+                loaded = (address + statement.distance) * 40503 % 65521  # no two lanes alike
+            loaded = loaded.astype(dtype.numpy)
+        self.set(out, loaded, varies or self.depends(statement.address))
+
+    def store(self, statement: Store, times: float) -> None:
+        self.use(times, statement.value)
+        self.access(statement, statement.value.type, "store", times)
+
+    def fetch(self, statement: Fetch, times: float) -> None:
+        """Memory that is waited for by nobody."""
+
+    def access(
+        self, statement: Load | Store, type_: Type, kind: str, times: float
+    ) -> Access | None:
+        """The access, which is noted if it is ever made."""
+        self.use(times, statement.address, statement.mask)
+        self.issue(MEMORY, times)
+        place, size = self.places[statement.buffer], self.sizes[statement.buffer]
+        size *= max(1, type_.dtype.size // size)  # words of dots are counted in themselves
+        starts = self.starts(statement, type_)
+        if starts is None:
+            found = Touched(int(self.rows), float(ROW), float(ROW), float(ROW))
+        else:
+            # Whole lines further, or whole words of shared memory, all is the same.
+            period = WORD if place == "shared" else LINE
+            key = (
+                _name(statement.address), _name(statement.mask), self.scope,
+                statement.distance * size % period, place == "shared", type_, size,
+            )  # fmt: skip
+            if key not in self.touched:
+                active = self.taking_part(statement.mask)
+                self.touched[key] = touched(starts * size, active, type_, place == "shared")
+            found = self.touched[key]
+        if not (found.requests and times):
+            return None
+        by_data = starts is None or self.depends(statement.address, statement.mask)
+        access = Access(
+            statement.buffer, kind, place, type_.dtype.size * type_.lanes, times, *found,
+            is_looped=self.depth > 0, by_data=by_data,
+        )  # fmt: skip
+        self.seen.accesses.append(access)
+        return access
+
+    def starts(self, statement: Load | Store, type_: Type) -> Array | None:
+        """Where each lane's elements begin, in elements: an array by lanes and elements."""
+        address = self.value(statement.address)
+        if isinstance(address, _Unknown):
+            return None
+        place = address.astype(np.int64) + statement.distance
+        if place.ndim == 1:
+            place = place[:, None] + np.arange(type_.lanes)
+        return np.broadcast_to(place, (self.lanes, type_.lanes))
+
+    def taking_part(self, mask: Operand | None) -> Array:
+        """The lanes that touch memory: where a mask is not known, all that come by."""
+        active = np.broadcast_to(self.active, (self.lanes,))
+        known = UNKNOWN if mask is None or self.depends(mask) else self.value(mask)
+        if isinstance(known, _Unknown):
+            return active
+        any_: Array = np.asarray(known.any(-1)) if known.ndim > 1 else known
+        taking: Array = active & np.broadcast_to(any_, (self.lanes,))
+        return taking
+
+    def loop(self, statement: Loop, times: float) -> None:
+        self.use(times, statement.start, statement.stop, *(c.init for c in statement.carries))
+        start, step = self.most(statement.start, 0), statement.step
+        stop = self.most(statement.stop, start + TRIPS * step)
+        trips = max(0, -(-(stop - start) // step))
+        begun = self.value(statement.start)
+        by_data = self.depends(statement.start)
+        middle = max(0, trips - 1) // 2 * step
+        self.set(statement.index, begun if isinstance(begun, _Unknown) else begun + middle, by_data)
+        for carry in statement.carries:
+            self.set(carry.inner, self.value(carry.init), self.depends(carry.init))
+        if trips:
+            self.depth += trips > 1
+            self.issue(I32, 2 * times * trips)  # the index and the branch
+            before = self.unrolled
+            self.unrolled = min(trips, UNROLLED) if _is_simple(statement.body) else 1
+            self.body(statement.body, times * trips)
+            self.use(times * trips, *(carry.next for carry in statement.carries))
+            self.unrolled = before
+            self.depth -= trips > 1
+        for carry in statement.carries:
+            last = carry.next if trips else carry.init
+            self.set(carry.result, self.value(last), self.depends(last))
+
+    def branch(self, statement: If, times: float) -> None:
+        self.use(times, statement.condition)
+        self.issue(I32, times)
+        scope, before, taken = self.scope, self.active, self.value(statement.condition)
+        if not isinstance(taken, _Unknown) and not self.depends(statement.condition):
+            self.active = before & taken
+            self.scopes += 1
+            self.scope = self.scopes
+        self.body(statement.body, times * (SELDOM if statement.seldom else 1))
+        self.scope, self.active = scope, before
+        for choice in statement.choices:
+            self.choose(choice, taken)
+
+    def choose(self, choice: Choice, taken: Known) -> None:
+        then, otherwise = self.value(choice.then), self.value(choice.otherwise)
+        chosen: Known = UNKNOWN
+        if not any(isinstance(each, _Unknown) for each in (then, otherwise, taken)):
+            chosen = np.where(taken, then, otherwise)  # type: ignore[arg-type]
+        self.set(choice.result, chosen, self.depends(choice.then, choice.otherwise))
+
+    def barrier(self, statement: Barrier, times: float) -> None:
+        self.seen.waits["barrier"] += times
+        self.issue(I32, times)
+
+    def exchange(self, statement: Exchange, times: float) -> None:
+        self.use(times, statement.value)
+        self.issue(EXCHANGE, times * max(1, statement.value.type.dtype.size // WORD))
+        self.seen.awaited[statement.out.id] = "shared", 1.0
+        self.set(statement.out, UNKNOWN, self.depends(statement.value))
+
+    RULES: Mapping[type, Callable[..., None]] = {
+        Apply: apply,
+        Load: load,
+        Store: store,
+        Fetch: fetch,
+        Loop: loop,
+        If: branch,
+        Barrier: barrier,
+        Exchange: exchange,
+    }
+
+
+def _name(operand: Operand | None) -> object:
+    """What tells an operand from all others."""
+    return operand.id if isinstance(operand, Value) else operand
+
+
+def _instructions(op: str, type_: Type) -> list[tuple[str, float]]:
+    """What an operation on values of a type takes of a lane, by pipe."""
+    if op in FREE:
+        return []
+    dtype, lanes = type_.dtype, type_.lanes
+    if dtype.is_float:
+        pipe = F64 if dtype.size == 8 else F32
+        count, special = LONG.get(op, (1, 1 if op == "cast" else 0))
+        return [(pipe, count * lanes), *([(SPECIAL, special * lanes)] if special else [])]
+    if dtype.kind == "bool":
+        return [(I32, 0.5 * lanes)]  # predicates are set beside
+    narrow, wide = LONG_INTEGER.get(op, (1, 2))
+    return [(I32, (wide if dtype.size == 8 else narrow) * lanes)]
+
+
+def _is_simple(body: Sequence[Statement]) -> bool:
+    """May loads of later trips come before what earlier ones do?"""
+    return not any(isinstance(each, Store | Loop | Barrier | Exchange) for each in body)
