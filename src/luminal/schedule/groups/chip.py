@@ -20,8 +20,7 @@ class Pipes:
 
     `issue`: of any kind. `special`: reciprocals, roots, exponentials. `exchange`: values that lanes
     give each other, `shared`: words of 4 bytes that they read from shared memory. `matrix`:
-    products of 16-bit floats that are added up in f32, by instructions for matrices; 0: it has
-    none.
+    products of 16-bit floats that are added up in f32, by the matrix instructions of `Chip.dots`.
     """
 
     issue: int

@@ -12,7 +12,9 @@ from luminal.expand.ir import (
     If,
     Kernel,
     Load,
+    LoadMatrix,
     Loop,
+    Multiply,
     Operand,
     Statement,
     Store,
@@ -84,6 +86,8 @@ def _defined(statement: Statement) -> tuple[Value, ...]:
     match statement:
         case Apply(out) | Load(out) | Exchange(out):
             return (out,)
+        case Multiply(outs) | LoadMatrix(outs):
+            return outs
         case Loop(carries=carries):
             return tuple(carry.result for carry in carries)
         case If(choices=choices):
@@ -100,8 +104,10 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
             return address, mask
         case Store(address=address, value=value, mask=mask):
             return address, value, mask
-        case Fetch(address=address):
+        case Fetch(address=address) | LoadMatrix(address=address):
             return (address,)
+        case Multiply(acc=acc, a=a, b=b):
+            return *acc, *a, *b
         case Exchange(value=value):
             return (value,)
         case Loop(start=start, stop=stop, carries=carries):

@@ -65,3 +65,13 @@ def _turns(words: Array) -> Array:
     counted = np.bincount((row * BANKS + words % BANKS)[new], minlength=len(words) * BANKS)
     turns: Array = counted.reshape(-1, BANKS).max(1)
     return turns
+
+
+def touched_by_squares(starts: Array, squares: int) -> Touched:
+    """The requests of a group for squares of eight rows of 16 bytes each, a row of lanes at a time;
+    a lane has the first byte of a row. A square takes a turn of the banks at least.
+    """
+    rows = starts.reshape(-1, ROW)[:, : 8 * squares].reshape(-1, 8)
+    words = rows[:, :, None] // WORD + np.arange(16 // WORD)
+    turns = _turns(np.sort(words.reshape(len(rows), -1), axis=1))
+    return Touched(len(starts) // ROW, float(turns.mean()) * squares, float(squares), 0.0)

@@ -28,7 +28,10 @@ from luminal.expand.ir import (
     If,
     Kernel,
     Load,
+    LoadMatrix,
     Loop,
+    Meeting,
+    Multiply,
     Operand,
     Statement,
     Store,
@@ -38,7 +41,14 @@ from luminal.expand.ir import (
 )
 from luminal.expand.operations import OPERATIONS
 from luminal.schedule.groups.live import live_words
-from luminal.schedule.groups.touched import LINE, ROW, WORD, Touched, touched
+from luminal.schedule.groups.touched import (
+    LINE,
+    ROW,
+    WORD,
+    Touched,
+    touched,
+    touched_by_squares,
+)
 
 Array = NDArray[Any]
 
@@ -50,6 +60,7 @@ SELDOM = 1 / 16  # of the times that one comes by
 TRIPS = 8  # of a loop of which nothing is known
 
 F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exchange", "memory"
+MATRIX = "matrix"
 LONG: Mapping[str, tuple[float, float]] = {
     "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
     "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),
@@ -108,7 +119,8 @@ class Work:
     """The work of one chunk.
 
     `lanes` of a group; `registers` of a lane and `shared_bytes` of a group, by which as many are
-    resident; `issued`: instructions of all lanes together, by pipe; `waits`: how often a lane waits
+    resident; `issued`: instructions of all lanes together, by pipe, and products of 16-bit floats
+    by matrix instructions; `waits`: how often a lane waits
     for memory, for shared memory or at a barrier.
     """
 
@@ -405,6 +417,34 @@ class _Count:
         self.seen.awaited[statement.out.id] = "shared", 1.0
         self.set(statement.out, UNKNOWN, self.depends(statement.value))
 
+    def multiply(self, statement: Multiply, times: float) -> None:
+        dot = statement.dot
+        self.use(times, *statement.acc, *statement.a, *statement.b)
+        self.issue(I32, times)
+        # Wider factors take as many turns as they have more bits.
+        share = dot.a.size / 2 / dot.together
+        self.issue(MATRIX, times * dot.m * dot.n * dot.k * share)
+        for out in statement.outs:
+            self.seen.awaited[out.id] = MATRIX, 1.0
+            self.set(out, UNKNOWN)
+
+    def load_matrix(self, statement: LoadMatrix, times: float) -> None:
+        self.use(times, statement.address)
+        self.issue(MEMORY, times)
+        place, size = self.places[statement.buffer], self.sizes[statement.buffer]
+        address, squares = self.value(statement.address), len(statement.outs)
+        if not isinstance(address, _Unknown) and times:
+            starts = np.broadcast_to((address + statement.distance) * size, (self.lanes,))
+            found = touched_by_squares(starts, squares)
+            access = Access(
+                statement.buffer, "load", place, WORD * squares, times, *found,
+                is_looped=self.depth > 0, by_data=False,
+            )  # fmt: skip
+            self.seen.accesses.append(access)
+        for out in statement.outs:
+            self.seen.awaited[out.id] = place, 1.0
+            self.set(out, UNKNOWN)
+
     RULES: Mapping[type, Callable[..., None]] = {
         Apply: apply,
         Load: load,
@@ -414,6 +454,8 @@ class _Count:
         If: branch,
         Barrier: barrier,
         Exchange: exchange,
+        Multiply: multiply,
+        LoadMatrix: load_matrix,
     }
 
 
@@ -439,4 +481,4 @@ def _instructions(op: str, type_: Type) -> list[tuple[str, float]]:
 
 def _is_simple(body: Sequence[Statement]) -> bool:
     """May loads of later trips come before what earlier ones do?"""
-    return not any(isinstance(each, Store | Loop | Barrier | Exchange) for each in body)
+    return not any(isinstance(each, Store | Loop | Meeting) for each in body)
