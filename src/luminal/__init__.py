@@ -57,6 +57,7 @@ from luminal.loaders.state_dict import load
 from luminal.loaders.write_safetensors import save_safetensors as save
 from luminal.memory.state import Parameter, State
 from luminal.runtime.executable import Executable
+from luminal.runtime.run import Run
 from luminal.search.options import CompilationMode, SearchOptions, TimeBudget
 from luminal.session.default_graph import (
     arange,
@@ -114,6 +115,7 @@ newaxis = None
 __all__ = [
     "__version__",
     "CompilationMode",
+    "Run",
     "SearchOptions",
     "TimeBudget",
     # graphs and running them

@@ -143,6 +143,13 @@ FLAGS: dict[str, Flag] = {
             "fill memory with NaN before each run, so that reads of what nobody wrote are seen",
         ),
         Flag(
+            "LUMINAL_SYNC",
+            _switch,
+            lambda: False,
+            "takes 1 or 0",
+            "wait for each launch on a device, so that one which fails is named",
+        ),
+        Flag(
             "LUMINAL_PRINT_EGGLOG",
             _switch,
             lambda: False,
@@ -186,7 +193,11 @@ def get(name: Literal["LUMINAL_GRAPHVIZ"]) -> Path | None: ...
 @overload
 def get(
     name: Literal[
-        "LUMINAL_VERIFY", "LUMINAL_POISON", "LUMINAL_PRINT_EGGLOG", "LUMINAL_PRINT_REJECT"
+        "LUMINAL_VERIFY",
+        "LUMINAL_POISON",
+        "LUMINAL_SYNC",
+        "LUMINAL_PRINT_EGGLOG",
+        "LUMINAL_PRINT_REJECT",
     ],
 ) -> bool: ...
 def get(name: str) -> Value:

@@ -64,6 +64,12 @@ class Buffer(ABC):
     space: MemorySpace[Any]
     nbytes: int
 
+    def settle(self) -> None:
+        """Waits for runs under way, after which its owner may have another buffer: one that failed
+        gives back what was there before.
+        """
+        return
+
     @property
     @abstractmethod
     def array(self) -> Array:

@@ -230,7 +230,8 @@ class State(_Held):
         """
         buffer: Any = self.buffer
         if buffer.space is not space:
-            self.buffer = buffer = _moved(self, buffer, space)
+            buffer.settle()
+            self.buffer = buffer = _moved(self, self.buffer, space)
             self.spare = None
         return buffer  # type: ignore[no-any-return]
 
@@ -241,17 +242,20 @@ class State(_Held):
     def numpy(self) -> Array:
         """A copy of the current value."""
         with self.lock:
+            self.buffer.settle()
             return self.buffer.copy()
 
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, *self._type)
         with self.lock:
+            self.buffer.settle()
             self.buffer.write(array)
 
     def reset(self) -> None:
         """Restores the initial value."""
         with self.lock:
+            self.buffer.settle()
             self.buffer.write(self._init)
 
     def rounded(self, dtype: DType) -> State:
@@ -275,6 +279,7 @@ class State(_Held):
         copy: bool | None = None,
     ) -> Any:  # fmt: skip
         with self.lock:
+            self.buffer.settle()
             return dlpack.snapshot_of(
                 self.buffer.array,
                 stream=stream,
@@ -389,7 +394,8 @@ class Parameter(_Held):
         """
         stored: Any = self.buffer
         if not self._is_own or stored.space is not space:
-            self.stored = stored = _moved(self, stored, space)
+            stored.settle()
+            self.stored = stored = _moved(self, self.buffer, space)
             self.spare, self._is_own = None, True
         return stored  # type: ignore[no-any-return]
 
@@ -423,6 +429,7 @@ class Parameter(_Held):
         if not self._is_own:
             return self.memory
         with self.lock or nullcontext():
+            self.buffer.settle()
             return self.buffer.copy()
 
     def rounded(self, dtype: DType) -> Parameter:

@@ -51,6 +51,11 @@ class DeviceBuffer(Buffer):
         """The place at which the buffer starts."""
         return DevicePointer(self.block)
 
+    def settle(self) -> None:
+        if self.space.flight:
+            with self.space.entered() as driver:
+                pass
+
     @property
     def array(self) -> Array:
         return self.copy()
@@ -65,10 +70,10 @@ class DeviceBuffer(Buffer):
     def write(self, value: Any) -> None:
         array = np.ascontiguousarray(np.broadcast_to(value, self.shape))
         # Set before and not after: the driver may fail in the middle.
-        self.is_whole = False
         with self.space.entered() as driver:
+            self.is_whole = False
             driver.write(self.place, array)
-        self.is_whole = True
+            self.is_whole = True
 
     def check(self) -> None:
         """Raises DeviceError if only half of a new value is there."""
@@ -114,6 +119,13 @@ class Device(MemorySpace[DeviceBuffer]):
                 raise
             finally:
                 self._free()
+
+    def finish_all(self) -> None:
+        """Waits until all runs in flight are over. Raises what went wrong with the first."""
+        with self.entered() as driver:
+            error = self.flight.settle(driver)
+        if error is not None:
+            raise error
 
     def finish(self, run: Queued) -> None:
         """Waits until a run is over. Raises what went wrong with it."""

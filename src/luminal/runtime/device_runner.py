@@ -17,6 +17,7 @@ import numpy as np
 
 from luminal.base import config
 from luminal.base.dtypes import uint8
+from luminal.base.errors import LuminalError
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Role
 from luminal.memory.arrays import Array
@@ -28,7 +29,7 @@ from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_launches import Bound, DeviceLaunches, calls
-from luminal.runtime.driver import Call, DevicePointer, Driver, Mark, Recording
+from luminal.runtime.driver import Call, DeviceError, DevicePointer, Driver, Mark, Recording
 from luminal.runtime.flight import MOST, Moved, Queued
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
@@ -68,6 +69,7 @@ class DeviceRunner:
         self.slots: list[Slot] = []  # of which no run in flight has any
         self.tables: dict[tuple[tuple[str, ...], tuple[str, ...]], DeviceTable] = {}
         self.poisons = config.get("LUMINAL_POISON")
+        self.waits = config.get("LUMINAL_SYNC")
 
     def bind(
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
@@ -360,6 +362,8 @@ class _Run:
     def queue(self, driver: Driver, walk: Walk | None) -> None:
         """Queues it: as a recording where the list was seen before, else call by call."""
         self.listing.runs += 1
+        if walk is None and self.runner.waits:
+            walk = self._one_by_one
         if walk is None and self.listing.runs > 1 and self._is_recorded(driver):
             return
         layout, block = self.layout, self.workspace.block
@@ -377,6 +381,16 @@ class _Run:
             driver.fetch(
                 DevicePointer(block, layout.offsets[part.buffer]), self.outputs[part.array]
             )
+
+    def _one_by_one(self, driver: Driver, launches: Sequence[tuple[int, Call]]) -> None:
+        driver.wait()
+        for site, call in launches:
+            try:
+                driver.enqueue(*call)
+                driver.wait()
+            except LuminalError as error:
+                words = f"{error}; in {self.runner.sites.named(site)}"
+                raise DeviceError(words) from error
 
     def _is_recorded(self, driver: Driver) -> bool:
         """Queues it as a recording, if there is one."""

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from operator import attrgetter
 from statistics import median
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -35,10 +35,12 @@ from luminal.runtime.outputs import Outputs
 from luminal.runtime.report import MemoryReport, Report
 from luminal.runtime.results import Results
 from luminal.runtime.roofline import Peaks
+from luminal.runtime.run import Run, Starting
 from luminal.runtime.runner import AddressedRunner
 from luminal.runtime.variants import Binding, Bindings, Variant
 
 _shape = attrgetter("shape")
+T = TypeVar("T")
 
 
 class _Profile(NamedTuple):
@@ -179,6 +181,34 @@ class Executable:
                 del outputs  # what is checked takes the same memory
             return Results(self._checked(inputs, dims, out), self._outputs.places)
 
+    execute_with_capture = __call__
+    """A call by the name that Luminal had for it: runs that come again are captured anyway."""
+
+    def start(
+        self,
+        inputs: Given | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        out: Any = None,
+        **named: Any,
+    ) -> Run:
+        """Starts a run, as a call does; `Run.result()` waits for it. Inputs may change at once.
+
+        A device computes meanwhile, and takes what is started next after it, with the States that
+        it leaves. Elsewhere the run is over when this returns. Raises what a call's checks do.
+        """
+        with self._lock:
+            ready = _, _, used, binding, outputs = self._ready(
+                merged("start", inputs, named), dims, out
+            )
+            bound, wait = binding.bound, None
+            if isinstance(bound, Starting):
+                wait = self._run(bound.start, used, outputs)
+            else:
+                self._run(bound.run, used, outputs)
+            self._keep(ready)
+            return Run(Results(outputs, self._outputs.places), wait)
+
     def _checked(self, inputs: Given, dims: Mapping[str, int] | None, out: Any) -> list[Array]:
         """The outputs of a run, after all checks that this call needs."""
         if dims is None and (again := self._recognized(inputs, out)) is not None:
@@ -239,19 +269,19 @@ class Executable:
         with self._lock:
             self._run(bound.run_at, inputs, outputs, sizes)
 
-    def _run(self, run: Callable[..., None], *arrays: Any) -> None:
+    def _run(self, run: Callable[..., T], *arrays: Any) -> T:
         """Runs with the locks held of what this program may assign, and of what others may."""
         # Locks in one order for all programs, so that two runs which share a State cannot wait for
         # each other; none at all where nothing is assigned, which is most inference.
         if self._newest != Parameter.newest:
             self._find_locks()
         if self._held is None:
-            run(*arrays)
-            return
+            return run(*arrays)
         with self._held:
-            run(*arrays)
+            done = run(*arrays)
             for parameter in self._trained:
                 parameter.changed()
+            return done
 
     def _find_locks(self) -> None:
         """What runs hold: States, and Parameters that some program assigns, in order."""

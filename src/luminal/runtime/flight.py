@@ -60,20 +60,24 @@ class Flight:
         """Takes a run that was queued just now."""
         self._runs.append(run)
 
-    def settle(self, driver: Driver, run: Queued | None = None, most: int = 0) -> None:
-        """Waits in the queue's order until a run is over, or all but `most` are. A run that fails
-        takes with it those behind it, which go on from what it left.
+    def settle(
+        self, driver: Driver, run: Queued | None = None, most: int = 0
+    ) -> LuminalError | None:
+        """Waits in the queue's order until a run is over, or all but `most` are: what went wrong.
+        A run that fails takes with it those behind it, which go on from what it left.
         """
         while len(self._runs) > most and not (run is not None and run.is_over):
             first = self._runs[0]
             try:
                 driver.wait(first.mark)
             except LuminalError as error:
+                error.add_note("LUMINAL_SYNC=1 in the environment names the launch that failed")
                 self.fail(error)
-                return
+                return error
             self._runs.popleft()
             first.is_over = True
             first.land()
+        return None
 
     def fail(self, error: LuminalError) -> None:
         """Ends all runs in flight. A State whose old value no run has touched has it again; those

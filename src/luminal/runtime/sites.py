@@ -57,6 +57,11 @@ class Sites:
     def __len__(self) -> int:
         return len(self._sites)
 
+    def named(self, site: int) -> str:
+        """The words for a launch in an error."""
+        found = self._sites[site]
+        return f"launch {site + 1} of {len(self)}, {found.label!r} (kernel {found.kernel})"
+
     def work(self, values: Sequence[int]) -> Work:
         """The work of every site where the quantities have these values."""
         # As arrays: a program may have hundreds of sites, and what a team of threads would save is

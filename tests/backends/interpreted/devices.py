@@ -55,6 +55,7 @@ class CountingDriver(InterpretedDriver):
             raise LuminalError("this launch fails")
         if self.launches == self.breaks_at:
             self._queue.append(_broken)
+            return
         super().enqueue(*arguments)
 
     def fill(self, target: DevicePointer, size: int, pattern: bytes) -> None:

@@ -41,6 +41,12 @@ from luminal.runtime.driver import (
     launch_shape,
 )
 
+FINAL = (
+    "ILLEGAL_ADDRESS", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "ASSERT", "HARDWARE_STACK_ERROR",
+    "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC",
+    "ECC_UNCORRECTABLE", "CONTEXT_IS_DESTROYED", "DEVICE_UNAVAILABLE",
+)  # fmt: skip
+"""What CUDA answers to every call from then on."""
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
 GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
 
@@ -204,7 +210,10 @@ class CudaDriver(Driver):
         except Exception as error:  # CUDAError, which cuda-core does not export
             if type(error).__name__ != "CUDAError":
                 raise
-            raise DeviceError(f"{self.name}: {what}: {error}") from None
+            words = f"{self.name}: {what}: {error}"
+            if any(name in words for name in FINAL):
+                words += "; this process can use the device no longer, a new one can"
+            raise DeviceError(words) from None
 
 
 def _address(place: DevicePointer) -> int:
