@@ -54,7 +54,7 @@ class DeviceBuffer(Buffer):
     def settle(self) -> None:
         if self.space.flight:
             with self.space.entered() as driver:
-                pass
+                self.space.flight.settle(driver)
 
     @property
     def array(self) -> Array:
