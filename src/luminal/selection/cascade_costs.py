@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 
 from luminal.algebra.frames import extent_of, upper
+from luminal.algebra.reductions import longest
 from luminal.algebra.terms import Phase, Reduction, Term, axis_order
 from luminal.base.costs import Costs
 from luminal.hlir.ops import Value
@@ -17,6 +18,8 @@ from luminal.shape.expression import Symbol
 COPIED = 1 << 15  # elements of a weight, from which it is copied so that it lies as it is read
 WRITTEN = 2  # a line that is written comes from memory before it goes there
 OWN = 4  # of the largest rows fill a unit's own cache
+LONGEST = 256  # steps of a chunk, of an axis whose extent dims decide
+STEPS = 16  # of which chunks are multiples: what lanes take at a time, and pages of a cache
 LIGHTER = 4 / 3  # times as long may be what holds no value that leaves the caches
 
 
@@ -37,16 +40,13 @@ def _is_long_enough(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool
         return True
     size, steps = cascade.inner[0].dtype.size, estimate(extent_of(axis_order(cascade.steps)))
     stored = sum(upper(r.axes) for r in cascade.inner) * size
-    # Each block of rows reads the other factors of all its products: from a cache, or it waits.
-    summed = sum(upper(r.attrs) for r in cascade.inner)
-    others = summed + sum(upper(m.term.axes - cascade.rows) for m in cascade.members)
-    lane = lane_axis(cascade)
-    rows = 1 if lane is None else estimate(extent_of((lane,)))
-    read = upper(cascade.rows) // rows * steps * others * size
+    others = _others(cascade)
     # So few rows that there is no block of them for each unit: kernels of their own are shared out
-    # by steps.
-    blocks = upper(cascade.rows) // rows * -(-rows // costs.shares.lanes)
-    if blocks < costs.units and read > costs.shares.work * size:
+    # by steps. Passes that are cut have chunks for rows.
+    if costs.shares.passes:
+        if steps_of_chunk(cascade, costs) is not None:
+            return False
+    elif _blocks(cascade, costs) < costs.units and _is_work(cascade, steps, costs):
         return False
     if cascade.sweeps == 1 and any(m.rate for m in cascade.members):
         return True
@@ -61,6 +61,54 @@ def _is_long_enough(cascade: Cascade, costs: Costs, weights: Set[Value]) -> bool
     # factors, for each block, if a unit's own cache does not hold them; and weights, which products
     # of their own have in panels, are read as they lie.
     return steps * others * size <= OWN * costs.row_bytes and not _has_weights(cascade, weights)
+
+
+def _others(cascade: Cascade) -> int:
+    """The elements of the other factors of all its products that a block of rows reads in a step:
+    from a cache, or it waits.
+    """
+    summed = sum(upper(r.attrs) for r in cascade.inner)
+    return summed + sum(upper(m.term.axes - cascade.rows) for m in cascade.members)
+
+
+def _blocks(cascade: Cascade, costs: Costs) -> int:
+    """How many blocks of rows there are."""
+    rows = _rows(cascade)
+    return upper(cascade.rows) // rows * -(-rows // costs.shares.lanes)
+
+
+def _rows(cascade: Cascade) -> int:
+    """The rows that share what they read."""
+    lane = lane_axis(cascade)
+    return 1 if lane is None else estimate(extent_of((lane,)))
+
+
+def _is_work(cascade: Cascade, steps: int, costs: Costs) -> bool:
+    """Does it matter if blocks of rows that walk so many steps leave units idle?"""
+    read = upper(cascade.rows) // _rows(cascade) * steps * _others(cascade)
+    return read > costs.shares.work
+
+
+def steps_of_chunk(cascade: Cascade, costs: Costs) -> int | None:
+    """The positions of a chunk of the longest axis of steps, in which the units of a device share
+    the steps of few rows; None where there would not be two chunks, or there are rows enough.
+
+    Where dims say how many steps there are, chunks are no longer than `LONGEST`, for there may be
+    few; else there are no more of them than blocks are wanted.
+    """
+    blocks, wanted = _blocks(cascade, costs), costs.shares.passes
+    if blocks >= wanted or cascade.sweeps > 1 or not cascade.inner:
+        return None
+    if not _is_work(cascade, upper(cascade.steps), costs):
+        return None
+    along = longest(cascade.first.attrs)
+    assert along.extent is not None
+    length = upper((along,))
+    a_step = _others(cascade) * upper(cascade.steps) // length
+    most = length if along.extent.is_const else LONGEST
+    size = max(min(-(-length * blocks // wanted), most), -(-costs.shares.chunk // a_step))
+    size = -(-size // STEPS) * STEPS
+    return size if size * 2 <= length else None
 
 
 # A product with a weight reads it in panels, and so is faster by itself than inside a pass, where

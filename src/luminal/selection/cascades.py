@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from luminal.algebra.terms import At, Reduction, Term
 from luminal.base.costs import Costs
@@ -68,6 +68,17 @@ def find(
     near = _Neighbours(order, forced, costs, wanted, last, weights)
     by_first = map(near.together, firsts)
     return tuple(p for passes in by_first if not isinstance(passes, Refusal) for p in passes)
+
+
+def streams(order: Sequence[Term], forced: set[Term], costs: Costs) -> Iterator[Stream]:
+    """The cascades that share what they compute in a step with no other, whatever there is of rows,
+    and whether or not they pay.
+    """
+    near = _Neighbours(order, forced, costs, frozenset(), frozenset(), frozenset())
+    for first in _firsts(order):
+        found = Streams(near, first, idle=True)
+        if found.follow() is None and len(found.found) == 1:
+            yield found.found[0]
 
 
 def _firsts(order: Sequence[Term]) -> list[Reduction]:
@@ -139,6 +150,7 @@ class _Neighbours:
                 return planned
             passes.append(planned)
         self.taken.update(*(p.terms for p in passes))
+        self.stored.update(*(p.roots for p in passes))
         return tuple(passes)
 
     def _kernel(self, stream: Stream, statistics: Set[Term], shared: Set[Term]) -> Pass | Refusal:

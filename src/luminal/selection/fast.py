@@ -37,6 +37,7 @@ from luminal.selection.scans import scans_in_blocks
 from luminal.selection.separable import separable
 from luminal.selection.spell import spell
 from luminal.selection.split import split_reductions
+from luminal.selection.split_cascades import split_cascades
 from luminal.selection.stored import rounded_factors, stored_anyway
 from luminal.selection.winograd import winograd
 from luminal.shape.expression import Symbol
@@ -99,7 +100,8 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     apart = separable(tiled, costs.windows, numerics)
     laid = pictures(apart, costs.windows)
     scanned = scans_in_blocks(laid, costs.shares, numerics)
-    return split_reductions(private_sums(scanned, costs.shares, numerics), costs, numerics)
+    chunked = split_cascades(private_sums(scanned, costs.shares, numerics), costs, numerics)
+    return split_reductions(chunked, costs, numerics)
 
 
 def choose(

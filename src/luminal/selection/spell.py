@@ -14,6 +14,7 @@ from luminal.base.costs import Costs
 from luminal.selection import cascades
 from luminal.selection.limits import KERNEL_TERMS
 from luminal.selection.rewrite import Respelled
+from luminal.selection.split_cascades import in_chunks
 from luminal.selection.stored import stored_anyway
 
 
@@ -33,7 +34,8 @@ def spell(program: Respelled, costs: Costs) -> Respelled:
     near = below([*(r.args[0] for r in sums), *divisors], lambda t: t.is_reduction)
     forced = stored_anyway(spelled.lowered.roots, after)
     passes = cascades.find(after, forced, costs, near.keys() | {*sums})
-    in_pass = {member.term for found_pass in passes for member in found_pass.cascade.members}
+    in_pass = {t for found_pass in passes for t in found_pass.cascade.results}
+    in_pass |= in_chunks(spelled, costs)[1]
     useful = {term for term in wanted if new[term].args[0] in in_pass}
     return spelled if useful == wanted else _pulled_out(program, useful)[0]
 

@@ -54,10 +54,12 @@ class Stream:
 # small and are stored, so a pass that needs them may run along any axis: the gradients of keys and
 # values run along the queries.
 class Streams:
-    """The streams that begin with one reduction, and all that must stream with it."""
+    """The streams that begin with one reduction, and all that must stream with it. `idle`: units
+    may be left without work.
+    """
 
-    def __init__(self, around: Around, first: Reduction) -> None:
-        self.around = around
+    def __init__(self, around: Around, first: Reduction, *, idle: bool = False) -> None:
+        self.around, self.idle = around, idle
         self.first = first
         self.found: list[Stream] = []
         self.results: set[Term] = set()
@@ -164,7 +166,7 @@ class Streams:
         shares = self.around.costs.shares
         # Lanes of one block are one unit's.
         apart = upper(rows - {lane}) * -(-upper(rows & {lane}) // shares.lanes)
-        if apart < shares.blocks and upper(rows | cascade.steps) > shares.work:
+        if not self.idle and apart < shares.blocks and upper(rows | cascade.steps) > shares.work:
             return Refusal(first, f"only {apart} blocks side by side would leave units idle")
         forced = self.around.forced
         for term in sorted(step & forced, key=lambda t: t.id):

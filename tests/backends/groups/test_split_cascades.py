@@ -1,0 +1,164 @@
+"""Passes of few rows, cut along their steps: what the chunks and their kernel combine to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.algebra.terms import Term
+from luminal.backends import device_costs
+from luminal.backends.backend import Backend
+from luminal.backends.c_backend import CBackend
+from luminal.base.costs import Costs
+from luminal.base.dtypes import int32
+from luminal.compiler.compile import lower_to_program
+from luminal.hlir.graph import Graph
+from luminal.kernel.cascade import Rate
+from luminal.models.llama import Llama, LlamaConfig
+from luminal.program.launch_list import walk
+from luminal.schedule.vectors.vector_target import VectorTarget
+from luminal.selection.split_cascades import _Chunks
+from tests.backends.c_family import offline
+from tests.backends.c_family.dialects import checked
+from tests.backends.c_family.offline import skip_without
+from tests.backends.cpu.schedule.cascade_cases import case
+from tests.backends.groups import both_meanings
+from tests.backends.on_device import check_case, compiled_on
+from tests.close import close
+from tests.fuzz.graphs import Case
+from tests.long_share import long_but, mostly_long
+
+ATTENTION = (
+    "plain", "narrow values", "wide", "one query", "few queries", "grouped", "grouped, one query",
+    "dynamic", "causal", "causal, dynamic", "causal, added", "causal, filled", "ahead",
+    "behind, some see nothing", "window", "window and first", "window or first, long", "capped",
+    "biased", "alibi", "log-sum-exp beside", "weighted", "raw scores again", "another product",
+    "parts", "two axes of keys",
+)  # fmt: skip
+"""Cases whose sums all follow a maximum."""
+
+
+def few(target: VectorTarget) -> Costs:
+    """Costs by which programs of tests are large enough to be cut into many chunks."""
+    costs = device_costs.gpu(target)
+    return replace(costs, shares=replace(costs.shares, work=16, chunk=64, blocks=1))
+
+
+def cutting(backend: CBackend, lanes: int) -> Backend:
+    groups = replace(backend.groups, lanes=lanes, most=1024, shared_bytes=32 << 10)
+    return replace(backend, costs_of=few, groups=groups)
+
+
+def launches(graph: Graph, backend: Backend) -> list[str]:
+    return [launch.label for launch in walk(lower_to_program(graph, backend).launches)]
+
+
+@pytest.mark.parametrize(
+    "name", long_but(ATTENTION, ("wide", "grouped, one query", "causal, dynamic", "capped"))
+)
+def test_two_kernels_give_what_one_gives(name: str) -> None:
+    backend, run = cutting(checked("cuda"), 32), case(name)
+    assert len(launches(run.graph, backend)) == 2
+    check_case(compiled_on(backend, run.graph), run)
+
+
+def attention(queries: int, keys: int, width: int = 8) -> lm.Graph:
+    cx = lm.Graph()
+    named = {"q": (queries, width), "k": (keys, width), "v": (keys, width)}
+    q, k, v = (cx.tensor(shape, name=name) for name, shape in named.items())
+    bias = cx.tensor((queries, keys), name="bias")
+    ((q @ k.mT + bias).softmax(-1) @ v).output("y")
+    return cx
+
+
+def drawn(queries: int, keys: int, width: int = 8) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(keys)
+    shapes = {"q": (queries, width), "k": (keys, width), "v": (keys, width)}
+    inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    inputs["bias"] = np.zeros((queries, keys), np.float32)
+    return inputs
+
+
+def expected(q: np.ndarray, k: np.ndarray, v: np.ndarray, bias: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        scores = q.astype(np.float64) @ k.T + bias
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        weights = weights / weights.sum(-1, keepdims=True)
+        return weights @ v
+
+
+@pytest.mark.parametrize("keys", mostly_long([40, 33, 48], 1))
+def test_both_meanings(keys: int) -> None:
+    backend = cutting(both_meanings.backend(), 8)
+    run = Case(attention(2, keys).graph(), drawn(2, keys), {}, {})
+    assert len(launches(run.graph, backend)) == 2
+    check_case(compiled_on(backend, run.graph), run)
+
+
+@pytest.mark.parametrize("far", [0.0, 80.0, 1e4])
+def test_maxima_of_chunks_may_be_far_apart(far: float) -> None:
+    inputs = drawn(3, 100)
+    inputs["bias"][:] = far * np.sin(np.arange(100) / 9)
+    exe = compiled_on(cutting(checked("cuda"), 16), attention(3, 100).graph())
+    # A score's own rounding is a relative error of what is computed of its exponential.
+    close(exe(inputs)["y"], expected(**inputs).astype(np.float32), ulp=16 + far)
+
+
+def test_what_is_masked_by_values_counts_for_nothing() -> None:
+    """One chunk of query 0, all but one of 1, all of 2; scores of 3 and 4 are infinite and NaN."""
+    inputs = drawn(5, 100)
+    inputs["bias"][0, 16:32] = inputs["bias"][1, :90] = inputs["bias"][2] = -np.inf
+    inputs["bias"][3, 40] = np.inf
+    inputs["bias"][4, 50] = np.nan
+    exe = compiled_on(cutting(checked("cuda"), 16), attention(5, 100).graph())
+    found, wanted = exe(inputs)["y"], expected(**inputs).astype(np.float32)
+    np.testing.assert_array_equal(np.isnan(found).all(1), [False, False, True, True, True])
+    close(found, wanted, ulp=16)
+
+
+@pytest.mark.parametrize("fault", ["half of the rescaling", "no mask"])
+def test_planted_faults_are_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = drawn(2, 100)
+    run = Case(attention(2, 100).graph(), inputs, {}, {})
+    backend = cutting(checked("cuda"), 16)
+    if fault == "half of the rescaling":
+        weights = _Chunks.weight
+
+        def half(self: _Chunks, rate: Rate) -> Term:
+            (exponent,) = weights(self, rate).args
+            return self.terms.pointwise("Exp", (self._times(0.5, exponent),), exponent.dtype)
+
+        monkeypatch.setattr(_Chunks, "weight", half)
+    else:
+        monkeypatch.setattr(
+            "luminal.selection.split_cascades.only_inside", lambda terms, inside, x, monoid: x
+        )
+    assert len(launches(run.graph, backend)) == 2
+    with pytest.raises(AssertionError, match="points differ"):
+        check_case(compiled_on(backend, run.graph), run)
+
+
+def decode(layers: int, *, past: int = 255) -> Graph:
+    """A step of a Llama of a billion weights, of one token over `past`."""
+    model = Llama(LlamaConfig(2048, 8192, layers, 32, 8, 64, 128256, 2048), lm.bfloat16)
+    caches = model.make_caches(past + 1)
+    graph = lm.Graph("decode")
+    ids, at = graph.tensor((1,), int32, "ids"), graph.dim("past", 0, past)
+    model(ids, caches, at, last_only=True).output("logits")
+    return graph.graph()
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"), [("cuda", "sm_80"), ("cuda", "sm_90a"), ("hip", "gfx942")]
+)
+def test_the_kernels_of_a_decode_step_spill_nothing(name: str, architecture: str) -> None:
+    skip_without(name)
+    offline.check(decode(1), name, architecture)
+
+
+def test_attention_of_a_decode_step_is_two_kernels() -> None:
+    labels = launches(decode(1), offline.backend("cuda"))
+    assert sum("Exp" in label and "Max" in label for label in labels) == 2
