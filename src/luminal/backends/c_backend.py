@@ -26,9 +26,10 @@ from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver
 from luminal.schedule.groups.bounds import Bounds, bounds, lines
 from luminal.schedule.groups.chip import Chip
+from luminal.schedule.groups.counts import Work
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.schedules import GroupSchedules
-from luminal.schedule.groups.work import Work, work
+from luminal.schedule.groups.work import work
 from luminal.schedule.vectors.vector_target import VectorTarget
 from luminal.shape.expression import Expression, Symbol
 

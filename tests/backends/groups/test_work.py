@@ -28,9 +28,10 @@ from luminal.program.launch_list import walk
 from luminal.schedule.groups import work as counting
 from luminal.schedule.groups.bounds import Bounds, bounds, lines, resident
 from luminal.schedule.groups.chip import Chip
+from luminal.schedule.groups.counts import Access, Work
 from luminal.schedule.groups.live import live_words
 from luminal.schedule.groups.touched import ROW, SECTOR, WORD
-from luminal.schedule.groups.work import Access, Work, work
+from luminal.schedule.groups.work import work
 from luminal.shape.expression import const
 from tests.backends.cuda.present import needs_nvrtc
 from tests.long_share import mostly_long
@@ -80,6 +81,7 @@ def test_times_of_an_h200(row: dict[str, Any]) -> None:
 # --- against the interpreter ----------------------------------------------------------------------
 
 
+KINDS = {ir.Load: "load", ir.LoadMatrix: "load", ir.Store: "store", ir.Copy: "copy"}
 Touched = dict[tuple[str, str], list[float]]
 """Requests, sectors or turns, and the least, by buffer and kind."""
 
@@ -89,9 +91,9 @@ class Notes:
 
     def __init__(self) -> None:
         self.of: dict[int, dict[int, list[Any]]] = defaultdict(lambda: defaultdict(list))
-        self.statements: dict[int, ir.Load | ir.Store] = {}
+        self.statements: dict[int, Any] = {}
 
-    def note(self, lane: int, statement: ir.Load | ir.Store, addresses: Iterable[int]) -> None:
+    def note(self, lane: int, statement: Any, addresses: Iterable[int]) -> None:
         self.statements[id(statement)] = statement
         self.of[id(statement)][lane].append(np.array(addresses))
 
@@ -107,7 +109,8 @@ class Notes:
         totals: Touched = defaultdict(lambda: [0.0, 0.0, 0.0])
         for number, by_lane in self.of.items():
             statement = self.statements[number]
-            kind = "store" if isinstance(statement, ir.Store) else "load"
+            kind = KINDS[type(statement)]
+            share = 0.5 if isinstance(statement, ir.Copy) else 1.0  # it is noted at both its ends
             total = totals[statement.buffer, kind]
             size = sizes[statement.buffer]
             for first in range(0, kernel.lanes, ROW):
@@ -117,7 +120,8 @@ class Notes:
                     elements = {int(n) for each in asked for n in each}
                     if elements:
                         taken, least = one_request(elements, size, statement.buffer in shared)
-                        total[:] = total[0] + 1, total[1] + taken, total[2] + least
+                        counted = (1, taken, least)
+                        total[:] = [n + share * m for n, m in zip(total, counted, strict=True)]
         return dict(totals)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 from luminal.base.records import dataclass
 from luminal.schedule.groups.chip import Chip
+from luminal.schedule.groups.counts import Work
+from luminal.schedule.groups.pipes import EXCHANGE, F32, F64, I32, MATRIX, MEMORY, SPECIAL
 from luminal.schedule.groups.touched import BANKS, ROW, SECTOR
-from luminal.schedule.groups.work import EXCHANGE, F32, F64, I32, MATRIX, MEMORY, SPECIAL, Work
 
 COPIED = 0.9  # of a memory's bytes a second that a copy reaches
 FAR = 24  # bytes a unit gets from the last cache in a cycle: 5.5 TB/s of an H100

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Sequence
 
 from luminal.expand.ir import (
     Apply,
+    Await,
     Barrier,
+    Commit,
+    Copy,
     Exchange,
     Fetch,
     If,
@@ -114,7 +117,9 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
             return start, stop, *(carry.init for carry in carries)
         case If(condition=condition, choices=choices):
             return condition, *(choice.otherwise for choice in choices)
-        case Barrier():
+        case Copy(address=address, source_address=source, live=live):
+            return address, source, live
+        case Barrier() | Commit() | Await():
             return ()
 
 

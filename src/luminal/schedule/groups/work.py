@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 from luminal.base.records import dataclass
 from luminal.expand.ir import (
     Apply,
+    Await,
     Barrier,
     Choice,
+    Commit,
     Constant,
+    Copy,
     Exchange,
     Fetch,
     If,
@@ -40,7 +43,9 @@ from luminal.expand.ir import (
     memory_dtype,
 )
 from luminal.expand.operations import OPERATIONS
+from luminal.schedule.groups.counts import Access, Work
 from luminal.schedule.groups.live import live_words
+from luminal.schedule.groups.pipes import EXCHANGE, FREE, I32, MATRIX, MEMORY, instructions
 from luminal.schedule.groups.touched import (
     LINE,
     ROW,
@@ -59,86 +64,6 @@ MOST_REGISTERS = 255  # and so many at most
 SELDOM = 1 / 16  # of the times that one comes by
 TRIPS = 8  # of a loop of which nothing is known
 
-F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exchange", "memory"
-MATRIX = "matrix"
-LONG: Mapping[str, tuple[float, float]] = {
-    "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
-    "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),
-}  # fmt: skip
-"""Instructions that operations of floats take, and those among them of the special pipe."""
-LONG_INTEGER = {"quotient": (20, 90), "remainder": (22, 100), "mul": (1, 4), "shl": (1, 3)}
-"""Likewise of integers of up to 32 bits, and of 64; others take one and two."""
-FREE = frozenset(("extract", "splat", "bitcast", "shuffle", "lower", "upper"))
-"""Operations that only rename registers."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One access of a kernel, as the rows of a group's lanes make it.
-
-    `place` is "global", "scratch" or "shared"; `size` the bytes of a lane; `times` how often a
-    chunk comes by; `requests` the rows of lanes that take part. Each row touches `taken` sectors of
-    memory, or takes as many turns of the banks of shared memory, where `least` would do for what
-    it reads or writes; and `lines` of the unit's cache. `by_data`: its place depends on what was
-    loaded.
-    """
-
-    buffer: str
-    kind: str
-    place: str
-    size: int
-    times: float
-    requests: int
-    taken: float
-    least: float
-    lines: float
-    is_looped: bool
-    by_data: bool
-
-    @property
-    def excess(self) -> float:
-        """How many times the least it takes."""
-        return self.taken / self.least
-
-    @property
-    def far(self) -> float:
-        """The share of what it touches that it uses: the rest is near when it comes by again."""
-        return 1.0 if self.by_data else min(1.0, self.least / self.taken)
-
-    def __str__(self) -> str:
-        unit = "turns" if self.place == "shared" else "sectors"
-        looped = " in a loop" if self.is_looped else ""
-        return (
-            f"{self.kind} of {self.size} B a lane, {self.place} {self.buffer}: {self.taken:.3g} "
-            f"{unit} where {self.least:.3g} would do, x{self.times:g}{looped}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The work of one chunk.
-
-    `lanes` of a group; `registers` of a lane and `shared_bytes` of a group, by which as many are
-    resident; `issued`: instructions of all lanes together, by pipe, and products of 16-bit floats
-    by matrix instructions; `waits`: how often a lane waits
-    for memory, for shared memory or at a barrier.
-    """
-
-    lanes: int
-    registers: int
-    shared_bytes: int
-    issued: Mapping[str, float]
-    waits: Mapping[str, float]
-    accesses: tuple[Access, ...]
-
-    def total(self, what: str, *places: str) -> float:
-        """The sum over accesses to places of "taken", "least" or "lines"."""
-        return sum(
-            access.times * access.requests * float(getattr(access, what))
-            for access in self.accesses
-            if access.place in places
-        )
-
 
 def work(kernel: Kernel, params: Mapping[str, int]) -> Work:
     """The work of one chunk of a kernel for values of its parameters."""
@@ -152,6 +77,19 @@ class _Unknown:
 
 UNKNOWN = _Unknown()
 Known = Array | _Unknown
+
+
+class At(NamedTuple):
+    """A place in a buffer, in elements, where a mask holds."""
+
+    buffer: str
+    address: Operand
+    mask: Operand | None
+    distance: int
+
+
+def _at(statement: Load | Store) -> At:
+    return At(statement.buffer, statement.address, statement.mask, statement.distance)
 
 
 @dataclass
@@ -181,7 +119,9 @@ class _Count:
         self.places |= {b.name: "shared" for b in kernel.shared}
         self.places |= {x.buffer.name: "scratch" for x in kernel.scratch}
         held = (*kernel.buffers, *kernel.shared, *(x.buffer for x in kernel.scratch))
-        self.sizes = {b.name: memory_dtype(b.dtype).size for b in held}
+        self.dtypes = {b.name: memory_dtype(b.dtype) for b in held}
+        self.sizes = {name: dtype.size for name, dtype in self.dtypes.items()}
+        self.far_of_copies = 0.0
 
     def work(self) -> Work:
         kernel = self.kernel
@@ -265,7 +205,7 @@ class _Count:
     def apply(self, statement: Apply, times: float) -> None:
         out, op, args = statement.out, statement.op, statement.args
         self.use(times, *args)
-        for pipe, count in _instructions(op, args[0].type):
+        for pipe, count in instructions(op, args[0].type):
             self.issue(pipe, times * count)
         self.set(out, self.computed(statement), self.depends(*args))
 
@@ -292,7 +232,7 @@ class _Count:
 
     def load(self, statement: Load, times: float) -> None:
         out = statement.out
-        access = self.access(statement, out.type, "load", times)
+        access = self.access(_at(statement), out.type, "load", times)
         self.seen.awaited[out.id] = self.places[statement.buffer], access.far if access else 0.0
         address, dtype = self.value(statement.address), out.type.dtype
         varies = isinstance(address, _Unknown) or address.shape[0] > 1
@@ -306,49 +246,71 @@ class _Count:
 
     def store(self, statement: Store, times: float) -> None:
         self.use(times, statement.value)
-        self.access(statement, statement.value.type, "store", times)
+        self.access(_at(statement), statement.value.type, "store", times)
 
     def fetch(self, statement: Fetch, times: float) -> None:
         """Memory that is waited for by nobody."""
 
-    def access(
-        self, statement: Load | Store, type_: Type, kind: str, times: float
-    ) -> Access | None:
+    def copy(self, statement: Copy, times: float) -> None:
+        source, target = (
+            At(
+                statement.source,
+                statement.source_address,
+                statement.live,
+                statement.source_distance,
+            ),
+            At(statement.buffer, statement.address, None, statement.distance),
+        )
+        type_ = Type(self.dtypes[statement.source], statement.count)
+        access = self.access(source, type_, "copy", times)
+        self.access(target, type_, "copy", times)
+        self.far_of_copies = max(self.far_of_copies, access.far if access else 0.0)
+
+    def commit(self, statement: Commit, times: float) -> None:
+        self.issue(I32, times)
+
+    def wait_for_copies(self, statement: Await, times: float) -> None:
+        # As many batches are under way, of which one is waited for.
+        share = times / (1 + statement.younger)
+        self.seen.waits["global"] += share * self.far_of_copies
+        self.seen.waits["near"] += share * (1 - self.far_of_copies)
+
+    def access(self, at: At, type_: Type, kind: str, times: float) -> Access | None:
         """The access, which is noted if it is ever made."""
-        self.use(times, statement.address, statement.mask)
+        self.use(times, at.address, at.mask)
         self.issue(MEMORY, times)
-        place, size = self.places[statement.buffer], self.sizes[statement.buffer]
+        place, size = self.places[at.buffer], self.sizes[at.buffer]
         size *= max(1, type_.dtype.size // size)  # words of dots are counted in themselves
-        starts = self.starts(statement, type_)
+        starts = self.starts(at, type_)
         if starts is None:
             found = Touched(int(self.rows), float(ROW), float(ROW), float(ROW))
         else:
             # Whole lines further, or whole words of shared memory, all is the same.
             period = WORD if place == "shared" else LINE
             key = (
-                _name(statement.address), _name(statement.mask), self.scope,
-                statement.distance * size % period, place == "shared", type_, size,
+                _name(at.address), _name(at.mask), self.scope, at.distance * size % period,
+                 place == "shared", type_, size,
             )  # fmt: skip
             if key not in self.touched:
-                active = self.taking_part(statement.mask)
+                active = self.taking_part(at.mask)
                 self.touched[key] = touched(starts * size, active, type_, place == "shared")
             found = self.touched[key]
         if not (found.requests and times):
             return None
-        by_data = starts is None or self.depends(statement.address, statement.mask)
+        by_data = starts is None or self.depends(at.address, at.mask)
         access = Access(
-            statement.buffer, kind, place, type_.dtype.size * type_.lanes, times, *found,
+            at.buffer, kind, place, type_.dtype.size * type_.lanes, times, *found,
             is_looped=self.depth > 0, by_data=by_data,
         )  # fmt: skip
         self.seen.accesses.append(access)
         return access
 
-    def starts(self, statement: Load | Store, type_: Type) -> Array | None:
+    def starts(self, at: At, type_: Type) -> Array | None:
         """Where each lane's elements begin, in elements: an array by lanes and elements."""
-        address = self.value(statement.address)
+        address = self.value(at.address)
         if isinstance(address, _Unknown):
             return None
-        place = address.astype(np.int64) + statement.distance
+        place = address.astype(np.int64) + at.distance
         if place.ndim == 1:
             place = place[:, None] + np.arange(type_.lanes)
         return np.broadcast_to(place, (self.lanes, type_.lanes))
@@ -456,27 +418,15 @@ class _Count:
         Exchange: exchange,
         Multiply: multiply,
         LoadMatrix: load_matrix,
+        Copy: copy,
+        Commit: commit,
+        Await: wait_for_copies,
     }
 
 
 def _name(operand: Operand | None) -> object:
     """What tells an operand from all others."""
     return operand.id if isinstance(operand, Value) else operand
-
-
-def _instructions(op: str, type_: Type) -> list[tuple[str, float]]:
-    """What an operation on values of a type takes of a lane, by pipe."""
-    if op in FREE:
-        return []
-    dtype, lanes = type_.dtype, type_.lanes
-    if dtype.is_float:
-        pipe = F64 if dtype.size == 8 else F32
-        count, special = LONG.get(op, (1, 1 if op == "cast" else 0))
-        return [(pipe, count * lanes), *([(SPECIAL, special * lanes)] if special else [])]
-    if dtype.kind == "bool":
-        return [(I32, 0.5 * lanes)]  # predicates are set beside
-    narrow, wide = LONG_INTEGER.get(op, (1, 2))
-    return [(I32, (wide if dtype.size == 8 else narrow) * lanes)]
 
 
 def _is_simple(body: Sequence[Statement]) -> bool:

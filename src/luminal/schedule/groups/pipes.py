@@ -1,0 +1,34 @@
+"""What operations of expanded IR take of a lane: instructions, by the pipe that executes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from luminal.expand.ir import Type
+
+F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exchange", "memory"
+MATRIX = "matrix"
+LONG: Mapping[str, tuple[float, float]] = {
+    "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
+    "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),
+}  # fmt: skip
+"""Instructions that operations of floats take, and those among them of the special pipe."""
+LONG_INTEGER = {"quotient": (20, 90), "remainder": (22, 100), "mul": (1, 4), "shl": (1, 3)}
+"""Likewise of integers of up to 32 bits, and of 64; others take one and two."""
+FREE = frozenset(("extract", "splat", "bitcast", "shuffle", "lower", "upper"))
+"""Operations that only rename registers."""
+
+
+def instructions(op: str, type_: Type) -> list[tuple[str, float]]:
+    """What an operation on values of a type takes of a lane, by pipe."""
+    if op in FREE:
+        return []
+    dtype, lanes = type_.dtype, type_.lanes
+    if dtype.is_float:
+        pipe = F64 if dtype.size == 8 else F32
+        count, special = LONG.get(op, (1, 1 if op == "cast" else 0))
+        return [(pipe, count * lanes), *([(SPECIAL, special * lanes)] if special else [])]
+    if dtype.kind == "bool":
+        return [(I32, 0.5 * lanes)]  # predicates are set beside
+    narrow, wide = LONG_INTEGER.get(op, (1, 2))
+    return [(I32, (wide if dtype.size == 8 else narrow) * lanes)]
