@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from luminal.base.errors import LuminalError
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Role
 from luminal.memory.arrays import Array
-from luminal.memory.state import Assignable, exchange, spare_on
+from luminal.memory.state import Assignable, State, exchange, spare_on
 from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
@@ -160,6 +160,8 @@ class DeviceTable:
         self._around = around
         self._sizes = [runner.sizes[number] for number in around]
         self.states = [(numbers[entry], state) for entry, state in table.states]
+        first = {state: k for k, (_, state) in reversed([*enumerate(self.states)])}
+        self.overwritten = [first[state] for state in runner.overwritten]
         self.following = [(numbers[entry], state) for entry, state in table.following]
         self._layouts: dict[Hashable, tuple[Layout, Placement]] = {}
         self._bound: dict[tuple[int, ...], Bound] = {}
@@ -172,8 +174,8 @@ class DeviceTable:
         if key not in self._layouts:
             if len(self._layouts) >= KEPT:
                 del self._layouts[next(iter(self._layouts))]
-            laid = lay_out(self.plan, placement, dict(zip(self._around, sizes, strict=True)))
-            self._layouts[key] = laid, placement  # which keeps its id
+            known = dict(zip(self._around, sizes, strict=True))
+            self._layouts[key] = lay_out(self.plan, placement, known), placement  # keeps its id
         return self._layouts[key][0]
 
     def bound(self, variant: tuple[int, ...], values: Sequence[int]) -> Bound:
@@ -199,7 +201,7 @@ class BoundDevice:
         """Runs once, as `BoundRunner.run` says. If it fails while a State is overwritten where it
         lies, that State has no value until it is set.
         """
-        self._runner.device.finish(self._queue(inputs, outputs, is_waited_for=True))
+        self._queue(inputs, outputs, is_waited_for=True).check()
 
     def start(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Callable[[], None]:
         """Queues a run, which has inputs and States as they are now. What it returns waits until
@@ -246,7 +248,7 @@ class BoundDevice:
             if not each:
                 marks.append((-1, driver.mark()))
 
-        self._runner.device.finish(self._queue(inputs, outputs, walk, is_waited_for=True))
+        self._queue(inputs, outputs, walk, is_waited_for=True).check()
         return marks
 
     def _queue(
@@ -256,7 +258,7 @@ class BoundDevice:
         walk: Walk | None = None,
         is_waited_for: bool = False,
     ) -> Queued:
-        """Queues a run, its launches by `walk` if there is one. Is it waited for at once?"""
+        """Queues a run, its launches by `walk` if there is one, and waits for it if so asked."""
         # All that can fail for want of memory comes before the first launch is queued, so that a
         # run that raises leaves States as they were.
         runner, table, device = self._runner, self._table, self._runner.device
@@ -264,16 +266,21 @@ class BoundDevice:
         if made is None:
             made = self._made = self._make()
         stamp = runner.prologue.refresh()
-        states = [state.on(device) for _, state in table.states]
+        # One that a run found here is here, which is most of them: a call each would add up.
+        states: list[Any] = [
+            state.buffer if type(state) is State and state.buffer.space is device
+            else state.on(device)
+            for _, state in table.states
+        ]  # fmt: skip
         for buffer in states:
             if not buffer.is_whole:
                 buffer.check()
-        overwritten = [state.on(device) for state in runner.overwritten]
+        overwritten = [states[k] for k in table.overwritten]
         following = [spare_on(state, device) for _, state in table.following]
         turning = [spare_on(state, device) for state in runner.program.swaps]
         workspace = runner.reserve(made.size)
         key = (
-            id(made.layout), made.variant, workspace.serial, stamp,
+            made.layout.serial, made.variant, workspace.serial, stamp,
             *[buffer.serial for buffer in states], *[buffer.serial for buffer in following],
         )  # fmt: skip
         listing = runner.listings.get(key, lambda: self._calls(made, workspace, states, following))
@@ -302,6 +309,8 @@ class BoundDevice:
                 exchange(state, device)
             queued = Queued(run.land, mark, overwritten, moved)
             device.flight.add(queued)
+            if is_waited_for:
+                device.flight.settle(driver, queued)
         return queued
 
     def _calls(

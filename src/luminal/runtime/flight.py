@@ -44,6 +44,11 @@ class Queued:
         self.error: LuminalError | None = None
         self.is_over = False
 
+    def check(self) -> None:
+        """Raises what went wrong with it."""
+        if self.error is not None:
+            raise self.error
+
 
 # States change hands when a run is queued, not when it ends: the next run is queued with them, and
 # the queue keeps the order. So a failure has to say, later, which of them have a value.

@@ -6,6 +6,7 @@ of classes: dims that grow (a decoder's `past`) seldom need another layout.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from luminal.program.memory_plan import Placement
 from luminal.runtime.output_pool import block_bytes
 
 ALIGNMENT = 256  # bytes, of what begins in a workspace: as blocks of drivers do
+_serials = itertools.count()
 STAGED = 4 << 20  # bytes of an array that goes by way of staging; a larger one goes by itself
 
 
@@ -40,6 +42,7 @@ class Layout(NamedTuple):
     large_inputs: tuple[Part, ...]
     large_outputs: tuple[Part, ...]
     scratch: int  # at the end: it is as large as dims make it
+    serial: int  # no other layout of this process has it
 
 
 class Plan(NamedTuple):
@@ -79,7 +82,8 @@ def lay_out(plan: Plan, placement: Placement, sizes: Mapping[int, int]) -> Layou
         offsets[buffer] = end + offset
     scratch = aligned(end + placement.arena_bytes)
     return Layout(
-        offsets, given, taken, inputs, outputs, large_inputs, large_outputs, scratch
+        offsets, given, taken, inputs, outputs, large_inputs, large_outputs,
+        scratch, next(_serials),
     )  # fmt: skip
 
 

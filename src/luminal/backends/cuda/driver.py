@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from cuda.core.graph import Graph, GraphBuilder
 from luminal.backends.c_backend import CCode
 from luminal.backends.cuda import chips, nvrtc
 from luminal.base import tracing
-from luminal.base.errors import LuminalError
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
@@ -49,6 +47,26 @@ FINAL = (
 """What CUDA answers to every call from then on."""
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
 GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
+
+
+class _Reported:
+    """A `with` in which the device is this thread's, and what it reports is a DeviceError."""
+
+    __slots__ = ("_driver", "_what")
+
+    def __init__(self, driver: CudaDriver, what: str) -> None:
+        self._driver, self._what = driver, what
+
+    def __enter__(self) -> None:
+        self._driver.device.set_current()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if type(error).__name__ != "CUDAError":  # which cuda-core does not export
+            return
+        words = f"{self._driver.name}: {self._what}: {error}"
+        if any(name in words for name in FINAL):
+            words += "; this process can use the device no longer, a new one can"
+        raise DeviceError(words) from None
 
 
 class CudaRecording:
@@ -199,21 +217,8 @@ class CudaDriver(Driver):
             last.sync()
             return float(last - first) * 1e-3
 
-    @contextmanager
-    def _reported(self, what: str) -> Iterator[None]:
-        """The device is this thread's, and what it reports is a DeviceError."""
-        try:
-            self.device.set_current()
-            yield
-        except LuminalError:
-            raise
-        except Exception as error:  # CUDAError, which cuda-core does not export
-            if type(error).__name__ != "CUDAError":
-                raise
-            words = f"{self.name}: {what}: {error}"
-            if any(name in words for name in FINAL):
-                words += "; this process can use the device no longer, a new one can"
-            raise DeviceError(words) from None
+    def _reported(self, what: str) -> _Reported:
+        return _Reported(self, what)
 
 
 def _address(place: DevicePointer) -> int:
