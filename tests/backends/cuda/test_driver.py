@@ -9,7 +9,7 @@ import pytest
 from luminal.backends.cuda import presence
 from tests.simt import compiling, stand_in
 
-CASES = Path(__file__).with_name("stand_in_cases.py")
+HERE = Path(__file__).parent
 
 
 def test_absence_has_a_reason() -> None:
@@ -18,10 +18,11 @@ def test_absence_has_a_reason() -> None:
     assert reason is None or "install" in reason or "driver" in reason
 
 
-def test_the_driver_over_the_stand_in() -> None:
+@pytest.mark.parametrize("cases", ["stand_in_cases.py", "program_cases.py"])
+def test_it_runs_over_the_stand_in(cases: str) -> None:
     """In a process of its own: in this one nothing may believe that there is a device."""
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
     for package in presence.PACKAGES:
         pytest.importorskip(package, reason=f"{package} is not installed (extra cuda)")
-    stand_in.run(CASES, stand_in.library(stand_in.CUDA))
+    stand_in.run(HERE / cases, stand_in.library(stand_in.CUDA))

@@ -1,0 +1,125 @@
+"""Whole programs over the stand-in: run by test_driver.py in a process of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.backends.cuda import nvrtc
+from luminal.base import config
+from luminal.base.errors import DeviceError
+from tests.simt import stand_in
+
+ROWS, WIDTH = 4, 8
+MOST_SECONDS = 150e-6
+"""Of the host for a run: 16 us where the machine is idle, with room for one that is not."""
+X = np.random.default_rng(0).standard_normal((ROWS, WIDTH), np.float32)
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    def code(text: str, architecture: str) -> nvrtc.Cubin:
+        return nvrtc.Cubin(stand_in.code(text, "cuda"), 32, 0, 0)
+
+    monkeypatch.setattr(nvrtc, "compile", code)
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    with config.override(LUMINAL_CACHE_DIR=tmp_path, LUMINAL_POISON=None):
+        yield
+    ctypes.CDLL(stand_in.CUDA).stand_in_reset()
+
+
+def calls() -> dict[str, int]:
+    """How often the driver was asked, by what for."""
+    count = ctypes.CDLL(stand_in.CUDA).stand_in_calls
+    return {name: count(name.encode()) for name in ("copy", "launch", "graph", "wait")}
+
+
+def since(before: dict[str, int]) -> dict[str, int]:
+    return {name: count - before[name] for name, count in calls().items()}
+
+
+def growing(state: lm.State) -> lm.Graph:
+    """y = softmax(x + state) of s rows; state += the first row, where it lies."""
+    cx = lm.Graph()
+    x = cx.tensor((cx.dim("s", 1, 100), WIDTH), name="x")
+    held = cx.read(state)
+    (x + held).softmax(-1).output("y")
+    cx.assign(state, held + x[0])
+    return cx
+
+
+def softmax(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    raised = np.exp(x - x.max(-1, keepdims=True))
+    return np.asarray(raised / raised.sum(-1, keepdims=True))
+
+
+def test_a_run_is_one_call_for_any_dims() -> None:
+    state = lm.State((WIDTH,), name="sum")
+    exe = lm.compile(growing(state), "cuda")
+    value, lengths = np.zeros(WIDTH, np.float32), (4, 3, 4, 3, 4, 3, 4)
+    for run, length in enumerate(lengths):
+        before = calls()
+        y = exe(x=X[:length])["y"]
+        if run > 3:  # each of two layouts was listed and recorded
+            assert since(before) == {"copy": 0, "launch": 0, "graph": 1, "wait": 1}
+        np.testing.assert_allclose(y, softmax(X[:length] + value), rtol=1e-5)
+        value = value + X[0]
+    np.testing.assert_allclose(state.numpy(), value, rtol=1e-5)
+
+
+def test_started_runs_overlap() -> None:
+    state = lm.State((WIDTH,), name="sum")
+    exe = lm.compile(growing(state), "cuda")
+    runs, expected, value = [], [], np.zeros(WIDTH, np.float32)
+    for _ in range(9):
+        runs.append(exe.start(x=X))
+        expected.append(softmax(X + value))
+        value = value + X[0]
+    for run, wanted in zip(runs, expected, strict=True):
+        np.testing.assert_allclose(run.result()["y"], wanted, rtol=1e-5)
+
+
+def test_a_run_costs_the_host_little_and_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STAND_IN_SKIP", "1")
+    state = lm.State((WIDTH,), name="sum")
+    exe = lm.compile(growing(state), "cuda")
+    driver: Any = exe._variants[0].runner.device.driver  # type: ignore[attr-defined]
+    given, taken = {"x": X}, []
+    for _ in range(100):
+        exe(given)
+    gc.collect()
+    objects, free = len(gc.get_objects()), driver.memory()
+    for _ in range(100):
+        start = time.process_time()
+        for _ in range(100):
+            exe(given)
+        taken.append((time.process_time() - start) / 100)
+    gc.collect()
+    assert statistics.median(taken) < MOST_SECONDS
+    assert abs(len(gc.get_objects()) - objects) < 200
+    assert driver.memory() == free
+
+
+def test_a_kernel_that_faults_ends_the_device_and_says_so() -> None:
+    state = lm.State((WIDTH,), name="sum")
+    exe = lm.compile(growing(state), "cuda")
+    for _ in range(3):
+        exe(x=X)
+    buffer: Any = state.buffer
+    buffer.block.close()  # kernels go on with its address
+    with pytest.raises(DeviceError, match=r"cuda:0: .*LAUNCH_FAILED.*can use the device no longer"):
+        exe(x=X)
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=r"can use the device no longer|state\.reset"):
+            exe(x=X)
+    with pytest.raises(DeviceError):
+        state.numpy()
