@@ -111,7 +111,7 @@ FAULTS = {
     "to-an-input": (kernel(LOAD, Store("x", AT, X)), "x is an input"),
     "step": (with_loop(step=0), "steps of 0"),
     "bound": (with_loop(stop=X), "%1 is f32, expected i64"),
-    "index": (with_loop(index=OTHER), "%7 is f32, expected i64"),
+    "index": (with_loop(index=OTHER), "it counts in f32; take i64, or i32"),
     "init": (with_loop(carries=(replace(LOOP.carries[0], init=ONE),)), "1 is i64, expected f32"),
     "next": (with_loop(carries=(replace(LOOP.carries[0], next=STEP),)), "%2 is i64, expected f32"),
     "condition": (kernel(LOAD, If(X, (), ())), "%1 is f32, expected bool"),

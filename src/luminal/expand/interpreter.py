@@ -300,7 +300,8 @@ class _Interpreter:
         self.bind(results, [c.init for c in carries])
         start, stop = self.scalar(statement.start), self.scalar(statement.stop)
         for position in range(start, stop, statement.step):
-            self.values[statement.index.id] = np.array([position], np.int64)
+            number = np.array([position], statement.index.type.dtype.numpy)
+            self.values[statement.index.id] = number
             self.bind(inners, results)
             yield
             self.bind(results, [c.next for c in carries])

@@ -178,7 +178,9 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for (index = start; index < stop; index += step)`; all are i64, step is positive."""
+    """`for (index = start; index < stop; index += step)`; all are i64, or i32, and the step is
+    positive.
+    """
 
     index: Value
     start: Operand

@@ -1,14 +1,13 @@
-"""The integers that i64 scalars may be, as far as they follow from parameters and loop bounds."""
+"""What integers may be, as far as it follows from parameters and loops' bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from luminal.base.dtypes import bool_
 from luminal.expand.fold import uniform
-from luminal.expand.ir import INDEX, Apply, Kernel, Loop, Operand, Value
+from luminal.expand.ir import Apply, Kernel, Loop, Operand, Value
 from luminal.shape.interval import EVERYTHING, Interval
-
-LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
 
 def is_empty(interval: Interval) -> bool:
@@ -34,17 +33,21 @@ class Ranges:
     def of(self, operand: Operand) -> Interval:
         """What the operand may be."""
         if isinstance(operand, Value):
-            return self.known.get(operand.id, EVERYTHING)
+            known = self.known.get(operand.id)
+            return Interval(0, 1) if operand.type.dtype is bool_ else known or EVERYTHING
         value = uniform(operand)
         return EVERYTHING if value is None else Interval(value, value)
 
     def note(self, statement: Apply) -> None:
         """Learn what an operation gives; what may wrap is anything."""
-        if statement.out.type != INDEX or statement.op not in RULES:
+        out, rule = statement.out, RULES.get(statement.op)
+        if rule is None or out.type.lanes > 1 or not out.type.dtype.is_int:
             return
-        interval = RULES[statement.op](*map(self.of, statement.args))
-        if interval.at_least(LOWEST) and interval.at_most(HIGHEST):
-            self.known[statement.out.id] = interval
+        interval = rule(*map(self.of, statement.args))
+        dtype = out.type.dtype
+        lowest = -(1 << dtype.bits - 1) if dtype.is_signed else 0
+        if interval.at_least(lowest) and interval.at_most(lowest + (1 << dtype.bits) - 1):
+            self.known[out.id] = interval
 
     def enter(self, loop: Loop) -> None:
         """Learn what a loop's index is in its body."""
@@ -76,6 +79,24 @@ def _masked(x: Interval, mask: Interval) -> Interval:
     return Interval(0, min(bounds)) if bounds else EVERYTHING
 
 
+def _joined(x: Interval, y: Interval) -> Interval:
+    if not (x.at_least(0) and y.at_least(0)) or x.hi is None or y.hi is None:
+        return EVERYTHING
+    return Interval(0, (1 << max(x.hi, y.hi).bit_length()) - 1)
+
+
+def _quotient(x: Interval, y: Interval) -> Interval:
+    return x.floordiv(y) if x.at_least(0) and y.at_least(1) else EVERYTHING
+
+
+def _remainder(x: Interval, y: Interval) -> Interval:
+    if not (x.at_least(0) and y.at_least(1)):
+        return EVERYTHING
+    bounds = [x.hi] if y.hi is None else [x.hi, y.hi - 1]
+    known = [bound for bound in bounds if bound is not None]
+    return Interval(0, min(known)) if known else Interval(0, None)
+
+
 RULES: Mapping[str, Callable[..., Interval]] = {
     "add": Interval.plus,
     "sub": lambda x, y: x.plus(y.scaled(-1)),
@@ -85,5 +106,10 @@ RULES: Mapping[str, Callable[..., Interval]] = {
     "and": _masked,
     "min": Interval.minimum,
     "max": Interval.maximum,
+    "or": _joined,
+    "xor": _joined,
+    "quotient": _quotient,
+    "remainder": _remainder,
+    "cast": lambda x: x,
     "select": lambda condition, x, y: x.union(y),
 }

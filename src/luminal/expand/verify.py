@@ -50,6 +50,8 @@ from luminal.shape.interval import Interval
 OWN = {"select": slice(1, 3), "extract": slice(0, 1), "shuffle": slice(0, 2)}
 OWN |= dict.fromkeys(WORD_DOTS, slice(1, 3))
 """Which operands have the type that a row is about, where not all have it."""
+INTEGERS = (INDEX, Type(dtypes.int32))
+"""The types of loops' numbers and of addresses."""
 CONVERSIONS = ("cast", "bitcast", "splat")
 """What the statement, not the row, gives a type."""
 
@@ -138,6 +140,11 @@ class _Verifier:
             self.typed(operand, expected)
         return operand
 
+    def integer(self, address: Operand) -> None:
+        """An address that may be read here."""
+        if self.operand(address).type not in INTEGERS:
+            self.fail(f"the address is {address.type}; give an integer")
+
     def inside(self, body: Sequence[Statement], *values: Value) -> dict[int, Value]:
         """A body with values of its own, the first its counter; gives the scope at its end."""
         outer, line = dict(self.scope), self.line
@@ -213,8 +220,8 @@ class _Verifier:
             listed = ", ".join(self.buffers)
             self.fail(f"there is no buffer {statement.buffer}; the kernel has {listed}")
         address = self.operand(statement.address)
-        if address.type not in (INDEX, Type(dtypes.int64, type_.lanes)):
-            self.fail(f"the address is {address.type}; give an i64, or one for each lane")
+        if address.type not in (*INTEGERS, Type(dtypes.int64, type_.lanes)):
+            self.fail(f"the address is {address.type}; give an integer, or an i64 for each lane")
         if statement.mask is not None:
             self.operand(statement.mask, Type(dtypes.bool_, type_.lanes))
         if statement.is_aligned:
@@ -235,7 +242,7 @@ class _Verifier:
 
     def aligned(self, statement: Load | Store, buffer: Buffer, type_: Type) -> None:
         """Checks a vector that is accessed as one."""
-        if type_.lanes == 1 or statement.address.type != INDEX:
+        if type_.lanes == 1 or statement.address.type.lanes > 1:
             self.fail("it is aligned; that takes a vector at one address")
         if not buffer.is_aligned:
             self.fail(f"{buffer.name} starts anywhere; access its elements one by one")
@@ -257,9 +264,10 @@ class _Verifier:
         self.operand(statement.address, INDEX)
 
     def loop(self, statement: Loop) -> None:
+        if statement.index.type not in INTEGERS:
+            self.fail(f"it counts in {statement.index.type}; take i64, or i32")
         for bound in (statement.start, statement.stop):
-            self.operand(bound, INDEX)
-        self.typed(statement.index, INDEX)
+            self.operand(bound, statement.index.type)
         if statement.step < 1:
             self.fail(f"it takes steps of {statement.step}; the least is 1")
         for carry in statement.carries:
@@ -327,7 +335,7 @@ class _Verifier:
             self.fail(f"elements of {buffer.dtype} are not turned; those of 16 bits are")
         if self.kernel.lanes % 32:
             self.fail(f"32 lanes load together; the group has {self.kernel.lanes}")
-        self.operand(statement.address, INDEX)
+        self.integer(statement.address)
         if len(statement.outs) not in (1, 2, 4):
             self.fail(f"{len(statement.outs)} squares are loaded; take 1, 2 or 4")
         for out in statement.outs:
@@ -343,7 +351,7 @@ class _Verifier:
         if buffer.dtype is not source.dtype:
             self.fail(f"{source.dtype} is copied to {buffer.dtype}; copy elements as they lie")
         for address in (statement.address, statement.source_address):
-            self.operand(address, INDEX)
+            self.integer(address)
         if statement.live is not None:
             self.operand(statement.live, CONDITION)
 

@@ -52,6 +52,13 @@ def widened(kernel: Kernel) -> Kernel:
     return _Widening(kernel).kernel()
 
 
+def fresh_values(kernel: Kernel) -> Iterator[int]:
+    """Numbers of values that the kernel has not."""
+    ids = [out.id for statement in kernel.statements() for out in _defined(statement)]
+    own = (kernel.chunk, kernel.lane, kernel.begin, *(param.value for param in kernel.params))
+    return count(max([*ids, *(value.id for value in own if value is not None)]) + 1)
+
+
 class _Widening:
     def __init__(self, kernel: Kernel) -> None:
         self.source = kernel
@@ -62,10 +69,7 @@ class _Widening:
             for buffer in (*kernel.buffers, *within)
             if buffer.is_aligned
         }
-        ids = [out.id for statement in kernel.statements() for out in _defined(statement)]
-        own = (kernel.chunk, kernel.lane, kernel.begin, *(param.value for param in kernel.params))
-        ids += [value.id for value in own if value is not None]
-        self.fresh = count(max(ids) + 1)
+        self.fresh = fresh_values(kernel)
 
     def kernel(self) -> Kernel:
         for statement in self.source.setup:

@@ -13,8 +13,9 @@ import luminal as lm
 from luminal.base import dtypes
 from luminal.base.errors import VerifyError
 from luminal.compiler.compile import lower_to_program
-from luminal.expand import interpreter, ir, loops, verify
+from luminal.expand import interpreter, ir, loops, narrow, verify
 from luminal.expand.expand import expand
+from luminal.expand.narrow import narrowed
 from luminal.expand.tiles import Pieces
 from luminal.expand.zeros import Zeros
 from luminal.kernel.tile_ir import Role
@@ -233,3 +234,51 @@ def test_wide_accesses_are_verified() -> None:
     narrow = expand(replace(tiles, buffers=(replace(x, is_aligned=False), y)))
     verify.verify(narrow)
     assert not is_wide(narrow, ir.Load)
+
+
+# --- integers of 32 bits --------------------------------------------------------------------------
+
+
+def counted(rows: int, n: int) -> ir.Kernel:
+    return narrowed(expand(row_sums(rows, n, 4, 4, 1, run=4)))
+
+
+def longs(kernel: ir.Kernel) -> int:
+    """The operations on i64 that are left."""
+    applied = [each for each in kernel.statements() if isinstance(each, ir.Apply)]
+    return sum(each.out.type == ir.INDEX for each in applied)
+
+
+def test_what_fits_is_computed_in_32_bits() -> None:
+    kernel = counted(5, 64)
+    verify.verify(kernel)
+    assert longs(kernel) == 0
+    loads = [each for each in kernel.statements() if isinstance(each, ir.Load)]
+    assert {load.address.type.dtype for load in loads} == {dtypes.int32}
+
+
+def test_addresses_beyond_32_bits_are_long() -> None:
+    kernel = counted(1 << 20, 1 << 12)
+    verify.verify(kernel)
+    loads = [each for each in kernel.statements() if isinstance(each, ir.Load)]
+    assert {load.address.type.dtype for load in loads if load.buffer == "x"} == {dtypes.int64}
+    # the last element lies at 2**32 - 1: only the row's start is long
+    assert 0 < longs(kernel) < longs(expand(row_sums(1 << 20, 1 << 12, 4, 4, 1, run=4)))
+
+
+def test_integers_that_do_not_fit_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = Writer()
+    far = w.apply("shl", w.apply("shl", w.chunk, index(20)), index(13))  # up to 2**43
+    w.store("y", w.chunk, w.apply("shr", w.apply("add", far, w.n), index(31)))
+    kernel = w.kernel(("y", dtypes.int64, Role.OUT))
+
+    def ran() -> list[int]:
+        y = np.zeros(100, np.int64)
+        interpreter.run(narrowed(kernel), {"y": y}, {"n": 100})
+        return [int(each) for each in y]
+
+    expected = [4 * k for k in range(100)]
+    assert ran() == expected
+    monkeypatch.setattr(narrow, "fits", lambda interval: True)
+    with pytest.raises((VerifyError, AssertionError)):
+        assert ran() == expected

@@ -23,15 +23,15 @@ class Dialect(ABC):
     `types` has the names of the dtypes it computes in, by their short names; `suffixes` what ends a
     literal of i64, u32, u64 and f32. `space` stands before a type in global memory, `inline` before
     a function, `shared_space` before a variable in a group's memory and `in_shared` before the type
-    that a pointer there points to; `worker` and `workers` are the
-    number of this worker and of all, `group` and `groups` those of groups, `lane` that of a lane in
-    its group, and `barrier` is a statement at which all of a group meet. Where lanes exchange
-    values, `lane_in_rows` numbers them so that those of a row follow each other, and `exchanged` is
-    {value} of the lane whose number differs in the bit {distance}. `integers` is the array of i64
-    in memory that a kernel with parameters reads them from. `not_unrolled` stands before a loop
-    whose trips meet at a barrier, where a compiler would unroll it. `instructions` are those of the
-    operations that only some machines have; `has_copies`: do lanes copy to shared memory without
-    registers?
+    that a pointer there points to; `worker` and `workers` are the number of this worker and of all,
+    `group` and `groups` those of groups, `lane` that of a lane in its group, and `barrier` is a
+    statement at which all of a group meet. Where lanes exchange values, `lane_in_rows` numbers them
+    so that those of a row follow each other, and `exchanged` is {value} of the lane whose number
+    differs in the bit {distance}. `integers` is the array of i64 in memory that a kernel with
+    parameters reads them from. `not_unrolled` stands before a loop whose trips meet at a barrier,
+    where a compiler would unroll it. `instructions` are those of the operations that only some
+    machines have; `has_copies`: do lanes copy to shared memory without registers?
+    `has_short_addresses`: what fits in an i32 is computed in 32 bits.
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -56,6 +56,7 @@ class Dialect(ABC):
     instructions: Instructions = frozenset()
     in_shared: str = ""
     has_copies: bool = False
+    has_short_addresses: bool = True
 
     @abstractmethod
     def head(self, dtypes: AbstractSet[DType]) -> str:

@@ -44,6 +44,7 @@ from luminal.expand.ir import (
     Type,
     Value,
 )
+from luminal.expand.narrow import narrowed
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Role
 
@@ -82,7 +83,8 @@ def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
 
 def spell_tiles(kernel: tile_ir.Kernel, dialect: Dialect) -> Spelled:
     """The text of a kernel of tile IR, as `spell`; CompileError also for code written by hand."""
-    return spell(expand(kernel, instructions=dialect.instructions), dialect)
+    expanded = expand(kernel, instructions=dialect.instructions)
+    return spell(narrowed(expanded) if dialect.has_short_addresses else expanded, dialect)
 
 
 def _dtypes(kernel: Kernel) -> frozenset[DType]:
@@ -341,7 +343,7 @@ class _Walk:
         )
         if self.dialect.not_unrolled and any(isinstance(inner, Barrier) for inner in loop.body):
             self._put(self.dialect.not_unrolled)
-        head = f"{self.dialect.types['i64']} {index} = {start}; {index} < {stop}"
+        head = f"{self._type(loop.index.type)} {index} = {start}; {index} < {stop}"
         self._put(f"for ({head}; {index} += {loop.step}) {{")
         self.depth += 1
         for carry in loop.carries:
