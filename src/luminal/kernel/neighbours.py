@@ -15,6 +15,7 @@ from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import Dot
 from luminal.base.dtypes import DType
 from luminal.kernel.fused import Fused, Place
+from luminal.kernel.guards import is_mask
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.kernel.source import Source, sources_of
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol
@@ -59,6 +60,8 @@ def multiplied(factor: Term, dot: Dot | None) -> DType:
     """The dtype as which a factor is multiplied: by a dot what is below its Cast."""
     if dot is None:
         return factor.dtype
+    if dot.is_matrix:
+        return dot.a
     while factor.op == "At":
         factor = factor.args[0]
     return factor.args[0].dtype if factor.op == "Cast" else factor.dtype
@@ -106,12 +109,17 @@ def word_offset(offset: Expression, near: Symbol, count: int) -> Expression | No
     return word if word * count is first else None
 
 
-def taken(factor: Term, dtype: DType, reads: Container[Term]) -> Term | None:
-    """What of a factor a dot of this dtype multiplies: itself, or what it is cast from."""
-    if factor.dtype is dtype:
-        return factor
-    is_cast = factor.op == "Cast" and factor not in reads
-    return factor.args[0] if is_cast and factor.args[0].dtype is dtype else None
+def below_cast(factor: Term, dtype: DType, reads: Container[Term]) -> Term | None:
+    """What of this dtype a factor is, but for where it is evaluated and 0 at masked positions:
+    itself, or what it is cast from; None if it is anything else.
+    """
+    while factor.dtype is not dtype and factor not in reads:
+        if factor.op == "Cast" and factor.args[0].dtype is dtype:
+            return factor.args[0]
+        if factor.op != "At" and not is_mask(factor):
+            return None
+        factor = factor.args[1 if is_mask(factor) else 0]
+    return factor if factor.dtype is dtype else None
 
 
 def _no_matrices(contraction: Term, dot: Dot, reads: Container[Term]) -> str | None:
@@ -122,7 +130,7 @@ def _no_matrices(contraction: Term, dot: Dot, reads: Container[Term]) -> str | N
     if product.op != "Mul" or product in reads:
         return "what it sums is no product of its own"
     for factor, dtype in zip(product.args, (dot.a, dot.b), strict=True):
-        if taken(factor, dtype, reads) is None:
+        if below_cast(factor, dtype, reads) is None:
             return f"the factor {factor!r} is no {dtype}"
     a, b = (factor.axes - {*contraction.attrs} for factor in product.args)
     return None if a - b and b - a else "one of its factors has all of its rows and columns"

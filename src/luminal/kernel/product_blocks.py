@@ -41,12 +41,12 @@ from luminal.base.dtypes import DType, bool_
 from luminal.base.records import dataclass
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
-from luminal.kernel.fused import Fused
+from luminal.kernel.fused import Fused, Place
 from luminal.kernel.guards import is_mask
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.loops import LoopAxis
-from luminal.kernel.neighbours import taken
+from luminal.kernel.neighbours import below_cast, multiplied
 from luminal.kernel.product_sides import Sides, sides_of
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
@@ -103,12 +103,10 @@ class ProductTiling:
         down, across = self.tiles
         return down * across * (1 if self.dot is None else self.dot.together)
 
-    def kept(self, sides: Sides, side: int, factor: Term) -> Term:
-        """What of a factor lies in shared memory."""
+    def kept(self, sides: Sides, factor: Term) -> Term:
+        """What of a factor lies in shared memory: by a dot what that multiplies of it."""
         if self.dot is not None:
-            kept = taken(factor, (self.dot.a, self.dot.b)[side], sides.fused.reads)
-            assert kept is not None, f"{factor!r} is none for {self.dot}"
-            return kept
+            return factor
         return sides.short(factor) if self.short else factor
 
     def across(self, side: int) -> int:
@@ -119,7 +117,8 @@ class ProductTiling:
         """How a factor is copied into shared memory for each block of the sum, so many elements at
         once.
         """
-        term = self.kept(sides, side, factor)
+        term = self.kept(sides, factor)
+        size = multiplied(term, self.dot).size
         lengths = {DEPTH: self.deep, PLACE: self.across(side)}
         lengths[DEPTH if self.deep_first[side] else PLACE] //= count
         outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
@@ -132,20 +131,35 @@ class ProductTiling:
             (inner, _dealt(lengths[inner], near, 1, unroll and 1)),
         )
         # Lanes that copy along the sum would meet in one bank if rows were a power of two long.
-        pad = self.deep_first[side] * term.dtype.size
+        pad = self.deep_first[side] * size
         order = DEPTH, PLACE
         if self.dot is not None:
             # Words along the sum are loaded whole; those of 16 bits are turned on their way. Eight
             # rows of 16 bytes, loaded together, lie in banks of their own.
-            along_sum = self.deep_first[side] or term.dtype.size == 1
+            along_sum = self.deep_first[side] or size == 1
             order = (PLACE, DEPTH) if along_sum else order
-            pad = ROW_BYTES if along_sum or term.dtype.size == 2 else 2 * ROW_BYTES
-        return Stage(term, DEPTH, order, fill, pad, space=Space.SHARED, buffers=self.buffers)
+            pad = ROW_BYTES if along_sum or size == 2 else 2 * ROW_BYTES
+        return Stage(term, DEPTH, order, fill, pad, self.dot, Space.SHARED, self.buffers)
 
-    def copies_whole(self, sides: Sides, side: int, term: Term) -> bool:
-        """Can lanes copy what of a factor is kept without registers? It must lie as it is kept."""
-        place, count = sides.fused.reads.get(term), COPIED // term.dtype.size
-        if not self.ring or place is None or place.layout != ROW_MAJOR or not place.frame:
+    def source(self, sides: Sides, factor: Term) -> Term | None:
+        """What in memory lanes may copy without registers: a factor that lies there as it is kept,
+        at its own positions.
+        """
+        if not self.ring or self.dot is None:
+            return None
+        term = below_cast(factor, self.dot.a, sides.fused.reads)
+        is_own = term is factor or (factor.op == "Cast" and term is factor.args[0])
+        return term if is_own and term in sides.fused.reads else None
+
+    def copies_whole(self, sides: Sides, side: int, factor: Term) -> bool:
+        """Can lanes copy a factor without registers? It must lie along what is kept side by side,
+        in whole words.
+        """
+        term = self.source(sides, factor)
+        if term is None:
+            return False
+        place, count = sides.fused.reads[term], COPIED // term.dtype.size
+        if place.layout != ROW_MAJOR or not place.frame:
             return False
         own = sides.columns if side else sides.rows
         along = (sides.summed if self.deep_first[side] else own)[-1].members[-1]
@@ -158,7 +172,8 @@ class ProductTiling:
         """Shared memory that a stage takes."""
         lengths = {DEPTH: self.deep, PLACE: self.across(side)}
         outer, inner = (lengths[symbol] for symbol in stage.order)
-        return outer * (inner * stage.term.dtype.size + stage.pad) * stage.buffers
+        size = multiplied(stage.term, stage.dot).size
+        return outer * (inner * size + stage.pad) * stage.buffers
 
 
 def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:
@@ -291,7 +306,8 @@ class Products:
         room = self.staging.room_of(
             stage, {symbol: Dimension(symbol, const(size)) for symbol, size in lengths.items()}
         )
-        count = self.at_once(side, stage.term)
+        whole = self.tiling.copies_whole(self.sides, side, factor)
+        count = COPIED // room.dtype.size if whole else 1
         for n in dict.fromkeys((count, 1)):
             (far, outer), (near, inner) = self.tiling.stage(self.sides, side, factor, n).fill
             walks = (
@@ -302,10 +318,6 @@ class Products:
             if n == 1 or self.are_whole(copy):
                 break
         return copy
-
-    def at_once(self, side: int, term: Term) -> int:
-        """How many elements of a factor a lane may copy at once."""
-        return COPIED // term.dtype.size if self.tiling.copies_whole(self.sides, side, term) else 1
 
     def are_whole(self, copy: _Copy) -> bool:
         """Do the elements that a lane copies at once begin at multiples of them?"""
@@ -392,16 +404,21 @@ class Products:
         else:
             to, name = self.values.canonical(copy.room.offset(here, turn)), copy.room.buffer
             offset, guard = self.source(copy, step, here)
-            place = self.values.fused.reads[copy.stage.term]
-            source = self.values.operand(place, Role.IN)
+            source = self.values.operand(self.read_at(copy), Role.IN)
             self.blocks.put(Copy(name, to, source, offset, copy.count, guard), self.blocks.depth)
         self.blocks.close_to(depth)
 
     def source(self, copy: _Copy, step: Expression, here: Env) -> tuple[Expression, Expression]:
         """Where what is copied lies, and whether it is inside."""
         env, _ = self.point(copy, step, here)
-        offset = self.values.fused.reads[copy.stage.term].offset(env.values)
+        offset = self.read_at(copy).offset(env.values)
         return self.values.canonical(offset), self.values.canonical(env.guard)
+
+    def read_at(self, copy: _Copy) -> Place:
+        """Where what is copied without registers lies."""
+        term = self.tiling.source(self.sides, copy.factor)
+        assert term is not None
+        return self.sides.fused.reads[term]
 
     def point(self, copy: _Copy, step: Expression, here: Env) -> tuple[Env, Expression]:
         """The point of an element of a factor's block, and whether it is before the sum's end."""
@@ -415,12 +432,27 @@ class Products:
     def value(self, copy: _Copy, step: Expression, here: Env) -> Tile:
         """An element of a factor's block; 0 beyond the end of the sum."""
         env, inside = self.point(copy, step, here)
-        term = copy.stage.term
-        tile = self.values.evaluate(term, env)
+        term, dtype = copy.stage.term, copy.room.dtype
+        tile = self.values.evaluate(term, env) if term.dtype is dtype else self.narrow(term, env)
         if inside is TRUE or _is_zero_outside(term, self.sides.fused):
             return tile
-        zero = self.values.constant(0, term.dtype)
-        return self.values.map("Select", (self.values.index(inside, bool_), tile, zero), term.dtype)
+        zero = self.values.constant(0, dtype)
+        return self.values.map("Select", (self.values.index(inside, bool_), tile, zero), dtype)
+
+    def narrow(self, factor: Term, env: Env) -> Tile:
+        """What a dot multiplies of a factor, at a point: its value before it was cast."""
+        dot, values = self.tiling.dot, self.values
+        assert dot is not None
+        if factor.op == "Cast":
+            return values.evaluate(factor.args[0], env)
+        if factor.op == "At":
+            (inner, *_), env = factor.args, values.move(factor, env)
+            return values.evaluate(inner, env) if inner.dtype is dot.a else self.narrow(inner, env)
+        assert is_mask(factor), f"{factor!r} is none for {dot}"
+        condition, inner, _ = factor.args
+        tile = self.narrow(inner, env)
+        arms = values.evaluate(condition, env), tile, values.constant(0, dot.a)
+        return values.map("Select", arms, dot.a)
 
     def multiplied(self, sums: Sequence[Tile], turn: Expression) -> list[Tile]:
         """The sums with the products of a block of shared memory added."""

@@ -264,8 +264,7 @@ class MatrixChoices:
         if not self.products.groups.copies or not self.products.fits(tiling):
             return False
         tiling, sides = replace(tiling, ring=True), self.products.sides
-        kept = ((side, tiling.kept(sides, side, factor)) for side, factor in sides.kept)
-        return any(tiling.copies_whole(sides, side, term) for side, term in kept)
+        return any(tiling.copies_whole(sides, side, factor) for side, factor in sides.kept)
 
     @cached_property
     def named(self) -> dict[str, Shape]:
