@@ -35,7 +35,7 @@ from luminal.shape.expression import Expression, Symbol
 
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
-GROUPS = Groups(lanes=128, most=1024, shared_bytes=32 << 10, is_rule=True, subgroup=32)
+GROUPS = Groups(lanes=128, most=1024, shared_bytes=48 << 10, is_rule=True, subgroup=32)
 """Of a GPU: lanes for four rows that step together, the shared memory that all of them have. A chip
 may have less.
 """
@@ -117,6 +117,7 @@ class CBackend(ABC):
             most=min(GROUPS.most, chip.most_lanes),
             shared_bytes=min(GROUPS.shared_bytes, chip.group_bytes),
             copies=cls.dialect.has_copies and bool(chip.dots),
+            matrix=chip.pipes.matrix or GROUPS.matrix,
         )
         target = machine(str(chip), chip.units, chip.unit_bytes, chip.cache_bytes, dots=chip.dots)
         return cls(target, number, groups, chip=chip)

@@ -19,11 +19,14 @@ from luminal.base.dtypes import dtype_of
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.compiler.compile import lower_to_program
+from luminal.expand.expand import expand
 from luminal.hlir.graph import Graph
 from luminal.kernel import tile_ir
 from luminal.kernel.product_blocks import Products
 from luminal.runtime.driver import Driver
+from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.facts import Groups
+from luminal.schedule.groups.work import work
 from tests.backends.c_family.offline import skip_without
 from tests.backends.groups.ring_faults import FAULTS, Fault
 from tests.backends.on_device import compiled_on
@@ -132,3 +135,18 @@ def test_machine_code_multiplies_matrices(chip: str, dtype: str) -> None:
     counts = sass.counts(sass.of(code.code))
     named = {name: n for name, n in counts.items() if name.startswith(INSTRUCTIONS[dtype])}
     assert sum(named.values()) >= 4, counts
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a"])
+def test_the_matrix_units_are_busy(chip: str) -> None:
+    """By the static model, of which instructions and shared memory are the sure parts: at least
+    0.55 of their rate for a large product.
+    """
+    made, n = Cuda.named(chip), 4096
+    assert made.chip is not None
+    (kernel,) = lower_to_program(product("bfloat16", n, n, n, (False, False)), made).kernels
+    expanded = expand(kernel, instructions=made.dialect.instructions)
+    chunks = int(expanded.chunks.evaluate({}))
+    found = bounds(work(expanded, {}), made.chip, chunks, 6 * n * n, made.walkers)
+    least = n**3 / (made.chip.pipes.matrix * made.chip.units * made.chip.hertz)
+    assert least / max(found.issue, found.shared) >= 0.55

@@ -180,6 +180,13 @@ def is_right(kernel: Kernel, meaning: str) -> bool:
     )
 
 
+def ring_of(stages: int, dots: tuple[Dot, ...]) -> Knobs:
+    """So many blocks, whose lanes copy from both factors, and multiply what others copied."""
+    return as_knobs(
+        {"stages": stages, "blocks": "8x8 by 4x4" if dots is MADE_UP else "16x16 by 16x8"}
+    )
+
+
 RINGS = [f"{name} in {stages}" for name in ("made up", "mma") for stages in (2, 3, 4)]
 
 
@@ -187,7 +194,7 @@ RINGS = [f"{name} in {stages}" for name in ("made up", "mma") for stages in (2, 
 @pytest.mark.parametrize("meaning", MEANINGS)
 def test_rings(meaning: str, ring: str) -> None:
     stages, dots = int(ring[-1]), MMA if ring.startswith("mma") else MADE_UP
-    kernel = placed(whole("bfloat16"), backend(dots), (("stages", stages),))
+    kernel = placed(whole("bfloat16"), backend(dots), ring_of(stages, dots))
     assert sum(isinstance(each, Copy) for each in kernel.statements()) == 2 * stages
     verify(kernel)
     verify_expanded(expand(kernel))
@@ -279,13 +286,13 @@ def test_a_missing_barrier_is_a_race(
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_of_rings_are_found(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
     fault(monkeypatch)
-    kernel = placed(whole("bfloat16"), backend(), (("stages", 3),))
+    kernel = placed(whole("bfloat16"), backend(), ring_of(3, MADE_UP))
     with pytest.raises((VerifyError, AssertionError), match=r"put a barrier between|wrong"):
         assert is_right(kernel, "lanes"), "wrong"
 
 
 def test_what_cannot_be_copied_is_refused() -> None:
-    kernel = placed(whole("bfloat16"), backend(), (("stages", 2),))
+    kernel = placed(whole("bfloat16"), backend(), ring_of(2, MADE_UP))
     rules: dict[str, Change] = {
         "copy 4, 8, 16 bytes at once": lambda x: replace(x, count=3),
         "is no multiple of 8 elements": lambda x: replace(x, offset=x.offset + 2),

@@ -11,7 +11,9 @@ class Groups:
     `shared_bytes` of their own. `is_rule`: kernels are run by groups unless it is chosen otherwise.
     The lanes of a `subgroup` step together and exchange values without memory; 1: none do.
     `in_vectors`: a compiler makes vectors of so many lanes, as for CPUs, and sees that they share a
-    value only where all of a group do. `copies`: do lanes copy to shared memory without registers?
+    value only where all of a group do.
+    `copies`: do lanes copy to shared memory without registers? `matrix`: the products of 16-bit
+    floats that a unit multiplies in a cycle by instructions for matrices, where it has them.
     """
 
     lanes: int
@@ -21,6 +23,7 @@ class Groups:
     subgroup: int = 1
     in_vectors: bool = False
     copies: bool = False
+    matrix: int = 1024
 
     @property
     def meets_often(self) -> bool:

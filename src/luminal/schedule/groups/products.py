@@ -229,12 +229,16 @@ class ProductChoices:
         return deep > sum(access.stride(mine) == 1 for access in reads)
 
 
-MATRIX_BYTES = 2048  # of factors that a unit multiplies in a cycle: sm_80's tensor cores
-MATRIX_LOADS = 128  # bytes of shared memory that it loads
-MATRIX_COPIES = 32  # bytes of global memory
-MATRIX_RESULTS = 64  # registers of a lane that may be results
+MATRIX_LOADS = 128  # bytes of shared memory that a unit reads or writes in a cycle
+MATRIX_COPIES = 24  # bytes that it gets from the last cache
+MATRIX_WAIT = 700  # cycles from asking for a block of the sum to having multiplied it
+MATRIX_REGISTERS = 64 << 10  # of a unit, of which a lane has those of its results and some more
+OTHERS = 72
+MATRIX_RESULTS = 128  # registers of a lane that may be results
+PARTS, ROW = 4, 32  # of a unit, each of which multiplies for rows of lanes
 LANES, VALUES = "lanes", "values"  # who copies
 RING = (4, 3, 2)  # blocks
+RING_WAITS = {3: 1.0, 2: 1.5, 1: 4.0}
 MATRIX_STEPS = 2  # of the dot in a block of the sum, at least
 
 
@@ -251,8 +255,7 @@ class MatrixChoices:
         chosen = choices.pick("blocks", next(iter(named)), list(named))
         shape = named[chosen]
         depths = [n for n in self.depths() if products.fits(self.made(shape, n, 1))]
-        usual = [n for n in depths if products.fits(self.made(shape, n, 2))]
-        deep = choices.pick("deep", (usual or depths)[0], depths)
+        deep = choices.pick("deep", self.ring_of(shape)[0], depths)
         ways = [LANES, VALUES] if self.copies_whole(self.made(shape, deep, 2)) else [VALUES]
         ring = choices.pick("copies", ways[0], ways) == LANES
         offered = RING if ring else (2, 1)
@@ -290,7 +293,7 @@ class MatrixChoices:
             tile = dot.m * down, dot.n * across
             if tile[0] * tile[1] * sums > MATRIX_RESULTS * dot.together:
                 continue
-            for teams in {max(1, usual // 2), usual, 2 * usual}:
+            for teams in sorted({max(1, usual // 2), usual, 2 * usual}):
                 for beside in _powers(teams):
                     shape = tile[0] * (teams // beside), tile[1] * beside, tile
                     tiling = self.made(shape, min(self.depths()), 1)
@@ -300,14 +303,36 @@ class MatrixChoices:
                         yield shape
 
     def cycles(self, rows: int, columns: int, tile: tuple[int, int]) -> float:
-        """About how long a step of all sums takes."""
+        """About how long a step of all sums takes: what a unit is busy with, and its waits, of
+        which the groups that it runs at once have one each.
+        """
         batch, all_rows, all_columns, _ = self.products.extents
         blocks = batch * -(-all_rows // rows) * -(-all_columns // columns)
         size, teams = self.dot.a.size, rows // tile[0] * (columns // tile[1])
-        multiplied = rows * columns * size / MATRIX_BYTES
-        loaded = teams * sum(tile) * size / MATRIX_LOADS
+        multiplied = rows * columns * size / 2 / self.products.groups.matrix
+        touched = (teams * sum(tile) + rows + columns) * size / MATRIX_LOADS
         copied = (rows + columns) * size / MATRIX_COPIES
-        return -(-blocks // self.products.target.cores) * (max(multiplied, loaded) + copied)
+        # Rows of lanes that a unit lacks, to fill its four parts, are idle.
+        idle = max(1.0, PARTS / (teams * self.dot.together / ROW))
+        busy = max(multiplied * idle, touched, copied)
+        share = -(-blocks // self.products.target.cores)
+        lanes = teams * self.dot.together
+        results = tile[0] * tile[1] // self.dot.together * len(self.products.sides.factors)
+        held = max(1, min(share, MATRIX_REGISTERS // (lanes * (results + OTHERS))))
+        deep, waits = self.ring_of((rows, columns, tile))
+        late = waits * MATRIX_WAIT / deep / held
+        return share * (max(busy, late) + min(busy, late) / held)
+
+    def ring_of(self, shape: Shape) -> tuple[int, float]:
+        """Steps of a sum at once by rule, and how often a group waits for a block of them: once
+        where others are on their way.
+        """
+        depths = self.depths()
+        for blocks, waits in RING_WAITS.items():
+            for deep in depths:
+                if self.products.fits(self.made(shape, deep, blocks)):
+                    return deep, waits
+        return depths[0], RING_WAITS[1]
 
     def depths(self) -> list[int]:
         """Steps of a sum at once, the best first."""
