@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from luminal.base.costs import Costs
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # the compiler's records are imported when something is compi
     from luminal.kernel.tile_ir import Kernel
     from luminal.program.launch_list import Program
     from luminal.program.steps import CustomStep, KernelStep
+    from luminal.shape.expression import Expression
 
 
 # A protocol and no base class: what places kernels for vectors and what places them for groups of
@@ -32,6 +33,9 @@ class Schedules(Protocol):
         """The kernel of a step under a schedule. Raises KnobError for knobs that it does not
         have.
         """
+
+    def share_launch(self, kernels: Sequence[Kernel], chunks: Sequence[Expression]) -> bool:
+        """May kernels that need nothing of each other be one launch, and do they gain by that?"""
 
 
 # A backend is a plain value, so a search can send it to its workers, and a test can pretend a

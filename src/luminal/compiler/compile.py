@@ -10,6 +10,7 @@ from luminal.base import config, tracing
 from luminal.base.numerics import Numerics
 from luminal.base.records import dataclass
 from luminal.compiler.assemble import UNTUNED, Begin, Origin, Placements, Tuned, assemble
+from luminal.compiler.side_by_side import side_by_side
 from luminal.hlir import verify as hlir_verify
 from luminal.hlir.graph import Graph, topological
 from luminal.hlir.prune import pruned
@@ -67,7 +68,7 @@ def lower_by_stages(
         selection = fast.select(lowered, backend.costs, numerics)
         selection = layouts.by_rule(selection, backend.layouts, numerics)
         selection = dots.by_rule(selection, dots.usable(backend.target.dots, numerics))
-    return finish(graph, lowered, selection, backend, begin=begin)
+    return with_shared_launches(finish(graph, lowered, selection, backend, begin=begin), backend)
 
 
 def lower_to_algebra(graph: Graph, backend: Backend) -> tuple[Graph, Lowered]:
@@ -121,6 +122,13 @@ def finish(
     placed = {} if placed is None else placed
     program, origins = assemble(graph, parts, backend, tuned, placed, begin)
     return Stages(graph, lowered, selection, parts, program, origins, placed)
+
+
+# A search tunes and times kernels one by one, so this is the last step, of what it has chosen too.
+def with_shared_launches(stages: Stages, backend: Backend) -> Stages:
+    """The stages whose Program has launches joined that need nothing of each other."""
+    program, origins = side_by_side(stages.program, stages.origins, backend.schedules)
+    return replace(stages, program=program, origins=origins)
 
 
 def reschedule(stages: Stages, backend: Backend, tuned: Tuned) -> Stages:

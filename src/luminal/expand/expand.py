@@ -35,6 +35,7 @@ from luminal.kernel.tile_ir import (
     Commit,
     Contract,
     Copy,
+    Grid,
     If,
     Index,
     Literal,
@@ -45,12 +46,13 @@ from luminal.kernel.tile_ir import (
     Prefix,
     Reduce,
     Runs,
+    Section,
     SortRow,
     Space,
     Statement,
     Store,
 )
-from luminal.shape.expression import Expression, opaque, product_of
+from luminal.shape.expression import Expression, all_of, opaque, product_of
 
 
 def expand(
@@ -128,14 +130,18 @@ class _Expansion:
         self.index.bind(number, chunk)
         if any(isinstance(statement, Once) for statement in self.source.body):
             self.begin = self.b.value(INDEX)
+        self.bind_grid(self.source.grid, number)
+        return chunk
+
+    def bind_grid(self, axes: Sequence[Grid], number: Expression) -> None:
+        """Binds the axes of a grid in the chunk of a number."""
         # The innermost axis of the grid is the lowest digit, so chunks with following numbers,
         # which one thread takes, lie side by side.
-        rest: Expression = number
-        for position, grid in reversed(list(enumerate(self.source.grid))):
+        rest = number
+        for position, grid in reversed(list(enumerate(axes))):
             digit = rest % grid.count if position else rest
             rest = rest // grid.count
             self.index.bind(grid.axis, self.index.scalar(digit))
-        return chunk
 
     def body(self, body: Sequence[Statement]) -> None:
         for together in _sums_together(body):
@@ -335,6 +341,21 @@ class _Expansion:
         condition = self.index.condition(statement.condition)
         self.b.where(condition, lambda: self.body(statement.body))
 
+    def section(self, statement: Section) -> None:
+        """A branch, on the chunk's number: all lanes of a group take the same one."""
+        (own,) = self.source.grid
+        number = opaque(f"{own.axis.name} from {statement.first}", 0, 2**62)
+        inside = all_of(
+            (statement.first <= own.axis, own.axis < statement.first + statement.chunks)
+        )
+
+        def write() -> None:
+            self.index.bind(number, self.index.scalar(own.axis - statement.first))
+            self.bind_grid(statement.grid, number)
+            self.body(statement.body)
+
+        self.b.where(self.index.condition(inside), write)
+
     def once(self, statement: Once) -> None:
         """Runs the body in the first chunk of a worker, and in its first at these positions."""
         assert self.begin is not None
@@ -373,6 +394,7 @@ class _Expansion:
         Runs: runs,
         If: branch,
         Once: once,
+        Section: section,
         SortRow: sort,
         Barrier: barrier,
         Copy: copy,

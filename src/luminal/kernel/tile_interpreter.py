@@ -39,6 +39,7 @@ from luminal.kernel.tile_ir import (
     Prefix,
     Reduce,
     Runs,
+    Section,
     SortRow,
     Statement,
     Store,
@@ -315,6 +316,15 @@ class _Interpreter:
         if self.begins or not any(self.point[statement.outer :]):
             self.body(statement.body)
 
+    def section(self, statement: Section) -> None:
+        number = self.point[0] - int(statement.first.evaluate(self.env))
+        counts = [int(grid.count.evaluate(self.env)) for grid in statement.grid]
+        if 0 <= number < math.prod(counts):
+            point = np.unravel_index(number, counts) if counts else ()
+            names = (grid.axis.name for grid in statement.grid)
+            self.env.update(zip(names, map(int, point), strict=True))
+            self.body(statement.body)
+
     def branch(self, statement: If) -> None:
         if statement.condition.evaluate(self.env):
             self.body(statement.body)
@@ -404,6 +414,7 @@ class _Interpreter:
         Runs: runs,
         If: branch,
         Once: once,
+        Section: section,
         SortRow: sort,
         Call: call,
         Barrier: barrier,

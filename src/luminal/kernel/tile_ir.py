@@ -43,7 +43,7 @@ from luminal.base.forks import cached_property
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import CustomKernel, Shape
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
-from luminal.shape.expression import TRUE, ZERO, Expression, Symbol
+from luminal.shape.expression import TRUE, ZERO, Expression, Symbol, product_of
 
 COPIED_BYTES = (4, 8, 16)
 """What a lane copies to shared memory at once."""
@@ -316,6 +316,24 @@ class Once:
     body: tuple[Statement, ...]
 
 
+# Kernels that need nothing of each other leave units idle one after the other where each has few
+# chunks. As sections of one kernel they run side by side, for the price of one launch.
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Runs the body, which is all that a kernel does in its chunks from `first` on: as many as
+    `grid` has points, whose axes it binds. Sections are all that the kernel's body consists of, and
+    its own grid has one axis.
+    """
+
+    first: Expression
+    grid: tuple[Grid, ...]
+    body: tuple[Statement, ...]
+
+    @property
+    def chunks(self) -> Expression:
+        return product_of(axis.count for axis in self.grid)
+
+
 @dataclass(frozen=True, slots=True)
 class SortRow:
     """Stable ascending sort of `extent` elements, NaN last, -0 equal to +0.
@@ -408,6 +426,7 @@ Statement = (
     | Runs
     | If
     | Once
+    | Section
     | SortRow
     | Call
     | Barrier
@@ -415,7 +434,7 @@ Statement = (
     | Commit
     | Await
 )
-NESTED = Loop | Runs | If | Once  # statements with a body
+NESTED = Loop | Runs | If | Once | Section  # statements with a body
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from luminal.kernel.tile_ir import (
     Prefix,
     Reduce,
     Runs,
+    Section,
     SortRow,
     Space,
     Statement,
@@ -73,6 +74,10 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             _block(statement.body, indent + "  ", lines)
         elif isinstance(statement, If):
             lines.append(f"{indent}if {statement.condition}:")
+            _block(statement.body, indent + "  ", lines)
+        elif isinstance(statement, Section):
+            axes = "".join(f", {grid.axis.name} in 0..<{grid.count}" for grid in statement.grid)
+            lines.append(f"{indent}section from {statement.first} on{axes}:")
             _block(statement.body, indent + "  ", lines)
         elif isinstance(statement, Once):
             lines.append(f"{indent}once for {statement.outer} axes of the grid:")

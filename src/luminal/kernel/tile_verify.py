@@ -37,6 +37,7 @@ from luminal.kernel.tile_ir import (
     Reduce,
     Role,
     Runs,
+    Section,
     SortRow,
     Space,
     Statement,
@@ -314,6 +315,31 @@ class _Verifier(Checks):
         self.uniform(statement.condition, scope)
         self.body(statement.body, scope.copy())
 
+    def section(self, statement: Section, scope: Scope) -> None:
+        kernel = self.kernel
+        sections = [other for other in kernel.body if isinstance(other, Section)]
+        if len(sections) < len(kernel.body) or not any(s is statement for s in sections):
+            self.fail("sections are all that a kernel's body consists of; put it there alone")
+        *before, place = (s for s in sections[: [*map(id, sections)].index(id(statement)) + 1])
+        count = ZERO
+        for other in before:
+            count += other.chunks
+        self.known(statement.first, kernel.params)
+        if place.first != count:
+            self.fail(f"it begins at {place.first}, and the sections before it end at {count}")
+        total = count + statement.chunks
+        if statement is sections[-1] and [grid.count for grid in kernel.grid] != [total]:
+            self.fail(f"it ends at {total}; the grid of sections is one axis of all their chunks")
+        inner = scope.copy()
+        for grid in statement.grid:
+            self.known(grid.count, kernel.params)
+            if grid.axis in inner.symbols:
+                self.fail(f"{grid.axis.name} is bound twice; use another axis")
+            inner.symbols |= {grid.axis}
+        line = self.line
+        self.body(statement.body, inner)
+        self.line = line
+
     def once(self, statement: Once, scope: Scope) -> None:
         kernel, line = self.kernel, self.line
         self.alone()
@@ -401,6 +427,7 @@ class _Verifier(Checks):
         Runs: runs,
         If: branch,
         Once: once,
+        Section: section,
         SortRow: sort,
         Call: call,
         Barrier: barrier,

@@ -308,7 +308,8 @@ class _Plan:
 
         backend.memory.memory()  # candidates are timed, so a device must be there
         mode = self.mode.shared_by(share)
-        return search(graph, backend, mode, self.search, self.numerics, self.values)
+        stages, summary = search(graph, backend, mode, self.search, self.numerics, self.values)
+        return compiler.with_shared_launches(stages, backend), summary
 
     def dumped(self, graph: hlir.Graph) -> Dump:
         """The stages of a graph as text."""

@@ -6,6 +6,7 @@ more, lanes share each chunk, and what they learn of each other goes through sha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,7 +22,7 @@ from luminal.kernel.product_blocks import ProductTiling, place_blocks
 from luminal.kernel.product_sides import sides_of
 from luminal.kernel.rows import place_scan, place_sort
 from luminal.kernel.schedule import SINGLE, Schedule
-from luminal.kernel.tile_ir import Kernel
+from luminal.kernel.tile_ir import Copy, Kernel, Loop, Space
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import (
     CallStep,
@@ -42,8 +43,11 @@ from luminal.schedule.vectors.space import COMBINED as SCALAR_COMBINED
 from luminal.schedule.vectors.space import nearby
 from luminal.schedule.vectors.steps import VectorSchedules
 from luminal.schedule.vectors.vector_target import VectorTarget
+from luminal.shape.expression import Expression
 
 FOLD_BYTES = 16 << 10  # of shared memory that folds over lanes may take
+FEW = 16  # groups a unit holds: more chunks than all hold leave none idle
+MOST_BUFFERS = 24  # of a launch that several kernels share: all devices take so many arguments
 COMBINED = ("dot", "blocks", "deep", "group", "along", "short")
 """Choices that may change which others are best."""
 
@@ -86,6 +90,29 @@ class GroupSchedules:
         most = self.groups.shared_bytes - FOLD_BYTES
         kernel = with_barriers(in_shared_memory(kernel, most))
         return exchanging(kernel, self.groups.subgroup)
+
+    # Where vectors are made of lanes, compilers take a loop for each barrier, and none in a branch
+    # is worth a launch.
+    def share_launch(self, kernels: Sequence[Kernel], chunks: Sequence[Expression]) -> bool:
+        """Are all but one of few chunks, by groups of as many lanes, and is there room for what
+        each shares? Kernels that multiply by fragments or in rings have registers of their own.
+        """
+        lanes = {kernel.lanes for kernel in kernels}
+        if len(lanes) > 1 or lanes == {1} or not self.groups.meets_often:
+            return False
+        few = FEW * self.target.cores
+        if sum(not count.interval.at_most(few) for count in chunks) > 1:
+            return False
+        buffers = [buffer for kernel in kernels for buffer in (*kernel.buffers, *kernel.scratch)]
+        shared = [b for b in buffers if b.space is Space.SHARED]
+        size = sum(b.size.constant * b.dtype.size for b in shared)
+        if len(buffers) > MOST_BUFFERS or size > self.groups.shared_bytes - FOLD_BYTES:
+            return False
+        return not any(
+            isinstance(statement, Copy) or (isinstance(statement, Loop) and statement.part)
+            for kernel in kernels
+            for statement in kernel.statements()
+        )
 
     def facts(self, step: Step) -> Facts | None:
         """What the rules of a nest look at."""

@@ -357,7 +357,8 @@ class _Count:
             self.active = before & taken
             self.scopes += 1
             self.scope = self.scopes
-        self.body(statement.body, times * (SELDOM if statement.seldom else 1))
+        if self.active.any() or statement.choices:  # else it is for other chunks
+            self.body(statement.body, times * (SELDOM if statement.seldom else 1))
         self.scope, self.active = scope, before
         for choice in statement.choices:
             self.choose(choice, taken)

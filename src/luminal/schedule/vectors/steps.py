@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from luminal.base import config
@@ -17,6 +17,7 @@ from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
 from luminal.kernel.rows import place_scan, place_sort
 from luminal.kernel.schedule import TileChoice
+from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import (
     CallStep,
@@ -34,6 +35,7 @@ from luminal.schedule.vectors.non_temporal import with_non_temporal_stores
 from luminal.schedule.vectors.prefetch import with_prefetches
 from luminal.schedule.vectors.space import space as nest_space
 from luminal.schedule.vectors.vector_target import VectorTarget
+from luminal.shape.expression import Expression
 
 SORT_WORK = 16  # operations that sorting costs for each key of a row
 
@@ -46,6 +48,10 @@ class VectorSchedules:
 
     target: VectorTarget
     place_call: Callable[[Fused, str], Placed] | None = None
+
+    def share_launch(self, kernels: Sequence[Kernel], chunks: Sequence[Expression]) -> bool:
+        """No: a team takes the chunks of a launch as soon as those of the one before are taken."""
+        return False
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
         """One kernel placed by the schedule that `knobs` make of the default. Raises KnobError for
