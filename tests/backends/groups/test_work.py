@@ -188,7 +188,8 @@ def test_what_is_counted_is_what_lanes_do(program: str, monkeypatch: pytest.Monk
             }
             interpreter.run(kernel, arrays, {}, range(middle, middle + 1))
         real = notes.touched(kernel)
-        assert model.keys() == real.keys()
+        read = {place for place in model if place[1] == "copy" and place[0][0] == "b"}
+        assert model.keys() == real.keys() | read  # what copies read the interpreter does not note
         for place, numbers in real.items():
             # Of shared memory squares are requests here, and loads of several of them there.
             first = int(place[0].startswith("s"))
