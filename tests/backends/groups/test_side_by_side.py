@@ -16,7 +16,7 @@ from luminal.hlir.graph import Graph
 from luminal.kernel.sections import joined
 from luminal.kernel.tile_ir import Kernel, Section
 from luminal.kernel.tile_verify import verify
-from luminal.program.launch_list import walk
+from luminal.program.launch_list import Launch, LoopLaunch, Program, walk
 from luminal.shape.expression import const
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import checked
@@ -169,3 +169,52 @@ def test_planted_faults_are_caught(fault: str, monkeypatch: pytest.MonkeyPatch) 
 def test_the_products_and_rotations_of_a_decode_step() -> None:
     found = labels(decode(1), offline.backend("cuda"))
     assert [label.count(" | ") for label in found if " | " in label] == [2, 1]
+
+
+SECONDS_OF_A_LAUNCH = 1e-6  # from the end of one to the start of the next, in a recorded list
+
+
+def test_a_decode_step_is_predicted_to_take_little_more_than_its_weights() -> None:
+    """2.5 GB of weights take 0.8 ms of an H100's memory."""
+    backend, dims = offline.backend("cuda"), {"past": 128}
+    program = lower_to_program(decode(16), backend)
+    assert predicted(backend, program, program.launches, dims) < 1.5e-3
+
+
+def predicted(
+    backend: Backend, program: Program, launches: tuple[Launch, ...], dims: dict[str, int]
+) -> float:
+    seconds = 0.0
+    for launch in launches:
+        if isinstance(launch, LoopLaunch):
+            trips = int(launch.trips.evaluate(dims))
+            seconds += trips * predicted(backend, program, launch.body, dims)
+            continue
+        kernel = program.kernels[launch.kernel]
+        values = (int(param.evaluate(dims)) for param in launch.params)
+        params = dict(zip((param.name for param in kernel.params), values, strict=True))
+        work = (float(number.evaluate(dims)) for number in (launch.flops, launch.bytes))
+        seconds += backend.seconds(kernel, params, *work) + SECONDS_OF_A_LAUNCH
+    return seconds
+
+
+@pytest.mark.parametrize("results", [2048, 8192])
+def test_results_that_share_a_factor_read_it_once(results: int) -> None:
+    cx = lm.Graph()
+    x, w = cx.tensor((1, 2048), name="x"), cx.tensor((results, 2048), lm.bfloat16, name="w")
+    (x.cast(lm.bfloat16) @ w.mT).output("y")
+    program = lower_to_program(cx.graph(), offline.backend("cuda"))
+    (launch,) = [each for each in walk(program.launches) if "Contract" in each.label]
+    assert launch.chunks is const(results // 4)
+
+
+@pytest.mark.parametrize("results", mostly_long([30, 31, 33], 1))
+def test_results_side_by_side_are_as_they_are_alone(results: int) -> None:
+    cx = lm.Graph()
+    x, w = cx.tensor((1, 40), name="x"), cx.tensor((results, 40), name="w")
+    (x @ w.mT).relu().output("y")
+    run = drawn(cx.graph())
+    backend = replace(checked("cuda"), target=replace(checked("cuda").target, cores=1))
+    (launch,) = walk(lower_to_program(run.graph, backend).launches)
+    assert launch.chunks is const(-(-results // 4))
+    check_case(compiled_on(backend, run.graph), run)

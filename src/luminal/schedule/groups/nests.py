@@ -27,6 +27,8 @@ SUMS = 8  # likewise of sums, where lanes are a vector's: so many lines of a row
 LINE = 32  # lanes that read a whole line of memory side by side
 MOST = 1 << 30
 STEPS = 4  # tiles of a chunk, where there are many
+RESULTS = 4  # that are summed side by side where they share a factor, in registers
+RESIDENT = 3  # groups for each unit, which have enough under way between them
 IDLE = 4  # chunks for each unit, at least, if they can be had
 TURNS = 64  # chunks for each unit, which leave none of them idle for long
 ROW_STEPS = 8  # of each lane along a row, from which on a group shares no rows
@@ -70,6 +72,8 @@ class _Rules:
             self.deal_inside((along,))
         for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
             self.deal(loop)
+        if along in facts.sequential and self.left == 1 and not self.in_vectors:
+            self.share_factor(grid)
         steps = self.pick("steps", STEPS if self.has_many(grid) else 1, (1, STEPS, 4 * STEPS))
         return Schedule(
             facts.axes,
@@ -118,6 +122,25 @@ class _Rules:
         results = prod(x.extent.value if x.extent.is_const else MOST for x in facts.grid)
         rule = min(most, floor(results // (lanes * facts.target.cores))) if lanes else most
         return rule, [n for n in (1, 2, 4, 8, 16) if n <= most]
+
+    # A product of one row reads the row again for each result: that is twice the bytes of a weight
+    # in bfloat16. Results side by side read it once, and have as many loads under way.
+    def share_factor(self, grid: Sequence[LoopAxis]) -> None:
+        """Gives a group several results at once that one factor is the same for, if enough groups
+        are left.
+        """
+        sums = [a for a in self.facts.accesses if a.is_factor]
+        shared = [x for x in grid if x.symbol not in self.tiles and x.extent.is_const]
+        shared = [x for x in shared if any(not a.moves(x) for a in sums)]
+        shared = [x for x in shared if any(a.moves(x) for a in sums)]
+        if not shared:
+            return
+        loop = max(shared, key=lambda x: x.estimate)
+        chunks = prod(x.estimate for x in grid)
+        rule = max(1, min(RESULTS, floor(chunks // (RESIDENT * self.facts.target.cores))))
+        rows = self.pick("results", rule, [n for n in (1, 2, 4, 8) if n <= loop.estimate])
+        if rows > 1:
+            self.tiles[loop.symbol] = TileChoice(rows, 1, Lanes())
 
     def has_few(self, grid: Sequence[LoopAxis]) -> bool:
         """Are there too few results to keep the device busy with one lane for each?"""

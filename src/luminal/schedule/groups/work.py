@@ -204,7 +204,11 @@ class _Count:
 
     def apply(self, statement: Apply, times: float) -> None:
         out, op, args = statement.out, statement.op, statement.args
-        self.use(times, *args)
+        whole = args[0] if op == "extract" else None
+        if isinstance(whole, Value) and whole.id in self.seen.awaited:
+            self.seen.awaited[out.id] = self.seen.awaited[whole.id]  # which is when the whole comes
+        else:
+            self.use(times, *args)
         for pipe, count in instructions(op, args[0].type):
             self.issue(pipe, times * count)
         self.set(out, self.computed(statement), self.depends(*args))
