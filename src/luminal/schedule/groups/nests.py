@@ -8,7 +8,7 @@ that axis is short, the rest of a group takes rows beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 from luminal.kernel.knobs import Choices
@@ -26,6 +26,8 @@ RUNS = 2  # likewise where each is a run
 SUMS = 8  # likewise of sums, where lanes are a vector's: so many lines of a row side by side
 LINE = 32  # lanes that read a whole line of memory side by side
 MOST = 1 << 30
+BUSY = 512  # lanes of a unit that have enough under way, each with some 64 bytes
+LONG_STEPS = 16  # of each lane, from which on a larger group is worth its barriers
 STEPS = 4  # tiles of a chunk, where there are many
 RESULTS = 4  # that are summed side by side where they share a factor, in registers
 RESIDENT = 3  # groups for each unit, which have enough under way between them
@@ -38,6 +40,26 @@ def can_share(facts: Facts) -> bool:
     """Is there an axis for lanes, and nothing that one worker walks in a way of its own?"""
     panels = any(access.panel(x) for access in facts.accesses for x in facts.axes)
     return not panels and bool(facts.grid or facts.sequential)
+
+
+def busy_lanes(facts: Facts, usual: int, sizes: Collection[int]) -> int:
+    """Lanes of a group that keep all units busy where sums are few and long: more than usual then,
+    but each with steps enough.
+    """
+    along = _Rules(facts, Choices(facts.label), usual, False).along()
+    if not facts.sequential or along is None:
+        return usual
+    results = prod(map(_positions, facts.grid))
+    chunks = results if along in facts.sequential else -(-results // LINE)
+    work = results * prod(map(_positions, facts.sequential))
+    lanes = usual
+    while (
+        2 * lanes in sizes
+        and chunks * 2 * lanes <= BUSY * facts.target.cores
+        and work >= chunks * 2 * lanes * LONG_STEPS
+    ):
+        lanes *= 2
+    return lanes
 
 
 def chosen(facts: Facts, choices: Choices, group: int, *, in_vectors: bool) -> Schedule:
@@ -119,7 +141,7 @@ class _Rules:
             return 1, ()
         facts = self.facts
         most = min(longest_run(loop, facts.accesses), floor(loop.estimate // LINE))
-        results = prod(x.extent.value if x.extent.is_const else MOST for x in facts.grid)
+        results = prod(map(_positions, facts.grid))
         rule = min(most, floor(results // (lanes * facts.target.cores))) if lanes else most
         return rule, [n for n in (1, 2, 4, 8, 16) if n <= most]
 
@@ -208,6 +230,11 @@ class _Rules:
         is_known = loop.extent.interval.hi is not None and loop.estimate < UNKNOWN
         count = tile * steps
         return 0 if is_known and count >= loop.estimate > 1 else count
+
+
+def _positions(loop: LoopAxis) -> int:
+    """The positions of an axis; of a dim as many as anybody wants."""
+    return loop.extent.value if loop.extent.is_const else MOST
 
 
 def _longest(loop: LoopAxis) -> int:

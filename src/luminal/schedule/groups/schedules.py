@@ -190,8 +190,12 @@ class GroupSchedules:
         sizes = [n for n in sizes if 1 < n <= self.groups.most]
         if not (self.groups.is_rule and self.pays(step) and sizes):
             return choices.pick("group", 1, sizes)
-        long = isinstance(step, SortStep) and rows.is_long(step.fused, max(sizes))
-        return choices.pick("group", max(sizes) if long else usual, [*sizes, 1])
+        rule = usual
+        if isinstance(step, SortStep) and rows.is_long(step.fused, max(sizes)):
+            rule = max(sizes)
+        elif facts is not None and not self.groups.in_vectors:
+            rule = nests.busy_lanes(facts, usual, sizes)
+        return choices.pick("group", rule, [*sizes, 1])
 
 
 def _of_words(step: Step) -> Step:

@@ -1,0 +1,67 @@
+"""Kernels that memory bounds are predicted to take little more than a copy does on an H100."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import luminal as lm
+from luminal.backends import registry
+from luminal.backends.c_backend import CBackend
+from luminal.compiler.compile import lower_to_program
+from luminal.program.buffers import BufferKind
+from luminal.program.launch_list import walk
+from luminal.schedule.groups.bounds import COPIED
+
+N = 4096
+MOST = 1.25
+
+
+def sums_of(x: lm.Tensor) -> dict[str, Callable[[], lm.Tensor]]:
+    return {"all": x.sum, "rows": lambda: x.sum(1), "columns": lambda: x.sum(0)}
+
+
+def rms_norm(x: lm.Tensor) -> lm.Tensor:
+    return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+
+
+def layer_norm(x: lm.Tensor) -> lm.Tensor:
+    apart = x - x.mean(-1, keepdim=True)
+    return apart * (apart.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+
+
+PROGRAMS: dict[str, Callable[[lm.Tensor], lm.Tensor]] = {
+    "softmax": lambda x: x.softmax(-1),
+    "gelu": lambda x: x.gelu(),
+    "sum of all": lambda x: x.sum(),
+    "sums of rows": lambda x: x.sum(1),
+    "sums of columns": lambda x: x.sum(0),
+    "a middle axis": lambda x: x.reshape(64, 1024, 256).sum(1),
+    "root mean square norm": rms_norm,
+    "layer norm": layer_norm,
+    "a row by a matrix": lambda x: x.graph.tensor((1, N), name="row") @ x,
+}
+
+
+def predicted(name: str) -> float:
+    """Times what a copy of the operands and results takes."""
+    backend = registry.compiling("cuda:sm_90a")
+    assert isinstance(backend, CBackend)
+    assert backend.chip is not None
+    cx = lm.Graph()
+    PROGRAMS[name](cx.tensor((N, N), name="x")).output("y")
+    program = lower_to_program(cx.graph(), backend)
+    seconds = 0.0
+    for launch in walk(program.launches):
+        kernel = program.kernels[launch.kernel]
+        _, found = backend.bounds(kernel, {}, launch.chunks.value, launch.bytes.value)
+        seconds += found.seconds
+    kinds = (BufferKind.INPUT, BufferKind.OUTPUT)
+    moved = sum(buffer.bytes.value for buffer in program.buffers if buffer.kind in kinds)
+    return seconds / (moved / (COPIED * backend.chip.memory))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_memory_bounds_is_predicted_near_a_copy(name: str) -> None:
+    assert predicted(name) <= MOST
