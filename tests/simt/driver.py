@@ -86,7 +86,10 @@ class CheckedDriver(Driver):
         sizes += [own * workers if scratch else 0, *([8 * len(code.params) + 16] * bool(integers))]
         memory = _spans(places, sizes)
         groups, threads = launch_shape(code, workers, gcd(GROUP, workers), scratch)
-        launch(code.handle, KERNEL, (groups,), (threads,), memory, orders=self.orders)
+        dynamic = code.dynamic_bytes
+        launch(
+            code.handle, KERNEL, (groups,), (threads,), memory, dynamic=dynamic, orders=self.orders
+        )
 
     def _integers(self, place: DevicePointer, count: int) -> Array:
         return _part(place, 8 * count).view(np.int64)

@@ -413,6 +413,14 @@ API cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
 API cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
     return *function = (CUfunction)kernel, CUDA_SUCCESS;
 }
+API cuKernelSetAttribute(CUfunction_attribute which, int value, CUkernel, CUdevice) {
+    bool fits = which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value <= 227 << 10;
+    return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, CUfunction, int lanes, size_t dynamic) {
+    int by_shared = dynamic ? (228 << 10) / dynamic : 32;
+    return *count = std::min(std::min(2048 / lanes, 32), by_shared), CUDA_SUCCESS;
+}
 API cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel, CUdevice) {
     return *value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0, CUDA_SUCCESS;
 }

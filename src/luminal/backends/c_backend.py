@@ -79,6 +79,11 @@ class CCode:
         return self.spelled.lanes
 
     @property
+    def dynamic_bytes(self) -> int:
+        """The memory of a group that a launch has to give."""
+        return self.spelled.dynamic_bytes
+
+    @property
     def params(self) -> tuple[Symbol, ...]:
         """The kernel's parameters."""
         return tuple(param.symbol for param in self.spelled.expanded.params)
@@ -115,7 +120,7 @@ class CBackend(ABC):
         groups = replace(
             GROUPS,
             most=min(GROUPS.most, chip.most_lanes),
-            shared_bytes=min(GROUPS.shared_bytes, chip.group_bytes),
+            shared_bytes=chip.group_bytes,
             copies=cls.dialect.has_copies and bool(chip.dots),
             matrix=chip.pipes.matrix or GROUPS.matrix,
         )

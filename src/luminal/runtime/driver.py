@@ -153,7 +153,7 @@ class Driver(ABC):
     ) -> None:
         """Queues a launch of what `compile` gave, whose chunks are walked by `workers` of 1 to
         `self.workers`: worker w takes the chunks w, w + workers, ..., if there are any. Where the
-        code has lanes a worker is a group of that many threads, of 1 to `self.groups`.
+        code has lanes a worker is a group of that many threads, of 1 to what `workers_of` says.
 
         `operands` are those of the kernel's buffers, in order; offsets are multiples of 16, of
         buffers that are not aligned of their dtypes' sizes. `integers` is a row of i64 in the
@@ -197,7 +197,9 @@ class Driver(ABC):
         """The seconds from one mark to a later one, once both have been reached."""
 
     def workers_of(self, code: Code) -> int:
-        """The number of workers that may walk the chunks of this code."""
+        """The number of workers that may walk the chunks of this code: of groups as many as the
+        device holds at once, where it says how many.
+        """
         return self.workers if code.lanes == 1 else self.groups
 
     def check_lanes(self, lanes: int) -> None:

@@ -109,7 +109,7 @@ class DriverCases:
         source, target = placed(driver, values), DevicePointer(driver.allocate(20))
         code = driver.compile(tile_kernel(expand(kernel)), to_text(kernel))
         assert code.lanes == 16 <= driver.most_lanes
-        assert driver.workers_of(code) == driver.groups
+        assert driver.workers_of(code) >= driver.groups  # small ones: more may fit
         enqueue(driver, code, 3, groups, [source, target], [])
         np.testing.assert_array_equal(read(driver, target, values[:, 0].copy()), values.sum(1))
 

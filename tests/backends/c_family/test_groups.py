@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from luminal.backends.c_backend import CCode
 from luminal.backends.opencl import platforms
 from luminal.codegen.c_family.kernel import Spelled, spell, spell_tiles
 from luminal.expand import ir
@@ -15,6 +16,7 @@ from luminal.kernel.barriers import exchanging, in_shared_memory, with_barriers
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from luminal.runtime.driver import DevicePointer, Driver
+from luminal.shape.expression import const
 from tests.backends.c_family.dialects import CHECKED, DIALECTS, driver
 from tests.backends.c_family.launches import enqueue, scratch_bytes
 from tests.expand.group_kernels import reversal, row_sums
@@ -109,3 +111,27 @@ def test_a_barrier_that_some_lanes_miss_is_caught(name: str) -> None:
     device = CheckedDriver(name, dialect, spelled)
     with pytest.raises(DeviceFault, match=r"waits at a barrier while"):
         launched(device, KERNELS["reversal"])
+
+
+def much() -> Kernel:
+    """A reversal beside 52,000 bytes of shared memory."""
+    kernel = in_shared_memory(reversal(), 1000)
+    (row,) = kernel.scratch
+    more = replace(row, name="more", size=const(13_000))
+    return with_barriers(replace(kernel, scratch=(more, row)))
+
+
+def test_memory_beyond_what_a_text_may_declare_is_given_by_the_launch() -> None:
+    device, kernel = tiles("cuda"), much()
+    made = spell_tiles(kernel, DIALECTS["cuda"])
+    assert made.dynamic_bytes == 52_096 + 128
+    assert "extern __shared__" in made.text
+    launched(device, kernel)
+    assert spell_tiles(kernel, DIALECTS["hip"]).dynamic_bytes == 0
+
+
+def test_a_launch_that_gives_too_little_memory_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, kernel = tiles("cuda"), much()
+    monkeypatch.setattr(CCode, "dynamic_bytes", 52_096)
+    with pytest.raises(DeviceFault, match="out of bounds"):
+        launched(device, kernel)

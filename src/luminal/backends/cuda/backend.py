@@ -17,6 +17,7 @@ class Cuda(CBackend):
     """The backend of CUDA C++ through NVRTC and cuda-core."""
 
     base = "cuda"
+    walkers = 32  # the driver asks how many fit, which a unit never exceeds
     dialect = CUDA
     chips = chips.CHIPS
 

@@ -23,6 +23,7 @@ from cuda.core.graph import Graph, GraphBuilder
 from luminal.backends.c_backend import CCode
 from luminal.backends.cuda import chips, nvrtc
 from luminal.base import tracing
+from luminal.base.errors import CompileError
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
@@ -46,7 +47,7 @@ FINAL = (
 )  # fmt: skip
 """What CUDA answers to every call from then on."""
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
-GROUPS = 8  # of a multiprocessor: half of the threads it holds, which leaves 64 registers each
+GROUPS = 8  # of a multiprocessor, where each thread is a worker: half of the threads it holds
 
 
 class _Reported:
@@ -91,7 +92,8 @@ class CudaDriver(Driver):
         self.device = Device(number)
         self.device.set_current()
         self.architecture = chips.architecture(int(self.device.arch))
-        self.groups = self.device.properties.multiprocessor_count * GROUPS
+        self.units = self.device.properties.multiprocessor_count
+        self.groups = self.units * GROUPS
         self.workers = self.groups * GROUP
         self.most_lanes = self.device.properties.max_threads_per_block
         self.stream = self.device.create_stream()
@@ -164,7 +166,34 @@ class CudaDriver(Driver):
         spelled = self.spell(kernel)
         with self._reported("load"):
             module = ObjectCode.from_cubin(self._cubin(spelled.text))
-            return CCode(spelled, module.get_kernel(KERNEL))
+            code = CCode(spelled, module.get_kernel(KERNEL))
+            if code.dynamic_bytes:
+                self._allow(code)
+            return code
+
+    def _allow(self, code: CCode) -> None:
+        """Has the device give groups as much of their own memory as the kernel needs. Raises
+        CompileError where it has not.
+        """
+        kind = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        size, device = code.dynamic_bytes, int(self.device.device_id)
+        (status,) = cuda.cuKernelSetAttribute(kind, size, code.handle.handle, device)
+        if status:
+            raise CompileError(
+                f"{self.name}: groups of a kernel need {size} bytes of shared memory; the device "
+                f"gives less ({status.name}): schedule the kernel for this device"
+            )
+
+    def workers_of(self, code: Any) -> int:
+        """As many groups as multiprocessors hold at once, by the code's registers and memory."""
+        if code.lanes == 1:
+            return self.workers
+        with self._reported("occupancy"):
+            occupancy = code.handle.occupancy
+            size = code.dynamic_bytes
+            held = int(occupancy.max_active_blocks_per_multiprocessor(code.lanes, size))
+        units: int = self.units
+        return units * max(1, held)
 
     def _cubin(self, text: str) -> bytes:
         objects = object_cache.default()
@@ -201,7 +230,7 @@ class CudaDriver(Driver):
         if integers is not None:
             places.append(_address(integers))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
-        config = LaunchConfig(grid=groups, block=threads)
+        config = LaunchConfig(grid=groups, block=threads, shmem_size=code.dynamic_bytes)
         launch(stream, config, code.handle, *places)
 
     def wait(self, mark: Mark | None = None) -> None:

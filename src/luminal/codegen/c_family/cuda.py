@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from luminal.base.dots import MMA, Dot
 from luminal.base.dtypes import DType, float32, uint32
 from luminal.codegen.c_family import matrices
-from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
+from luminal.codegen.c_family.dialect import DYNAMIC, INTEGERS, KERNEL, Dialect
 from luminal.expand.ir import Type
 
 TYPES = {
@@ -35,7 +35,8 @@ class CudaCpp(Dialect):
     inline = "__device__ inline"
     worker = "blockIdx.x * (long long)blockDim.x + threadIdx.x"
     workers = "gridDim.x * (long long)blockDim.x"
-    shared_space = "__shared__ __align__(16) "
+    shared_space = "__shared__ "
+    static_bytes: int | None = 48 << 10
     group = "blockIdx.x"
     groups = "gridDim.x"
     lane = "threadIdx.x"
@@ -55,6 +56,9 @@ class CudaCpp(Dialect):
         values = [f"const long long *{INTEGERS}"] if has_integers else []
         bound = f"{self.bound(lanes)} " if lanes > 1 else ""
         return f'extern "C" __global__ {bound}void {KERNEL}({", ".join([*memory, *values])})'
+
+    def dynamic(self) -> str:
+        return f"extern __shared__ __align__(128) unsigned char {DYNAMIC}[];"
 
     def bound(self, lanes: int) -> str:
         """The bound on a group's lanes. Without a second number NVRTC keeps to 32 registers and

@@ -15,6 +15,7 @@ from luminal.expand.ir import Type
 KERNEL = "luminal_kernel"
 """The name of the kernel in every text."""
 INTEGERS = "integers"
+DYNAMIC = "dynamic_shared"
 
 
 class Dialect(ABC):
@@ -31,7 +32,8 @@ class Dialect(ABC):
     parameters reads them from. `not_unrolled` stands before a loop whose trips meet at a barrier,
     where a compiler would unroll it. `instructions` are those of the operations that only some
     machines have; `has_copies`: do lanes copy to shared memory without registers?
-    `has_short_addresses`: what fits in an i32 is computed in 32 bits.
+    `has_short_addresses`: what fits in an i32 is computed in 32 bits. A group's memory of more than
+    `static_bytes` is given by the launch; None: all is declared.
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -57,6 +59,7 @@ class Dialect(ABC):
     in_shared: str = ""
     has_copies: bool = False
     has_short_addresses: bool = True
+    static_bytes: int | None = None
 
     @abstractmethod
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -135,6 +138,12 @@ class Dialect(ABC):
     def shared(self, element: str, name: str, size: int) -> str:
         """Declares memory of a group, as aligned as what is accessed at once."""
         return f"alignas(16) {self.shared_space}{element} {name}[{size}];"
+
+    def dynamic(self) -> str:
+        """Declares the memory of a group that a launch gives, under the name DYNAMIC, where there
+        are `static_bytes`.
+        """
+        raise NotImplementedError(self.name)
 
     def base(self, pointer: str) -> str:
         """The first byte of the memory under a name of `signature`."""

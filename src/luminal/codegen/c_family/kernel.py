@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
-from luminal.codegen.c_family.dialect import Dialect
+from luminal.codegen.c_family.dialect import DYNAMIC, Dialect
 from luminal.codegen.c_family.matrices import AWAIT, COMMIT, copier_of, loader_of, name_of
 from luminal.codegen.c_family.spelling import (
     EXTREMES,
@@ -49,17 +49,19 @@ from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Role
 
 SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
+SHARED_ALIGNMENT = 128  # bytes: of all banks of shared memory
 
 
 @dataclass(frozen=True, slots=True)
 class Spelled:
     """A kernel in one dialect, with what its driver must know: the dtypes that it computes in, the
-    lanes and the scratch memory of a worker.
+    lanes and the scratch memory of a worker, and what memory of a group its launch has to give.
     """
 
     text: str
     dtypes: frozenset[DType]
     expanded: Kernel
+    dynamic_bytes: int = 0
 
     @property
     def lanes(self) -> int:
@@ -78,7 +80,8 @@ def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
             raise CompileError(
                 f"{dialect.name} computes no {dtype.short}; cast to f32, or use backend 'cpu'"
             )
-    return Spelled(_Walk(kernel, dialect).text(), dtypes, kernel)
+    text = _Walk(kernel, dialect).text()
+    return Spelled(text, dtypes, kernel, dynamic_bytes(kernel, dialect))
 
 
 def spell_tiles(kernel: tile_ir.Kernel, dialect: Dialect) -> Spelled:
@@ -97,6 +100,21 @@ def _dtypes(kernel: Kernel) -> frozenset[DType]:
         elif isinstance(statement, Store):
             dtypes.add(statement.value.type.dtype)
     return frozenset(dtypes)
+
+
+def _offsets(kernel: Kernel) -> list[int]:
+    """Where each of a group's buffers begins, in bytes, and where the last one ends."""
+    offsets = [0]
+    for buffer in kernel.shared:
+        size = buffer.size.constant * memory_type(buffer.dtype).size
+        offsets.append(offsets[-1] + -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT)
+    return offsets
+
+
+def dynamic_bytes(kernel: Kernel, dialect: Dialect) -> int:
+    """The memory of a group that a launch of the kernel has to give."""
+    size = _offsets(kernel)[-1]
+    return size if dialect.static_bytes is not None and size > dialect.static_bytes else 0
 
 
 def _vectors(kernel: Kernel) -> list[Type]:
@@ -168,13 +186,24 @@ class _Walk:
         worker, workers = dialect.worker, dialect.workers
         if kernel.lane is not None:
             worker, workers = dialect.group, dialect.groups
-        for buffer in kernel.shared:
-            element = dialect.types[memory_type(buffer.dtype).short]
-            self._put(dialect.shared(element, buffer.name, buffer.size.constant))
+        self._shared(dynamic_bytes(kernel, dialect) > 0)
         self._put(f"const {index} worker = {worker}, workers = {workers};")
         if kernel.lane is not None:
             lane = dialect.lane if kernel.subgroup == 1 else dialect.lane_in_rows
             self._put(f"const {index} v{kernel.lane.id} = {lane};")
+
+    def _shared(self, is_dynamic: bool) -> None:
+        """The memory of a group: declared one by one, or parts of what the launch gives."""
+        dialect = self.dialect
+        if is_dynamic:
+            self._put(dialect.dynamic())
+        for buffer, start in zip(self.kernel.shared, _offsets(self.kernel), strict=False):
+            element = dialect.types[memory_type(buffer.dtype).short]
+            if is_dynamic:
+                pointer = f"{dialect.in_shared}{element} *"
+                self._put(f"{pointer}const {buffer.name} = ({pointer})({DYNAMIC} + {start});")
+            else:
+                self._put(dialect.shared(element, buffer.name, buffer.size.constant))
 
     def _compared(self) -> Iterator[DType]:
         """The dtypes of which greater or lesser ones are taken."""
