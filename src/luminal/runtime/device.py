@@ -7,6 +7,7 @@ import itertools
 import os
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class DeviceBuffer(Buffer):
 
     __slots__ = ("__weakref__", "block", "dtype", "is_whole", "serial", "shape", "space")
     space: Device
-    _serials = itertools.count()
+    serials = itertools.count()
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: DType) -> None:
         self.space = device
@@ -40,7 +41,7 @@ class DeviceBuffer(Buffer):
         self.dtype = dtype
         self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.size
         self.is_whole = True
-        self.serial = next(self._serials)
+        self.serial = next(self.serials)
         self.block = device.allocate(max(1, self.nbytes))
         weakref.finalize(self, device.drop, self.block).atexit = False  # the process ends with it
 
@@ -109,6 +110,7 @@ class Device(MemorySpace[DeviceBuffer]):
         self._process = os.getpid()
         self._lock = forks.lock()
         self._dropped: deque[DeviceBlock] = deque()  # of Buffers that are gone
+        self._releases: deque[Callable[[], None]] = deque()  # of arrays of others, likewise
         self.flight = Flight()
         self._entered = _Entered(self)
 
@@ -186,6 +188,15 @@ class Device(MemorySpace[DeviceBuffer]):
             finally:
                 self._lock.release()
 
+    def call_later(self, release: Callable[[], None]) -> None:
+        """Calls what gives back another library's memory, once no run in flight can read it."""
+        self._releases.append(release)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._free()
+            finally:
+                self._lock.release()
+
     def compile(self, kernel: Kernel, text: str) -> Code:
         """The kernel's code; `text` is its canonical text. Raises CompileError."""
         if kernel.call is not None:
@@ -206,3 +217,5 @@ class Device(MemorySpace[DeviceBuffer]):
     def _free(self) -> None:
         while self._dropped:
             self.driver.free(self._dropped.popleft())
+        while self._releases and not self.flight:
+            self._releases.popleft()()

@@ -11,13 +11,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from luminal.base import config
 from luminal.base.dtypes import uint8
-from luminal.base.errors import LuminalError
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Role
 from luminal.memory.arrays import Array
@@ -28,17 +27,19 @@ from luminal.program.launch_list import Launch, Program
 from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
 from luminal.runtime.device import POISON, Device, DeviceBuffer
+from luminal.runtime.device_array import DeviceArray
 from luminal.runtime.device_launches import Bound, DeviceLaunches, calls
-from luminal.runtime.driver import Call, DeviceError, DevicePointer, Driver, Mark, Recording
+from luminal.runtime.device_run import DeviceRun, Made, Walk
+from luminal.runtime.driver import Call, DevicePointer, Driver, Mark
 from luminal.runtime.flight import MOST, Moved, Queued
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
-from luminal.runtime.recordings import Listing, Listings, Slot, staged
+from luminal.runtime.recordings import Listings, Slot
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.runner import Times
 from luminal.runtime.sites import Sites
 from luminal.runtime.table import Table
-from luminal.runtime.workspace import Layout, Plan, aligned, classes, lay_out, part_of
+from luminal.runtime.workspace import Layout, Plan, aligned, classes, lay_out
 
 KEPT = 32  # layouts of a program, and lists for its dims, that are remembered
 
@@ -195,7 +196,7 @@ class BoundDevice:
         self._runner = table.runner
         self._dims = dims
         self._values = values
-        self._made: _Made | None = None
+        self._made: Made | None = None
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs once, as `BoundRunner.run` says. If it fails while a State is overwritten where it
@@ -253,8 +254,8 @@ class BoundDevice:
 
     def _queue(
         self,
-        inputs: Sequence[Array],
-        outputs: Sequence[Array],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
         walk: Walk | None = None,
         is_waited_for: bool = False,
     ) -> Queued:
@@ -279,12 +280,19 @@ class BoundDevice:
         following = [spare_on(state, device) for _, state in table.following]
         turning = [spare_on(state, device) for state in runner.program.swaps]
         workspace = runner.reserve(made.size)
+        here = [(k, array) for k, array in enumerate(inputs) if type(array) is DeviceArray]
+        stay = bool(outputs) and type(outputs[0]) is DeviceArray
         key = (
             made.layout.serial, made.variant, workspace.serial, stamp,
             *[buffer.serial for buffer in states], *[buffer.serial for buffer in following],
+            stay, *[(k, array.key) for k, array in here],
         )  # fmt: skip
-        listing = runner.listings.get(key, lambda: self._calls(made, workspace, states, following))
-        run = _Run(self, made, workspace, listing, inputs, outputs)
+        listing = runner.listings.get(
+            key, lambda: self._calls(made, workspace, states, following, here)
+        )
+        run = DeviceRun(
+            runner, table.table.copies, made, workspace, listing, inputs, outputs, stay
+        )  # fmt: skip
         with device.entered() as driver:
             if len(device.flight) >= MOST:
                 device.flight.settle(driver, most=MOST - 1)
@@ -307,7 +315,7 @@ class BoundDevice:
                 moved.append(Moved(state, state.buffer, new))
                 new.is_whole = True
                 exchange(state, device)
-            queued = Queued(run.land, mark, overwritten, moved)
+            queued = Queued(run.land, mark, overwritten, moved, outputs if stay else ())
             device.flight.add(queued)
             if is_waited_for:
                 device.flight.settle(driver, queued)
@@ -315,10 +323,11 @@ class BoundDevice:
 
     def _calls(
         self,
-        made: _Made,
+        made: Made,
         workspace: DeviceBuffer,
         states: Sequence[DeviceBuffer],
         following: Sequence[DeviceBuffer],
+        here: Sequence[tuple[int, DeviceArray]],
     ) -> list[tuple[int, Call]]:
         runner, table, block = self._runner, self._table, workspace.block
         places = {n: DevicePointer(block, offset) for n, offset in made.layout.offsets.items()}
@@ -327,119 +336,17 @@ class BoundDevice:
         for pairs, buffers in ((table.states, states), (table.following, following)):
             for (number, _), buffer in zip(pairs, buffers, strict=True):
                 places[number] = buffer.place
+        numbers = {k: number for number, k in table.plan.inputs}
+        places |= {numbers[k]: array.place for k, array in here if k in numbers}
         scratch = DevicePointer(block, made.layout.scratch)
         bound = table.bound(made.variant, self._values)
         return [*calls(bound, runner.entries(places), workspace.place, scratch)]
 
-    def _make(self) -> _Made:
+    def _make(self) -> Made:
         launches, values = self._runner.launches, self._values
         layout = self._table.layout(values)
         size = layout.scratch + launches.scratch_bytes(values)
-        return _Made(layout, launches.variant(values), launches.integers(values), size)
-
-
-class _Made(NamedTuple):
-    """What a binding's runs have in common; `size` of the workspace."""
-
-    layout: Layout
-    variant: tuple[int, ...]
-    integers: Array
-    size: int
-
-
-Walk: TypeAlias = "Callable[[Driver, Sequence[tuple[int, Call]]], None]"
-
-
-class _Run:
-    """One run on its way: how it is queued, and how its outputs get to the caller's arrays."""
-
-    def __init__(
-        self,
-        bound: BoundDevice,
-        made: _Made,
-        workspace: DeviceBuffer,
-        listing: Listing,
-        inputs: Sequence[Array],
-        outputs: Sequence[Array],
-    ) -> None:
-        self.runner, self.copies = bound._runner, bound._table.table.copies
-        self.layout, self.integers = made.layout, made.integers
-        self.workspace, self.listing = workspace, listing
-        self.inputs, self.outputs = inputs, outputs
-        self.slot: Slot | None = None
-
-    def queue(self, driver: Driver, walk: Walk | None) -> None:
-        """Queues it: as a recording where the list was seen before, else call by call."""
-        self.listing.runs += 1
-        if walk is None and self.runner.waits:
-            walk = self._one_by_one
-        if walk is None and self.listing.runs > 1 and self._is_recorded(driver):
-            return
-        layout, block = self.layout, self.workspace.block
-        if self.runner.poisons or self.runner.told is not self.integers:
-            driver.write(self.workspace.place, self.integers)
-            self.runner.told = self.integers
-        for part in (*layout.inputs, *layout.large_inputs):
-            driver.write(DevicePointer(block, layout.offsets[part.buffer]), self.inputs[part.array])
-        if walk is not None:
-            walk(driver, self.listing.calls)
-        else:
-            for _, call in self.listing.calls:
-                driver.enqueue(*call)
-        for part in (*layout.outputs, *layout.large_outputs):
-            driver.fetch(
-                DevicePointer(block, layout.offsets[part.buffer]), self.outputs[part.array]
-            )
-
-    def _one_by_one(self, driver: Driver, launches: Sequence[tuple[int, Call]]) -> None:
-        driver.wait()
-        for site, call in launches:
-            try:
-                driver.enqueue(*call)
-                driver.wait()
-            except LuminalError as error:
-                words = f"{error}; in {self.runner.sites.named(site)}"
-                raise DeviceError(words) from error
-
-    def _is_recorded(self, driver: Driver) -> bool:
-        """Queues it as a recording, if there is one."""
-        runner, layout, block = self.runner, self.layout, self.workspace.block
-        slot = runner.slot(driver, layout)
-        given, taken = staged(slot, layout.given, layout.taken)
-
-        def make(launches: Sequence[Call]) -> Recording | None:
-            source = DevicePointer(block, layout.given)
-            return driver.record((given, self.workspace.place), launches, (source, taken))
-
-        recording = self.listing.recording(slot, make)
-        if recording is None:
-            runner.slots.append(slot)
-            return False
-        given[: self.integers.nbytes] = self.integers.view(np.uint8)
-        for part in layout.inputs:
-            array = self.inputs[part.array]
-            part_of(given, part, array)[...] = array
-        for part in layout.large_inputs:
-            place = DevicePointer(block, layout.offsets[part.buffer])
-            driver.write(place, self.inputs[part.array])
-        runner.told = None  # a copy of its own, which nobody compares
-        recording.run()
-        self.slot = slot
-        for part in layout.large_outputs:
-            driver.fetch(
-                DevicePointer(block, layout.offsets[part.buffer]), self.outputs[part.array]
-            )
-        return True
-
-    def land(self) -> None:
-        """Fills the caller's arrays once all has run."""
-        if self.slot is not None:
-            for part in self.layout.outputs:
-                array = self.outputs[part.array]
-                array[...] = part_of(self.slot.taken, part, array)
-            self.runner.slots.append(self.slot)
-        for source, copy in self.copies:
-            self.outputs[copy][...] = self.outputs[source]
+        return Made(layout, launches.variant(values), launches.integers(values), size)
 
 
 def _overwritten(program: Program) -> tuple[Assignable, ...]:

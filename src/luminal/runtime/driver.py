@@ -102,7 +102,9 @@ class Driver(ABC):
 
     `name` is the user's name for it ("opencl:0"). `workers` is how many walk the chunks of a launch
     at most, `groups` how many where a worker is a group of lanes, which are `most_lanes` at most.
-    `survives_fork`: can a forked child go on using it?
+    `survives_fork`: can a forked child go on using it? `dlpack_device` is DLPack's name for it, and
+    `stream_number` that of its queue, where other libraries can read its memory by address;
+    `goes_by_address`: an address is all that a launch has of a place.
     """
 
     name: str
@@ -110,6 +112,17 @@ class Driver(ABC):
     groups: int
     most_lanes: int
     survives_fork: bool = False
+    dlpack_device: tuple[int, int] | None = None
+    stream_number: int | None = None
+    goes_by_address: bool = False
+
+    def address(self, place: DevicePointer) -> int:
+        """The address of a place, for other libraries; where `dlpack_device` is None, none."""
+        raise DeviceError(f"{self.name}: memory without addresses")
+
+    def block_at(self, address: int, size: int) -> DeviceBlock:
+        """The block that is another library's memory, which is not given back here."""
+        raise DeviceError(f"{self.name}: memory without addresses")
 
     @abstractmethod
     def memory(self) -> DeviceMemory:

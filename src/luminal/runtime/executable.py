@@ -28,6 +28,8 @@ from luminal.runtime import pauses
 from luminal.runtime.addressed import Addressed
 from luminal.runtime.arrays import Array, Given, merged
 from luminal.runtime.binding import Interval, Signature
+from luminal.runtime.device import Device
+from luminal.runtime.device_array import DeviceArray
 from luminal.runtime.dim_sources import Shapes
 from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import Held, assignable
@@ -40,6 +42,8 @@ from luminal.runtime.runner import AddressedRunner
 from luminal.runtime.variants import Binding, Bindings, Variant
 
 _shape = attrgetter("shape")
+ON_DEVICE = "device"
+"""What `out` says for outputs that stay where they were computed."""
 T = TypeVar("T")
 
 
@@ -88,7 +92,8 @@ class Executable:
         self._values = {} if values is None else values
         self._signature = Signature(graph, intervals)
         self._inputs = self._signature.inputs
-        self._leaves = Leaves(graph, self._signature, dict(declared or {}))
+        self._device = _device_of(self._variants)
+        self._leaves = Leaves(graph, self._signature, dict(declared or {}), self._device)
         self._weights, self._sources = self._leaves.weights, self._leaves.sources
         self._states = assignable(graph)
         self._trained = [held for held in self._states if isinstance(held, Parameter)]
@@ -160,7 +165,8 @@ class Executable:
         """Runs once. `inputs`: arrays by name or Tensor, kept for later runs; Weights stay set.
 
         `dims`: the dims that no input's shape gives. `out`: arrays to write into, by output name or
-        Tensor, or the only output's array. Raises InputError, ShapeError, DTypeError, DimError.
+        Tensor, or the only output's array; "device" leaves them on the device. Raises InputError,
+        ShapeError, DTypeError, DimError.
         """
         if named or inputs.__class__ is not dict:
             inputs = named if inputs is None else merged("inputs", inputs, named)
@@ -312,27 +318,37 @@ class Executable:
         if not self._has_weights:
             self._leaves.check_weights(weights)
             self._has_weights = not weights
-        if out is None:
+        if out is None or (out == ON_DEVICE and self._device is None):
             outputs = self._outputs.take(binding.outputs)
+        elif out.__class__ is str:
+            outputs = self._left_there(out, binding)
         else:
             outputs = self._outputs.take_into(binding.outputs, out, self._owned(used))
         for parameter, array in weights:
             parameter.set(array)
         return arrays, shapes, used, binding, outputs
 
+    def _left_there(self, out: str, binding: Binding) -> list[Any]:
+        """Arrays on the device for a run's outputs."""
+        if out != ON_DEVICE or self._device is None:
+            raise InputError(f"out: {out!r}; takes arrays by output name, or {ON_DEVICE!r}")
+        device = self._device
+        return [DeviceArray.empty(device, plan.shape, plan.dtype) for plan in binding.outputs]
+
     def _check_indices(self, used: list[Array], slots: set[int], binding: Binding) -> None:
         """Inputs given again, and all where an extent may have changed."""
         same = binding is self._bindings.last and bool(self._used)
         for slot, use in self._checks:
             if slot in slots or not (same and used[slot] is self._used[slot]):
-                use.check(used[slot], binding.dims)
+                use.check(np.asarray(used[slot]), binding.dims)
 
     def _owned(self, used: list[Array]) -> list[Array]:
         """The arrays that no output may share memory with."""
         buffers = [parameter.stored for parameter in self._weights.values()]
         buffers += [state.buffer for state in self._states if isinstance(state, State)]
         buffers += [state.spare for state in self._states]
-        return [*used, *(buffer.array for buffer in buffers if isinstance(buffer, HostBuffer))]
+        given = (array for array in used if isinstance(array, np.ndarray))
+        return [*given, *(buffer.array for buffer in buffers if isinstance(buffer, HostBuffer))]
 
     def release(self) -> None:
         """Lets go of the inputs that calls gave: the next call gives them anew."""
@@ -499,6 +515,13 @@ class Executable:
                 scratch_bytes=sum(memory.scratch_bytes for memory in held),
                 output_pool_bytes=self._outputs.free_bytes,
             )
+
+
+def _device_of(variants: Sequence[Variant]) -> Device | None:
+    """Where all of them run, if that is not the host."""
+    found = {getattr(variant.runner, "device", None) for variant in variants}
+    device = found.pop() if len(found) == 1 else None
+    return device if isinstance(device, Device) else None
 
 
 def _once(held: Iterable[Buffer | None]) -> list[Buffer]:

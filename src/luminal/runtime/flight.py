@@ -26,10 +26,11 @@ class Queued:
     """A run in flight. `land` gives the caller what it computed, once it is over.
 
     `mark` stands behind it in the queue; None where nothing else is queued there. `overwritten` are
-    the buffers that it writes where they lie, `moved` the States that it gives another buffer.
+    the buffers that it writes where they lie, `moved` the States that it gives another buffer,
+    `kept` the arrays that it leaves on the device.
     """
 
-    __slots__ = ("error", "is_over", "land", "mark", "moved", "overwritten")
+    __slots__ = ("error", "is_over", "kept", "land", "mark", "moved", "overwritten")
 
     def __init__(
         self,
@@ -37,7 +38,9 @@ class Queued:
         mark: Mark | None,
         overwritten: Sequence[Any],
         moved: Sequence[Moved],
+        kept: Sequence[Any],
     ) -> None:
+        self.kept = kept
         self.land = land
         self.mark = mark
         self.overwritten, self.moved = overwritten, moved
@@ -94,6 +97,8 @@ class Flight:
         old_of: dict[Assignable, Any] = {}
         for run in runs:
             run.is_over, run.error = True, error
+            for array in run.kept:
+                array.error = error
             for buffer in run.overwritten:
                 buffer.is_whole = False
             for state, old, new in run.moved:

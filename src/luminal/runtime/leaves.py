@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numpy import ndarray
+
+from luminal.base.dtypes import DType
 from luminal.base.errors import InputError
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Value
 from luminal.memory.state import Parameter
 from luminal.runtime.arrays import Array, Given, accept, fitting
 from luminal.runtime.binding import Signature, missing_input
+from luminal.runtime.device import Device
+from luminal.runtime.device_array import DeviceArray, accepted
 from luminal.runtime.dim_sources import DimSources, Shapes
 
 Received = tuple[list[Array | None], set[int], list[tuple[Parameter, Array]], Shapes]
@@ -22,10 +27,18 @@ inputs that only give dims.
 class Leaves:
     """The leaves of a graph: its inputs and `weights`, and `sources`, inputs that only give dims.
 
-    `declared`: those of the graph that was recorded; what no output needs is left aside.
+    `declared`: those of the graph that was recorded; what no output needs is left aside. `device`:
+    where runs are, if that is not the host.
     """
 
-    def __init__(self, graph: Graph, signature: Signature, declared: Mapping[str, Value]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        signature: Signature,
+        declared: Mapping[str, Value],
+        device: Device | None = None,
+    ) -> None:
+        self._device = device
         self._inputs = signature.inputs
         self.slots: dict[Any, int] = {}  # of inputs, by name and by Value
         self.weights: dict[str, Parameter] = {}
@@ -54,7 +67,10 @@ class Leaves:
             slot = self.slots.get(leaf)
             if slot is not None:
                 spec = self._inputs[slot]
-                arrays[slot] = accept(spec.name, value, spec.dtype)
+                if self._device is None or value.__class__ is ndarray:
+                    arrays[slot] = accept(spec.name, value, spec.dtype)
+                else:
+                    arrays[slot] = self._there(spec.name, value, spec.dtype)
                 slots.add(slot)
             elif leaf in self._parameters or leaf not in self._declared:
                 name, parameter = self._parameter(key)
@@ -62,6 +78,15 @@ class Leaves:
             elif new_shapes := self.sources.taken(shapes, leaf, value):
                 shapes = new_shapes
         return arrays, slots, weights, shapes
+
+    def _there(self, name: str, value: Any, dtype: DType) -> Any:
+        """An input of a run on a device: as it lies, if it lies there."""
+        assert self._device is not None
+        if not isinstance(value, DeviceArray):
+            value = DeviceArray.taken(name, value, self._device) or value
+        if isinstance(value, DeviceArray) and value.space is self._device:
+            return accepted(name, value, dtype)
+        return accept(name, value.numpy() if isinstance(value, DeviceArray) else value, dtype)
 
     def completed(self, arrays: list[Array | None], values: Mapping[str, Array]) -> list[Array]:
         """`arrays`, with values by name in the open slots."""

@@ -27,6 +27,7 @@ from luminal.base.errors import CompileError
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
+from luminal.memory import dlpack_device
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (
     Array,
@@ -97,6 +98,16 @@ class CudaDriver(Driver):
         self.workers = self.groups * GROUP
         self.most_lanes = self.device.properties.max_threads_per_block
         self.stream = self.device.create_stream()
+        self.dlpack_device = dlpack_device.CUDA, number
+        self.stream_number = int(self.stream.handle)
+
+    goes_by_address = True
+
+    def address(self, place: DevicePointer) -> int:
+        return _address(place)
+
+    def block_at(self, address: int, size: int) -> DeviceBlock:
+        return Buffer.from_handle(address, size)
 
     def memory(self) -> DeviceMemory:
         with self._reported("memory"):

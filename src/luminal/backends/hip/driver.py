@@ -15,6 +15,7 @@ from luminal.base import tracing
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
+from luminal.memory import dlpack_device
 from luminal.runtime import object_cache
 from luminal.runtime.driver import (
     Array,
@@ -73,6 +74,8 @@ class HipDriver(Driver):
         self.workers = self.groups * GROUP
         self.most_lanes = properties.maxThreadsPerBlock
         self.stream = self._do(hip.hipStreamCreate)
+        self.dlpack_device = dlpack_device.ROCM, number
+        self.stream_number = int(self.stream)
 
     def _do(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What one of hip-python's functions returns beside its status, for this device.
@@ -86,6 +89,14 @@ class HipDriver(Driver):
         if status != self.hip.hipError_t.hipSuccess:
             raise DeviceError(f"{self.name}: {function.__name__}: {status.name}")
         return tuple(values) if len(values) > 1 else next(iter(values), None)
+
+    goes_by_address = True
+
+    def address(self, place: DevicePointer) -> int:
+        return _address(place)
+
+    def block_at(self, address: int, size: int) -> DeviceBlock:
+        return address
 
     def memory(self) -> DeviceMemory:
         free, total = self._do(self.hip.hipMemGetInfo)

@@ -6,6 +6,7 @@ runtime does wrong about a device's queue and memory shows here.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import time
 from collections import deque
@@ -19,6 +20,7 @@ from luminal.base.records import dataclass
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
 from luminal.kernel.tile_ir import Kernel
+from luminal.memory.dlpack_device import EXTENSION
 from luminal.runtime.driver import (
     Array,
     Call,
@@ -95,11 +97,19 @@ class InterpretedDriver(Driver):
     workers = groups = WORKERS
     most_lanes = 1024
     survives_fork = True
+    dlpack_device = (EXTENSION, 0)
 
     def __init__(self, name: str = "interpreted", total: int = MEMORY) -> None:
         self.name = name
         self._total = self._free = total
         self._queue: deque[Callable[[], None]] = deque()
+
+    def address(self, place: DevicePointer) -> int:
+        return int(self._bytes(place).ctypes.data)
+
+    def block_at(self, address: int, size: int) -> Allocation:
+        held = (ctypes.c_uint8 * size).from_address(address)
+        return Allocation(np.frombuffer(memoryview(held), np.uint8))
 
     def memory(self) -> DeviceMemory:
         return DeviceMemory(self._total, self._free)

@@ -1,0 +1,158 @@
+"""DLPack for memory that is not the host's: capsules made and read here, since NumPy reads none.
+
+The layout is that of dlpack.h 1.0 (dmlc/dlpack).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from luminal.base.dtypes import ALL, DType
+from luminal.base.errors import DTypeError, InputError
+
+CUDA, OPENCL, METAL, ROCM, EXTENSION = 2, 4, 8, 10, 12
+"""DLDeviceType's numbers: EXTENSION is for devices that it does not know."""
+CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "bool": 6}
+PLAIN, VERSIONED = b"dltensor", b"dltensor_versioned"
+USED = {PLAIN: b"used_dltensor", VERSIONED: b"used_dltensor_versioned"}
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("rank", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    )
+
+
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("version", ctypes.c_uint32 * 2),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_LAYOUTS: dict[bytes, type[_Managed] | type[_Versioned]] = {PLAIN: _Managed, VERSIONED: _Versioned}
+_new = ctypes.pythonapi.PyCapsule_New
+_new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
+_raw_pointer = ctypes.PyDLL(None).PyCapsule_GetPointer
+_raw_pointer.restype, _raw_pointer.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+_name = ctypes.pythonapi.PyCapsule_GetName
+_name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+_rename = ctypes.pythonapi.PyCapsule_SetName
+_rename.restype, _rename.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+
+_exported: dict[int, tuple[Any, ...]] = {}
+"""What consumers hold, by the address of its record: the record, its shape, and the memory's owner.
+"""
+
+
+def _delete(record: int) -> None:
+    _exported.pop(record, None)
+
+
+def _destroy(capsule: int) -> None:
+    """Of a capsule that goes: one that nobody has read still owns its record."""
+    for name in (PLAIN, VERSIONED):
+        if _is_valid(capsule, name):
+            _delete(_raw_pointer(capsule, name))
+
+
+_CALLBACKS = _Deleter(_delete), _Deleter(_destroy)
+DELETE, DESTROY = (ctypes.cast(each, ctypes.c_void_p).value for each in _CALLBACKS)
+
+
+class Foreign(NamedTuple):
+    """An array that another library keeps on a device, until `release` is called."""
+
+    address: int
+    shape: tuple[int, ...]
+    dtype: DType
+    release: Callable[[], None]
+
+
+def exported(
+    address: int,
+    shape: Sequence[int],
+    dtype: DType,
+    device: tuple[int, int],
+    owner: Any,
+    max_version: tuple[int, int] | None,
+) -> Any:
+    """The capsule of row-major memory, which lives while a consumer or the capsule holds it."""
+    is_new = max_version is not None and max_version >= (1, 0)
+    record = _Versioned(version=(1, 0)) if is_new else _Managed()
+    extents = (ctypes.c_int64 * len(shape))(*shape)
+    record.tensor = _Tensor(
+        address, (ctypes.c_int32 * 2)(*device), len(shape), _code(dtype), 8 * dtype.size, 1,
+        ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64)), None, 0,
+    )  # fmt: skip
+    record.deleter = DELETE
+    at = ctypes.addressof(record)
+    _exported[at] = record, extents, owner
+    return _new(at, VERSIONED if is_new else PLAIN, DESTROY)
+
+
+def taken(name: str, capsule: Any, device: tuple[int, int]) -> Foreign:
+    """The array of a capsule, which is read by this. Raises InputError for one that is not
+    row-major or lies elsewhere, DTypeError for elements that Luminal has no dtype for.
+    """
+    kind = _name(capsule)
+    if kind not in _LAYOUTS:
+        raise InputError(f"{name}: a capsule of DLPack is read once; make a new one")
+    at = _raw_pointer(id(capsule), kind)
+    record = _LAYOUTS[kind].from_address(at)
+    tensor = record.tensor
+    shape = tuple(tensor.shape[: tensor.rank])
+    if tuple(tensor.device) != device:
+        raise InputError(f"{name}: the array is on device {tuple(tensor.device)}, not {device}")
+    if tensor.strides and not _is_row_major(shape, tensor.strides[: tensor.rank]):
+        raise InputError(f"{name}: the array is not row-major; pass x.contiguous()")
+    dtype = _dtype_of(name, tensor)
+    _rename(capsule, USED[kind])
+
+    def release() -> None:
+        if record.deleter:
+            _Deleter(record.deleter)(at)
+
+    return Foreign(int(tensor.data or 0) + tensor.offset, shape, dtype, release)
+
+
+def _code(dtype: DType) -> int:
+    return CODES[dtype.short.rstrip("0123456789")]
+
+
+def _is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    step = 1
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent > 1 and stride != step:
+            return False
+        step *= max(1, extent)
+    return True
+
+
+def _dtype_of(name: str, tensor: _Tensor) -> DType:
+    for dtype in ALL:
+        if (_code(dtype), 8 * dtype.size, 1) == (tensor.code, tensor.bits, tensor.lanes):
+            return dtype
+    raise DTypeError(f"{name}: elements of {tensor.bits} bits of kind {tensor.code} are no dtype")
