@@ -318,7 +318,7 @@ class Executable:
         if not self._has_weights:
             self._leaves.check_weights(weights)
             self._has_weights = not weights
-        if out is None or (out == ON_DEVICE and self._device is None):
+        if out is None:
             outputs = self._outputs.take(binding.outputs)
         elif out.__class__ is str:
             outputs = self._left_there(out, binding)
@@ -329,10 +329,12 @@ class Executable:
         return arrays, shapes, used, binding, outputs
 
     def _left_there(self, out: str, binding: Binding) -> list[Any]:
-        """Arrays on the device for a run's outputs."""
-        if out != ON_DEVICE or self._device is None:
+        """Arrays on the device for a run's outputs: NumPy's, where that is the host."""
+        if out != ON_DEVICE:
             raise InputError(f"out: {out!r}; takes arrays by output name, or {ON_DEVICE!r}")
         device = self._device
+        if device is None:
+            return self._outputs.take(binding.outputs)
         return [DeviceArray.empty(device, plan.shape, plan.dtype) for plan in binding.outputs]
 
     def _check_indices(self, used: list[Array], slots: set[int], binding: Binding) -> None:
