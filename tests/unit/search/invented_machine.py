@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import luminal as lm
+from luminal.backends.backend import Backend
 from luminal.program.launch_list import Program, walk
 from luminal.search.database import FILE, Database
 from luminal.search.genome import Genome
@@ -101,9 +102,10 @@ def make(
     runner: Runner,
     builders: Builders | None = None,
     mode: CompilationMode = CompilationMode.OPTIMAL,
+    backend: Backend | None = None,
     **options: Any,
 ) -> Strategy:
-    space = Space(graph.graph(), usual())
+    space = Space(graph.graph(), backend or usual())
     chosen = SearchOptions(stop_below_us=0, **options)
     measurements = Measurements(
         space,
