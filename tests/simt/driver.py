@@ -46,8 +46,10 @@ class CheckedDriver(Driver):
         dialect: Dialect,
         spell: Callable[[Any], Spelled],
         orders: Sequence[str] = tuple(ORDERS),
+        warp_size: int = 32,
     ) -> None:
         self.name, self.dialect, self.spell, self.orders = name, dialect, spell, orders
+        self.warp_size = warp_size
 
     def memory(self) -> DeviceMemory:
         return DeviceMemory(None, None)
@@ -86,9 +88,15 @@ class CheckedDriver(Driver):
         sizes += [own * workers if scratch else 0, *([8 * len(code.params) + 16] * bool(integers))]
         memory = _spans(places, sizes)
         groups, threads = launch_shape(code, workers, gcd(GROUP, workers), scratch)
-        dynamic = code.dynamic_bytes
         launch(
-            code.handle, KERNEL, (groups,), (threads,), memory, dynamic=dynamic, orders=self.orders
+            code.handle,
+            KERNEL,
+            (groups,),
+            (threads,),
+            memory,
+            dynamic=code.dynamic_bytes,
+            orders=self.orders,
+            warp_size=self.warp_size,
         )
 
     def _integers(self, place: DevicePointer, count: int) -> Array:

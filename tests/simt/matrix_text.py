@@ -14,8 +14,8 @@ from luminal.base.dtypes import bfloat16, float16, float32, float64, int8
 from luminal.base.fragments import fragment
 from luminal.codegen.c_family.matrices import name_of, parameters_of
 
-ASSEMBLY = re.compile(
-    r"^(?:template <int N> )?__device__ inline \w+ (\w+)\([^)]*\) \{ asm volatile.*$", re.MULTILINE
+FUNCTION = re.compile(
+    r"^(?:template <int N> )?(?:__device__ )?inline void (\w+)\([^)]*\) \{.*\}$", re.MULTILINE
 )
 ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32", float64: "double",
             int8: "signed char"}  # fmt: skip
@@ -124,12 +124,13 @@ template <int N> void await_copies() { simt::await_copies(N); }
 
 def without_assembly(text: str) -> tuple[str, str]:
     """The text without its functions of assembly, and bodies of the same names."""
-    names = ASSEMBLY.findall(text)
-    bodies = "".join(map(_body, names))
-    return ASSEMBLY.sub("", text), COMMON + bodies if names else ""
+    bodies = {name: body for name in FUNCTION.findall(text) if (body := _body(name))}
+    rest = FUNCTION.sub(lambda found: "" if found[1] in bodies else found[0], text)
+    return rest, COMMON + "".join(bodies.values()) if bodies else ""
 
 
-def _body(name: str) -> str:
+def _body(name: str) -> str | None:
+    """What stands for a function; None for one that is no matter of this."""
     if name in COPIES or name.startswith("copy_"):
         return COPIES.get(name) or COPY.format(name=name, size=name.removeprefix("copy_"))
     dots = {name_of(dot): dot for dot in MATRIX_DOTS.values()}
@@ -167,9 +168,10 @@ def _table(rows: list[list[tuple[int, int]]]) -> str:
     return str(rows).translate(str.maketrans("[]()", "{}{}"))
 
 
-def _load(name: str) -> str:
+def _load(name: str) -> str | None:
     found = re.fullmatch(r"load_matrix_(\d)(_turned)?", name)
-    assert found is not None, f"no body for {name}"
+    if found is None:
+        return None
     count, line = int(found[1]), TURNED if found[2] else STRAIGHT
     loads = "\n".join(line.format(n=n, first=8 * n, name=name) for n in range(count))
     parameters = ", ".join([*(f"unsigned &r{n}" for n in range(count)), "const void *row"])

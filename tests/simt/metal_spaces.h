@@ -48,6 +48,9 @@ template <class T> T simd_shuffle(T, ushort);
 template <class T> T simd_shuffle_xor(T, ushort);
 template <class T> T simd_shuffle_down(T, ushort);
 template <class T> T simd_sum(T);
+struct simdgroup_float8x8 { float2& thread_elements(); };
+void simdgroup_multiply_accumulate(
+    simdgroup_float8x8&, simdgroup_float8x8, simdgroup_float8x8, simdgroup_float8x8);
 template <class T> T simd_max(T);
 template <class T> T simd_min(T);
 

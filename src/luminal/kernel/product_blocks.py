@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
@@ -242,7 +242,11 @@ class Products:
         with self.carried_through(self.walks, sums) as held:
             self.store_all(held.inner)
             held.next = held.inner
-        return self.values.finish()
+        placed, dot = self.values.finish(), self.tiling.dot
+        if dot is None:
+            return placed
+        # Lanes are numbered by the rows that step together.
+        return replace(placed, kernel=replace(placed.kernel, subgroup=dot.together))
 
     # --- the grid, and what is walked inside
 

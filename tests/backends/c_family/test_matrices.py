@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ import luminal as lm
 from luminal.backends.c_backend import CBackend, machine
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
-from luminal.base.dots import MMA
+from luminal.backends.hip.backend import Hip
+from luminal.backends.metal.backend import Metal
+from luminal.base.dots import MFMA, MMA, SIMDGROUP_F32, WMMA, Dot
 from luminal.base.dtypes import dtype_of
-from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
@@ -27,11 +29,12 @@ from luminal.runtime.driver import Driver
 from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.work import work
+from tests.backends.c_family.dialects import DIALECTS
 from tests.backends.c_family.offline import skip_without
 from tests.backends.groups.ring_faults import FAULTS, Fault
 from tests.backends.on_device import compiled_on
 from tests.long_share import long_but, mostly_long
-from tests.simt import compiling
+from tests.simt import compiling, offline
 from tests.simt.driver import CheckedDriver
 from tests.simt.launching import DeviceFault
 
@@ -43,25 +46,23 @@ LAYOUTS = {
 """Of whole words lanes copy 16 bytes at once, in a ring."""
 
 
-class Checked(CBackend):
-    """NVIDIA's chips with matrix instructions, on the shims."""
-
-    base = "cuda"
-    dialect = CUDA
-
-    @staticmethod
-    def driver(spell: Callable[[tile_ir.Kernel], Spelled], number: int) -> Driver:
-        return CheckedDriver("cuda", CUDA, spell)
-
-
 @cache
-def checked() -> CBackend:
+def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA) -> CBackend:
+    """A device of the dialect with these dots, on the shims."""
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
-    groups = Groups(
-        lanes=64, most=128, shared_bytes=32 << 10, is_rule=True, subgroup=32, copies=True
-    )
-    return Checked(machine("cuda", 2, 32 << 10, 1 << 20, dots=MMA), groups=groups)
+    own, row = DIALECTS[name], max(dot.together for dot in dots)
+
+    class Checked(CBackend):
+        dialect = own
+
+        @staticmethod
+        def driver(spell: Callable[[tile_ir.Kernel], Spelled], number: int) -> Driver:
+            return CheckedDriver(name, own, spell, warp_size=row)
+
+    Checked.base = name
+    groups = Groups(2 * row, 4 * row, 32 << 10, is_rule=True, subgroup=row, copies=own.has_copies)
+    return Checked(machine(name, 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
 
 
 def product(dtype: str, m: int, k: int, n: int, turned: tuple[bool, bool]) -> Graph:
@@ -75,11 +76,11 @@ def product(dtype: str, m: int, k: int, n: int, turned: tuple[bool, bool]) -> Gr
     return cx.graph()
 
 
-def check(dtype: str, layout: str) -> None:
+def check(dtype: str, layout: str, *device: Any) -> None:
     """Small numbers, so that sums are exact whatever their order."""
     turned = LAYOUTS[layout]
     m, k, n = (18, 80, 32) if layout.startswith("whole") else (18, 20, 11)
-    exe = compiled_on(checked(), product(dtype, m, k, n, turned))
+    exe = compiled_on(checked(*device), product(dtype, m, k, n, turned))
     rng, storage = np.random.default_rng(0), dtype_of(dtype).numpy
     a, b = (
         rng.integers(-3, 4, shape[::-1] if t else shape).astype(storage)
@@ -98,6 +99,20 @@ CASES = [f"{dtype} {layout}" for dtype in DTYPES for layout in LAYOUTS]
 )
 def test_products_on_the_shims(case: str) -> None:
     check(*case.split(" ", 1))
+
+
+OTHERS: dict[str, tuple[str, str, tuple[Dot, ...]]] = {
+    "mfma": ("bfloat16", "hip", MFMA), "mfma of f16": ("float16", "hip", MFMA),
+    "wmma": ("bfloat16", "hip", WMMA), "wmma of f16": ("float16", "hip", WMMA),
+    "simdgroup": ("float32", "metal", (SIMDGROUP_F32,)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["turned", "along sums"])
+@pytest.mark.parametrize("name", long_but(OTHERS, ("mfma", "simdgroup")))
+def test_dots_of_others_on_the_shims(name: str, layout: str) -> None:
+    dtype, *device = OTHERS[name]
+    check(dtype, layout, *device)
 
 
 def test_a_missing_barrier_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,3 +165,21 @@ def test_the_matrix_units_are_busy(chip: str) -> None:
     found = bounds(work(expanded, {}), made.chip, chunks, 6 * n * n, made.walkers)
     least = n**3 / (made.chip.pipes.matrix * made.chip.units * made.chip.hertz)
     assert least / max(found.issue, found.shared) >= 0.55
+
+
+def test_products_of_other_chips_compile() -> None:
+    """Without registers that go to memory."""
+    skip_without("hip")
+    for chip in ("gfx90a", "gfx942", "gfx1100"):
+        (kernel,) = lower_to_program(
+            product("bfloat16", 512, 512, 512, (False, True)), Hip.named(chip)
+        ).kernels
+        text = Hip.named(chip).text(kernel)
+        assert "__builtin_amdgcn_" in text
+        assert offline.hip_resources(text, chip).spilled == 0
+    (kernel,) = lower_to_program(
+        product("float32", 512, 512, 512, (False, True)), Metal.named("apple7")
+    ).kernels
+    text = Metal.named("apple7").text(kernel)
+    assert "simdgroup_multiply_accumulate" in text
+    offline.check_metal(text)

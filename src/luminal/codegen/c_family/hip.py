@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from luminal.base.dots import MFMA, WMMA, Dot
+from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.cuda import CudaCpp
 
 
@@ -17,6 +19,9 @@ class Hip(CudaCpp):
     """Else clang writes out all blocks of a product and loads them together: 256 registers where 61
     do, and 149 more in memory (gfx1100).
     """
+
+    def multiply(self, dot: Dot) -> str:
+        return matrices.amdgcn(dot) if dot in (*MFMA, *WMMA) else super().multiply(dot)
 
     def bound(self, lanes: int) -> str:
         """The bound on a group's lanes; AMD's second number would mean something else."""

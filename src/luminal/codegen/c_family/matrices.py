@@ -32,11 +32,11 @@ def _named(letter: str, count: int) -> list[str]:
     return [f"{letter}{n}" for n in range(count)]
 
 
-def parameters_of(dot: Dot) -> tuple[list[str], list[str], list[str], str]:
+def parameters_of(dot: Dot, space: str = "") -> tuple[list[str], list[str], list[str], str]:
     """The names of results and of words, and the list of parameters."""
     c, a, b = (_named(block, dot.fragment(block).elements) for block in "cab")
     word = CPP.get(dot.a, "unsigned")
-    results = [f"{CPP[dot.accumulator]} &{name}" for name in c]
+    results = [f"{space}{CPP[dot.accumulator]} &{name}" for name in c]
     return c, a, b, ", ".join([*results, *(f"{word} {name}" for name in (*a, *b))])
 
 
@@ -63,6 +63,46 @@ def _constrained(dtype: DType, names: Sequence[str]) -> list[str]:
     if dtype is float32:
         return [f'"r"(__float_as_uint({name}))' for name in names]
     return [f'"r"({name})' for name in names]
+
+
+AMD_TYPES = {bfloat16: "short", float16: "_Float16"}
+AMD_BUILT_IN = {
+    "mfma.bf16": "mfma_f32_16x16x16bf16_1k", "mfma.f16": "mfma_f32_16x16x16f16",
+    "wmma.bf16": "wmma_f32_16x16x16_bf16_w32", "wmma.f16": "wmma_f32_16x16x16_f16_w32",
+}  # fmt: skip
+
+
+def amdgcn(dot: Dot) -> str:
+    """AMD's, by the compiler's built-in function, which takes vectors."""
+    c, a, b, parameters = parameters_of(dot)
+    count, further = len(a) * dot.in_word("a"), ", 0, 0, 0" if dot.name.startswith("mfma") else ""
+    words = [f"{{{{{', '.join(block)}}}}}" for block in (a, b)]
+    body = (
+        f"typedef {AMD_TYPES[dot.a]} Factor __attribute__((ext_vector_type({count}))); "
+        f"typedef float Sums __attribute__((ext_vector_type({len(c)}))); "
+        f"union {{ unsigned words[{len(a)}]; Factor all; }} a = {words[0]}, b = {words[1]}; "
+        f"Sums c = {{{', '.join(c)}}}; "
+        f"c = __builtin_amdgcn_{AMD_BUILT_IN[dot.name]}(a.all, b.all, c{further}); "
+    )
+    back = " ".join(f"{name} = c[{n}];" for n, name in enumerate(c))
+    return f"__device__ inline void {name_of(dot)}({parameters}) {{ {body}{back} }}"
+
+
+def simdgroup(dot: Dot) -> str:
+    """Apple's, by the elements of matrices that a lane holds."""
+    c, a, b, parameters = parameters_of(dot, "thread ")
+    held = {"a": a, "b": b, "c": c}
+    there = " ".join(
+        f"{block}.thread_elements()[{n}] = {name};"
+        for block, names in held.items()
+        for n, name in enumerate(names)
+    )
+    back = " ".join(f"{name} = c.thread_elements()[{n}];" for n, name in enumerate(c))
+    shape = f"simdgroup_float{dot.m}x{dot.n}"
+    return (
+        f"inline void {name_of(dot)}({parameters}) {{ {shape} a, b, c; {there} "
+        f"simdgroup_multiply_accumulate(c, a, b, c); {back} }}"
+    )
 
 
 def ldmatrix(count: int, turned: bool) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
+from luminal.base.dots import SIMDGROUP_F32, Dot
 from luminal.base.dtypes import DType
+from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
 from luminal.expand.ir import Type
 
@@ -100,6 +102,9 @@ class MetalC(Dialect):
             ]
             parts = [" | ".join(shifted[k : k + in_word]) for k in range(0, len(parts), in_word)]
         return super().joined(type_, parts)
+
+    def multiply(self, dot: Dot) -> str:
+        return matrices.simdgroup(dot) if dot is SIMDGROUP_F32 else super().multiply(dot)
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"as_type<{self.types[dtype.short]}>({value})"
