@@ -17,7 +17,8 @@ from typing import Any
 import luminal as lm
 from luminal.base.dtypes import DType
 from luminal.codegen.c_family.kernel import spell_tiles
-from luminal.compiler.compile import lower_to_program
+from luminal.compiler.assemble import UNTUNED
+from luminal.compiler.compile import lower_by_stages, reschedule
 from luminal.hlir.graph import Graph
 from luminal.nn.functional import scaled_dot_product_attention
 from luminal.program.launch_list import walk
@@ -45,7 +46,7 @@ class Found:
     text: str
 
 
-def kind_of(access: Access) -> str | None:
+def fault_of(access: Access) -> str | None:
     """What is wrong with an access, if anything is."""
     if access.by_data:
         return None
@@ -57,9 +58,11 @@ def kind_of(access: Access) -> str | None:
 
 
 def findings(program: str, graph: Graph) -> dict[Key, Found]:
-    """The worst access of each kind of each kernel of a program of `fast`."""
+    """The worst access of each kind of each kernel of a program of `fast`, as they are before
+    launches are joined, which depends on what stands beside them.
+    """
     backend = offline.backend("cuda")
-    compiled = lower_to_program(graph, backend)
+    compiled = reschedule(lower_by_stages(graph, backend), backend, UNTUNED).program
     dims = choose_dims(Signature(graph), {})
     found: dict[Key, Found] = {}
     for launch in walk(compiled.launches):
@@ -67,7 +70,7 @@ def findings(program: str, graph: Graph) -> dict[Key, Found]:
         values = (int(value.evaluate(dims)) for value in launch.params)
         params = {p.symbol.name: n for p, n in zip(kernel.params, values, strict=True)}
         for access in work(kernel, params).accesses:
-            kind = kind_of(access)
+            kind = fault_of(access)
             if kind is not None:
                 key = program, launch.label, kind
                 excess = 1.0 if kind == "scratch" else access.excess
@@ -147,7 +150,8 @@ def save(reasons: dict[str, str], rows: list[dict[str, Any]]) -> None:
 # --- programs -------------------------------------------------------------------------------------
 
 
-def _of(make: Callable[..., lm.Tensor], *shapes: tuple[int, ...], dtype: str = "f32") -> Graph:
+def of(make: Callable[..., lm.Tensor], *shapes: tuple[int, ...], dtype: str = "f32") -> Graph:
+    """A program of inputs of these shapes."""
     cx = lm.Graph()
     inputs = [cx.tensor(shape, name=f"x{n}", dtype=dtype) for n, shape in enumerate(shapes)]
     make(*inputs).output("y")
@@ -156,23 +160,23 @@ def _of(make: Callable[..., lm.Tensor], *shapes: tuple[int, ...], dtype: str = "
 
 SQUARE = 4096, 4096
 LARGE: dict[str, Callable[[], Graph]] = {
-    "softmax": lambda: _of(lambda x: x.softmax(-1), SQUARE),
-    "gelu": lambda: _of(lambda x: x.gelu(), SQUARE),
-    "layer norm": lambda: _of(lambda x: x.layer_norm(-1), SQUARE),
-    "sum of all": lambda: _of(lambda x: x.sum(), SQUARE),
-    "sum of columns": lambda: _of(lambda x: x.sum(0), SQUARE),
-    "sum of rows": lambda: _of(lambda x: x.sum(1), SQUARE),
-    "transposed": lambda: _of(lambda x: x.T * 1.0, SQUARE),
-    "one row": lambda: _of(lambda x, y: x @ y, (1, 4096), SQUARE),
-    "one row of bf16": lambda: _of(lambda x, y: x @ y, (1, 4096), SQUARE, dtype="bf16"),
-    "product of f32": lambda: _of(lambda x, y: x @ y, SQUARE, SQUARE),
-    "product of bf16": lambda: _of(lambda x, y: x @ y, SQUARE, SQUARE, dtype="bf16"),
-    "attention of f32": lambda: _of(scaled_dot_product_attention, *[(8, 1024, 64)] * 3),
-    "attention of bf16": lambda: _of(
+    "softmax": lambda: of(lambda x: x.softmax(-1), SQUARE),
+    "gelu": lambda: of(lambda x: x.gelu(), SQUARE),
+    "layer norm": lambda: of(lambda x: x.layer_norm(-1), SQUARE),
+    "sum of all": lambda: of(lambda x: x.sum(), SQUARE),
+    "sum of columns": lambda: of(lambda x: x.sum(0), SQUARE),
+    "sum of rows": lambda: of(lambda x: x.sum(1), SQUARE),
+    "transposed": lambda: of(lambda x: x.T * 1.0, SQUARE),
+    "one row": lambda: of(lambda x, y: x @ y, (1, 4096), SQUARE),
+    "one row of bf16": lambda: of(lambda x, y: x @ y, (1, 4096), SQUARE, dtype="bf16"),
+    "product of f32": lambda: of(lambda x, y: x @ y, SQUARE, SQUARE),
+    "product of bf16": lambda: of(lambda x, y: x @ y, SQUARE, SQUARE, dtype="bf16"),
+    "attention of f32": lambda: of(scaled_dot_product_attention, *[(8, 1024, 64)] * 3),
+    "attention of bf16": lambda: of(
         scaled_dot_product_attention, *[(8, 1024, 64)] * 3, dtype="bf16"
     ),
-    "sort": lambda: _of(lambda x: x.sort()[0], (256, 4096)),
-    "cumulative sum": lambda: _of(lambda x: x.cumsum(-1), SQUARE),
+    "sort": lambda: of(lambda x: x.sort()[0], (256, 4096)),
+    "cumulative sum": lambda: of(lambda x: x.cumsum(-1), SQUARE),
 }
 """Programs as large as those that a GPU is for."""
 
