@@ -6,6 +6,7 @@ symbols; At only changes the environment. Equal (term, environment) pairs are on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -79,13 +80,11 @@ class Evaluator:
         self.moves: dict[Hashable, Env] = {}
         self.guards: dict[int, Expression] = {}  # of loads, by tile: where they do not read 0
         self.grid: list[Grid] = []
-        self.chunks = const(1)
 
     # --- the kernel
 
     def grid_axis(self, chunks: Expression) -> Symbol:
         """One more axis of the grid, with this many chunks."""
-        self.chunks = self.chunks * chunks
         count = self.canonical(chunks)
         symbol = axis(f"g{len(self.grid)}", count)
         self.grid.append(Grid(symbol, count))
@@ -106,7 +105,9 @@ class Evaluator:
             tuple(self.grid),
             tuple(self.blocks.stack[0].statements),
         )
-        return Placed(kernel, tuple(self.operands), tuple(self.params), self.chunks)
+        dims = {param: dim for dim, param in self.params.items()}
+        chunks = math.prod((grid.count for grid in self.grid), start=const(1)).substitute(dims)
+        return Placed(kernel, tuple(self.operands), tuple(self.params), chunks)
 
     # --- names
 

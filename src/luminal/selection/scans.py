@@ -18,7 +18,7 @@ from luminal.base.numerics import ROUNDING, Numerics
 from luminal.hlir.monoid import SCANS, Monoid
 from luminal.selection.rewrite import Respelled
 from luminal.selection.split import chunk_size
-from luminal.shape.expression import Expression, Symbol, axis, ceil_div, const
+from luminal.shape.expression import Expression, Symbol, axis, ceil_div, const, maximum
 
 
 def scans_in_blocks(program: Respelled, shares: Shares, numerics: Numerics) -> Respelled:
@@ -82,7 +82,8 @@ class _ScanInBlocks:
     def before(self, size: int) -> Term:
         """The total of all that stands before a block, by block."""
         blocks = ceil_div(self.extent, size)
-        block, last = self.new_axis("block", blocks), self.new_axis("full", blocks - 1)
+        block = self.new_axis("block", blocks)
+        last = self.new_axis("full", maximum(blocks - 1, const(0)))  # a dim may be 0
         totals = self.totals(last, self.new_axis("in", const(size)))
         nothing = self.terms.literal(self.monoid.identity_bytes(totals.dtype), totals.dtype)
         arms = (

@@ -149,6 +149,18 @@ def test_scans_in_blocks(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(found[f"greatest{axis}"], greatest)
 
 
+def test_scans_in_blocks_of_any_dim(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Shares, "leave_idle", lambda *_: True)
+    monkeypatch.setattr(scans, "chunk_size", lambda *_: 9)
+    cx = lm.Graph()
+    x = cx.tensor((3, cx.dim("n", 0, 200)), name="x")
+    x.cumsum(1).output("sums")
+    exe = compiled(cx.graph())
+    for n in (20, 0, 1, 9, 10, 65):
+        given = np.random.default_rng(n).integers(-4, 4, (3, n)).astype(np.float32)
+        np.testing.assert_array_equal(exe({"x": given})["sums"], given.cumsum(1))
+
+
 def test_dims_are_lanes_too() -> None:
     cx = lm.Graph()
     x = cx.tensor(("a", "b"), name="x")
