@@ -31,6 +31,7 @@ from luminal.selection.nested import nest
 from luminal.selection.packed import packed
 from luminal.selection.pictures import pictures
 from luminal.selection.private_sums import private_sums
+from luminal.selection.repeated import repeated, scales_after_products
 from luminal.selection.rewrite import Respelled
 from luminal.selection.scan_ends import scan_ends
 from luminal.selection.scans import scans_in_blocks
@@ -101,7 +102,8 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     laid = pictures(apart, costs.windows)
     scanned = scans_in_blocks(laid, costs.shares, numerics)
     chunked = split_cascades(private_sums(scanned, costs.shares, numerics), costs, numerics)
-    return split_reductions(chunked, costs, numerics)
+    cut = split_reductions(chunked, costs, numerics)
+    return scales_after_products(cut, costs, numerics)
 
 
 def choose(
@@ -164,6 +166,7 @@ class _Fast:
         self.in_pass |= {r.product for p in self.passes for r in p.cascade.inner if r.product}
         self.leaders = {root: p.roots[0] for p in self.passes for root in p.roots}
         self.forced |= self.leaders.keys()
+        self.repeated = repeated(self.order, self.forced | self.in_pass, costs)
         outside = [t for t in self.order if t not in self.in_pass]
         self.forced |= rounded_factors(outside) - self.in_pass
 
@@ -247,6 +250,8 @@ class _Fast:
     def residence(self, term: Term) -> Residence:
         if term.is_leaf:
             return Residence.INLINE
+        if term in self.repeated:
+            return Residence.LOCAL if term.is_reduction else Residence.INLINE
         if term in self.forced or term.is_opaque:
             return Residence.STORED
         if term.op in ("Literal", "Index", "At") or term in self.packed:

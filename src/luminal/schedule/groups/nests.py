@@ -159,7 +159,10 @@ class _Rules:
             return
         loop = max(shared, key=lambda x: x.estimate)
         chunks = prod(x.estimate for x in grid)
-        rule = max(1, min(RESULTS, floor(chunks // (RESIDENT * self.facts.target.cores))))
+        products = len({a.reduction for a in sums if a.moves(loop)})
+        rule = max(
+            1, min(RESULTS // products, floor(chunks // (RESIDENT * self.facts.target.cores)))
+        )
         rows = self.pick("results", rule, [n for n in (1, 2, 4, 8) if n <= loop.estimate])
         if rows > 1:
             self.tiles[loop.symbol] = TileChoice(rows, 1, Lanes())

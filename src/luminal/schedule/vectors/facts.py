@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
-from luminal.algebra.terms import Term
+from luminal.algebra.terms import Reduction
 from luminal.base.dtypes import DType
 from luminal.base.records import dataclass
 from luminal.kernel.cost import label
@@ -33,7 +33,7 @@ class Facts:
     label: str
     axes: tuple[LoopAxis, ...]
     accesses: list[Access]
-    reductions: tuple[Term, ...]
+    reductions: tuple[Reduction, ...]
     grid: tuple[LoopAxis, ...]
     sequential: tuple[LoopAxis, ...]
     inner: tuple[LoopAxis, ...]
@@ -50,7 +50,8 @@ class Facts:
         ordered = {a for store in fused.stores for a in store.ordered}
         free = frozenset(stored - ordered)
         for reduction in reductions:
-            free &= reduction.axes
+            if not is_repeated(reduction, reductions):
+                free &= reduction.axes
         in_words = copied(fused)
         words = {in_words[0]} if in_words is not None else set[Symbol]()
         # A sum by words has loops of its own, beside those of stores along the same axis.
@@ -135,6 +136,13 @@ class Facts:
         """Is it a factor whose every element is loaded for a single multiplication?"""
         moved = (access.moves(x) or x.symbol in access.chosen for x in self.axes if x.estimate > 1)
         return access.is_factor and all(moved)
+
+
+def is_repeated(reduction: Reduction, reductions: Iterable[Reduction]) -> bool:
+    """Is it computed again for results of another one along the same axes, as a norm is in the
+    kernel of a product?
+    """
+    return any(r.attrs == reduction.attrs and reduction.axes < r.axes for r in reductions)
 
 
 def _lanes(target: VectorTarget, dtypes: Sequence[DType]) -> int:

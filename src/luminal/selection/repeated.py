@@ -1,0 +1,211 @@
+"""Norms of a single row, in the kernels of the products that read it.
+
+A norm before the products of a decode step is a kernel of one group, between two that keep all
+units of a device busy: its launch costs more than what it computes. What a norm multiplies the row
+by is the same along the row, so it leaves the products (class rounding):
+
+    Sum{k} (x[k] * r * g[k]) * w[n, k]  ->  r * Sum{k} (x[k] * g[k]) * w[n, k]
+
+A Cast to bfloat16 on the way rounds by the same share of what is now larger or smaller, as that
+dtype has the range of float32. Then r's own sum over k runs beside the others, in each group again:
+it reads nothing that they do not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from luminal.algebra.frames import upper
+from luminal.algebra.terms import Reduction, Term, Terms, below
+from luminal.base.costs import Costs
+from luminal.base.dtypes import bfloat16, float32
+from luminal.base.numerics import ROUNDING, Numerics
+from luminal.selection.kinds import is_contraction
+from luminal.selection.rewrite import Respelled
+from luminal.selection.stored import stored_anyway
+
+RESULTS = 4  # of a product that a group computes, and so repeats the sum for, at least
+MOST_TERMS = 32  # that are made of a sum
+
+Users = Mapping[Term, Sequence[Term]]
+
+
+def scales_after_products(program: Respelled, costs: Costs, numerics: Numerics) -> Respelled:
+    """The program with what is the same along a single row out of the products that read the row,
+    where that is made of a sum along it.
+    """
+    if not costs.shares.passes or not numerics.allows(ROUNDING):
+        return program
+    order, terms = program.order(), program.lowered.terms
+    users, stored = users_of(order), stored_anyway(program.lowered.roots, order)
+    scales: set[Term] = set()
+    products: set[Term] = set()
+    for term in order:
+        if isinstance(term, Reduction) and _is_of_a_row(term, costs) and term not in stored:
+            found = _scale(term, users, stored)
+            if found is not None and _is_worth(found[1], costs):
+                scales.add(found[0])
+                products |= found[1]
+    if not scales:
+        return program
+    new: dict[Term, Term] = {}
+
+    def replace(old: Term, same: Term) -> Term:
+        new[old] = same
+        if old in products:
+            new[old] = _pulled_out(terms, same, {new[scale] for scale in scales if scale in new})
+        return new[old]
+
+    return program.rewrite(replace)
+
+
+def repeated(order: Sequence[Term], stored: Set[Term], costs: Costs) -> set[Term]:
+    """The sums along a row that are computed in the kernels of products along it, with what is made
+    of them, and what the products read of that row.
+    """
+    found: set[Term] = set()
+    if not costs.shares.passes:
+        return found
+    users = users_of(order)
+    for term in order:
+        if isinstance(term, Reduction) and _is_of_a_row(term, costs) and term not in stored:
+            made = _made_of(term, users, stored)
+            if made is None:
+                continue
+            ends = {user for value in (term, *made) for user in users[value]}.difference(made)
+            products = [_scaled_product(end, term) for end in ends]
+            if products and all(products):
+                found |= {term, *made}
+                for product in filter(None, products):
+                    found |= _of_row(product, term, stored)
+    return found
+
+
+def users_of(order: Sequence[Term]) -> dict[Term, list[Term]]:
+    """What reads each term."""
+    users: dict[Term, list[Term]] = {term: [] for term in order}
+    for term in order:
+        for arg in dict.fromkeys(term.args):
+            users[arg].append(term)
+    return users
+
+
+def _is_of_a_row(reduction: Reduction, costs: Costs) -> bool:
+    size = upper(reduction.attrs) * reduction.dtype.size
+    one = upper(reduction.axes) == 1 and reduction.is_run
+    return one and not is_contraction(reduction) and size <= costs.row_bytes
+
+
+def _made_of(reduction: Reduction, users: Users, stored: Set[Term]) -> list[Term] | None:
+    """The pointwise values of the sum alone, operands first; None where one is stored."""
+    made: list[Term] = []
+    waiting = [reduction, *made]
+    for value in waiting:
+        for user in users[value]:
+            if user.is_pointwise and user.axes <= reduction.axes and user not in made:
+                made.append(user)
+                waiting.append(user)
+    if len(made) > MOST_TERMS or not stored.isdisjoint(made):
+        return None
+    return made
+
+
+def _scaled_product(term: Term, reduction: Reduction) -> Reduction | None:
+    """The sums of products along the row that the term multiplies by what is made of the reduction,
+    if it does.
+    """
+    for x in term.args if term.op == "Mul" else ():
+        if isinstance(x, Reduction) and _is_along(x, x.args[0], reduction):
+            return x
+    return None
+
+
+# Each group reads a row of few bytes from a cache: a value of it that is stored for several kernels
+# would be read in place of what it is computed of, after another launch. What both the sum and a
+# product read is the row itself.
+def _of_row(product: Reduction, reduction: Reduction, stored: Set[Term]) -> set[Term]:
+    """The pointwise values of the row that only the products multiply, or only the sum adds up."""
+    row = reduction.axes.union(reduction.attrs)
+
+    def values(roots: Sequence[Term]) -> Set[Term]:
+        return below(roots, lambda t: t.is_reduction or t in stored, MOST_TERMS).keys()
+
+    apart = values(product.args[0].args) ^ values(reduction.args)
+    return {t for t in apart if t.is_pointwise and t.axes <= row and t not in stored}
+
+
+def _scale(reduction: Reduction, users: Users, stored: Set[Term]) -> tuple[Term, set[Term]] | None:
+    """The one value that is made of a sum and read along its row, with the products that read that;
+    None where anything else reads it.
+    """
+    made = _made_of(reduction, users, stored)
+    if not made:
+        return None
+    inside = {reduction, *made}
+    ends = [value for value in (reduction, *made) if not inside.issuperset(users[value])]
+    if ends != made[-1:] or made[-1].dtype is not float32:
+        return None
+    products: set[Term] = set()
+    stack, seen = [*users[made[-1]]], set[Term]()
+    while stack:
+        term = stack.pop()
+        if term in seen:
+            continue
+        seen.add(term)
+        summed = [user for user in users[term] if _is_along(user, term, reduction)]
+        if summed and len(summed) == len(users[term]):
+            products.update(summed)
+        elif users[term] and term not in stored and _keeps_a_scale(term, reduction):
+            stack += users[term]
+        else:
+            return None
+    return made[-1], products
+
+
+def _is_along(user: Term, product: Term, reduction: Reduction) -> bool:
+    """Does a user sum a product along the row, with results beside the row's?"""
+    return (
+        isinstance(user, Reduction)
+        and user.args[0] is product
+        and user.dtype is float32
+        and is_contraction(user)
+        and user.attrs == reduction.attrs
+        and reduction.axes < user.axes
+    )
+
+
+def _keeps_a_scale(term: Term, reduction: Reduction) -> bool:
+    """Does a scale of one of its operands scale it?"""
+    along = term.axes <= reduction.axes.union(reduction.attrs)
+    return along and term.op in ("Mul", "Cast") and term.dtype in (float32, bfloat16)
+
+
+def _is_worth(products: Set[Term], costs: Costs) -> bool:
+    """Does the sum take less time in each group again than its launch does?"""
+    results = max(upper(product.axes) for product in products)
+    (length,) = {upper(product.attrs) for product in products if isinstance(product, Reduction)}
+    return results // RESULTS * 2 * length <= costs.launch_work * costs.units
+
+
+def _pulled_out(terms: Terms, product: Term, scales: Set[Term]) -> Term:
+    """A sum of products times the scale that was in them."""
+    assert isinstance(product, Reduction)
+    pulled: list[Term] = []
+    inside = _without(terms, product.args[0], scales, pulled)
+    total = terms.reduce(product.op, product.attrs, inside, merge=False)
+    for scale in pulled:
+        total = terms.pointwise("Mul", (total, scale), product.dtype)
+    return total
+
+
+def _without(terms: Terms, term: Term, scales: Set[Term], pulled: list[Term]) -> Term:
+    """A value without its scales, which are added to those `pulled` out."""
+    if term.op not in ("Mul", "Cast"):
+        return term
+    found = [arg for arg in term.args if arg in scales]
+    if term.op == "Mul" and len(found) == 1:
+        pulled += found
+        (rest,) = [arg for arg in term.args if arg not in scales]
+        return _without(terms, rest, scales, pulled)
+    args = [_without(terms, arg, scales, pulled) for arg in term.args]
+    return terms.with_args(term, tuple(args))
