@@ -96,6 +96,18 @@ class Dot:
         """Do several lanes compute a block of results together?"""
         return self.together > 1
 
+    @property
+    def chains(self) -> bool:
+        """Do the lanes hold results as they hold the first factor, blocks of columns side by side
+        for steps of the sum?
+        """
+        a, c = fragment(self.fragments[0]), fragment(self.fragments[2])
+        sides = a.lane_bits("m") == c.lane_bits("m") and a.lane_bits("k") == c.lane_bits("n")
+        elements = {bit for _, bit in a.element_bits("k")}
+        own = {bit for _, bit in c.element_bits("n")}
+        blocks = {*range(self.n.bit_length() - 1, self.k.bit_length() - 1)}
+        return self.is_matrix and sides and elements == own | blocks
+
     def fragment(self, block: str) -> Fragment:
         """How lanes hold the block "a" or "b" of factors, in words, or "c" of results."""
         held = fragment(self.fragments["abc".index(block)])
@@ -224,9 +236,13 @@ SIMDGROUP_F32 = Dot("simdgroup.f32", 8, float32, float32, float32, Rounding.BLOC
 _MADE_UP = ("m0 m1 | k0 k1", "n0 n1 | k0 k1", "n0 n1 | m0 m1")
 MADE_UP_F32 = Dot("made.f32", 4, float32, float32, float32, Rounding.BLOCK, 4, 4, 4, _MADE_UP)
 MADE_UP_BF16 = Dot("made.bf16", 4, bfloat16, bfloat16, float32, Rounding.BLOCK, 4, 4, 4, _MADE_UP)
+MADE_UP_CHAIN = Dot("made.chain", 8, bfloat16, bfloat16, float32, Rounding.BLOCK, 4, 4, 4,
+                    ("k1 m0 | k0 m1 k2", "k1 n0 | k0 k2 n1", "n1 m0 | n0 m1"))  # fmt: skip
 MADE_UP = (MADE_UP_BF16, MADE_UP_F32)
 """Of no chip: small ones, by which interpreters run what is made for chips."""
-MATRIX_DOTS = {dot.name: dot for dot in (*MMA, *MFMA, *WMMA, SIMDGROUP_F32, *MADE_UP)}
+MATRIX_DOTS = {
+    dot.name: dot for dot in (*MMA, *MFMA, *WMMA, SIMDGROUP_F32, *MADE_UP, MADE_UP_CHAIN)
+}
 DOTS = {**WORD_DOTS, **MATRIX_DOTS}
 """Those that only some machines have."""
 

@@ -55,6 +55,13 @@ class Fragment:
         sources = [source for source, _ in self.element_bits(side)]
         return sum((element >> source & 1) << n for n, source in enumerate(sources))
 
+    def folded(self, side: str) -> tuple[int, ...]:
+        """The bits of a side in the order in which what lanes hold is folded along it: a lane's own
+        elements first, then those of lanes that are far apart, and of near ones.
+        """
+        own = [target for _, target in self.element_bits(side)]
+        return *own, *(target for _, target in reversed(self.lane_bits(side)))
+
     def position(self, side: str, lane: int, element: int) -> int:
         """Where on a side an element of a lane stands."""
         return moved(self.lane_bits(side), lane) | moved(self.element_bits(side), element)

@@ -45,6 +45,7 @@ from luminal.kernel.tile_ir import (
     Once,
     Prefix,
     Reduce,
+    Retile,
     Runs,
     Section,
     SortRow,
@@ -255,9 +256,13 @@ class _Expansion:
         extra = b.op(dot.name, constant(acc.type, 0), flips, y)
         return b.op("sub", b.op(dot.name, acc, b.op("xor", x, flips), y), extra)
 
+    def retile(self, statement: Retile) -> None:
+        fragments.retile(self.tiles, statement)
+
     def reduce(self, statement: Reduce) -> None:
         """Pairs of unrolled positions, then halves of what lies side by side."""
         tiles, value, out = self.tiles, statement.value, statement.out
+        tiles.deal(value.axes)
         pieces = tiles.pieces[statement.axis]
         vectors: dict[Key, Partial] = {}
         for key, at in tiles.positions(out.axes):
@@ -280,6 +285,14 @@ class _Expansion:
                 lambda x, y: tiles.said(self.both(statement, x, y)),
             )  # fmt: skip
             elements = dict(zip(elements, folded, strict=True))
+        if statement.axis in tiles.parts:
+            elements = {
+                key: fragments.folded(
+                    tiles, statement.axis, out.dtype, tiles.said(part),
+                    lambda x, y: tiles.said(self.both(statement, x, y)),
+                )
+                for key, part in elements.items()
+            }  # fmt: skip
         tiles.values[out.id] = elements
 
     def fold(
@@ -388,6 +401,7 @@ class _Expansion:
         Load: load,
         Store: store,
         Contract: contract,
+        Retile: retile,
         Reduce: reduce,
         Prefix: prefix,
         Loop: loop,

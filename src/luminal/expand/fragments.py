@@ -8,15 +8,16 @@ them together (`LoadMatrix`), in memory that lies along the sum or, of 16 bits, 
 from __future__ import annotations
 
 from luminal.base.dots import WORDS, Dot
-from luminal.base.dtypes import uint32
-from luminal.base.fragments import Fragment
+from luminal.base.dtypes import DType, uint32
+from luminal.base.fragments import Fragment, fragment
 from luminal.base.records import dataclass
 from luminal.expand import access
 from luminal.expand.casts import word_of
+from luminal.expand.groups import Fold, exchanged
 from luminal.expand.ir import LoadMatrix, Multiply, Operand, Type, memory_dtype
 from luminal.expand.tiles import Elements, Key, Position, Tiles
 from luminal.kernel.neighbours import word_offset
-from luminal.kernel.tile_ir import Contract, Load, Space, Tile
+from luminal.kernel.tile_ir import Contract, Load, Retile, Space, Tile
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol, opaque
 
 SQUARE = 8  # rows of 16 bytes that lanes load together
@@ -157,6 +158,37 @@ def _by_rows(tiles: Tiles, statement: Load, held: _Held) -> Elements | None:
 def held_side(turned: bool, other: str) -> str:
     """The side along which the rows of a square follow each other."""
     return "k" if turned else other
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def retile(tiles: Tiles, statement: Retile) -> None:
+    """Each lane's own results as words of a factor: none moves."""
+    held, blocks, within = _Held.of(tiles, statement.out), *statement.columns
+    dot, count = held.dot, held.words
+    whole, results = fragment(dot.fragments[0]), dot.fragment("c")
+    columns, rows = results.offsets("n"), results.offsets("m")
+    elements: Elements = {}
+    for _, at in tiles.positions(held.outer):
+        for word in range(held.fragment.elements):
+            parts = []
+            for element in range(word * count, (word + 1) * count):
+                block, column = divmod(statement.first + whole.position("k", 0, element), dot.n)
+                there = {blocks: block, within: columns.index(column)}
+                there[held.sides["m"]] = rows.index(whole.position("m", 0, element))
+                parts.append(tiles.element(statement.value, {**at, **there}))
+            value = word_of(tiles.b, parts, statement.out.dtype) if count > 1 else parts[0]
+            elements[held.key(statement.out, at, word)] = value
+    tiles.values[statement.out.id] = elements
+
+
+def folded(tiles: Tiles, axis: Symbol, dtype: DType, value: Operand, fold: Fold) -> Operand:
+    """What a lane holds of results, combined over the lanes that hold others along a side."""
+    part = tiles.parts[axis]
+    for bit, _ in reversed(part.dot.fragment("c").lane_bits(part.side)):
+        value = exchanged(tiles, 1 << bit, dtype, value, fold)
+    return value
 
 
 # --- products -------------------------------------------------------------------------------------

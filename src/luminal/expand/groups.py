@@ -51,14 +51,19 @@ def _exchanged(
     tiles: Tiles, stride: int, near: int, dtype: DType, value: Operand, fold: Fold
 ) -> Operand:
     """A value combined over the lanes of a digit's last part, which exchange theirs."""
-    b = tiles.b
     while near > 1:
         near //= 2
-        mine = to_memory(b, dtype, value)
-        other = b.value(mine.type)
-        b.emit(Exchange(other, mine, near * stride))
-        value = fold(value, from_memory(b, dtype, other))
+        value = exchanged(tiles, near * stride, dtype, value, fold)
     return value
+
+
+def exchanged(tiles: Tiles, distance: int, dtype: DType, value: Operand, fold: Fold) -> Operand:
+    """A value combined with that of the lane so far away, which combines the same two."""
+    b = tiles.b
+    mine = to_memory(b, dtype, value)
+    other = b.value(mine.type)
+    b.emit(Exchange(other, mine, distance))
+    return fold(value, from_memory(b, dtype, other))
 
 
 def _from_afar(

@@ -30,15 +30,15 @@ Where lanes copy to shared memory without registers there is a ring of such bloc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import Dot, multiply_add
-from luminal.base.dtypes import DType, bool_
+from luminal.base.dtypes import bool_
 from luminal.base.records import dataclass
+from luminal.kernel.carried import CarriedLoops, joint, tiled
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused, Place
@@ -55,7 +55,6 @@ from luminal.kernel.tile_ir import (
     Await,
     Barrier,
     Binding,
-    Carry,
     Commit,
     Contract,
     Copy,
@@ -190,17 +189,6 @@ def place_blocks(fused: Fused, tiling: ProductTiling) -> Placed:
     return Products(sides, tiling).run()
 
 
-@dataclass(slots=True)
-class _Carried:
-    """Values carried through an open loop: `inner` in it, `next` for the next step; `results`
-    after it.
-    """
-
-    inner: list[Tile]
-    next: list[Tile] = field(default_factory=list)
-    results: list[Tile] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class _Copy:
     """A factor on its way into shared memory: its stage, the room of that, and the two loops, outer
@@ -219,14 +207,13 @@ class _Copy:
 # a block is copied to shared memory, and the loop that multiplies is the same for all. Copying and
 # multiplying deal the same block to lanes in different ways, so sums are carried through loops over
 # their own axes.
-class Products:
+class Products(CarriedLoops):
     """The placement of products under a tiling."""
 
     def __init__(self, sides: Sides, tiling: ProductTiling) -> None:
         self.sides = sides
         self.tiling = tiling
-        self.values = Evaluator(sides.fused)
-        self.blocks = self.values.blocks
+        super().__init__(Evaluator(sides.fused))
         self.staging = Staging(self.values)
         self.lengths = [_joined(side) for side in (sides.rows, sides.columns)]
         self.summed = _joined(sides.summed)
@@ -293,7 +280,7 @@ class Products:
 
     def place(self, side: int) -> Expression:
         """The position in the block at which the loops over its tiles are."""
-        return _joint(self.tiles[side])
+        return joint(self.tiles[side])
 
     def steps(self) -> list[Walk]:
         """The loops over a block of the sum."""
@@ -332,7 +319,7 @@ class Products:
 
     def sums(self) -> list[Tile]:
         """One block of shared memory: copied, multiplied, and not before that copied over."""
-        with self.carried(self.step(), self.empty()) as (step, sums):
+        with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
             for copy in self.copies:
                 self.fill(copy, step)
             self.barrier()
@@ -345,7 +332,7 @@ class Products:
         for copy in self.copies:
             self.fill(copy, const(0))
         self.barrier()
-        with self.carried(self.step(), self.empty()) as (step, sums):
+        with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
             fetched = [self.fetched(copy, step + 1) for copy in self.copies]
             sums.next = self.multiplied(sums.inner, step % 2)
             for copy, tiles in zip(self.copies, fetched, strict=True):
@@ -361,7 +348,7 @@ class Products:
         stages = self.tiling.buffers
         for number in range(stages - 1):
             self.send(const(number), const(number))
-        with self.carried(self.step(), self.empty()) as (step, sums):
+        with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
             self.wait(stages - 2)
             self.send(step + (stages - 1), (step + (stages - 1)) % stages)
             sums.next = self.multiplied(sums.inner, step % stages)
@@ -385,6 +372,10 @@ class Products:
         """The loop over blocks of the sum."""
         steps = self.values.canonical(ceil_div(extent_of(self.summed), self.tiling.deep))
         return self.blocks.fresh_axis(steps), steps, SINGLE
+
+    def axes(self) -> list[list[Symbol]]:
+        """The axes that each of the sums has."""
+        return [tiled(self.walks)] * len(self.sides.fused.reductions)
 
     def empty(self) -> list[Tile]:
         """What sums start from."""
@@ -462,13 +453,13 @@ class Products:
         """The sums with the products of a block of shared memory added."""
         fused = self.sides.fused
         by_factor = {(copy.side, copy.factor): copy for copy in self.copies}
-        steps, axes = self.steps(), _tiled(self.walks)
-        with self.carried_through([*self.walks, *steps], sums, axes) as inside:
+        steps = self.steps()
+        with self.carried_through([*self.walks, *steps], sums, self.axes()) as inside:
             for before, reduction, pair in zip(
                 inside.inner, fused.reductions, self.sides.factors, strict=True
             ):
                 a, b = (
-                    self.read(by_factor[side, term], turn, _joint(steps))
+                    self.read(by_factor[side, term], turn, joint(steps))
                     for side, term in enumerate(pair)
                 )
                 after = self.tile(before.axes, reduction.dtype, self.blocks.depth)
@@ -512,65 +503,11 @@ class Products:
         condition = position < self.values.canonical(extent_of(length))
         return TRUE if self.values.holds(condition) else condition
 
-    def tile(self, axes: Sequence[Symbol], dtype: DType, level: int) -> Tile:
-        """A tile with these axes, outermost first, whether their loops are open or not."""
-        tile = Tile(len(self.blocks.tile_levels), tuple(axes), dtype)
-        self.blocks.tile_levels[tile.id] = level
-        return tile
-
-    @contextmanager
-    def carried(
-        self,
-        loop: tuple[Symbol, Expression, TileChoice],
-        before: Sequence[Tile],
-        axes: Sequence[Symbol] | None = None,
-    ) -> Iterator[tuple[Symbol, _Carried]]:
-        """A loop that carries tiles with these axes, those of the results by default."""
-        symbol, stop, tile = loop
-        axes = _tiled(self.walks) if axes is None else axes
-        level = self.blocks.depth
-        self.blocks.open(symbol, const(0), stop, tile)
-        carried = _Carried([self.tile(axes, t.dtype, level + 1) for t in before])
-        yield symbol, carried
-        carried.results = [self.tile(axes, t.dtype, level) for t in before]
-        pairs = zip(carried.results, before, carried.inner, carried.next, strict=True)
-        self.blocks.close(tuple(Carry(*carry) for carry in pairs))
-
-    @contextmanager
-    def carried_through(
-        self,
-        loops: Sequence[Walk],
-        before: Sequence[Tile],
-        axes: Sequence[Symbol] | None = None,
-    ) -> Iterator[_Carried]:
-        """Loops in each other that carry tiles, with the axes of all: of one step each, what is
-        done inside is done to a tile.
-        """
-        axes = _tiled(loops) if axes is None else axes
-        first, *rest = loops
-        with self.carried((first.axis, first.stop, first.tile), before, axes) as (_, held):
-            if not rest:
-                yield held
-            else:
-                with self.carried_through(rest, held.inner, axes) as inside:
-                    yield inside
-                held.next = inside.results
-        if rest:
-            inside.results = held.results
-
 
 def _dealt(size: int, lanes: int, stride: int = 1, unroll: int = 0) -> TileChoice:
     """A tile by so many lanes: of all positions, or of `unroll` positions of each lane."""
     positions = min(unroll or size, size // lanes)
     return TileChoice(positions, 1, Lanes(lanes, stride) if lanes > 1 else ONE_LANE)
-
-
-def _joint(walks: Sequence[Walk]) -> Expression:
-    """The position at which loops over blocks, and what is in one, are."""
-    position: Expression = const(0)
-    for walk in walks:
-        position = position * walk.stop + walk.axis
-    return position
 
 
 def _places(copy: _Copy) -> dict[Symbol, Expression]:
@@ -582,11 +519,6 @@ def _places(copy: _Copy) -> dict[Symbol, Expression]:
 def _joined(loops: Sequence[LoopAxis]) -> Axes:
     """The axes of loops that are walked as one."""
     return tuple(a for loop in loops for a in loop.members)
-
-
-def _tiled(loops: Sequence[Walk]) -> list[Symbol]:
-    """The axes of the loops that have more than one position in a tile."""
-    return [walk.axis for walk in loops if walk.tile.size > 1]
 
 
 def _positions(axes: Axes, position: Expression) -> dict[Symbol, Expression]:

@@ -38,6 +38,7 @@ from luminal.kernel.tile_ir import (
     Once,
     Prefix,
     Reduce,
+    Retile,
     Runs,
     Section,
     SortRow,
@@ -91,6 +92,8 @@ class _Interpreter:
             for statement in reversed([*kernel.statements()])
             if isinstance(statement, Loop)
         }  # of each axis, by its first loop: turns, lanes, and what each has side by side
+        loops = (each for each in kernel.statements() if isinstance(each, Loop))
+        self.parts = {loop.axis: loop.part for loop in loops if loop.part is not None}
         self.memory = {b.name: self.bind(b, buffers) for b in kernel.buffers}
         for buffer in kernel.scratch:
             size = int(buffer.size.evaluate(params))
@@ -167,10 +170,25 @@ class _Interpreter:
             self.aligned(statement.acc, axes), a, b
         )
 
+    def retile(self, statement: Retile) -> None:
+        value, out = statement.value, statement.out
+        (steps,) = (a for a in out.axes if a not in value.axes)
+        rest = tuple(a for a in out.axes if a is not steps)
+        array = self.aligned(value, (*rest, *statement.columns))
+        array = array.reshape(*array.shape[: len(rest)], -1)
+        array = array[..., statement.first :][..., : len(self.steps[steps].positions)]
+        self.values[out.id] = np.moveaxis(array, -1, out.axes.index(steps))
+
     def reduce(self, statement: Reduce) -> None:
         value = statement.value
         array = np.moveaxis(self.values[value.id], value.axes.index(statement.axis), 0)
-        array = array.reshape(*self.sizes[statement.axis], *array.shape[1:])
+        part = self.parts.get(statement.axis)
+        for bit in () if part is None else part.dot.fragment("c").folded(part.side):
+            # Those whose other bits are alike, two by two; both have the sum then.
+            far = np.arange(len(array)) | 1 << bit
+            array = apply(statement.op, value.dtype, array[far ^ 1 << bit], array[far])
+        sizes = self.sizes[statement.axis] if part is None else (1, 1, 1)
+        array = array[: math.prod(sizes)].reshape(*sizes, *array.shape[1:])
         parts = list(array)
         while len(parts) > 1:
             pairs = range(0, len(parts) - 1, 2)
@@ -408,6 +426,7 @@ class _Interpreter:
         Load: load,
         Store: store,
         Contract: contract,
+        Retile: retile,
         Reduce: reduce,
         Prefix: prefix,
         Loop: loop,

@@ -187,6 +187,21 @@ class Contract:
     dot: Dot
 
 
+# The scores of attention are results of one product and factors of the next: what a lane holds of
+# them is what it has to hold, so they never leave the registers.
+@dataclass(frozen=True, slots=True)
+class Retile:
+    """`out`, rows and steps of the sum as the first factor of a matrix dot has them, is `value`,
+    rows and columns of results of that dot, which chains (`Dot.chains`): step k is the column at
+    `first + k` among all that `columns`, the axes of blocks of columns and of a block's, have.
+    """
+
+    out: Tile
+    value: Tile
+    columns: tuple[Symbol, Symbol]
+    first: int
+
+
 @dataclass(frozen=True, slots=True)
 class Reduce:
     """`out = value` folded over the tile positions of `axis`, those of all lanes, with `op` (Add,
@@ -420,6 +435,7 @@ Statement = (
     | Load
     | Store
     | Contract
+    | Retile
     | Reduce
     | Prefix
     | Loop

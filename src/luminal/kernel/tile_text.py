@@ -23,6 +23,7 @@ from luminal.kernel.tile_ir import (
     Once,
     Prefix,
     Reduce,
+    Retile,
     Runs,
     Section,
     SortRow,
@@ -119,6 +120,8 @@ def _line(statement: Statement) -> str:
         case Contract(out, acc, a, b, dot):
             by = f" by {dot}" if dot.k > 1 else ""
             return f"{_typed(out)} = contract {acc} + {a} * {b}{by}"
+        case Retile(out, value, (blocks, part), first):
+            return f"{_typed(out)} = retile {value} over {blocks.name}, {part.name} from {first}"
         case Prefix(out, total, op, value, axis):
             return f"{_typed(out)}, {_typed(total)} = prefix {op} {value} over {axis.name}"
         case Reduce(out, op, value, axis):

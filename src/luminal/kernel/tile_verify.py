@@ -6,6 +6,7 @@ VerifyError names the kernel's line at fault, the rule and the fix.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from luminal.base import dtypes
@@ -35,6 +36,7 @@ from luminal.kernel.tile_ir import (
     Once,
     Prefix,
     Reduce,
+    Retile,
     Role,
     Runs,
     Section,
@@ -200,6 +202,29 @@ class _Verifier(Checks):
         axes = {axis for tile in (acc, a, b) for axis in tile.axes}
         self.define(out, axes.difference(near[1]), scope)
 
+    def retile(self, statement: Retile, scope: Scope) -> None:
+        value, out = self.read(statement.value, scope), statement.out
+        blocks, within = statement.columns
+        held = self.parts.get(within)
+        if held is None or held.side != "n" or not held.dot.chains:
+            self.fail(f"{within.name} is no side of columns whose results are factors as they lie")
+        if not {blocks, within} <= set(value.axes) or scope.tiled.keys() & {blocks, within}:
+            self.fail(
+                f"{value} has no columns along finished loops over {names_of((blocks, within))}"
+            )
+        if self.lanes.get(blocks) is not None:
+            self.fail(f"the blocks of {blocks.name} are dealt to lanes; each has to hold all")
+        steps = [a for a in out.axes if (part := self.parts.get(a)) and part.side == "k"]
+        count = math.prod(self.tile_sizes[blocks]) * held.extent
+        if self.fragment(out) != "a" or [self.parts[a].dot for a in steps] != [held.dot]:
+            self.fail(f"{out} is no first factor of {held.dot}")
+        first = statement.first
+        if first % held.dot.k or not 0 <= first <= count - held.dot.k:
+            self.fail(f"{held.dot.k} steps from {first} are no block of {count} columns")
+        self.same_dtype(str(out), out.dtype, held.dot.a)
+        self.same_dtype(str(value), value.dtype, out.dtype)
+        self.define(out, {*value.axes} - {blocks, within} | {*steps}, scope)
+
     def reduce(self, statement: Reduce, scope: Scope) -> None:
         value = self.read(statement.value, scope)
         if statement.op not in COMBINATIONS:
@@ -207,8 +232,6 @@ class _Verifier(Checks):
         self.same_dtype(str(statement.out), statement.out.dtype, value.dtype)
         if value.dtype not in OPS[statement.op].takes:
             self.fail(f"{value.dtype} is not computed with; cast the operand first")
-        if statement.axis in self.parts:
-            self.fail(f"lanes hold {statement.axis.name} between them; store it and fold that")
         if statement.axis not in value.axes or statement.axis in scope.tiled:
             self.fail(f"{value} has no partial results of a finished loop over {statement.axis}")
         self.define(statement.out, set(value.axes) - {statement.axis}, scope)
@@ -421,6 +444,7 @@ class _Verifier(Checks):
         Load: load,
         Store: store,
         Contract: contract,
+        Retile: retile,
         Reduce: reduce,
         Prefix: prefix,
         Loop: loop,

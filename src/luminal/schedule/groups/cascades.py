@@ -3,16 +3,25 @@
 Rows of lanes take positions of the block (queries), the lanes of a row the steps (keys), whose
 maxima and sums they fold, then the further axes of sums (features). What they share lies in shared
 memory.
+
+By a dot the lanes that multiply together have rows to themselves, as many as the dot, and hold what
+a step computes in registers (`cascade_fragments.py`).
 """
 
 from __future__ import annotations
 
+import math
+
 from luminal.algebra.frames import extent_of
 from luminal.kernel.cascade import Cascade, lane_axis
+from luminal.kernel.cascade_fragments import ByFragments
 from luminal.kernel.cascade_work import CascadeTiling
+from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import estimate
+from luminal.kernel.streamed import FragmentTiling, has_lengths, shared_bytes, streamed
+from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.powers import ceiling
 
 ROW = 32  # lanes of a row, which most devices step together
@@ -55,3 +64,42 @@ def blocks(cascade: Cascade, choices: Choices, group: int) -> CascadeTiling:
         row_lanes=Lanes(rows, across),
         lanes=Lanes(across),
     )
+
+
+NO_DOT = "none"
+COPIED_ROWS = 32  # rows that a group could compute in the time in which it copies a block of steps
+
+
+def fragments(
+    fused: Fused, cascade: Cascade, choices: Choices, groups: Groups, cores: int
+) -> ByFragments | None:
+    """The blocks of a cascade by fragments; None where lanes do not multiply together."""
+    found = streamed(fused, cascade)
+    if found is None or not has_lengths(found):
+        return None
+    positions, dot = _positions(cascade), found.dot
+    teams = [n for n in (4, 2, 8, 1, 16) if n * dot.together <= groups.most]
+    teams = [n for n in teams if n == 1 or n * dot.m < 2 * positions]
+    steps = [n * dot.k for n in (4, 2, 8, 1)]
+
+    def made(teams: int, steps: int) -> FragmentTiling:
+        return FragmentTiling(teams * dot.m, steps, teams)
+
+    def fits(tiling: FragmentTiling) -> bool:
+        return shared_bytes(found, tiling) <= groups.shared_bytes
+
+    teams = [n for n in teams if any(fits(made(n, s)) for s in steps)]
+    if not teams:
+        return None
+    rule = dot.name if positions > dot.m // 2 else NO_DOT
+    if choices.pick("dot", rule, (dot.name, NO_DOT)) == NO_DOT:
+        return None
+    others = math.prod(estimate(extent_of((a,))) for a in cascade.rows - {found.lane})
+
+    def time(n: int) -> int:
+        blocks = others * -(-positions // (n * dot.m))
+        return -(-blocks // cores) * (n * dot.m + COPIED_ROWS)
+
+    number = choices.pick("teams", min(teams, key=time), teams)
+    able = [n for n in steps if fits(made(number, n))]
+    return ByFragments(found, made(number, choices.pick("steps", able[0], able)))

@@ -13,6 +13,7 @@ from functools import partial
 from luminal.base import config
 from luminal.base.records import dataclass
 from luminal.kernel.barriers import exchanging, in_shared_memory, with_barriers
+from luminal.kernel.cascade_fragments import ByFragments
 from luminal.kernel.cost import label
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Choices, Knobs
@@ -53,7 +54,15 @@ COMBINED = ("dot", "blocks", "deep", "group", "along", "short")
 
 Step = NestStep | CascadeStep | ScanStep | SortStep
 """What groups may run."""
-Made = Schedule | ProductTiling | scalar_cascades.Plan | rows.ScanChoice | rows.SortChoice | None
+Made = (
+    Schedule
+    | ProductTiling
+    | ByFragments
+    | scalar_cascades.Plan
+    | rows.ScanChoice
+    | rows.SortChoice
+    | None
+)
 """All the choices of a kernel; None: there is but one way."""
 
 
@@ -69,8 +78,9 @@ class GroupSchedules:
         if isinstance(step, CallStep | CustomStep):
             return VectorSchedules(self.target).place(step, knobs)
         chosen, _ = self.explored(step, self.facts(step), knobs)
-        placed = _placed(step if isinstance(chosen, ProductTiling) else _of_words(step), chosen)
-        if not isinstance(chosen, ProductTiling):  # which knows that halves of a buffer are apart
+        by_blocks = isinstance(chosen, ProductTiling | ByFragments)  # which place barriers
+        placed = _placed(step if by_blocks else _of_words(step), chosen)
+        if not by_blocks:
             placed = replace(placed, kernel=self.by_groups(placed.kernel))
         if config.get("LUMINAL_VERIFY"):
             verify(placed.kernel)
@@ -121,7 +131,11 @@ class GroupSchedules:
     def explored(self, step: Step, facts: Facts | None, knobs: Knobs) -> tuple[Made, Choices]:
         """What knobs make of a kernel, and what could have been chosen on the way."""
         choices = Choices(label(step.fused), knobs)
-        tiling = self.tiling(step, choices)
+        tiling: ProductTiling | ByFragments | None = self.tiling(step, choices)
+        if tiling is None and isinstance(step, CascadeStep) and self.groups.is_rule:
+            tiling = cascades.fragments(
+                step.fused, step.cascade, choices, self.groups, self.target.cores
+            )
         if tiling is not None:
             choices.finish()
             return tiling, choices
@@ -208,6 +222,8 @@ def _placed(step: Step, chosen: Made) -> Placed:
     match chosen:
         case Schedule():
             return place(step.fused, chosen)
+        case ByFragments():
+            return chosen.place()
         case ProductTiling():
             return place_blocks(step.fused, chosen)
         case rows.ScanChoice() | rows.SortChoice():

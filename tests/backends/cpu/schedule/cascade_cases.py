@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import luminal as lm
+from luminal.base.dtypes import dtype_of
 from tests.fuzz.graphs import Case
 
 Fn = Callable[..., Any]
@@ -221,8 +222,8 @@ DIMS: dict[Any, int] = {"s": 45, "t": 131}
 KERNELS = {"difference": 2}  # all others: one
 
 
-def case(name: str, dtype: str = "float32") -> Case:
-    """The graph of that name and random inputs."""
+def case(name: str, dtype: str = "float32", *, widened: bool = False) -> Case:
+    """The graph of that name and random inputs, which it may widen first."""
     fn, shapes = CASES[name]
     cx = lm.Graph()
     dims = {d: DIMS[d] for d in DIMS if any(d in shape for shape in shapes.values())}
@@ -231,12 +232,14 @@ def case(name: str, dtype: str = "float32") -> Case:
         cx.tensor(tuple(named.get(n, n) for n in shape), name=name, dtype=dtype)
         for name, shape in shapes.items()
     ]
-    made = fn(*tensors)
+    made = fn(*(x.cast("float32") for x in tensors) if widened else tensors)
     for k, value in enumerate(made if isinstance(made, tuple) else (made,)):
         value.output(f"y{k}")
     rng = np.random.default_rng(3)
     inputs = {
-        name: rng.standard_normal(tuple(DIMS.get(n, n) for n in shape)).astype(dtype)
+        name: rng.standard_normal(tuple(DIMS.get(n, n) for n in shape)).astype(
+            dtype_of(dtype).numpy
+        )
         for name, shape in shapes.items()
     }
     return Case(cx.graph(), inputs, dims, {})

@@ -1,0 +1,353 @@
+"""A cascade by fragments: what a step computes of products of matrices stays in registers.
+
+A group has a block of rows (queries); the lanes that multiply together, a team, have some of these
+to themselves. Each step copies blocks of what lies along the steps (keys and values) into shared
+memory, where all teams read them:
+
+    copy the rows' factors; m = -inf, sums = 0
+    for blocks of steps:
+        copy the steps' factors
+        for the rows of a team:
+            x[i, t]            accumulators of a product, then what is computed of them
+            m', rescale        maximum over t: of a lane's own, then of those that share its rows
+            e[i, t] = exp(x - m'), with the sums that have no further axes
+            o[i, d] = o * rescale + e v    e is the first factor as the lanes hold it (`Retile`)
+    finish and store
+
+Factors of a dot have 16 bits and e has 32: it is multiplied as the sum of parts of the dot's dtype,
+each the rest that those before leave. All of them are e itself; where results are stored as 16 bits
+two are enough, as they err a hundred times less than that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import Axes, Reduction, Term
+from luminal.base.dtypes import bool_
+from luminal.base.records import dataclass
+from luminal.kernel.carried import CarriedLoops, joint, tiled
+from luminal.kernel.cascade import Rate
+from luminal.kernel.cascade_arithmetic import Arithmetic
+from luminal.kernel.cascade_sweep import Sweep
+from luminal.kernel.environment import Env
+from luminal.kernel.evaluate import Evaluator, Placed
+from luminal.kernel.fragment_step import DEPTH, PLACE, State, Step
+from luminal.kernel.fused import Store
+from luminal.kernel.guards import Range, alternatives, hull, relaxed_range
+from luminal.kernel.lanes import ONE_LANE, Lanes, Part
+from luminal.kernel.loops import LoopAxis
+from luminal.kernel.schedule import SINGLE, TileChoice
+from luminal.kernel.staged import Staged
+from luminal.kernel.staging import Dimension, Staging, Walk
+from luminal.kernel.streamed import RUN_BYTES, Block, FragmentTiling, Streamed, blocks_of, rounded
+from luminal.kernel.tile_ir import Barrier, Binding, Space, Tile
+from luminal.shape.expression import (
+    TRUE,
+    Expression,
+    Symbol,
+    all_of,
+    ceil_div,
+    const,
+    maximum,
+    minimum,
+)
+
+PARTS, SHORT_PARTS = 3, 2  # of a factor's 24 bits, by 8 or 11; for results of 16 bits
+COPIES = 4  # runs that a lane copies at once: loads under way while others are waited for
+
+
+@dataclass(frozen=True, slots=True)
+class ByFragments:
+    """A cascade by fragments, and its blocks."""
+
+    found: Streamed
+    tiling: FragmentTiling
+
+    def place(self) -> Placed:
+        """The kernel."""
+        placed = Fragments(self.found, self.tiling).run()
+        kernel = replace(placed.kernel, subgroup=self.found.dot.together)
+        return replace(placed, kernel=kernel)
+
+
+# Copies deal blocks to all lanes of the group, products to those of a team, so all that is known of
+# rows is carried through the loops over them: they are opened anew in each step.
+class Fragments(CarriedLoops):
+    """The placement of a cascade by fragments."""
+
+    def __init__(self, found: Streamed, tiling: FragmentTiling) -> None:
+        super().__init__(Evaluator(found.fused))
+        self.found = found
+        self.tiling = tiling
+        self.dot = found.dot
+        self.arithmetic = Arithmetic(self.values)
+        self.staging = Staging(self.values)
+        is_read = found.fused.reads.__contains__
+        cascade = found.cascade
+        self.sweeps = [Sweep(cascade, n, is_read) for n in range(cascade.sweeps)]
+        wide = [store for store in found.fused.stores if not found.cascade.rows >= {*store.axes}]
+        self.parts = SHORT_PARTS if all(store.dtype.size <= 2 for store in wide) else PARTS
+        self.grid, self.first_row = self.open_grid()
+        self.rows = self.sides("m", tiling.rows, tiling.teams)
+        self.steps = self.sides("n", tiling.steps)
+        self.further = {
+            axes: self.sides("n", rounded(axes, self.dot.n))
+            for axes in dict.fromkeys(map(found.further, found.sums))
+        }
+        self.blocks_at = blocks_of(found, tiling)
+        self.rooms = {block: self.room(block) for block in self.blocks_at.values()}
+
+    def run(self) -> Placed:
+        """The kernel."""
+        self.barrier()  # the rows of the chunk before have been read
+        for block in dict.fromkeys(b for (_, side), b in self.blocks_at.items() if not side):
+            self.copy(block, self.first_row)
+        results: State = {}
+        for sweep in self.sweeps:
+            results |= self.settled(sweep, self.walked(sweep, results))
+        self.store(results)
+        return self.values.finish()
+
+    # --- loops
+
+    @property
+    def lanes(self) -> int:
+        return self.tiling.teams * self.dot.together
+
+    def open_grid(self) -> tuple[Env, Expression]:
+        """One grid axis per axis of the rows; gives the first of the block's along the lanes'."""
+        found, values = self.found, dict[Symbol, Expression]()
+        first: Expression = const(0)
+        for a in found.fused.stores[0].axes:
+            if a is found.lane:
+                blocks = ceil_div(extent_of((a,)), self.tiling.rows)
+                first = self.values.grid_axis(blocks) * self.tiling.rows
+            elif a in found.cascade.rows:
+                values[a] = self.values.grid_axis(extent_of((a,)))
+        return Env(values), first
+
+    def walk(self, size: int, tile: TileChoice, place: Symbol | None = None) -> Walk:
+        """A loop over so many positions; `place` stands for them where it is given."""
+
+        def positions(position: Expression) -> dict[Symbol, Expression]:
+            return {} if place is None else {place: position}
+
+        return Walk(self.blocks.fresh_axis(const(size)), const(0), const(size), positions, tile)
+
+    def sides(self, side: str, size: int, teams: int = 1) -> list[Walk]:
+        """The loops over blocks of a side, dealt to teams, and over what is in one. Those of steps
+        of a sum follow each other.
+        """
+        part = Part(self.dot, side)
+        blocks = size // part.extent
+        lanes = Lanes(teams, self.dot.together) if teams > 1 else ONE_LANE
+        return [
+            self.walk(blocks, SINGLE if side == "k" else TileChoice(blocks // teams, 1, lanes)),
+            self.walk(part.extent, TileChoice(part=part)),
+        ]
+
+    def barrier(self) -> None:
+        """All lanes of the group meet."""
+        self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
+
+    # --- shared memory
+
+    def room(self, block: Block) -> Staged:
+        """Shared memory for a block."""
+        order = (PLACE, DEPTH) if block.deep_first else (DEPTH, PLACE)
+        sizes = dict(zip(order, block.lengths(), strict=True))
+        return self.staging.room(
+            [Dimension(symbol, const(sizes[symbol])) for symbol in order],
+            block.term.dtype,
+            pad=RUN_BYTES,
+            space=Space.SHARED,
+        )
+
+    def copy(self, block: Block, first: Expression) -> None:
+        """Copies a block into shared memory, of rows or steps from the first one on."""
+        outer, inner = block.lengths()
+        run = min(RUN_BYTES // block.term.dtype.size, inner & -inner)
+        runs = inner // run
+        across = min(runs & -runs, self.lanes)
+        down = min(outer & -outer, self.lanes // across)
+        near, far = (DEPTH, PLACE) if block.deep_first else (PLACE, DEPTH)
+        unroll = max(1, min(COPIES // (runs // across), outer // down))
+        walks = (
+            self.walk(
+                outer, TileChoice(unroll, 1, Lanes(down, across) if down > 1 else ONE_LANE), far
+            ),
+            self.walk(inner, TileChoice(runs // across, 1, Lanes(across, 1, run)), near)
+            if across > 1
+            else self.walk(inner, TileChoice(inner), near),
+        )
+        self.staging.fill(
+            self.rooms[block], walks, Env({}),
+            lambda here: [(here, self.element(block, first, here))],
+        )  # fmt: skip
+
+    def element(self, block: Block, first: Expression, here: Env) -> Tile:
+        """An element of a block, 0 beyond the ends: what is multiplied with it there is nothing."""
+        values, guards = dict(self.grid.values), []
+        for (axes, _), symbol in ((block.depth, DEPTH), (block.place, PLACE)):
+            position = here.values[symbol]
+            if axes[0] in (self.found.lane, self.found.step):
+                position = first + position
+            values |= LoopAxis(axes[0], axes).positions(position)
+            guards.append(self.unproved(position, axes))
+        guard = all_of(guards)
+        tile = self.values.evaluate(block.term, Env(values, guard))
+        if guard is TRUE or block.term in self.found.fused.reads:
+            return tile
+        return self.where(guard, tile, self.values.constant(0, tile.dtype))
+
+    def unproved(self, position: Expression, axes: Axes) -> Expression:
+        """The condition that a position is inside, or TRUE where it always is."""
+        condition = position < self.values.canonical(extent_of(axes))
+        return TRUE if self.values.holds(condition) else condition
+
+    def where(self, condition: Expression, value: Tile, other: Tile) -> Tile:
+        if condition is TRUE:
+            return value
+        return self.arithmetic.apply("Select", self.values.index(condition, bool_), value, other)
+
+    # --- a sweep
+
+    def axes(self, term: Term) -> list[Symbol]:
+        """The axes that a result has."""
+        further = self.found.further(term)
+        return tiled([*self.rows, *(self.further[further] if further else ())])
+
+    def walked(self, sweep: Sweep, results: State) -> State:
+        """One sweep over the blocks of steps: what it sums."""
+        members = [m.term for m in sweep.members]
+        empty = [self.values.identity(r.monoid, r.dtype) for r in members]
+        low, high = self.visited(sweep)
+        number = self.blocks.fresh_axis(ceil_div(extent_of((self.found.step,)), self.tiling.steps))
+        loop = number, ceil_div(high - low, self.tiling.steps), SINGLE
+        needed = {*sweep.needed(), *members}
+        copied = [b for (r, side), b in self.blocks_at.items() if side and r in needed]
+        with self.carried(loop, empty, [*map(self.axes, members)]) as (_, held):
+            first = low + number * self.tiling.steps
+            self.barrier()  # the last block has been read
+            for block in dict.fromkeys(copied):
+                self.copy(block, first)
+            self.barrier()
+            state = dict(zip(members, held.inner, strict=True))
+            held.next = [*self.stepped(sweep, first, state, results).values()]
+        return dict(zip(members, held.results, strict=True))
+
+    def visited(self, sweep: Sweep) -> Range:
+        """The steps, in whole blocks, outside of which all rows are masked (see `Pass.visited`)."""
+        extent = self.values.canonical(extent_of((self.found.step,)))
+        if sweep.mask is TRUE:
+            return const(0), extent
+        condition = self.values.canonical(sweep.mask.substitute(self.grid.values))
+        rows = self.values.canonical(extent_of((self.found.lane,)))
+        box = {
+            self.found.lane: (self.first_row, minimum(self.first_row + self.tiling.rows, rows) - 1)
+        }
+        low, high = hull(
+            [relaxed_range(c, self.found.step, extent, box) for c in alternatives(condition)]
+        )
+        low = maximum(minimum(low, extent - 1), 0)
+        size = self.tiling.steps
+        return low // size * size, minimum(maximum(high, low + 1), extent)
+
+    def stepped(self, sweep: Sweep, first: Expression, before: State, results: State) -> State:
+        """The results so far with a block of steps added."""
+        known = {
+            **before,
+            **{r: t for r, t in results.items() if r.axes <= self.found.cascade.rows},
+        }
+        axes = [*map(self.axes, known)]
+        with self.carried_through(self.rows, [*known.values()], axes) as held:
+            inside = dict(zip(known, held.inner, strict=True))
+            earlier = {r: inside[r] for r in known if r not in before}
+            after = Step(self, sweep, first, earlier).run({r: inside[r] for r in before})
+            held.next = [after.get(r, tile) for r, tile in inside.items()]
+        return dict(zip(before, held.results, strict=False))
+
+    def at_rows(self) -> Env:
+        """The point at which the loops over rows are."""
+        row = self.first_row + joint(self.rows)
+        values = {**self.grid.values, self.found.lane: row}
+        return Env(values, self.unproved(row, (self.found.lane,)))
+
+    def know(self, term: Term, env: Env, tile: Tile) -> None:
+        """Has a tile stand for a term from here on, in the innermost loop."""
+        self.blocks.stack[-1].known[self.values.key(term, env)] = tile
+
+    # --- results
+
+    def settled(self, sweep: Sweep, state: State) -> State:
+        """What a sweep has in the end, in its last scale."""
+        if not sweep.rates:
+            return state
+        axes = [*map(self.axes, state)]
+        with self.carried_through(self.rows, [*state.values()], axes) as held:
+            inside = dict(zip(state, held.inner, strict=True))
+            last = self.last_moves(sweep, inside)
+            held.next = [
+                self.times(m.term, inside[m.term], None if m.rate is None else last[m.rate])
+                for m in sweep.members
+            ]
+        return dict(zip(state, held.results, strict=True))
+
+    def last_moves(self, sweep: Sweep, state: State) -> dict[Rate, Tile]:
+        """What turns sums under safe maxima into those under the maxima."""
+        # See `Pass.last_moves`: a row that is all masked is to come out as NaN.
+        moves = {}
+        for rate in sweep.rates:
+            value = state[rate.maximum]
+            moves[rate] = self.arithmetic.moved(rate, self.arithmetic.safe(value), value)
+        return moves
+
+    def times(self, term: Reduction, value: Tile, factor: Tile | None) -> Tile:
+        """A result multiplied by a number a row."""
+        further = self.found.further(term)
+        if factor is None:
+            return value
+        if not further:
+            return self.arithmetic.apply("Mul", value, factor)
+        with self.carried_through(self.further[further], [value], [self.axes(term)]) as held:
+            held.next = [self.arithmetic.apply("Mul", held.inner[0], factor)]
+        return held.results[0]
+
+    def store(self, results: State) -> None:
+        """What is stored, each value where it belongs."""
+        together: dict[Axes, list[Store]] = {}
+        for store in self.found.fused.stores:
+            together.setdefault(self.found.beside(frozenset(store.axes)), []).append(store)
+        axes = [*map(self.axes, results)]
+        with self.carried_through(self.rows, [*results.values()], axes) as held:
+            inside = dict(zip(results, held.inner, strict=True))
+            for further, stores in together.items():
+                self.store_beside(further, stores, inside)
+            held.next = held.inner
+
+    def store_beside(self, further: Axes, stores: Sequence[Store], state: State) -> None:
+        """The stores of these further axes."""
+        env = self.at_rows()
+        known = {r: tile for r, tile in state.items() if not self.found.further(r)}
+        if not further:
+            self.store_at(stores, env, known)
+            return
+        wide = {r: tile for r, tile in state.items() if self.found.further(r) == further}
+        axes, loops = [*map(self.axes, wide)], self.further[further]
+        with self.carried_through(loops, [*wide.values()], axes) as held:
+            position = joint(loops)
+            values = LoopAxis(further[0], further).positions(position)
+            guard = all_of([env.guard, self.unproved(position, further)])
+            known |= dict(zip(wide, held.inner, strict=True))
+            self.store_at(stores, Env({**env.values, **values}, guard), known)
+            held.next = held.inner
+
+    def store_at(self, stores: Sequence[Store], env: Env, known: State) -> None:
+        for term, tile in known.items():
+            self.know(term, env, tile)
+        for store in stores:
+            value = self.values.evaluate(store.term, env)
+            self.values.store(store.place, store.offset(env.values), value, env.guard, add=False)

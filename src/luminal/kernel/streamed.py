@@ -1,0 +1,205 @@
+"""Cascades that are products of matrices by one dot, and the blocks in which groups compute them.
+
+The contractions of a step have rows and steps; sums with further axes have as factors what a step
+computes of its contractions, and what lies along the steps (in attention: scores, and values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+
+from luminal.algebra.frames import extent_of
+from luminal.algebra.terms import At, Axes, Reduction, Term, below
+from luminal.base.dots import Dot
+from luminal.base.dtypes import DType, float16
+from luminal.base.records import dataclass
+from luminal.hlir.monoid import SUM
+from luminal.kernel.cascade import Cascade, Member, lane_axis
+from luminal.kernel.cascade_work import is_contiguous
+from luminal.kernel.fused import Fused
+from luminal.shape.expression import Symbol
+
+RUN_BYTES = 16  # that a lane copies side by side, and by which rows of shared memory are apart
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A cascade as products of matrices by one dot: of each contraction the factors with the rows
+    and with the steps, of each sum with further axes the factor that a step computes and the other.
+    """
+
+    fused: Fused
+    cascade: Cascade
+    dot: Dot
+    lane: Symbol
+    contractions: Mapping[Reduction, tuple[Term, Term]]
+    sums: Mapping[Reduction, tuple[Term, Term]]
+
+    @property
+    def step(self) -> Symbol:
+        """The axis that is reduced."""
+        (step,) = self.cascade.steps
+        return step
+
+    def further(self, term: Term) -> Axes:
+        """The axes of a sum beside those of the rows."""
+        return self.beside(term.axes)
+
+    def beside(self, axes: frozenset[Symbol]) -> Axes:
+        """These axes without those of the rows, in the order of the stores."""
+        order = [a for store in self.fused.stores for a in store.axes]
+        rest = axes - self.cascade.rows
+        return tuple(sorted(rest, key=lambda a: (order.index(a) if a in order else -1, a.sort_key)))
+
+
+def streamed(fused: Fused, cascade: Cascade) -> Streamed | None:
+    """The products that the cascade is made of, if lanes can compute all of them together."""
+    dots = {fused.dots.get(r) for r in cascade.inner}
+    lane = lane_axis(cascade)
+    (dot,) = dots if len(dots) == 1 else (None,)
+    if dot is None or not dot.chains or lane is None or len(cascade.steps) > 1:
+        return None
+    if {*fused.reductions} != {*cascade.reductions} or not _are_plain(fused, cascade):
+        return None
+    contractions = {r: _of_rows_and_steps(r, cascade, lane, dot, fused) for r in cascade.inner}
+    wide = [m.term for m in cascade.members if not m.term.axes <= cascade.rows]
+    sums = {r: _of_steps_and_further(r, cascade, lane, dot, fused) for r in wide}
+    if not all(_is_in_range(m, sums[m.term], dot) for m in cascade.members if m.term in sums):
+        return None
+    found = Streamed(
+        fused, cascade, dot, lane,
+        {r: pair for r, pair in contractions.items() if pair is not None},
+        {r: pair for r, pair in sums.items() if pair is not None},
+    )  # fmt: skip
+    whole = len(found.contractions) == len(contractions) and len(found.sums) == len(sums)
+    further = {frozenset(found.further(r)) for r in wide}
+    stored = {frozenset(store.axes) - cascade.rows for store in fused.stores}
+    return found if whole and stored <= {*further, frozenset[Symbol]()} else None
+
+
+def _are_plain(fused: Fused, cascade: Cascade) -> bool:
+    """Is what is reduced asked for at the loops' own positions, and stored where it belongs?"""
+    results = {*cascade.reductions}
+    moved = [t.args[0] for t in fused.terms if isinstance(t, At) and t not in fused.reads]
+    if results & below(moved, fused.reads.__contains__).keys():
+        return False
+    stores = fused.stores
+    return all(s.index is None and not s.add and cascade.rows <= {*s.axes} for s in stores)
+
+
+def _of_rows_and_steps(
+    contraction: Reduction, cascade: Cascade, lane: Symbol, dot: Dot, fused: Fused
+) -> tuple[Term, Term] | None:
+    """The factors of a contraction, if it has rows and steps alone."""
+    if contraction.axes != cascade.rows | cascade.steps:
+        return None
+    (step,) = cascade.steps
+    x, y = contraction.args[0].args
+    rows, steps = (x, y) if lane in x.axes else (y, x)
+    apart = step not in rows.axes and lane not in steps.axes and step in steps.axes
+    kept = all(taken(x, t, fused.reads) for x, t in ((rows, dot.a), (steps, dot.b)))
+    return (rows, steps) if apart and lane in rows.axes and kept else None
+
+
+def taken(factor: Term, dtype: DType, reads: Container[Term]) -> Term | None:
+    """What of a factor is multiplied by a dot of this dtype: itself, or what it is cast from."""
+    if factor.dtype is dtype:
+        return factor
+    is_cast = factor.op == "Cast" and factor not in reads
+    return factor.args[0] if is_cast and factor.args[0].dtype is dtype else None
+
+
+def _of_steps_and_further(
+    total: Reduction, cascade: Cascade, lane: Symbol, dot: Dot, fused: Fused
+) -> tuple[Term, Term] | None:
+    """The factor of rows and steps, and the one of steps and further axes, of a sum of products."""
+    (product,) = total.args
+    if total.monoid is not SUM or total.dtype is not dot.accumulator or product.op != "Mul":
+        return None
+    if product in fused.reads:
+        return None
+    block = cascade.rows | cascade.steps
+    for computed, other in (product.args, product.args[::-1]):
+        apart = computed.axes <= block and lane not in other.axes and other.axes >= cascade.steps
+        if apart and total.axes - block <= other.axes and computed.dtype is dot.accumulator:
+            return None if taken(other, dot.b, fused.reads) is None else (computed, other)
+    return None
+
+
+def _is_in_range(member: Member, pair: tuple[Term, Term] | None, dot: Dot) -> bool:
+    """Has the dot's dtype the range of a factor that a step computes? That of f16 is 1 here."""
+    if pair is None or dot.a is not float16:
+        return True
+    return member.rate is not None and pair[0].op == member.rate.base
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentTiling:
+    """`teams` of lanes that multiply together have `rows` rows between them; `steps` at a time."""
+
+    rows: int
+    steps: int
+    teams: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A factor's block in shared memory: its positions along the sum and along its rows or columns,
+    of axes walked as one.
+    """
+
+    term: Term
+    depth: tuple[Axes, int]
+    place: tuple[Axes, int]
+    deep_first: bool
+
+    def lengths(self) -> tuple[int, int]:
+        """The outer and the inner one."""
+        pair = self.place[1], self.depth[1]
+        return pair if self.deep_first else pair[::-1]
+
+    @property
+    def bytes(self) -> int:
+        outer, inner = self.lengths()
+        return outer * (inner * self.term.dtype.size + RUN_BYTES)
+
+
+def blocks_of(found: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction, int], Block]:
+    """The blocks of all factors that are copied: 0, of the rows or 1, of the steps of a product."""
+    dot, reads = found.dot, found.fused.reads
+    blocks: dict[tuple[Reduction, int], Block] = {}
+
+    def block(
+        factor: Term, dtype: DType, depth: tuple[Axes, int], place: tuple[Axes, int]
+    ) -> Block:
+        term = taken(factor, dtype, reads)
+        assert term is not None, f"{factor!r} is none for {dot}"
+        deep_first = is_contiguous(found.fused, term, depth[0][-1])
+        return Block(term, depth, place, deep_first)
+
+    for r, (rows, steps) in found.contractions.items():
+        depth = tuple(r.attrs), rounded(r.attrs, dot.k)
+        blocks[r, 0] = block(rows, dot.a, depth, ((found.lane,), tiling.rows))
+        blocks[r, 1] = block(steps, dot.b, depth, ((found.step,), tiling.steps))
+    for r, (_, other) in found.sums.items():
+        further = found.further(r)
+        place = further, rounded(further, dot.n)
+        blocks[r, 1] = block(other, dot.b, ((found.step,), tiling.steps), place)
+    return blocks
+
+
+def shared_bytes(found: Streamed, tiling: FragmentTiling) -> int:
+    """Shared memory that a tiling takes."""
+    return sum(block.bytes for block in dict.fromkeys(blocks_of(found, tiling).values()))
+
+
+def has_lengths(found: Streamed) -> bool:
+    """Are the sums and the further axes of lengths that are known, as blocks of memory must be?"""
+    axes = [a for r in found.contractions for a in r.attrs]
+    axes += [a for r in found.sums for a in found.further(r)]
+    return all(extent_of((a,)).is_const for a in axes)
+
+
+def rounded(axes: Iterable[Symbol], size: int) -> int:
+    extent = extent_of(tuple(axes))
+    return -(-extent.constant // size) * size

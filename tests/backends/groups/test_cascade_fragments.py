@@ -1,0 +1,244 @@
+"""Attention in fragments by a made-up dot, each kernel by both of its meanings; and planted faults,
+which these find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.backends.c_backend import machine
+from luminal.base.dots import MADE_UP_CHAIN, MATRIX_DOTS
+from luminal.base.dtypes import DType, float32
+from luminal.base.errors import VerifyError
+from luminal.compiler import compile
+from luminal.compiler.assemble import text_key
+from luminal.compiler.compile import lower_by_stages
+from luminal.expand import fragments, interpreter
+from luminal.expand.expand import expand
+from luminal.expand.groups import Fold
+from luminal.expand.ir import Operand
+from luminal.expand.tiles import Tiles
+from luminal.frontend.matrices.attention import scaled_dot_product_attention
+from luminal.kernel import tile_interpreter
+from luminal.kernel.cascade_fragments import ByFragments
+from luminal.kernel.knobs import Knobs
+from luminal.kernel.streamed import shared_bytes
+from luminal.kernel.tile_ir import Barrier, Kernel, Map, Retile, Space
+from luminal.kernel.tile_text import to_text
+from luminal.kernel.tile_verify import verify
+from luminal.program.steps import CascadeStep
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
+from luminal.shape.expression import Symbol
+from tests.backends.groups.both_meanings import SMALL, Both
+from tests.backends.groups.test_matrices import changed
+from tests.backends.on_device import check_case
+from tests.fuzz.graphs import Case
+from tests.long_share import mostly_long
+
+MASKS: dict[str, Callable[[Any, Any], Any]] = {
+    "none": lambda i, j: None,
+    "causal": lambda i, j: j <= i,
+    "window": lambda i, j: (j <= i + 3) & (j > i - 9),
+    "some see nothing": lambda i, j: j < i - 4,
+}
+DRAWS = range(24)
+SMALL_BLOCKS: Knobs = (("steps", 8),)
+
+
+@cache
+def backend() -> Both:
+    """A device of groups of two teams that multiply together."""
+    groups = replace(SMALL, lanes=8, most=16, subgroup=4)
+    return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=(MADE_UP_CHAIN,)), groups=groups)
+
+
+def drawn(seed: int) -> tuple[Case, str]:
+    """A random attention: lengths, widths, heads that share keys, mask, what is stored of it."""
+    rng = np.random.default_rng(seed)
+    heads, shared = int(rng.integers(1, 3)), int(rng.integers(1, 3))
+    queries, keys = int(rng.integers(6, 12)), int(rng.integers(6, 27))
+    width, further = int(rng.integers(3, 10)), int(rng.integers(2, 10))
+    mask = [*MASKS][seed % len(MASKS)]
+    cx = lm.Graph()
+    shapes = {
+        "q": (heads, shared, queries, width),
+        "k": (heads, 1, keys, width),
+        "v": (heads, 1, keys, further),
+    }
+    named = {n: cx.tensor(s, name=n, dtype="bfloat16") for n, s in shapes.items()}
+    q, k, v = (x.cast("float32") for x in named.values())
+    scores = q @ k.mT * 0.4
+    if rng.integers(2):
+        shapes["b"] = (queries, keys)
+        scores = scores + cx.tensor(shapes["b"], name="b")
+    at = cx.arange(queries).reshape(queries, 1), cx.arange(keys).reshape(1, keys)
+    seen = MASKS[mask](*at)
+    if seen is not None:
+        scores = lm.where(seen, scores, -np.inf)
+    (scores.softmax(-1) @ v).cast("bfloat16" if rng.integers(2) else "float32").output("y")
+    if rng.integers(2):
+        scores.logsumexp(-1).output("z")
+    inputs = {n: rng.standard_normal(s).astype("f4") for n, s in shapes.items()}
+    inputs |= {n: inputs[n].astype(ml_dtypes.bfloat16) for n in "qkv"}
+    return Case(cx.graph(), inputs, {}, {}), f"{shapes} {mask}"
+
+
+def step_of(run: Case) -> CascadeStep:
+    """The one kernel of an attention."""
+    (step,) = lower_by_stages(run.graph, backend()).partition.steps
+    assert isinstance(step, CascadeStep)
+    return step
+
+
+def placed(run: Case) -> Kernel:
+    """The kernel, of small blocks of keys."""
+    return backend().schedules.place(step_of(run), SMALL_BLOCKS).kernel
+
+
+def check(seed: int, knobs: Knobs) -> None:
+    run, text = drawn(seed)
+    stages = lower_by_stages(run.graph, backend())
+    made, _ = backend().schedules.explored(step_of(run), None, knobs)
+    assert isinstance(made, ByFragments)
+    (usual,) = stages.program.kernels
+    tuned = {text_key(to_text(usual)): knobs} if knobs else {}
+    program = compile.reschedule(stages, backend(), tuned).program
+    (kernel,) = program.kernels
+    assert all(buffer.space is Space.SHARED for buffer in kernel.scratch), text
+    taken = sum(each.size.constant * each.dtype.size for each in kernel.scratch)
+    assert shared_bytes(made.found, made.tiling) == taken
+    try:
+        check_case(Executable(run.graph, (Variant({}, backend().runner(program)),)), run, 1.0)
+    except Exception as error:
+        error.add_note(f"{text} {knobs}")
+        raise
+
+
+@pytest.mark.parametrize("seed", mostly_long([*DRAWS], 2))
+def test_attention_by_both_meanings(seed: int) -> None:
+    check(seed, SMALL_BLOCKS if seed % 2 else ())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", DRAWS)
+def test_every_choice(seed: int) -> None:
+    """Of teams and of keys at a time."""
+    offered = dict[str, set[Any]]()
+    for knobs in backend().schedules.space(step_of(drawn(seed)[0])):
+        for name, value in knobs:
+            offered.setdefault(name, set()).add(value)
+    assert offered["dot"] == {"none"}
+    for name in ("teams", "steps"):
+        for value in offered[name]:
+            check(seed, ((name, value),))
+
+
+def given(kernel: Kernel) -> dict[str, Any]:
+    """Arrays for the buffers of a kernel: small random numbers."""
+    rng = np.random.default_rng(1)
+    return {
+        b.name: rng.standard_normal(int(b.size.constant)).astype(b.dtype.numpy)
+        for b in kernel.buffers
+    }
+
+
+def two_blocks() -> Case:
+    """Few queries, and keys for two blocks."""
+    cx = lm.Graph()
+    shapes = {"q": (4, 4), "k": (13, 4), "v": (13, 4)}
+    q, k, v = (cx.tensor(shape, name=n, dtype="bfloat16") for n, shape in shapes.items())
+    scaled_dot_product_attention(q, k, v).output("y")
+    return Case(cx.graph(), {}, {}, {})
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def results(kernel: Kernel) -> Any:
+    arrays = given(kernel)
+    verify(kernel)
+    interpreter.run(expand(kernel), arrays, {})
+    return np.concatenate([arrays[b.name].astype("f8") for b in kernel.buffers[3:]])
+
+
+def test_what_differs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rescaling left out, keys behind the last one, sums of other lanes."""
+    kernel = placed(two_blocks())
+    right = results(kernel)
+    arrays = given(kernel)
+    tile_interpreter.run(kernel, arrays, {})
+    own = np.concatenate([arrays[b.name].astype("f8") for b in kernel.buffers[3:]])
+    np.testing.assert_allclose(right, own, rtol=1e-2)
+
+    def without_rescaling(each: Any) -> Any:
+        is_move = isinstance(each, Map) and each.op == "Select" and each.out.dtype.is_float
+        return replace(each, args=(each.args[0], each.args[1], each.args[1])) if is_move else each
+
+    def without_a_mask(each: Any) -> Any:
+        """The last block's keys behind the last one count."""
+        is_mask = isinstance(each, Map) and each.op == "Select" and each.args[1].dtype is float32
+        own = is_mask and len(each.out.axes) > 2
+        return replace(each, args=(each.args[0], each.args[1], each.args[1])) if own else each
+
+    for change in (without_rescaling, without_a_mask):
+        wrong = results(replace(kernel, body=changed(kernel.body, change)))
+        assert not np.allclose(wrong, right, rtol=1e-2), change.__name__
+
+    def of_other_lanes(
+        tiles: Tiles, axis: Symbol, dtype: DType, value: Operand, fold: Fold
+    ) -> Operand:
+        (row,) = (a for a, part in tiles.parts.items() if part.side == "m")
+        return own_folded(tiles, row, dtype, value, fold)
+
+    own_folded = fragments.folded
+    monkeypatch.setattr(fragments, "folded", of_other_lanes)
+    assert not np.allclose(results(kernel), right, rtol=1e-2)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_missing_barrier_is_a_race(number: int) -> None:
+    """Before steps are copied, and before they are multiplied. That before the rows are copied is
+    for workers of several chunks, which the shims have.
+    """
+    kernel = placed(two_blocks())
+    barriers = [each for each in kernel.statements() if isinstance(each, Barrier)]
+    assert len(barriers) == 3
+    seen: list[Any] = []
+
+    def without(body: tuple[Any, ...]) -> tuple[Any, ...]:
+        kept = []
+        for each in body:
+            if isinstance(each, Barrier):
+                seen.append(each)
+                if len(seen) == number + 1:
+                    continue
+            kept.append(replace(each, body=without(each.body)) if hasattr(each, "body") else each)
+        return tuple(kept)
+
+    broken = replace(kernel, body=without(kernel.body))
+    with pytest.raises(VerifyError, match=r"lane \d+ (reads|writes) s\d\[\d+\], which lane \d+"):
+        interpreter.run(expand(broken), given(kernel), {})
+
+
+def test_what_is_no_factor_as_it_lies_is_refused() -> None:
+    kernel = placed(two_blocks())
+
+    def change(each: Any) -> Any:
+        return replace(each, first=4) if isinstance(each, Retile) else each
+
+    with pytest.raises(VerifyError, match="8 steps from 4 are no block of 8 columns"):
+        verify(replace(kernel, body=changed(kernel.body, change)))
+
+
+def test_which_dots_chain() -> None:
+    chains = {name for name, dot in MATRIX_DOTS.items() if dot.chains}
+    assert chains == {"mma.bf16", "mma.f16", "simdgroup.f32", "made.chain"}
