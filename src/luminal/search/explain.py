@@ -12,6 +12,7 @@ from luminal.hlir.graph import Graph
 from luminal.program.launch_list import Program, walk
 from luminal.runtime.binding import Signature
 from luminal.runtime.report_text import table_lines
+from luminal.search.cost_model import cost
 from luminal.search.genome import Genome
 from luminal.search.operands import choose_dims
 from luminal.search.space import Space
@@ -47,8 +48,9 @@ def explain(graph: Graph, backend: Backend, numerics: Numerics = Numerics.STANDA
 
 
 def _bounds(program: Program, dims: Mapping[str, int], backend: Backend) -> Iterator[str]:
-    """What a backend says of each kernel, at its first launch."""
+    """What a backend says of each kernel, at its first launch, and what a run should take."""
     seen = set[int]()
+    is_known = False
     for launch in walk(program.launches):
         if launch.kernel in seen:
             continue
@@ -57,5 +59,10 @@ def _bounds(program: Program, dims: Mapping[str, int], backend: Backend) -> Iter
         values = (int(value.evaluate(dims)) for value in launch.params)
         params = dict(zip((p.name for p in kernel.params), values, strict=True))
         said = backend.explained(kernel, params, float(launch.bytes.evaluate(dims)))
+        is_known |= bool(said)
         for number, line in enumerate(said):
             yield f"    {line}" if number else f"k{launch.kernel} {launch.label}: {line}"
+    if is_known:
+        seconds = cost(program, dims, backend).seconds
+        launch = backend.costs.launch
+        yield f"a run: {seconds * 1e6:.3g} us, of which launches {launch * 1e6:g} each"

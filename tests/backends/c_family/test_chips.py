@@ -4,6 +4,7 @@ no driver tells them.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -170,6 +171,12 @@ def test_the_command_prints_texts_without_a_device(
     printed = capsys.readouterr().out
     assert printed.startswith("k0:\n")
     assert "__global__" in printed
+    app(["compile", f"{file}:f", "--device", ONE, "--explain"], standalone_mode=False)
+    printed = capsys.readouterr().out
+    assert re.search(r"^k0 Mul: \S+ us, bound by \w+ \(.*\); \d+ registers, .*$", printed, re.M)
+    assert re.search(r"^a run: \S+ us, of which launches 5 each$", printed, re.M)
+    app(["compile", f"{file}:f", "--explain"], standalone_mode=False)
+    assert "bound by" not in capsys.readouterr().out
 
 
 @needs_nvrtc

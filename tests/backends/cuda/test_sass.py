@@ -91,6 +91,17 @@ def test_the_instructions_of_a_kind(program: str, chip: str) -> None:
         assert not any(counts[name] for name in NARROW_LOADS), dict(counts)
 
 
+def test_the_model_counts_what_is_issued() -> None:
+    """Of a kernel whose instructions are nearly all in one loop, over chunks: to a quarter."""
+    made = backend("sm_90a")
+    (kernel,) = lower_to_program(PROGRAMS["gelu"](), made).kernels
+    counts = counted("gelu", "sm_90a")
+    counts["NOP"] = 0
+    (work, _) = made.counted(kernel, {}, 0.0) or pytest.fail("the chip is not known")
+    issued = sum(work.issued.values()) / work.lanes
+    assert 0.75 < issued / counts.total() < 1.33
+
+
 def test_what_is_missing_is_found() -> None:
     counts = Counter({"LDG.E.128": 3, "STG.E": 1, "LDL.64": 2})
     assert missing(counts, {WIDE_LOADS: 4, WIDE_STORES: 1, "HMMA": 0}) == [
