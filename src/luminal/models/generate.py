@@ -335,10 +335,16 @@ class LanguageModel:
                     if draft is not None and not is_first:
                         pushed = accepted(self.programs, group[0], draft, self.stats)
                     else:
-                        pushed = _pushed(group, self.programs.read(group, features))
+                        pushed = _pushed(group, self._read(group, features, is_first))
                 self.stats.new_tokens = sum(len(text.tokens) for text in texts)
                 is_first = False
                 yield pushed
+
+    def _read(self, texts: Sequence[Text], features: Features, is_first: bool) -> Results:
+        """A step of these texts, of one alone with the step after it under way."""
+        if not is_first and len(texts) == 1 and self.programs.can_read_ahead(texts[0], features):
+            return self.programs.read_ahead(texts[0], features)
+        return self.programs.read(texts, features)
 
     @contextmanager
     def _timed(self, is_first: bool) -> Iterator[None]:

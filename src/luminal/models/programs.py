@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,16 @@ from luminal.base.errors import GraphError
 from luminal.base.forks import rlock
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
+from luminal.memory.arrays import HOST, MemorySpace
 from luminal.memory.state import State
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
-from luminal.models.sampling import Draw, arrays, features_of
+from luminal.models.sampling import ADJUSTING, Draw, arrays, features_of
 from luminal.models.text import Text
 from luminal.nn.recurrent_cache import RecurrentCache
 from luminal.runtime.executable import Executable
 from luminal.runtime.results import Results
+from luminal.runtime.run import Run
 from luminal.search.options import CompilationMode, mode_of
 from luminal.session.graph import Graph, compile
 
@@ -53,14 +56,21 @@ class Programs:
         self.seconds = 0.0  # of compiling
         self._last: Text | None = None  # whose keys and values the caches of one text hold
         self._owner: object = None  # what began last
+        self._token = State((1,), int32, name="token")  # of steps that are queued ahead
+        self._started: Run | None = None  # the step after the last one that was read ahead
         self._lock = rlock()
+
+    @cached_property
+    def _is_queued(self) -> bool:
+        """Does the device compute while the host goes on?"""
+        return MemorySpace.by_name(self._backend) is not HOST
 
     # --- running
 
     def begin(self) -> object:
         """The caches are for what begins now; what began before it has no turn any more."""
         with self._lock:
-            self._owner = object()
+            self._owner, self._started = object(), None
             return self._owner
 
     @contextmanager
@@ -112,6 +122,38 @@ class Programs:
             results = program({"ids": ids, **inputs}, dims={"past": text.read})
             text.read = len(text.draw.tokens)
         return results
+
+    def can_read_ahead(self, text: Text, features: Features) -> bool:
+        """Can the step after the next token be queued before that token is known here? On a device
+        that computes by itself, where neither a choice nor the caches depend on what it is.
+        """
+        if not self._is_queued or text.follows or len(text.unread) != 1 or not self.can_rewind:
+            return False
+        return {"allowed", *ADJUSTING}.isdisjoint(features)
+
+    def read_ahead(self, text: Text, features: Features) -> Results:
+        """Reads one token, as `read` does, while the step after it is queued already. The token
+        goes from step to step in a State; where the text ends, one step was for nothing.
+        """
+        program, tokens = self._ahead(features), text.draw.tokens
+        run, self._started = self._started, None
+        with self.filling(text):
+            if run is None:
+                self._token.set(np.array(tokens[-1:], np.int32))
+                run = self._start(program, text.draw, features, text.read)
+            if len(tokens) < self.context - 1 and len(text.tokens) + 1 < text.room:
+                # What the token will be is all the same to the choice after it.
+                draw = Draw(text.draw.sampling, [*tokens, 0], text.draw.prompt)
+                self._started = self._start(program, draw, features, text.read + 1)
+            results = run.result()
+            text.read = len(tokens)
+        return results
+
+    def _ahead(self, features: Features) -> Executable:
+        return self.program(("decode ahead", features), lambda: self._record_ahead(features))
+
+    def _start(self, program: Executable, draw: Draw, features: Features, past: int) -> Run:
+        return program.start(self._choices([draw], features), dims={"past": past})
 
     def verify(self, text: Text, proposed: Sequence[int]) -> list[int]:
         """The tokens that are chosen after what is unread, and after each proposed one.
@@ -219,6 +261,14 @@ class Programs:
         self._choose(logits, features)
         return graph
 
+    def _record_ahead(self, features: Features) -> Graph:
+        """The token in a State after `past` others to the one after it, which is there next."""
+        graph = Graph("decode ahead")
+        past = graph.dim("past", 0, self.context - 1)
+        logits = self.model(graph.read(self._token), self.caches, past, last_only=True)
+        graph.assign(self._token, self._choose(logits, features))
+        return graph
+
     def _record_verify(self, features: Features) -> Graph:
         """ids (s,) after `past` tokens to the token after each of them."""
         graph, ids, past = self._text_graph("verify", (1, MOST_PROPOSED + 1))
@@ -258,12 +308,15 @@ class Programs:
             graph.assign(state, graph.read(state)[parents])
         return graph
 
-    def _choose(self, logits: Tensor, features: Features) -> None:
+    def _choose(self, logits: Tensor, features: Features) -> Tensor:
+        """The chosen tokens; they and all else that is told of them are outputs."""
         graph, (rows, vocab_size) = logits.graph, logits.extents
         inputs = declared(graph, rows, features, vocab_size.value)
-        for name, value in choose(logits, features, inputs)._asdict().items():
+        chosen = choose(logits, features, inputs)
+        for name, value in chosen._asdict().items():
             if value is not None:
                 value.output(name)
+        return chosen.tokens
 
 
 def states_of(caches: Sequence[Any]) -> list[State]:
