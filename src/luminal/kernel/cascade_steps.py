@@ -12,6 +12,7 @@ from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace, is_contiguous
 from luminal.kernel.environment import Env
+from luminal.kernel.lanes import ONE_LANE
 from luminal.kernel.schedule import TileChoice
 
 
@@ -38,7 +39,7 @@ class AlongSteps:
         # A tile of steps alone has fewer sums side by side, so it takes more steps.
         size = work.tiling.dots
         most = size if work.lane_axes else 2 * size
-        dot_tile = TileChoice(most, 1, work.tiling.lanes)
+        dot_tile = TileChoice(most, 1, work.tiling.dot_lanes or work.tiling.lanes)
         while work.reductions.pending:
             (first, *_) = siblings = work.reductions.next_siblings()
             dots = not all(self.is_along_steps(r) for r in siblings)
@@ -46,7 +47,8 @@ class AlongSteps:
             sequential = work.reductions.sequential
             *_, along = (x for x in sequential if x.is_reduced(first, work.reductions.along))
             # Vectors run along one axis: a dot product's own, whose parts are folded, or the steps.
-            work.tiles[along.symbol] = TileChoice(1, work.tiling.width if dots else 1)
+            shared = work.tiling.sum_lanes if dots else ONE_LANE
+            work.tiles[along.symbol] = TileChoice(1, work.tiling.width if dots else 1, shared)
             lanes = TileChoice(size, 1, work.tiling.row_lanes)
             # Steps outside: what they read, which is long, is read once for all lanes.
             outside = work.open(work.step, env, tile)

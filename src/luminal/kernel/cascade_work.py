@@ -35,7 +35,8 @@ class CascadeTiling:
     vectors folded side by side; tiles of `dots` by `dots` dot products; single elements copied
     `copied` at a time. `keeps`: contractions that several sweeps need are kept for all steps, not
     done again. Where groups run it, positions of `lane` are dealt to `row_lanes`, steps and further
-    axes to `lanes`.
+    axes to `lanes`; where there are `sum_lanes`, these share each dot product, and its steps are
+    dealt to `dot_lanes`.
     """
 
     lane: Symbol | None
@@ -50,6 +51,8 @@ class CascadeTiling:
     keeps: bool = False
     row_lanes: Lanes = ONE_LANE
     lanes: Lanes = ONE_LANE
+    sum_lanes: Lanes = ONE_LANE
+    dot_lanes: Lanes | None = None
 
     @property
     def tile(self) -> TileChoice:

@@ -17,10 +17,12 @@ from luminal.base.dtypes import int32
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.kernel.cascade import Rate
+from luminal.kernel.tile_ir import Loop
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.launch_list import walk
 from luminal.schedule.vectors.vector_target import VectorTarget
 from luminal.selection.split_cascades import _Chunks
+from luminal.shape.expression import const
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import checked
 from tests.backends.c_family.offline import skip_without
@@ -162,3 +164,15 @@ def test_the_kernels_of_a_decode_step_spill_nothing(name: str, architecture: str
 def test_attention_of_a_decode_step_is_two_kernels() -> None:
     labels = launches(decode(1), offline.backend("cuda"))
     assert sum("Exp" in label and "Max" in label for label in labels) == 2
+
+
+@pytest.mark.parametrize("width", mostly_long([8, 7, 24, 80], 2))
+@pytest.mark.parametrize("queries", [1, 3])
+def test_lanes_share_the_products_of_few_queries(queries: int, width: int) -> None:
+    inputs = drawn(queries, 40, width)
+    run = Case(attention(queries, 40, width).graph(), inputs, {}, {})
+    for backend in (cutting(both_meanings.backend(), 8), cutting(checked("cuda"), 32)):
+        program = lower_to_program(run.graph, backend)
+        loops = [s for s in program.kernels[0].statements() if isinstance(s, Loop)]
+        assert any(loop.stop is const(width) and loop.lanes.count > 1 for loop in loops)
+        check_case(compiled_on(backend, run.graph), run)

@@ -18,11 +18,12 @@ from luminal.kernel.cascade_fragments import ByFragments
 from luminal.kernel.cascade_work import CascadeTiling
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices
-from luminal.kernel.lanes import Lanes
-from luminal.kernel.loops import estimate
+from luminal.kernel.lanes import ONE_LANE, Lanes
+from luminal.kernel.loops import LoopAxis, accesses, estimate
 from luminal.kernel.streamed import FragmentTiling, has_lengths, shared_bytes, streamed
 from luminal.schedule.groups.facts import Groups
-from luminal.schedule.groups.powers import ceiling
+from luminal.schedule.groups.powers import ceiling, floor
+from luminal.schedule.groups.runs import longest_run
 
 ROW = 32  # lanes of a row, which most devices step together
 ROWS = 4  # positions of the block for each row of lanes: each element read serves so many
@@ -42,11 +43,16 @@ def _positions(cascade: Cascade) -> int:
     return 1 if lane is None else estimate(extent_of((lane,)))
 
 
-def blocks(cascade: Cascade, choices: Choices, group: int) -> CascadeTiling:
+def blocks(
+    fused: Fused, cascade: Cascade, choices: Choices, groups: Groups, group: int
+) -> CascadeTiling:
     """The blocks of a cascade, by groups of so many lanes."""
     lane, positions = lane_axis(cascade), _positions(cascade)
     most = min(group, ceiling(positions))
-    rule = min(most, max(1, group // ROW))
+    sums = ONE_LANE if groups.in_vectors else lanes_of_sums(fused, cascade, group)
+    if sums.count > 1 and choices.pick("sums", "shared", ("alone",)) == "alone":
+        sums = ONE_LANE
+    rule = min(most, max(1, group // ROW)) if sums.count == 1 else 1
     rows = choices.pick("rows", rule, [n for n in (2 * rule, rule // 2) if 0 < n <= most])
     across = group // rows
     unroll = min(ROWS, -(-positions // rows))
@@ -63,7 +69,30 @@ def blocks(cascade: Cascade, choices: Choices, group: int) -> CascadeTiling:
         dots=DOTS,
         row_lanes=Lanes(rows, across),
         lanes=Lanes(across),
+        sum_lanes=sums,
+        dot_lanes=Lanes(across // sums.count, sums.count) if sums.count > 1 else None,
     )
+
+
+# A lane that reads a row of its own touches a sector for each element, as all lanes beside it do.
+# Where a few positions share what is read, folding their sums over lanes costs less than that.
+def lanes_of_sums(fused: Fused, cascade: Cascade, group: int) -> Lanes:
+    """The lanes that share each dot product of few positions, so that they read a row of what all
+    positions share side by side; one where it does not lie so.
+    """
+    attrs = {r.attrs for r in cascade.inner}
+    if _positions(cascade) > DOTS or len(attrs) != 1:
+        return ONE_LANE
+    ((*_, along),) = attrs
+    loop = LoopAxis(along, (along,))
+    bound = [a for r in fused.reductions for a in r.attrs]
+    axes = dict.fromkeys((*(a for store in fused.stores for a in store.axes), *bound))
+    read = accesses(fused, tuple(LoopAxis(a, (a,)) for a in axes))
+    read = [a for a in read if a.reduction in cascade.inner]
+    run = longest_run(loop, read)
+    if not loop.extent.is_const or any(a.moves(loop) and a.stride(loop) != 1 for a in read):
+        return ONE_LANE
+    return Lanes(min(ROW, group // 2, floor(loop.extent.value // run)), 1, run)
 
 
 NO_DOT = "none"

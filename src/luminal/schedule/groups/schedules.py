@@ -172,8 +172,8 @@ class GroupSchedules:
             case NestStep():
                 assert facts is not None
                 return nests.chosen(facts, choices, group, in_vectors=self.groups.in_vectors)
-            case CascadeStep():
-                return "steps", cascades.blocks(step.cascade, choices, group)
+            case CascadeStep(fused, cascade):
+                return "steps", cascades.blocks(fused, cascade, choices, self.groups, group)
             case ScanStep():
                 return rows.scan(step.fused, choices, group)
             case SortStep():
