@@ -106,9 +106,10 @@ def imported(name: str, producer: Any) -> Array:
         raise DTypeError(f"{name}: a {kind} cannot be read as an array: {error}") from None
     if array is None:
         where = getattr(producer, "device", (int(device), number))
+        how = "cpu" if hasattr(producer, "cpu") or not hasattr(producer, "numpy") else "numpy"
         raise InputError(
             f"{name}: the array is on device {where}, not in the CPU's memory; move it there "
-            "first, as x.cpu()"
+            f"first, as x.{how}()"
         )
     return array
 

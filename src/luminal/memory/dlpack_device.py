@@ -6,6 +6,7 @@ The layout is that of dlpack.h 1.0 (dmlc/dlpack).
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -53,8 +54,6 @@ class _Versioned(ctypes.Structure):
 _LAYOUTS: dict[bytes, type[_Managed] | type[_Versioned]] = {PLAIN: _Managed, VERSIONED: _Versioned}
 _new = ctypes.pythonapi.PyCapsule_New
 _new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.c_void_p, ctypes.c_char_p]
 _raw_pointer = ctypes.PyDLL(None).PyCapsule_GetPointer
 _raw_pointer.restype, _raw_pointer.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
 _name = ctypes.pythonapi.PyCapsule_GetName
@@ -63,7 +62,8 @@ _rename = ctypes.pythonapi.PyCapsule_SetName
 _rename.restype, _rename.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
 
 _exported: dict[int, tuple[Any, ...]] = {}
-"""What consumers hold, by the address of its record: the record, its shape, and the memory's owner.
+"""What consumers hold, by the address of its record: the capsule, the record, its shape, and the
+memory's owner.
 """
 
 
@@ -71,15 +71,18 @@ def _delete(record: int) -> None:
     _exported.pop(record, None)
 
 
-def _destroy(capsule: int) -> None:
-    """Of a capsule that goes: one that nobody has read still owns its record."""
-    for name in (PLAIN, VERSIONED):
-        if _is_valid(capsule, name):
-            _delete(_raw_pointer(capsule, name))
+def drop_unread() -> None:
+    """Forgets the capsules that nobody has read or will read, as nobody else holds them."""
+    # A capsule has no destructor. One in Python would run where a consumer refuses the array, amid
+    # the exception that says so, and Python loses an exception that a callback begins with.
+    for at, held in list(_exported.items()):
+        if _name(held[0]) in _LAYOUTS and sys.getrefcount(held[0]) == _HELD_HERE:
+            _delete(at)
 
 
-_CALLBACKS = _Deleter(_delete), _Deleter(_destroy)
-DELETE, DESTROY = (ctypes.cast(each, ctypes.c_void_p).value for each in _CALLBACKS)
+_CALLBACK = _Deleter(_delete)
+DELETE = ctypes.cast(_CALLBACK, ctypes.c_void_p).value
+_HELD_HERE = 2  # references to a capsule that only _exported holds, with the one that asks
 
 
 class Foreign(NamedTuple):
@@ -99,7 +102,10 @@ def exported(
     owner: Any,
     max_version: tuple[int, int] | None,
 ) -> Any:
-    """The capsule of row-major memory, which lives while a consumer or the capsule holds it."""
+    """The capsule of row-major memory, which lives while a consumer holds it; of a capsule that
+    nobody reads until the next one is made.
+    """
+    drop_unread()
     is_new = max_version is not None and max_version >= (1, 0)
     record = _Versioned(version=(1, 0)) if is_new else _Managed()
     extents = (ctypes.c_int64 * len(shape))(*shape)
@@ -109,8 +115,9 @@ def exported(
     )  # fmt: skip
     record.deleter = DELETE
     at = ctypes.addressof(record)
-    _exported[at] = record, extents, owner
-    return _new(at, VERSIONED if is_new else PLAIN, DESTROY)
+    capsule = _new(at, VERSIONED if is_new else PLAIN, None)
+    _exported[at] = capsule, record, extents, owner
+    return capsule
 
 
 def taken(name: str, capsule: Any, device: tuple[int, int]) -> Foreign:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -129,6 +129,9 @@ class DeviceArray:
             "shape": self.shape, "typestr": np.dtype(self.dtype.numpy).str,
             "data": (address, False), "version": 3,
         }  # fmt: skip
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled or copied; x.numpy() can")
 
     def __repr__(self) -> str:
         return f"DeviceArray({self.dtype.short}{list(self.shape)} on {self.space.name})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import NoReturn, Protocol, runtime_checkable
 
 from luminal.runtime.arrays import Array
 from luminal.runtime.results import Results
@@ -35,6 +35,9 @@ class Run:
         if self._wait is not None:
             self._wait()
         return self._results
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled or copied; its result() can")
 
     def __repr__(self) -> str:
         return f"Run({', '.join(self._results)})"

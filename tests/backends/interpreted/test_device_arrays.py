@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 from typing import Any
 
 import numpy as np
@@ -110,6 +112,7 @@ def test_dlpack_goes_both_ways(dtype: DType, version: tuple[int, int] | None) ->
     with device.entered() as driver:
         driver.write(array.place, values)
         driver.wait()
+    dlpack_device.drop_unread()
     before = len(dlpack_device._exported)
     capsule = array.__dlpack__(max_version=version)
     found = dlpack_device.taken("x", capsule, array.__dlpack_device__())
@@ -121,10 +124,20 @@ def test_dlpack_goes_both_ways(dtype: DType, version: tuple[int, int] | None) ->
     found.release()
     del capsule
     assert len(dlpack_device._exported) == before
-    unread = array.__dlpack__(max_version=version)
-    assert len(dlpack_device._exported) == before + 1
-    del unread
-    assert len(dlpack_device._exported) == before
+    for _ in range(3):
+        unread = array.__dlpack__(max_version=version)
+        assert len(dlpack_device._exported) == before + 1
+        del unread
+
+
+def test_consumers_that_refuse_a_device_say_so() -> None:
+    exe, _ = counted(doubled())
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="Unsupported device"):
+            np.from_dlpack(exe(x=X, out="device")["y"])
+    gc.collect()
+    dlpack_device.drop_unread()
+    assert not dlpack_device._exported
 
 
 def test_arrays_of_other_libraries_are_read_where_they_lie_and_let_go() -> None:
@@ -139,6 +152,7 @@ def test_arrays_of_other_libraries_are_read_where_they_lie_and_let_go() -> None:
     exe.release()
     exe(x=X)
     gc.collect()
+    dlpack_device.drop_unread()
     assert not dlpack_device._exported
 
 
@@ -205,3 +219,15 @@ def test_states_and_arrays_share_a_queue() -> None:
         np.testing.assert_array_equal(y.result()["y"].numpy(), value)
         value = value[::-1] + drawn(8)
     np.testing.assert_array_equal(state.numpy(), value)
+
+
+def test_what_only_this_process_has_says_what_to_take_elsewhere() -> None:
+    exe, _ = counted(doubled())
+    run = exe.start(x=X, out="device")
+    array = run.result()["y"]
+    for held, words in ((run, r"Run\(y\).*result\(\) can"), (array, r"DeviceArray.*numpy\(\) can")):
+        for taken in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match=words):
+                taken(held)
+    with pytest.raises(InputError, match=r"on device counting, .* first, as x\.numpy\(\)"):
+        lm.compile(doubled())(x=array)
