@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
-from luminal.backends.cuda import nvrtc
+from luminal.backends.cuda import nvrtc, wheels
 from luminal.base.errors import CompileError
 from tests.backends.cuda.present import _is_installed, needs_nvrtc
 from tests.long_share import mostly_long
@@ -67,3 +69,30 @@ def test_products_and_sums_are_contracted_where_the_text_says_so_alone() -> None
 def test_without_nvrtc_the_extra_is_named() -> None:
     with pytest.raises(CompileError, match=r"pip install .*\[cuda\]"):
         nvrtc.compile(PRODUCT, "sm_80")
+
+
+@needs_nvrtc
+def test_a_wheel_that_lies_elsewhere_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a file of paths names another environment's packages."""
+    from cuda.bindings import nvrtc as bindings
+
+    if not wheels.files(nvrtc.WHEEL, "libnvrtc"):
+        pytest.skip("NVRTC is no wheel here")
+    found = bindings.nvrtcVersion()
+    answers = [RuntimeError("not found"), found, RuntimeError("not found"), RuntimeError("again")]
+    loaded: list[str] = []
+
+    def answer() -> object:
+        given = answers.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+    monkeypatch.setattr(bindings, "nvrtcVersion", answer)
+    monkeypatch.setattr(ctypes, "CDLL", lambda path, mode: loaded.append(path))
+    assert nvrtc._bindings() is bindings
+    assert any("libnvrtc.so" in path for path in loaded)
+    assert any("libnvrtc-builtins" in path for path in loaded)
+    with pytest.raises(CompileError, match="NVRTC is not installed; install it by"):
+        nvrtc._bindings()
+    assert not answers

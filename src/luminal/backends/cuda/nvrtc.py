@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from typing import Any, NamedTuple
 
+from luminal.backends.cuda import wheels
 from luminal.base import installation
 from luminal.base.errors import CompileError
 
+WHEEL = "nvidia-cuda-nvrtc"
 OPTIONS = ("--std=c++17", "--fmad=false", "--ptxas-options=-v", "--no-cache")
 """A product and a sum are contracted where the text says so, and nowhere else. NVRTC's own cache
 gives code without the assembler's report."""
@@ -38,11 +41,24 @@ def version() -> tuple[int, int]:
 def _bindings() -> Any:
     try:
         from cuda.bindings import nvrtc
-
+    except ImportError:
+        raise _absence() from None
+    try:
         nvrtc.nvrtcVersion()  # looks for the library
-    except (ImportError, RuntimeError):
-        raise CompileError(f"NVRTC is not installed; {installation.hint('cuda')}") from None
+    except RuntimeError:
+        # It looks beside the interpreter. A wheel may lie elsewhere on Python's path, and what is
+        # loaded is found.
+        for library in wheels.files(WHEEL, "libnvrtc"):
+            ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+        try:
+            nvrtc.nvrtcVersion()
+        except RuntimeError:
+            raise _absence() from None
     return nvrtc
+
+
+def _absence() -> CompileError:
+    return CompileError(f"NVRTC is not installed; {installation.hint('cuda')}")
 
 
 def _checked(result: tuple[Any, ...]) -> Any:

@@ -7,9 +7,9 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from importlib import metadata
 from pathlib import Path
 
+from luminal.backends.cuda import wheels
 from luminal.base import installation
 from luminal.base.errors import CompileError
 
@@ -19,12 +19,7 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_
 
 def tool() -> str | None:
     """The path of nvdisasm: the wheel's, else the one that the shell finds."""
-    try:
-        files = metadata.distribution(WHEEL).files or []
-    except metadata.PackageNotFoundError:
-        files = []
-    disassembler = next((file for file in files if Path(file).stem == TOOL), None)
-    return shutil.which(TOOL) if disassembler is None else str(disassembler.locate())
+    return next(iter(wheels.files(WHEEL, TOOL)), None) or shutil.which(TOOL)
 
 
 def of(cubin: bytes) -> str:
