@@ -28,8 +28,9 @@ from luminal.hlir.graph import Graph
 from luminal.kernel import tile_interpreter
 from luminal.kernel.knobs import Knobs, as_knobs
 from luminal.kernel.lanes import Part
-from luminal.kernel.product_blocks import Products, ProductTiling, shared_bytes
+from luminal.kernel.product_blocks import Products
 from luminal.kernel.product_sides import sides_of
+from luminal.kernel.product_tiling import ProductTiling, shared_bytes
 from luminal.kernel.tile_ir import Contract, Copy, Kernel, Loop, Space
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import NestStep
@@ -183,7 +184,7 @@ def is_right(kernel: Kernel, meaning: str) -> bool:
 def ring_of(stages: int, dots: tuple[Dot, ...]) -> Knobs:
     """So many blocks, whose lanes copy from both factors, and multiply what others copied."""
     return as_knobs(
-        {"stages": stages, "blocks": "8x8 by 4x4" if dots is MADE_UP else "16x16 by 16x8"}
+        {"stages": stages, "blocks": "8x8 by 4x4" if dots is MADE_UP else "16x32 by 16x8"}
     )
 
 

@@ -12,8 +12,9 @@ from luminal.base.errors import VerifyError
 from luminal.compiler import compile
 from luminal.compiler.compile import lower_by_stages
 from luminal.kernel.knobs import KnobError, as_knobs
-from luminal.kernel.product_blocks import Products, ProductTiling, shared_bytes
+from luminal.kernel.product_blocks import Products
 from luminal.kernel.product_sides import sides_of
+from luminal.kernel.product_tiling import ProductTiling, shared_bytes
 from luminal.kernel.tile_ir import Space
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cached_property, partial
 from itertools import product
 from math import prod
@@ -19,19 +18,17 @@ from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 from luminal.kernel.knobs import Choices
 from luminal.kernel.loops import Access, LoopAxis, accesses
-from luminal.kernel.product_blocks import ProductTiling, shared_bytes
 from luminal.kernel.product_sides import Sides
+from luminal.kernel.product_tiling import ProductTiling, shared_bytes
 from luminal.schedule.groups.facts import Groups
-from luminal.schedule.groups.powers import ceiling
+from luminal.schedule.groups.matrices import OFFERED, MatrixChoices, name_of
+from luminal.schedule.groups.powers import ceiling, powers_to
 from luminal.schedule.vectors.vector_target import VectorTarget
 
-OFFERED = 10  # blocks that a search may choose among: the best by rule
 FEW = 4  # rows, or columns, below which a lane had better keep a row to itself
 SHORT = 8  # steps of a sum, below which copies cost more than they save
 LONGEST = 8  # vectors of lanes: of more, blocks of 128 steps leave the second-level cache
 NO_BLOCKS = "none"
-Shape = tuple[int, int, tuple[int, int]]
-"""Rows and columns of a block, and of the tile in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +73,9 @@ class ProductChoices:
         """What is chosen; None: the loops of any other reduction."""
         dot = self.by_dot(choices)
         if dot is not None:
-            return MatrixChoices(self, dot).tiling(choices)
+            return self.by_matrices(dot).tiling(choices)
         ranked = self.ranked
-        named = {_name(shape): shape for shape in ranked[:OFFERED]}
+        named = {name_of(shape): shape for shape in ranked[:OFFERED]}
         if not named:
             return None
         rule = next(iter(named)) if self.pay else NO_BLOCKS
@@ -98,10 +95,16 @@ class ProductChoices:
     def by_dot(self, choices: Choices) -> Dot | None:
         """The dot by which lanes multiply matrices together, if there is one for them."""
         dot = self.sides.dot
-        if dot is None or not MatrixChoices(self, dot).named:
+        if dot is None or not self.by_matrices(dot).named:
             return None
         rule = dot.name if self.pay else NO_BLOCKS
         return dot if choices.pick("dot", rule, (dot.name, NO_BLOCKS)) == dot.name else None
+
+    def by_matrices(self, dot: Dot) -> MatrixChoices:
+        """The choices of products by a dot."""
+        return MatrixChoices(
+            self.sides, dot, self.target.cores, self.groups, self.extents, self.deep_first
+        )
 
     def refusal(self, name: str) -> str:
         """Why blocks of a name are not offered."""
@@ -148,7 +151,7 @@ class ProductChoices:
         """All that the device could run, and that are no larger than the products."""
         rates, sums = self.rates, len(self.sides.factors)
         _, most_rows, most_columns, _ = self.extents
-        for rows, columns in product(_powers(rates.rows), _powers(rates.columns)):
+        for rows, columns in product(powers_to(rates.rows), powers_to(rates.columns)):
             if rows * columns * sums > rates.results:
                 continue
             for down, across in self.arrangements():
@@ -161,10 +164,10 @@ class ProductChoices:
         """Lanes along the rows by those along the columns."""
         if self.groups.in_vectors:  # only what all lanes share is read as one value
             most = min(self.groups.most, LONGEST * self.groups.lanes)
-            yield from ((1, n) for n in _powers(most) if n > 1)
+            yield from ((1, n) for n in powers_to(most) if n > 1)
             return
         for lanes in (self.groups.lanes // 2, self.groups.lanes, 2 * self.groups.lanes):
-            for across in _powers(lanes):
+            for across in powers_to(lanes):
                 if 1 < lanes <= self.groups.most:
                     yield lanes // across, across
 
@@ -229,128 +232,5 @@ class ProductChoices:
         return deep > sum(access.stride(mine) == 1 for access in reads)
 
 
-MATRIX_LOADS = 128  # bytes of shared memory that a unit reads or writes in a cycle
-MATRIX_COPIES = 24  # bytes that it gets from the last cache
-MATRIX_WAIT = 700  # cycles from asking for a block of the sum to having multiplied it
-MATRIX_REGISTERS = 64 << 10  # of a unit, of which a lane has those of its results and some more
-OTHERS = 72
-MATRIX_RESULTS = 128  # registers of a lane that may be results
-PARTS, ROW = 4, 32  # of a unit, each of which multiplies for rows of lanes
-LANES, VALUES = "lanes", "values"  # who copies
-RING = (4, 3, 2)  # blocks
-RING_WAITS = {3: 1.0, 2: 1.5, 1: 4.0}
-MATRIX_STEPS = 2  # of the dot in a block of the sum, at least
-
-
-@dataclass(frozen=True)
-class MatrixChoices:
-    """The choices of products that lanes multiply together by a dot."""
-
-    products: ProductChoices
-    dot: Dot
-
-    def tiling(self, choices: Choices) -> ProductTiling:
-        """What is chosen."""
-        products, named = self.products, self.named
-        chosen = choices.pick("blocks", next(iter(named)), list(named))
-        shape = named[chosen]
-        depths = [n for n in self.depths() if products.fits(self.made(shape, n, 1))]
-        deep = choices.pick("deep", self.ring_of(shape)[0], depths)
-        ways = [LANES, VALUES] if self.copies_whole(self.made(shape, deep, 2)) else [VALUES]
-        ring = choices.pick("copies", ways[0], ways) == LANES
-        offered = RING if ring else (2, 1)
-        stages = [n for n in offered if products.fits(self.made(shape, deep, n))] or [1]
-        return self.made(shape, deep, choices.pick("stages", stages[0], stages), ring)
-
-    def copies_whole(self, tiling: ProductTiling) -> bool:
-        """Can lanes copy one of the factors to shared memory without registers?"""
-        if not self.products.groups.copies or not self.products.fits(tiling):
-            return False
-        tiling, sides = replace(tiling, ring=True), self.products.sides
-        return any(tiling.copies_whole(sides, side, factor) for side, factor in sides.kept)
-
-    @cached_property
-    def named(self) -> dict[str, Shape]:
-        """The best blocks by their names."""
-        ranked = sorted(
-            (self.cycles(*shape), -shape[0] * shape[1], shape) for shape in self.shapes()
-        )
-        return {_name(shape): shape for _, _, shape in ranked[:OFFERED]}
-
-    def made(self, shape: Shape, deep: int, buffers: int, ring: bool = False) -> ProductTiling:
-        rows, columns, tile = shape
-        return ProductTiling(
-            rows, columns, deep, tile, buffers, self.products.deep_first, dot=self.dot, ring=ring
-        )
-
-    def shapes(self) -> Iterator[Shape]:
-        """All that the device could run, and that are not twice as large as the products."""
-        products, dot = self.products, self.dot
-        _, most_rows, most_columns, _ = products.extents
-        sums = len(products.sides.factors)
-        usual = max(1, products.groups.lanes // dot.together)
-        for down, across in product(_powers(8), _powers(8)):
-            tile = dot.m * down, dot.n * across
-            if tile[0] * tile[1] * sums > MATRIX_RESULTS * dot.together:
-                continue
-            for teams in sorted({max(1, usual // 2), usual, 2 * usual}):
-                for beside in _powers(teams):
-                    shape = tile[0] * (teams // beside), tile[1] * beside, tile
-                    tiling = self.made(shape, min(self.depths()), 1)
-                    small = shape[0] < 2 * max(most_rows, dot.m)
-                    small = small and shape[1] < 2 * max(most_columns, dot.n)
-                    if small and tiling.lanes <= products.groups.most and products.fits(tiling):
-                        yield shape
-
-    def cycles(self, rows: int, columns: int, tile: tuple[int, int]) -> float:
-        """About how long a step of all sums takes: what a unit is busy with, and its waits, of
-        which the groups that it runs at once have one each.
-        """
-        batch, all_rows, all_columns, _ = self.products.extents
-        blocks = batch * -(-all_rows // rows) * -(-all_columns // columns)
-        size, teams = self.dot.a.size, rows // tile[0] * (columns // tile[1])
-        multiplied = rows * columns * size / 2 / self.products.groups.matrix
-        touched = (teams * sum(tile) + rows + columns) * size / MATRIX_LOADS
-        copied = (rows + columns) * size / MATRIX_COPIES
-        # Rows of lanes that a unit lacks, to fill its four parts, are idle.
-        idle = max(1.0, PARTS / (teams * self.dot.together / ROW))
-        busy = max(multiplied * idle, touched, copied)
-        share = -(-blocks // self.products.target.cores)
-        lanes = teams * self.dot.together
-        results = tile[0] * tile[1] // self.dot.together * len(self.products.sides.factors)
-        held = max(1, min(share, MATRIX_REGISTERS // (lanes * (results + OTHERS))))
-        deep, waits = self.ring_of((rows, columns, tile))
-        late = waits * MATRIX_WAIT / deep / held
-        return share * (max(busy, late) + min(busy, late) / held)
-
-    def ring_of(self, shape: Shape) -> tuple[int, float]:
-        """Steps of a sum at once by rule, and how often a group waits for a block of them: once
-        where others are on their way.
-        """
-        depths = self.depths()
-        for blocks, waits in RING_WAITS.items():
-            for deep in depths:
-                if self.products.fits(self.made(shape, deep, blocks)):
-                    return deep, waits
-        return depths[0], RING_WAITS[1]
-
-    def depths(self) -> list[int]:
-        """Steps of a sum at once, the best first."""
-        steps, k = self.products.extents[3], self.dot.k
-        usual = [MATRIX_STEPS * k, k, 2 * MATRIX_STEPS * k]
-        return [n for n in usual if n < 2 * steps] or [k]
-
-
-def _name(shape: Shape) -> str:
-    """The name that a knob has for a shape of blocks."""
-    rows, columns, tile = shape
-    return f"{rows}x{columns} by {tile[0]}x{tile[1]}"
-
-
 def _positions(loops: tuple[LoopAxis, ...]) -> int:
     return prod(loop.estimate for loop in loops)
-
-
-def _powers(most: int) -> list[int]:
-    """Powers of two, up to that."""
-    return [1 << n for n in range(most.bit_length())]

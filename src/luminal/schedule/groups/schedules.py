@@ -19,8 +19,9 @@ from luminal.kernel.evaluate import Placed
 from luminal.kernel.knobs import Choices, Knobs
 from luminal.kernel.place_cascade import place_cascade
 from luminal.kernel.placement import place
-from luminal.kernel.product_blocks import ProductTiling, place_blocks
+from luminal.kernel.product_blocks import place_blocks
 from luminal.kernel.product_sides import sides_of
+from luminal.kernel.product_tiling import ProductTiling
 from luminal.kernel.rows import place_scan, place_sort
 from luminal.kernel.schedule import SINGLE, Schedule
 from luminal.kernel.tile_ir import Copy, Kernel, Loop, Space

@@ -1,0 +1,137 @@
+"""How products are tiled: the blocks that a group computes, and what it keeps in shared memory."""
+
+from __future__ import annotations
+
+from luminal.algebra.terms import Term
+from luminal.base.dots import Dot
+from luminal.base.records import dataclass
+from luminal.kernel.lanes import ONE_LANE, Lanes
+from luminal.kernel.layout import ROW_MAJOR
+from luminal.kernel.neighbours import below_cast, multiplied
+from luminal.kernel.product_sides import Sides
+from luminal.kernel.schedule import Stage, TileChoice
+from luminal.kernel.tile_ir import Space
+from luminal.shape.expression import opaque
+
+DEPTH, PLACE = opaque("depth"), opaque("place")
+"""The position along the sum in a block of it, and along the rows, or the columns, of a block."""
+COPIED = 16  # bytes that a lane copies at once
+ROW_BYTES = 16  # that a lane loads of a row, of matrices that lanes multiply together
+STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
+
+
+@dataclass(frozen=True, slots=True)
+class ProductTiling:
+    """`rows` x `columns` results a group, `tile` of them (rows, columns) a lane, `deep` steps of
+    the sum at a time, in one of `buffers` blocks of shared memory: powers of two. `deep_first`: of
+    the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
+    `short`: are 16-bit floats widened only where they are multiplied? By a `dot` a tile is that of
+    all lanes that multiply together. `ring`: do lanes copy without registers what lies as it is
+    multiplied?
+    """
+
+    rows: int
+    columns: int
+    deep: int
+    tile: tuple[int, int]
+    buffers: int
+    deep_first: tuple[bool, bool]
+    short: bool = False
+    dot: Dot | None = None
+    ring: bool = False
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """How many tiles there are along the rows and the columns."""
+        return self.rows // self.tile[0], self.columns // self.tile[1]
+
+    @property
+    def lanes(self) -> int:
+        """How many lanes a group has."""
+        down, across = self.tiles
+        return down * across * (1 if self.dot is None else self.dot.together)
+
+    def kept(self, sides: Sides, factor: Term) -> Term:
+        """What of a factor lies in shared memory: by a dot what that multiplies of it."""
+        if self.dot is not None:
+            return factor
+        return sides.short(factor) if self.short else factor
+
+    def across(self, side: int) -> int:
+        """The rows, or the columns."""
+        return (self.rows, self.columns)[side]
+
+    def stage(self, sides: Sides, side: int, factor: Term, count: int = 1) -> Stage:
+        """How a factor is copied into shared memory for each block of the sum, so many elements at
+        once.
+        """
+        term = self.kept(sides, factor)
+        size = multiplied(term, self.dot).size
+        lengths = {DEPTH: self.deep, PLACE: self.across(side)}
+        lengths[DEPTH if self.deep_first[side] else PLACE] //= count
+        outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
+        near = min(lengths[inner], self.lanes)
+        far = min(lengths[outer], self.lanes // near)
+        # What is held while another block is multiplied is held whole.
+        unroll = STREAMS if self.buffers == 1 else 0
+        fill = (
+            (outer, dealt(lengths[outer], far, near, unroll)),
+            (inner, dealt(lengths[inner], near, 1, unroll and 1)),
+        )
+        # Lanes that copy along the sum would meet in one bank if rows were a power of two long.
+        pad = self.deep_first[side] * size
+        order = DEPTH, PLACE
+        if self.dot is not None:
+            # Words along the sum are loaded whole; those of 16 bits are turned on their way. Eight
+            # rows of 16 bytes, loaded together, lie in banks of their own.
+            along_sum = self.deep_first[side] or size == 1
+            order = (PLACE, DEPTH) if along_sum else order
+            pad = ROW_BYTES if along_sum or size == 2 else 2 * ROW_BYTES
+        return Stage(term, DEPTH, order, fill, pad, self.dot, Space.SHARED, self.buffers)
+
+    def source(self, sides: Sides, factor: Term) -> Term | None:
+        """What in memory lanes may copy without registers: a factor that lies there as it is kept,
+        at its own positions.
+        """
+        if not self.ring or self.dot is None:
+            return None
+        term = below_cast(factor, self.dot.a, sides.fused.reads)
+        is_own = term is factor or (factor.op == "Cast" and term is factor.args[0])
+        return term if is_own and term in sides.fused.reads else None
+
+    def copies_whole(self, sides: Sides, side: int, factor: Term) -> bool:
+        """Can lanes copy a factor without registers? It must lie along what is kept side by side,
+        in whole words.
+        """
+        term = self.source(sides, factor)
+        if term is None:
+            return False
+        place, count = sides.fused.reads[term], COPIED // term.dtype.size
+        if place.layout != ROW_MAJOR or not place.frame:
+            return False
+        own = sides.columns if side else sides.rows
+        along = (sides.summed if self.deep_first[side] else own)[-1].members[-1]
+        extent, length = along.extent, self.deep if self.deep_first[side] else self.across(side)
+        is_whole = extent is not None and extent.is_const and extent.value % count == 0
+        kept_so = self.deep_first[side] or term.dtype.size > 1
+        return is_whole and kept_so and length % count == 0 and place.frame[-1][-1:] == (along,)
+
+    def bytes_of(self, stage: Stage, side: int) -> int:
+        """Shared memory that a stage takes."""
+        lengths = {DEPTH: self.deep, PLACE: self.across(side)}
+        outer, inner = (lengths[symbol] for symbol in stage.order)
+        size = multiplied(stage.term, stage.dot).size
+        return outer * (inner * size + stage.pad) * stage.buffers
+
+
+def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:
+    """Shared memory that a tiling takes."""
+    return sum(
+        tiling.bytes_of(tiling.stage(sides, side, factor), side) for side, factor in sides.kept
+    )
+
+
+def dealt(size: int, lanes: int, stride: int = 1, unroll: int = 0) -> TileChoice:
+    """A tile by so many lanes: of all positions, or of `unroll` positions of each lane."""
+    positions = min(unroll or size, size // lanes)
+    return TileChoice(positions, 1, Lanes(lanes, stride) if lanes > 1 else ONE_LANE)

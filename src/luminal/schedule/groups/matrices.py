@@ -1,0 +1,153 @@
+"""The blocks in which lanes multiply matrices together by a dot, and what is by rule.
+
+A step of the sum keeps a unit busy with what it multiplies, with shared memory, or with what it
+gets from the last cache; and once a block of steps a group waits, for the block and at a barrier,
+while others that the unit holds do not. Large blocks copy less for each result, deep ones wait
+less often, and both leave room for fewer of them. So blocks are ranked by the time that all take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+
+from luminal.base.dots import Dot
+from luminal.base.records import dataclass
+from luminal.kernel.knobs import Choices
+from luminal.kernel.product_sides import Sides
+from luminal.kernel.product_tiling import ProductTiling, shared_bytes
+from luminal.schedule.groups.facts import Groups
+from luminal.schedule.groups.powers import powers_to
+
+Shape = tuple[int, int, tuple[int, int]]
+"""Rows and columns of a block, and of the tile in it."""
+OFFERED = 10  # blocks that a search may choose among: the best by rule
+LANES, VALUES = "lanes", "values"  # who copies
+RING = {4: 0.75, 3: 1.0, 2: 1.5, 1: 4.0}
+"""How often a group waits for a block of the sum, by the blocks in a ring."""
+LOADS = 128  # bytes of shared memory that a unit reads or writes in a cycle
+COPIES = 24  # bytes that it gets from the last cache
+WAIT = 700  # cycles from asking for a block of the sum to having multiplied it
+REGISTERS = 64 << 10  # of a unit, of which a lane has those of its results and some more
+OTHERS = 72
+PARTS, ROW = 4, 32  # of a unit, each of which multiplies for rows of lanes
+RESULTS = 128  # registers of a lane that may be results
+MOST = 8  # blocks of a dot along a side of a tile
+DEPTHS = (2, 4, 1)  # steps of the dot in a block of the sum
+
+
+@dataclass(frozen=True)
+class MatrixChoices:
+    """The choices of products by a dot, on a device with so many units and such groups; `extents`
+    are about how many products, rows, columns and steps there are.
+    """
+
+    sides: Sides
+    dot: Dot
+    units: int
+    groups: Groups
+    extents: tuple[int, int, int, int]
+    deep_first: tuple[bool, bool]
+
+    def tiling(self, choices: Choices) -> ProductTiling:
+        """What is chosen."""
+        named = self.named
+        shape = named[choices.pick("blocks", next(iter(named)), list(named))]
+        _, rule, blocks = self.plan(shape)
+        depths = [n for n in self.depths() if self.fits(self.made(shape, n, 1))]
+        deep = choices.pick("deep", rule, depths)
+        ways = [LANES, VALUES] if self.copies_whole(self.made(shape, deep, 2)) else [VALUES]
+        ring = choices.pick("copies", ways[0], ways) == LANES
+        wanted = [n for n in (blocks, *RING) if n > 1] if ring else [2, 1]
+        stages = [n for n in wanted if self.fits(self.made(shape, deep, n))] or [1]
+        return self.made(shape, deep, choices.pick("stages", stages[0], stages), ring)
+
+    def copies_whole(self, tiling: ProductTiling) -> bool:
+        """Can lanes copy one of the factors to shared memory without registers?"""
+        if not self.groups.copies or not self.fits(tiling):
+            return False
+        tiling = replace(tiling, ring=True)
+        return any(tiling.copies_whole(self.sides, side, term) for side, term in self.sides.kept)
+
+    def fits(self, tiling: ProductTiling) -> bool:
+        """Is there room for it in shared memory?"""
+        return shared_bytes(self.sides, tiling) <= self.groups.shared_bytes
+
+    @cached_property
+    def named(self) -> dict[str, Shape]:
+        """The best blocks by their names."""
+        ranked = sorted(
+            (self.plan(shape)[0], -shape[0] * shape[1], shape) for shape in self.shapes()
+        )
+        return {name_of(shape): shape for _, _, shape in ranked[:OFFERED]}
+
+    def made(self, shape: Shape, deep: int, buffers: int, ring: bool = False) -> ProductTiling:
+        """The tiling of these choices."""
+        rows, columns, tile = shape
+        return ProductTiling(
+            rows, columns, deep, tile, buffers, self.deep_first, dot=self.dot, ring=ring
+        )
+
+    def shapes(self) -> Iterator[Shape]:
+        """All that the device could run, and that are not twice as large as the products."""
+        dot, (_, most_rows, most_columns, _) = self.dot, self.extents
+        usual = max(1, self.groups.lanes // dot.together)
+        for down, across in product(powers_to(MOST), powers_to(MOST)):
+            tile = dot.m * down, dot.n * across
+            if self.results(tile) > RESULTS:
+                continue
+            for teams in sorted({max(1, usual // 2), usual, 2 * usual}):
+                for beside in powers_to(teams):
+                    shape = tile[0] * (teams // beside), tile[1] * beside, tile
+                    small = shape[0] < 2 * max(most_rows, dot.m)
+                    small = small and shape[1] < 2 * max(most_columns, dot.n)
+                    tiling = self.made(shape, min(self.depths()), 1)
+                    if small and tiling.lanes <= self.groups.most and self.fits(tiling):
+                        yield shape
+
+    def results(self, tile: tuple[int, int]) -> int:
+        """Registers of a lane that hold results."""
+        size = max(1, self.dot.accumulator.size // 4)
+        return tile[0] * tile[1] * len(self.sides.factors) * size // self.dot.together
+
+    def plan(self, shape: Shape) -> tuple[float, int, int]:
+        """About how many cycles products in such blocks take at best, with how many steps of the
+        sum at once and how many blocks of these.
+        """
+        return min(self._plans(shape), default=(float("inf"), min(self.depths()), 1))
+
+    def _plans(self, shape: Shape) -> Iterator[tuple[float, int, int]]:
+        batch, all_rows, all_columns, steps = self.extents
+        rows, columns, tile = shape
+        size, teams = self.dot.a.size, rows // tile[0] * (columns // tile[1])
+        multiplied = rows * columns * size / 2 / self.groups.matrix
+        touched = (teams * sum(tile) + rows + columns) * size / LOADS
+        copied = (rows + columns) * size / COPIES
+        # Rows of lanes that a unit lacks, to fill its four parts, are idle.
+        lanes = teams * self.dot.together
+        busy = max(multiplied * max(1.0, PARTS * ROW / lanes), touched, copied)
+        blocks = batch * -(-all_rows // rows) * -(-all_columns // columns)
+        share = -(-blocks // self.units)
+        by_registers = REGISTERS // (lanes * (self.results(tile) + OTHERS))
+        for deep in self.depths():
+            one = shared_bytes(self.sides, self.made(shape, deep, 1))
+            for ring, waits in RING.items():
+                by_memory = self.groups.shared_bytes // (ring * one)
+                if by_memory:
+                    held = max(1, min(share, by_registers, by_memory))
+                    late = waits * WAIT / deep / held
+                    step = max(busy, late) + min(busy, late) / held
+                    yield share * step * -(-steps // deep) * deep, deep, ring
+
+    def depths(self) -> list[int]:
+        """Steps of a sum at once."""
+        steps = self.extents[3]
+        return [k for n in DEPTHS if (k := n * self.dot.k) < 2 * steps] or [self.dot.k]
+
+
+def name_of(shape: Shape) -> str:
+    """The name that a knob has for a shape of blocks."""
+    rows, columns, tile = shape
+    return f"{rows}x{columns} by {tile[0]}x{tile[1]}"
