@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from itertools import product
 
-from luminal.base.dots import UNSIGNED, Dot, Rounding
 from luminal.base.dtypes import bool_
 from luminal.base.errors import CompileError
 from luminal.expand import access, fragments, ir
 from luminal.expand.builder import Builder, Instructions
-from luminal.expand.casts import bitcast, cast, held_dtype, neighbours, of_words
+from luminal.expand.casts import bitcast, cast, held_dtype, of_words
+from luminal.expand.dots import multiply_add
 from luminal.expand.extremes import Greatest, begun, halves, has_integers, joined
-from luminal.expand.fold import constant
 from luminal.expand.folds import fold_together
 from luminal.expand.groups import fold_over_lanes
 from luminal.expand.index import Indexer
@@ -213,48 +212,9 @@ class _Expansion:
             for key, at in places:
                 place = at if near is None else {**at, near: 0}
                 a, b, acc = (tiles.element(tile, place, lanes) for tile in operands)
-                elements[key] = self.multiply_add(statement.dot, a, b, acc)
+                elements[key] = multiply_add(self.b, statement.dot, a, b, acc)
         for statement, elements in sums:
             tiles.values[statement.out.id] = elements
-
-    def multiply_add(self, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Operand:
-        """The sum with a product added by the machine's instruction; of words without one, product
-        by product in its order.
-        """
-        b = self.b
-        if dot.k > 1 and b.has(dot.name, acc.type):
-            return b.op(dot.name, acc, x, y)
-        unsigned = UNSIGNED.get(dot)
-        if unsigned is not None and b.has(unsigned.name, acc.type):
-            return self.shifted(unsigned, x, y, acc)
-        pairs = [(x, y)]
-        if dot.k > 1:
-            parts = [neighbours(b, word, dtype) for word, dtype in ((x, dot.a), (y, dot.b))]
-            wide = [
-                [cast(b, dtype, part, dot.accumulator) for part in factor_parts]
-                for factor_parts, dtype in zip(parts, (dot.a, dot.b), strict=True)
-            ]
-            # From the last product to the first: so AVX-512's instruction for bf16 adds them
-            # (VDPBF16PS), and the bits are to be those of machines that have it.
-            pairs = [*zip(*wide, strict=True)][::-1]
-        for one, other in pairs:
-            if dot.rounding is Rounding.EACH:
-                acc = b.op("fma", one, other, acc)
-            else:
-                acc = b.op("add", acc, b.op("mul", one, other))
-        return acc
-
-    def shifted(self, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Operand:
-        """The sum by a dot that takes the first factor for unsigned: with its sign bits flipped it
-        is 128 more, so the other one counts 128 times too often.
-        """
-        b = self.b
-        origin = b.made.get(y.id) if isinstance(y, Value) else None
-        if origin is not None and origin.op == "splat":
-            x, y = y, x  # what is subtracted is the same for all rows, if it is of the columns
-        flips = constant(x.type, int.from_bytes(b"\x80" * dot.k))
-        extra = b.op(dot.name, constant(acc.type, 0), flips, y)
-        return b.op("sub", b.op(dot.name, acc, b.op("xor", x, flips), y), extra)
 
     def retile(self, statement: Retile) -> None:
         fragments.retile(self.tiles, statement)
