@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 
 from luminal.algebra.reductions import cut, longest, only_inside
 from luminal.algebra.terms import (
+    At,
     Frame,
     Index,
     Literal,
@@ -34,10 +35,12 @@ from luminal.algebra.terms import (
 from luminal.base.costs import Costs
 from luminal.base.dtypes import bool_
 from luminal.base.numerics import ROUNDING, Numerics
+from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade import Cascade, Rate
 from luminal.selection import cascades
 from luminal.selection.cascade_costs import steps_of_chunk
+from luminal.selection.repeated import users_of
 from luminal.selection.rewrite import Respelled
 from luminal.selection.split import factors_at
 from luminal.selection.stored import stored_anyway
@@ -91,8 +94,11 @@ def _cut(
     lowered = program.lowered
     new: dict[Term, Term] = {}
     chunks: dict[Term, _Chunks] = {}
+    order = program.order()
+    users, stored = users_of(order), stored_anyway(lowered.roots, order)
     for cascade, size in planned:
         made = _Chunks(lowered.terms, new, cascade, size)
+        made.take_over(users, stored)
         chunks |= dict.fromkeys(cascade.results, made)
 
     def replace(old: Term, same: Term) -> Term:
@@ -121,7 +127,7 @@ def _outside_of_passes(
 class _Chunks:
     """A cascade cut into chunks of its steps. `new`: what terms have become that come before.
 
-    `parts`: a member's value for each chunk.
+    `parts`: a member's value for each chunk; `own`: values that nothing but the steps reads.
     """
 
     def __init__(self, terms: Terms, new: Mapping[Term, Term], cascade: Cascade, size: int) -> None:
@@ -135,6 +141,22 @@ class _Chunks:
         self.moved: dict[Term, Term] = {}  # what terms of a step are in a chunk
         order = term_order([arg for m in self.members for arg in m.args], self._is_end)
         self.of_step = dependents(order, (*self.members, *self.inner)) - self.members.keys()
+        self.own: set[Term] = set()
+
+    # What a step reads of a paged cache is a chain of lookups and masks: moved as a whole it would
+    # be a value of its own, which somebody has to store.
+    def take_over(self, users: Mapping[Term, Sequence[Term]], stored: Set[Term]) -> None:
+        """Finds the values that are computed at each step for no one else."""
+
+        def is_end(term: Term) -> bool:
+            return term in self.members or (self._is_end(term) and not isinstance(term, At))
+
+        order = term_order([arg for m in self.members for arg in m.args], is_end)
+        for term in reversed(order):
+            varies = not is_end(term) and self.cut.along in term.axes and term not in stored
+            inside = self.of_step | self.own
+            if varies and term not in inside and inside.issuperset(users[term]):
+                self.own.add(term)
 
     def _is_end(self, term: Term) -> bool:
         computed = term.is_pointwise or term in self.inner
@@ -193,7 +215,8 @@ class _Chunks:
         """A value of a step, in a chunk. Steps beyond the last are as the last one is, so that what
         is read there is a value, but the maximum leaves them out.
         """
-        below = term_order((term,), lambda t: t in self.moved or t not in self.of_step)
+        inside = self.of_step | self.own
+        below = term_order((term,), lambda t: t in self.moved or t not in inside)
         for step in below:
             if step not in self.moved:
                 self.moved[step] = self._at(step)
@@ -204,13 +227,31 @@ class _Chunks:
         if term in self.members:
             return self.parts[term]
         if term in self.inner:
-            factors = factors_at(terms, self.new[term.args[0]], self.positions)
+            (product,) = term.args
+            factors = self.moved[product] if product in self.own else None
+            factors = factors or factors_at(terms, self.new[product], self.positions)
             return terms.reduce(term.op, term.attrs, factors, merge=False)
-        if term in self.of_step:
+        if isinstance(term, At) and term in self.own:
+            return self._looked_up(term)
+        if term in self.of_step or term in self.own:
             return terms.pointwise(term.op, [self.moved[arg] for arg in term.args], term.dtype)
         if _is_of_positions(term):
             return self._at_positions(term)
         return terms.at(self.new[term], self.positions)
+
+    def _looked_up(self, term: At) -> Term:
+        """What is read at other positions, which may follow from the step."""
+        (x, *_), positions = term.args, self.positions
+        there: dict[Symbol, Expression | Term] = {**positions}
+        inside = []
+        for axis, index in term.attrs:
+            if isinstance(index, Slot):
+                there[axis] = chosen = self.moved[term.args[1 + index]]
+                inside += [chosen] if index.inside else []
+            else:
+                assert isinstance(index, Expression)
+                there[axis] = index.substitute(positions)
+        return self.terms.at(self.new[x], there, inside)
 
     def _at_positions(self, term: Term) -> Term:
         """Masks, whose conditions say which steps a pass leaves out."""

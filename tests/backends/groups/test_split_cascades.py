@@ -176,3 +176,35 @@ def test_lanes_share_the_products_of_few_queries(queries: int, width: int) -> No
         loops = [s for s in program.kernels[0].statements() if isinstance(s, Loop)]
         assert any(loop.stop is const(width) and loop.lanes.count > 1 for loop in loops)
         check_case(compiled_on(backend, run.graph), run)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_what_a_step_looks_up_is_read_in_the_pass(cached: bool) -> None:
+    """Keys in blocks that a table names, of a text that ends within one, and those of no table."""
+    cx = lm.Graph()
+    count, blocks, size, width = cx.dim("count", 1, 40), 50, 4, 8
+    table = cx.tensor((count,), int32, name="table")
+    length = cx.tensor((), int32, name="length")
+    q, k, v = (
+        cx.tensor(shape, name=name)
+        for name, shape in (
+            ("q", (1, width)), ("k", (blocks, size, width)), ("v", (blocks, size, width)),
+        )
+    )  # fmt: skip
+    keys, values = (x[table].flatten(0, 1) for x in (k, v))
+    if not cached:
+        keys = keys * 2
+    seen = cx.arange(count * size) < length
+    (lm.where(seen, q @ keys.mT, -np.inf).softmax(-1) @ values).output("y")
+    rng = np.random.default_rng(0)
+    inputs = {
+        "table": rng.permutation(blocks)[:31].astype(np.int32),
+        "length": np.asarray(31 * size - 2, np.int32),
+        "q": rng.standard_normal((1, width), np.float32),
+        "k": rng.standard_normal((blocks, size, width), np.float32),
+        "v": rng.standard_normal((blocks, size, width), np.float32),
+    }
+    run = Case(cx.graph(), inputs, {"count": 31}, {})
+    backend = cutting(checked("cuda"), 16)
+    assert len(launches(run.graph, backend)) == 2
+    check_case(compiled_on(backend, run.graph), run)
