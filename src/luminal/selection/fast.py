@@ -31,6 +31,7 @@ from luminal.selection.nested import nest
 from luminal.selection.packed import packed
 from luminal.selection.pictures import pictures
 from luminal.selection.private_sums import private_sums
+from luminal.selection.quotients import shared_quotients
 from luminal.selection.repeated import repeated, scales_after_products
 from luminal.selection.rewrite import Respelled
 from luminal.selection.scan_ends import scan_ends
@@ -103,7 +104,8 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     scanned = scans_in_blocks(laid, costs.shares, numerics)
     chunked = split_cascades(private_sums(scanned, costs.shares, numerics), costs, numerics)
     cut = split_reductions(chunked, costs, numerics)
-    return scales_after_products(cut, costs, numerics)
+    scaled = scales_after_products(cut, costs, numerics)
+    return shared_quotients(scaled, costs) if numerics.allows(ROUNDING) else scaled
 
 
 def choose(

@@ -55,7 +55,7 @@ def test_entries_are_of_programs_and_have_reasons() -> None:
 
 
 def test_what_is_worse_or_gone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    key = ("softmax", "Max.Mul.Add.Exp.Sum.Div", "sectors")
+    key = ("softmax", "Max.Mul.Add.Exp.Sum.Recip", "sectors")
     row = dict(zip(("program", "kernel", "finding"), key, strict=True)) | {"most": 4.0}
     worse = {key: accesses.Found(8.0, "a load")}
     as_known, better = ({key: accesses.Found(n, "a load")} for n in (4.0, 3.0))
