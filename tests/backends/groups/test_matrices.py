@@ -4,6 +4,7 @@ device could have, and by NVIDIA's, both run by both meanings.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -182,10 +183,22 @@ def is_right(kernel: Kernel, meaning: str) -> bool:
 
 
 def ring_of(stages: int, dots: tuple[Dot, ...]) -> Knobs:
-    """So many blocks, whose lanes copy from both factors, and multiply what others copied."""
-    return as_knobs(
-        {"stages": stages, "blocks": "8x8 by 4x4" if dots is MADE_UP else "16x32 by 16x8"}
-    )
+    """So many blocks of few steps, whose lanes copy from both factors, and multiply what others
+    copied.
+    """
+    made = backend(dots)
+    (step,) = lower_by_stages(whole("bfloat16"), made).partition.steps
+    assert isinstance(step, NestStep)
+    _, choices = made.schedules.explored(step, None, ())
+    able = {}
+    for name in map(str, choices.offered["blocks"]):
+        rows, columns, *tile = map(int, re.findall(r"\d+", name))
+        if rows % 8 == columns % 8 == 0:
+            able[name] = rows // tile[0] * columns // tile[1], -rows * columns
+    blocks = max(able, key=lambda name: able[name])
+    assert able[blocks][0] > 1
+    deep = 2 * dots[0].k
+    return as_knobs({"stages": stages, "blocks": blocks, "deep": deep})
 
 
 RINGS = [f"{name} in {stages}" for name in ("made up", "mma") for stages in (2, 3, 4)]

@@ -35,7 +35,7 @@ OTHERS = 72
 PARTS, ROW = 4, 32  # of a unit, each of which multiplies for rows of lanes
 RESULTS = 128  # registers of a lane that may be results
 MOST = 8  # blocks of a dot along a side of a tile
-DEPTHS = (2, 4, 1)  # steps of the dot in a block of the sum
+DEPTHS = (2, 4, 8, 1)  # steps of the dot in a block of the sum
 
 
 @dataclass(frozen=True)
