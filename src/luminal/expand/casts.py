@@ -163,6 +163,8 @@ def _widened(b: Builder, source: DType, words: Operand) -> Operand:
 
 def _narrow_bfloat(b: Builder, value: Operand) -> Operand:
     """Add just under half a unit (exactly half if the kept part is odd), keep the upper half."""
+    if b.has("narrow_bfloat", Type(uint16, value.type.lanes)):
+        return b.op("narrow_bfloat", value)
     bits = b.bitcast(value, uint32)
     upper = b.op("shr", bits, 16)
     odd = b.op("and", upper, 1)

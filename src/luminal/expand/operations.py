@@ -157,6 +157,8 @@ _TABLE = (
     *(Operation(dot.name, 3, WORD, _first, dot.of_words) for dot in WORD_DOTS.values()),
     Operation("widen_half", 1, WORD, _single, lambda x: x.view(np.float16).astype(np.float32)),
     Operation("narrow_half", 1, FLOAT, _word, lambda x: x.astype(np.float16).view(np.uint16)),
+    Operation("narrow_bfloat", 1, FLOAT, _word,
+              lambda x: x.astype(dtypes.bfloat16.numpy).view(np.uint16)),
     # Lanes.
     Operation("splat", 1, ANY,   None,   lambda x, to: x),   # a scalar in every lane
     Operation("lower", 1, ANY,   _half,  lambda x: x[: len(x) // 2]),

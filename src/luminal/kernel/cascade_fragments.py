@@ -6,7 +6,7 @@ memory, where all teams read them:
 
     copy the rows' factors; m = -inf, sums = 0
     for blocks of steps:
-        copy the steps' factors
+        copy the steps' factors, or await them and have the next ones sent
         for the rows of a team:
             x[i, t]            accumulators of a product, then what is computed of them
             m', rescale        maximum over t: of a lane's own, then of those that share its rows
@@ -21,7 +21,7 @@ two are enough, as they err a hundred times less than that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from luminal.algebra.frames import extent_of
@@ -43,7 +43,7 @@ from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Dimension, Staging, Walk
 from luminal.kernel.streamed import RUN_BYTES, Block, FragmentTiling, Streamed, blocks_of, rounded
-from luminal.kernel.tile_ir import Barrier, Binding, Space, Tile
+from luminal.kernel.tile_ir import Await, Barrier, Binding, Commit, Copy, Role, Space, Tile
 from luminal.shape.expression import (
     TRUE,
     Expression,
@@ -98,7 +98,11 @@ class Fragments(CarriedLoops):
             for axes in dict.fromkeys(map(found.further, found.sums))
         }
         self.blocks_at = blocks_of(found, tiling)
-        self.rooms = {block: self.room(block) for block in self.blocks_at.values()}
+        self.turn: Expression = const(0)  # of the blocks of steps that are multiplied
+        rooms = dict.fromkeys(
+            (b, tiling.stages if side else 1) for (_, side), b in self.blocks_at.items()
+        )
+        self.rooms = {block: self.room(block, stages) for block, stages in rooms}
 
     def run(self) -> Placed:
         """The kernel."""
@@ -107,6 +111,8 @@ class Fragments(CarriedLoops):
             self.copy(block, self.first_row)
         results: State = {}
         for sweep in self.sweeps:
+            if sweep.number:
+                self.barrier()  # the steps of the sweep before have been read
             results |= self.settled(sweep, self.walked(sweep, results))
         self.store(results)
         return self.values.finish()
@@ -129,11 +135,15 @@ class Fragments(CarriedLoops):
                 values[a] = self.values.grid_axis(extent_of((a,)))
         return Env(values), first
 
-    def walk(self, size: int, tile: TileChoice, place: Symbol | None = None) -> Walk:
-        """A loop over so many positions; `place` stands for them where it is given."""
+    def walk(
+        self, size: int, tile: TileChoice, place: Symbol | None = None, count: int = 1
+    ) -> Walk:
+        """A loop over so many positions, each of `count`; `place` stands for them where it is
+        given.
+        """
 
         def positions(position: Expression) -> dict[Symbol, Expression]:
-            return {} if place is None else {place: position}
+            return {} if place is None else {place: position * count}
 
         return Walk(self.blocks.fresh_axis(const(size)), const(0), const(size), positions, tile)
 
@@ -155,8 +165,8 @@ class Fragments(CarriedLoops):
 
     # --- shared memory
 
-    def room(self, block: Block) -> Staged:
-        """Shared memory for a block."""
+    def room(self, block: Block, stages: int) -> Staged:
+        """Shared memory for so many of a block."""
         order = (PLACE, DEPTH) if block.deep_first else (DEPTH, PLACE)
         sizes = dict(zip(order, block.lengths(), strict=True))
         return self.staging.room(
@@ -164,6 +174,7 @@ class Fragments(CarriedLoops):
             block.term.dtype,
             pad=RUN_BYTES,
             space=Space.SHARED,
+            buffers=stages,
         )
 
     def copy(self, block: Block, first: Expression) -> None:
@@ -188,8 +199,38 @@ class Fragments(CarriedLoops):
             lambda here: [(here, self.element(block, first, here))],
         )  # fmt: skip
 
-    def element(self, block: Block, first: Expression, here: Env) -> Tile:
-        """An element of a block, 0 beyond the ends: what is multiplied with it there is nothing."""
+    def send(self, blocks: Iterable[Block], first: Expression, turn: Expression) -> None:
+        """A batch: blocks on their way into shared memory, without registers."""
+        for block in blocks:
+            count = RUN_BYTES // block.term.dtype.size
+            outer, inner = block.lengths()
+            runs = inner // count
+            across = min(runs & -runs, self.lanes)
+            down = min(outer & -outer, self.lanes // across)
+            near, far = (DEPTH, PLACE) if block.deep_first else (PLACE, DEPTH)
+            depth, here = self.blocks.depth, Env({})
+            for size, lanes, place, step in (
+                (outer, Lanes(down, across) if down > 1 else ONE_LANE, far, 1),
+                (runs, Lanes(across) if across > 1 else ONE_LANE, near, count),
+            ):
+                tile = TileChoice(size // lanes.count, 1, lanes)
+                here = self.staging.open(self.walk(size, tile, place, step), here)
+            room, source = self.rooms[block], self.found.fused.reads[block.term]
+            point = self.point(block, first, here)
+            self.blocks.put(
+                Copy(
+                    room.buffer, self.values.canonical(room.offset(here, turn)),
+                    self.values.operand(source, Role.IN),
+                    self.values.canonical(source.offset(point.values)),
+                    count, self.values.canonical(point.guard),
+                ),
+                self.blocks.depth,
+            )  # fmt: skip
+            self.blocks.close_to(depth)
+        self.blocks.put(Commit(), self.blocks.depth)
+
+    def point(self, block: Block, first: Expression, here: Env) -> Env:
+        """The point of an element of a block."""
         values, guards = dict(self.grid.values), []
         for (axes, _), symbol in ((block.depth, DEPTH), (block.place, PLACE)):
             position = here.values[symbol]
@@ -197,11 +238,15 @@ class Fragments(CarriedLoops):
                 position = first + position
             values |= LoopAxis(axes[0], axes).positions(position)
             guards.append(self.unproved(position, axes))
-        guard = all_of(guards)
-        tile = self.values.evaluate(block.term, Env(values, guard))
-        if guard is TRUE or block.term in self.found.fused.reads:
+        return Env(values, all_of(guards))
+
+    def element(self, block: Block, first: Expression, here: Env) -> Tile:
+        """An element of a block, 0 beyond the ends: what is multiplied with it there is nothing."""
+        point = self.point(block, first, here)
+        tile = self.values.evaluate(block.term, point)
+        if point.guard is TRUE or block.term in self.found.fused.reads:
             return tile
-        return self.where(guard, tile, self.values.constant(0, tile.dtype))
+        return self.where(point.guard, tile, self.values.constant(0, tile.dtype))
 
     def unproved(self, position: Expression, axes: Axes) -> Expression:
         """The condition that a position is inside, or TRUE where it always is."""
@@ -228,15 +273,27 @@ class Fragments(CarriedLoops):
         number = self.blocks.fresh_axis(ceil_div(extent_of((self.found.step,)), self.tiling.steps))
         loop = number, ceil_div(high - low, self.tiling.steps), SINGLE
         needed = {*sweep.needed(), *members}
-        copied = [b for (r, side), b in self.blocks_at.items() if side and r in needed]
+        at = self.blocks_at.items()
+        copied = dict.fromkeys(b for (r, side), b in at if side and r in needed)
+        size, stages = self.tiling.steps, self.tiling.stages
+        if stages > 1:
+            self.send(copied, low, const(0))
         with self.carried(loop, empty, [*map(self.axes, members)]) as (_, held):
-            first = low + number * self.tiling.steps
-            self.barrier()  # the last block has been read
-            for block in dict.fromkeys(copied):
-                self.copy(block, first)
-            self.barrier()
+            first = low + number * size
+            if stages > 1:
+                self.blocks.put(Await(0), self.blocks.depth)
+                self.barrier()  # this block has come to all, and the last one has been read
+                self.send(copied, first + size, (number + 1) % stages)
+            else:
+                self.barrier()  # the last block has been read
+                for block in copied:
+                    self.copy(block, first)
+                self.barrier()
             state = dict(zip(members, held.inner, strict=True))
+            self.turn = number % stages
             held.next = [*self.stepped(sweep, first, state, results).values()]
+        if stages > 1:
+            self.blocks.put(Await(0), self.blocks.depth)
         return dict(zip(members, held.results, strict=True))
 
     def visited(self, sweep: Sweep) -> Range:

@@ -84,7 +84,7 @@ class Step:
         with own.carried_through([*own.steps, *k], [zero], [axes]) as held:
             a, b = (
                 own.values.load_staged(
-                    own.rooms[block], Env({DEPTH: joint(k), PLACE: joint(place)})
+                    own.rooms[block], Env({DEPTH: joint(k), PLACE: joint(place)}), own.turn
                 )
                 for block, place in ((rows, own.rows), (steps, own.steps))
             )
@@ -111,7 +111,7 @@ class Step:
                 (_, k) = own.sides("k", dot.k)
                 with own.carried_through([k], [total], [axes]) as inside:
                     here = Env({DEPTH: first + k.axis, PLACE: joint(loops)})
-                    b = own.values.load_staged(own.rooms[block], here)
+                    b = own.values.load_staged(own.rooms[block], here, own.turn)
                     (after,) = inside.inner
                     for part in parts:
                         level = own.blocks.depth

@@ -17,6 +17,7 @@ from luminal.hlir.monoid import SUM
 from luminal.kernel.cascade import Cascade, Member, lane_axis
 from luminal.kernel.cascade_work import is_contiguous
 from luminal.kernel.fused import Fused
+from luminal.kernel.layout import ROW_MAJOR
 from luminal.shape.expression import Symbol
 
 RUN_BYTES = 16  # that a lane copies side by side, and by which rows of shared memory are apart
@@ -135,11 +136,14 @@ def _is_in_range(member: Member, pair: tuple[Term, Term] | None, dot: Dot) -> bo
 
 @dataclass(frozen=True, slots=True)
 class FragmentTiling:
-    """`teams` of lanes that multiply together have `rows` rows between them; `steps` at a time."""
+    """`teams` of lanes that multiply together have `rows` rows between them; `steps` at a time, in
+    one of `stages` blocks of shared memory, which lanes copy without registers if there are two.
+    """
 
     rows: int
     steps: int
     teams: int
+    stages: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,11 @@ class Block:
         """The outer and the inner one."""
         pair = self.place[1], self.depth[1]
         return pair if self.deep_first else pair[::-1]
+
+    @property
+    def near(self) -> Axes:
+        """The axes along which neighbours lie side by side."""
+        return self.depth[0] if self.deep_first else self.place[0]
 
     @property
     def bytes(self) -> int:
@@ -190,7 +199,25 @@ def blocks_of(found: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction, 
 
 def shared_bytes(found: Streamed, tiling: FragmentTiling) -> int:
     """Shared memory that a tiling takes."""
-    return sum(block.bytes for block in dict.fromkeys(blocks_of(found, tiling).values()))
+    blocks = dict.fromkeys(
+        (b, tiling.stages if s else 1) for (_, s), b in blocks_of(found, tiling).items()
+    )
+    return sum(block.bytes * stages for block, stages in blocks)
+
+
+def lie_whole(found: Streamed, blocks: Iterable[Block]) -> bool:
+    """Can lanes copy the blocks without registers? All must lie so in memory, in whole words."""
+    return all(_lies_whole(found.fused, block) for block in blocks)
+
+
+def _lies_whole(fused: Fused, block: Block) -> bool:
+    place, count = fused.reads.get(block.term), RUN_BYTES // block.term.dtype.size
+    if place is None or place.layout != ROW_MAJOR or not place.frame:
+        return False
+    extent = extent_of(block.near[-1:])
+    is_whole = extent.is_const and extent.constant % count == 0
+    _, inner = block.lengths()
+    return is_whole and inner % count == 0 and place.frame[-1][-1:] == block.near[-1:]
 
 
 def has_lengths(found: Streamed) -> bool:

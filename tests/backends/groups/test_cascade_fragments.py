@@ -31,7 +31,7 @@ from luminal.kernel import tile_interpreter
 from luminal.kernel.cascade_fragments import ByFragments
 from luminal.kernel.knobs import Knobs
 from luminal.kernel.streamed import shared_bytes
-from luminal.kernel.tile_ir import Barrier, Kernel, Map, Retile, Space
+from luminal.kernel.tile_ir import Await, Barrier, Kernel, Map, Retile, Space
 from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import CascadeStep
@@ -57,7 +57,7 @@ SMALL_BLOCKS: Knobs = (("steps", 8),)
 @cache
 def backend() -> Both:
     """A device of groups of two teams that multiply together."""
-    groups = replace(SMALL, lanes=8, most=16, subgroup=4)
+    groups = replace(SMALL, lanes=8, most=16, subgroup=4, copies=True)
     return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=(MADE_UP_CHAIN,)), groups=groups)
 
 
@@ -67,6 +67,8 @@ def drawn(seed: int) -> tuple[Case, str]:
     heads, shared = int(rng.integers(1, 3)), int(rng.integers(1, 3))
     queries, keys = int(rng.integers(6, 12)), int(rng.integers(6, 27))
     width, further = int(rng.integers(3, 10)), int(rng.integers(2, 10))
+    if seed % 3:  # lanes copy whole words
+        width, further = 8, 8 * int(rng.integers(1, 3))
     mask = [*MASKS][seed % len(MASKS)]
     cx = lm.Graph()
     shapes = {
@@ -137,8 +139,8 @@ def test_every_choice(seed: int) -> None:
         for name, value in knobs:
             offered.setdefault(name, set()).add(value)
     assert offered["dot"] == {"none"}
-    for name in ("teams", "steps"):
-        for value in offered[name]:
+    for name in ("teams", "steps", "stages"):
+        for value in offered.get(name, ()):
             check(seed, ((name, value),))
 
 
@@ -154,7 +156,7 @@ def given(kernel: Kernel) -> dict[str, Any]:
 def two_blocks() -> Case:
     """Few queries, and keys for two blocks."""
     cx = lm.Graph()
-    shapes = {"q": (4, 4), "k": (13, 4), "v": (13, 4)}
+    shapes = {"q": (4, 8), "k": (13, 8), "v": (13, 8)}
     q, k, v = (cx.tensor(shape, name=n, dtype="bfloat16") for n, shape in shapes.items())
     scaled_dot_product_attention(q, k, v).output("y")
     return Case(cx.graph(), {}, {}, {})
@@ -204,27 +206,41 @@ def test_what_differs_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not np.allclose(results(kernel), right, rtol=1e-2)
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_a_missing_barrier_is_a_race(number: int) -> None:
-    """Before steps are copied, and before they are multiplied. That before the rows are copied is
-    for workers of several chunks, which the shims have.
-    """
-    kernel = placed(two_blocks())
-    barriers = [each for each in kernel.statements() if isinstance(each, Barrier)]
-    assert len(barriers) == 3
-    seen: list[Any] = []
+def without(body: tuple[Any, ...], kind: type, number: int) -> tuple[Any, ...]:
+    """A body without the statement of a kind that comes after so many others."""
+    left = [number]
 
-    def without(body: tuple[Any, ...]) -> tuple[Any, ...]:
-        kept = []
+    def kept(body: tuple[Any, ...]) -> tuple[Any, ...]:
+        found = []
         for each in body:
-            if isinstance(each, Barrier):
-                seen.append(each)
-                if len(seen) == number + 1:
+            if isinstance(each, kind):
+                left[0] -= 1
+                if left[0] == -1:
                     continue
-            kept.append(replace(each, body=without(each.body)) if hasattr(each, "body") else each)
-        return tuple(kept)
+            found.append(replace(each, body=kept(each.body)) if hasattr(each, "body") else each)
+        return tuple(found)
 
-    broken = replace(kernel, body=without(kernel.body))
+    return kept(body)
+
+
+@pytest.mark.parametrize(("stages", "number"), [(1, 1), (1, 2), (2, 1)])
+def test_a_missing_barrier_is_a_race(stages: int, number: int) -> None:
+    """Before steps are copied, and before they are multiplied; one is both where two blocks take
+    turns. That before the rows are copied is for workers of several chunks, which the shims have.
+    """
+    step = step_of(two_blocks())
+    knobs = (*SMALL_BLOCKS, ("stages", stages))
+    kernel = backend().schedules.place(step, knobs).kernel
+    assert sum(isinstance(each, Barrier) for each in kernel.statements()) == 4 - stages
+    broken = replace(kernel, body=without(kernel.body, Barrier, number))
+    with pytest.raises(VerifyError, match=r"lane \d+ (reads|writes) s\d\[\d+\], which lane \d+"):
+        interpreter.run(expand(broken), given(kernel), {})
+
+
+def test_a_missing_wait_is_seen() -> None:
+    kernel = placed(two_blocks())
+    assert sum(isinstance(each, Await) for each in kernel.statements()) == 2
+    broken = replace(kernel, body=without(kernel.body, Await, 0))
     with pytest.raises(VerifyError, match=r"lane \d+ (reads|writes) s\d\[\d+\], which lane \d+"):
         interpreter.run(expand(broken), given(kernel), {})
 

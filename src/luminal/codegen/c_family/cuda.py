@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
 from luminal.base.dots import MMA, Dot
-from luminal.base.dtypes import DType, float32, uint32
+from luminal.base.dtypes import DType, float32, uint16, uint32
 from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.dialect import DYNAMIC, INTEGERS, KERNEL, Dialect
 from luminal.expand.ir import Type
@@ -23,6 +23,25 @@ SAME_BYTES = """template <class To, class From> __device__ inline To same_bytes(
     both.from = value;
     return both.to;
 }"""
+
+
+CONVERSION = """#ifdef __CUDA_ARCH__
+__device__ inline {result} {name}({of} x) {{
+    {word} y; asm("{code}" : "={out}"(y) : {operands}); return y; }}
+#else
+__device__ inline {result} {name}({of} x) {{ {plain} }}
+#endif"""
+"""A conversion of 16-bit floats; without assembly where the text is no code for a chip."""
+CONVERSIONS = {
+    "widen_half": ("float", "unsigned short", "float", "cvt.f32.f16 %0, %1;", "f", '"h"(x)',
+                   "return same_bytes<_Float16>(x);"),
+    "narrow_half": ("unsigned short", "float", "unsigned short", "cvt.rn.f16.f32 %0, %1;", "h",
+                    '"f"(x)', "return same_bytes<unsigned short>((_Float16)x);"),
+    "narrow_bfloat": ("unsigned short", "float", "unsigned", "cvt.rn.bf16x2.f32 %0, %1, %2;", "r",
+                      '"f"(0.0f), "f"(x)',
+                      "unsigned y = same_bytes<unsigned>(x); return x == x ? "
+                      "(y + 0x7fff + (y >> 16 & 1)) >> 16 : y >> 16 | 0x40;"),
+}  # fmt: skip
 
 
 class CudaCpp(Dialect):
@@ -44,7 +63,10 @@ class CudaCpp(Dialect):
     lane_in_rows = lane
     exchanged = "__shfl_xor_sync(0xffffffffu, {value}, {distance})"
     has_copies = True
-    instructions = frozenset({("load_matrix", Type(uint32))})
+    instructions = frozenset({
+        ("load_matrix", Type(uint32)), ("widen_half", Type(float32)),
+        ("narrow_half", Type(uint16)), ("narrow_bfloat", Type(uint16)),
+    })  # fmt: skip
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
         return SAME_BYTES
@@ -71,6 +93,11 @@ class CudaCpp(Dialect):
 
     def load_matrix(self, count: int, turned: bool) -> str:
         return matrices.ldmatrix(count, turned)
+
+    def conversion(self, operation: str) -> str:
+        names = "result", "of", "word", "code", "out", "operands", "plain"
+        parts = dict(zip(names, CONVERSIONS[operation], strict=True))
+        return CONVERSION.format(name=operation, **parts)
 
     def copies(self, sizes: Sequence[int]) -> Sequence[str]:
         return matrices.cp_async(sizes)

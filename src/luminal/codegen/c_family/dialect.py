@@ -98,6 +98,10 @@ class Dialect(ABC):
         """
         raise CompileError(f"{self.name} copies nothing to shared memory without registers")
 
+    def conversion(self, operation: str) -> str:
+        """The function of an operation that converts 16-bit floats; `instructions` has its name."""
+        raise CompileError(f"{self.name} has no {operation}; leave it out of instructions")
+
     def exchange(self, dtype: DType, value: str, distance: int) -> str:
         """A value of this dtype as another lane has it."""
         return self.exchanged.format(value=value, distance=distance)

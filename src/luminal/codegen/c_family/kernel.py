@@ -16,6 +16,7 @@ from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import DYNAMIC, Dialect
 from luminal.codegen.c_family.matrices import AWAIT, COMMIT, copier_of, loader_of, name_of
 from luminal.codegen.c_family.spelling import (
+    CONVERSIONS,
     EXTREMES,
     float_extremes,
     memory_type,
@@ -288,8 +289,10 @@ class _Walk:
         self._put(f"{name}(&{self._place(statement)}, &{self._place(source)}, {live});")
 
     def _functions(self) -> Iterator[str]:
-        """Those for the matrices that lanes multiply, or load, together."""
+        """Those for the matrices that lanes multiply, or load, together, and of conversions."""
         statements = [*self.kernel.statements()]
+        applied = dict.fromkeys(s.op for s in statements if isinstance(s, Apply))
+        yield from map(self.dialect.conversion, (op for op in applied if op in CONVERSIONS))
         for dot in dict.fromkeys(s.dot for s in statements if isinstance(s, Multiply)):
             yield self.dialect.multiply(dot)
         loads = [(len(s.outs), s.turned) for s in statements if isinstance(s, LoadMatrix)]

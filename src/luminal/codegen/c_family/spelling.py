@@ -20,6 +20,8 @@ INFIX = {
 }  # fmt: skip
 FUNCTIONS = frozenset("fma sqrt floor abs copysign fmod sin cos".split())
 EXTREMES = {"max": ">", "min": "<"}
+CONVERSIONS = frozenset(("widen_half", "narrow_half", "narrow_bfloat"))
+"""Operations that only some dialects have, as functions of these names."""
 SAME = frozenset(("splat", "extract", "any"))
 """What does nothing to a single lane."""
 
@@ -91,6 +93,8 @@ def operation(dialect: Dialect, op: str, args: Sequence[str], of: DType, to: Typ
         return dialect.extreme(op, of, *args)
     if op in EXTREMES:
         return f"{op}_{of}({', '.join(args)})"
+    if op in CONVERSIONS:
+        return f"{op}({args[0]})"
     if op in FUNCTIONS:
         return f"{dialect.function(op, of)}({', '.join(args)})"
     if op in WRAPPING and of.is_int:

@@ -20,10 +20,18 @@ from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis, accesses, estimate
-from luminal.kernel.streamed import FragmentTiling, has_lengths, shared_bytes, streamed
+from luminal.kernel.streamed import (
+    FragmentTiling,
+    blocks_of,
+    has_lengths,
+    lie_whole,
+    shared_bytes,
+    streamed,
+)
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.powers import ceiling, floor
 from luminal.schedule.groups.runs import longest_run
+from luminal.schedule.vectors.vector_target import VectorTarget
 
 ROW = 32  # lanes of a row, which most devices step together
 ROWS = 4  # positions of the block for each row of lanes: each element read serves so many
@@ -96,11 +104,13 @@ def lanes_of_sums(fused: Fused, cascade: Cascade, group: int) -> Lanes:
 
 
 NO_DOT = "none"
-COPIED_ROWS = 32  # rows that a group could compute in the time in which it copies a block of steps
+MOST_LANES = 384  # of a unit, by the registers that fragments take
+FETCHED = 21  # rows that a unit could compute in the time in which a block comes from the caches,
+WAITED = 54  # and while a step of a group waits for what it loads and multiplies
 
 
 def fragments(
-    fused: Fused, cascade: Cascade, choices: Choices, groups: Groups, cores: int
+    fused: Fused, cascade: Cascade, choices: Choices, groups: Groups, target: VectorTarget
 ) -> ByFragments | None:
     """The blocks of a cascade by fragments; None where lanes do not multiply together."""
     found = streamed(fused, cascade)
@@ -111,8 +121,8 @@ def fragments(
     teams = [n for n in teams if n == 1 or n * dot.m < 2 * positions]
     steps = [n * dot.k for n in (4, 2, 8, 1)]
 
-    def made(teams: int, steps: int) -> FragmentTiling:
-        return FragmentTiling(teams * dot.m, steps, teams)
+    def made(teams: int, steps: int, stages: int = 1) -> FragmentTiling:
+        return FragmentTiling(teams * dot.m, steps, teams, stages)
 
     def fits(tiling: FragmentTiling) -> bool:
         return shared_bytes(found, tiling) <= groups.shared_bytes
@@ -125,10 +135,20 @@ def fragments(
         return None
     others = math.prod(estimate(extent_of((a,))) for a in cascade.rows - {found.lane})
 
-    def time(n: int) -> int:
-        blocks = others * -(-positions // (n * dot.m))
-        return -(-blocks // cores) * (n * dot.m + COPIED_ROWS)
+    def time(n: int) -> float:
+        """Rows that a unit could compute in the time in which it does one step of its groups."""
+        share = -(-others * -(-positions // (n * dot.m)) // target.cores)
+        taken = shared_bytes(found, made(n, steps[0], 2))
+        most = min(MOST_LANES // (n * dot.together), target.l1_bytes // taken)
+        held = min(share, max(1, most))
+        busy, waits = share * max(n * dot.m, FETCHED), -(-share // held) * WAITED
+        return max(busy, waits) + min(busy, waits) / held
 
     number = choices.pick("teams", min(teams, key=time), teams)
     able = [n for n in steps if fits(made(number, n))]
-    return ByFragments(found, made(number, choices.pick("steps", able[0], able)))
+    size = choices.pick("steps", able[0], able)
+    stages = [1]
+    blocks_copied = [b for (_, side), b in blocks_of(found, made(number, size)).items() if side]
+    if groups.copies and lie_whole(found, blocks_copied) and fits(made(number, size, 2)):
+        stages = [2, 1]
+    return ByFragments(found, made(number, size, choices.pick("stages", stages[0], stages)))

@@ -134,9 +134,7 @@ class GroupSchedules:
         choices = Choices(label(step.fused), knobs)
         tiling: ProductTiling | ByFragments | None = self.tiling(step, choices)
         if tiling is None and isinstance(step, CascadeStep) and self.groups.is_rule:
-            tiling = cascades.fragments(
-                step.fused, step.cascade, choices, self.groups, self.target.cores
-            )
+            tiling = cascades.fragments(step.fused, step.cascade, choices, self.groups, self.target)
         if tiling is not None:
             choices.finish()
             return tiling, choices
