@@ -36,6 +36,7 @@ PROGRAMS: dict[str, Callable[[lm.Tensor], lm.Tensor]] = {
     "a middle axis": lambda x: x.reshape(64, 1024, 256).sum(1),
     "root mean square norm": rms_norm,
     "layer norm": layer_norm,
+    "a transposed copy": lambda x: x.transpose(0, 1) + 1,
     "a row by a matrix": lambda x: x.graph.tensor((1, N), name="row") @ x,
 }
 

@@ -16,7 +16,7 @@ from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import UNKNOWN, LoopAxis
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
 from luminal.schedule.groups.powers import ceiling, floor
-from luminal.schedule.groups.runs import longest_run
+from luminal.schedule.groups.runs import WIDE, is_wide, longest_run
 from luminal.schedule.vectors.facts import Facts
 from luminal.schedule.vectors.lanes import Lanes as Judge
 from luminal.shape.expression import Symbol
@@ -26,6 +26,8 @@ RUNS = 2  # likewise where each is a run
 SUMS = 8  # likewise of sums, where lanes are a vector's: so many lines of a row side by side
 LINE = 32  # lanes that read a whole line of memory side by side
 MOST = 1 << 30
+SECTOR = 32  # bytes that memory gives at least
+TURNED = 16  # positions of a lane across its own axis: registers hold them until they are stored
 BUSY = 512  # lanes of a unit that have enough under way, each with some 64 bytes
 LONG_STEPS = 16  # of each lane, from which on a larger group is worth its barriers
 STEPS = 4  # tiles of a chunk, where there are many
@@ -78,13 +80,15 @@ class _Rules:
 
     def schedule(self) -> Schedule:
         facts = self.facts
-        along = self.along()
+        along, turned = self.along(), None
         grid = [x for x in facts.grid if x is not along]
         if along in facts.grid and along is not None:
             grid.append(along)
             shares = bool(facts.sequential) and self.has_few(grid)
             run = self.pick("run", *self.runs(along, 0 if shares else self.group))
-            streams = self.pick("streams", *self.streams(along, run))
+            if not (facts.reductions or self.in_vectors):
+                turned = self.turned(along)
+            streams = self.pick("streams", *self.streams(along, run)) if turned is None else 1
             line = min(LINE, self.group)
             widths = (self.group, max(1, line // run), max(1, line // 2 // run), line)
             self.deal(along, streams, self.pick("across", widths[shares], widths), run)
@@ -93,7 +97,10 @@ class _Rules:
         elif along is not None:
             self.deal_inside((along,))
         for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
-            self.deal(loop)
+            run = 1
+            if turned is not None and loop is turned[0]:
+                run = self.pick("turned", turned[1], (1, 4, 8, 16))
+            self.deal(loop, run=run)
         if along in facts.sequential and self.left == 1 and not self.in_vectors:
             self.share_factor(grid)
         steps = self.pick("steps", STEPS if self.has_many(grid) else 1, (1, STEPS, 4 * STEPS))
@@ -167,6 +174,25 @@ class _Rules:
         if rows > 1:
             self.tiles[loop.symbol] = TileChoice(rows, 1, Lanes())
 
+    # A lane that reads a sector of such a row uses all of it, and stores with its neighbours whole
+    # lines: as few are touched as by way of shared memory, without barriers.
+    def turned(self, along: LoopAxis) -> tuple[LoopAxis, int] | None:
+        """The axis along which lies, and is surely aligned, what does not lie along the lanes' own,
+        as of a transposed copy; and how many positions of it are a sector.
+        """
+        for loop in self.facts.grid:
+            across = [
+                access
+                for access in self.facts.accesses
+                if access.stride(loop) == 1 and access.moves(along) and not access.is_near(along)
+            ]
+            if loop is along or not across:
+                continue
+            size = min(access.place.dtype.size for access in across)
+            if all(is_wide(access, loop, WIDE // size) for access in across):
+                return loop, min(SECTOR // size, TURNED, floor(loop.estimate))
+        return None
+
     def has_few(self, grid: Sequence[LoopAxis]) -> bool:
         """Are there too few results to keep the device busy with one lane for each?"""
         results = 1
@@ -187,9 +213,11 @@ class _Rules:
     def deal(self, loop: LoopAxis, unroll: int = 1, most: int = MOST, run: int = 1) -> None:
         """Gives lanes that are left, so many at most, positions of an axis of the grid."""
         count = min(self.left, most, ceiling(-(-loop.estimate // run)))
-        if count * unroll > 1:
+        if count > 1:
             lanes = Lanes(count, self.group // self.left, run)
-            self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes if count > 1 else Lanes())
+            self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes)
+        elif unroll * run > 1:
+            self.tiles[loop.symbol] = TileChoice(unroll * run)
         self.left //= count
 
     def deal_inside(self, first: tuple[LoopAxis, ...]) -> None:

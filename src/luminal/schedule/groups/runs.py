@@ -20,10 +20,10 @@ def longest_run(loop: LoopAxis, accesses: Sequence[Access]) -> int:
     moving = [access for access in accesses if access.moves(loop)]
     if not moving or any(a.neighbours > 1 or loop.symbol in a.chosen for a in moving):
         return 1
-    return next(run for run in RUNS if all(_is_wide(access, loop, run) for access in moving))
+    return next(run for run in RUNS if all(is_wide(access, loop, run) for access in moving))
 
 
-def _is_wide(access: Access, loop: LoopAxis, run: int) -> bool:
+def is_wide(access: Access, loop: LoopAxis, run: int) -> bool:
     """Is a run along the axis touched at once, or one element?"""
     beside = axis("beside", run)
     offset = access.offset.substitute({loop.symbol: opaque("turn", 0) * run + beside})
