@@ -253,7 +253,9 @@ class _Fast:
         if term.is_leaf:
             return Residence.INLINE
         if term in self.repeated:
-            return Residence.LOCAL if term.is_reduction else Residence.INLINE
+            is_apart = term.is_reduction and not self.runs_beside_products(term)
+            stays = Residence.LOCAL if term.is_reduction else Residence.INLINE
+            return Residence.STORED if is_apart else stays
         if term in self.forced or term.is_opaque:
             return Residence.STORED
         if term.op in ("Literal", "Index", "At") or term in self.packed:
@@ -265,6 +267,14 @@ class _Fast:
         if term.is_reduction:
             return self.reduction(term)
         return self.pointwise(term)
+
+    def runs_beside_products(self, term: Term) -> bool:
+        """Do all kernels that would compute a reduction sum products along the same axes?"""
+        kernels = {use.kernel for use in self.uses[term]}
+        return self.leaders.keys().isdisjoint(kernels) and all(
+            any(is_contraction(r) and r.attrs == term.attrs for r in self.kernels[k].reductions)
+            for k in kernels
+        )
 
     def belongs_to_prologue(self, term: Term) -> bool:
         """Is the term a costly value of Weights and literals only that a run would otherwise

@@ -193,8 +193,9 @@ def _pulled_out(terms: Terms, product: Term, scales: Set[Term]) -> Term:
     pulled: list[Term] = []
     inside = _without(terms, product.args[0], scales, pulled)
     total = terms.reduce(product.op, product.attrs, inside, merge=False)
+    # Scale first: `fast` then knows of the product's kernel when it decides about the scale's sum.
     for scale in pulled:
-        total = terms.pointwise("Mul", (total, scale), product.dtype)
+        total = terms.pointwise("Mul", (scale, total), product.dtype)
     return total
 
 

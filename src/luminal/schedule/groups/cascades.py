@@ -100,7 +100,8 @@ def lanes_of_sums(fused: Fused, cascade: Cascade, group: int) -> Lanes:
     run = longest_run(loop, read)
     if not loop.extent.is_const or any(a.moves(loop) and a.stride(loop) != 1 for a in read):
         return ONE_LANE
-    return Lanes(min(ROW, group // 2, floor(loop.extent.value // run)), 1, run)
+    count = min(ROW, group // 2, floor(loop.extent.value // run))
+    return Lanes(count, 1, run) if count > 1 else ONE_LANE
 
 
 NO_DOT = "none"
