@@ -18,6 +18,7 @@
 #define warpSize simt::warp_size()
 
 #define __syncthreads() simt::barrier(__LINE__)
+#define DEPEND simt::depend()
 #define __syncwarp(...) simt::warp_barrier(__LINE__)
 #define __threadfence()
 #define __threadfence_block()

@@ -95,6 +95,7 @@ class CheckedDriver(Driver):
             (threads,),
             memory,
             dynamic=code.dynamic_bytes,
+            early=memory[len(operands) + 1 :] if self.dialect.depend else None,
             orders=self.orders,
             warp_size=self.warp_size,
         )

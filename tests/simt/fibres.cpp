@@ -15,7 +15,7 @@ enum class State { ready, at_warp_barrier, at_barrier, returned };
 struct Fibre {
     State state;
     int line;  // of the barrier where it waits
-    bool started;
+    bool started, depended;
     jmp_buf context;
     ucontext_t entry;
 };
@@ -82,6 +82,9 @@ static void wait(State state, int line) {
     if (!_setjmp(fibre.context)) _longjmp(scheduler, 1);
 }
 
+void depend() { fibres[current].depended = true; }
+bool has_depended() { return fibres[current].depended; }
+
 void barrier(int line) {
     waiting++;
     wait(State::at_barrier, line);
@@ -130,6 +133,8 @@ uint64_t ballot(bool vote, int line) {
 
 static void enter() {
     running->kernel(running->arguments);
+    // What comes after it goes by its end, and so by the ends of those before it.
+    if (running->chained && !has_depended()) stop(FaultKind::early, current, current);
     returned++;
     warp().returned++;
     fibres[current].state = State::returned;
@@ -218,7 +223,7 @@ static void run_group() {
     }
     for (Fibre& each : fibres) {
         each.state = State::ready;
-        each.started = false;
+        each.started = each.depended = false;
     }
     memset(running->shared.begin, 0xCB, running->shared.size);
     memset(dynamic, 0xCB, running->dynamic);

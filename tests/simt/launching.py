@@ -72,6 +72,8 @@ class _Launch(ctypes.Structure):
         ("shared", _Span),
         ("buffers", ctypes.POINTER(_Span)),
         ("buffer_count", ctypes.c_size_t),
+        ("chained", ctypes.c_int),
+        ("early", ctypes.c_longlong),
     )
 
 
@@ -117,6 +119,13 @@ def _buffers(arguments: Sequence[Argument]) -> list[Array]:
     return list({id(each): each for each in held if isinstance(each, np.ndarray)}.values())
 
 
+def _number_of(early: Sequence[Argument] | None, arguments: Sequence[Argument]) -> int:
+    """The number among the buffers of the one that may be touched early; -1: none."""
+    (buffer,) = _buffers(early or ()) or (None,)
+    numbers = (n for n, each in enumerate(_buffers(arguments)) if each is buffer)
+    return next(numbers, -1)
+
+
 def _guarded(source: Array) -> Array:
     memory = np.empty(source.nbytes + 2 * GUARD + 256, np.uint8)
     start = GUARD + -(memory.ctypes.data + GUARD) % 256  # where a device's allocations may start
@@ -148,11 +157,14 @@ def launch(
     dynamic: int = 0,
     warp_size: int = 32,
     orders: Sequence[str] = tuple(ORDERS),
+    early: Sequence[Argument] | None = None,
 ) -> None:
     """Runs `grid` groups of `group` threads (up to 3 axes each) and writes the arrays among the
     arguments; values are NumPy scalars of their parameters' types.
 
-    `dynamic` is dynamic shared memory in bytes. Raises DeviceFault at the first access outside of
+    `dynamic` is dynamic shared memory in bytes. With `early` the launch may begin before those
+    ahead of it have ended, and touches nothing but that argument's buffer until it has waited for
+    them. Raises DeviceFault at the first access outside of
     every buffer, misaligned, or of shared memory that holds nothing; at a race, a divergent
     barrier, a deadlock; for a group larger than the launch bounds; where orders give other bits.
     """
@@ -163,8 +175,9 @@ def launch(
             f"{name}: launched with {threads} threads, its bound is {signature.most_threads}"
         )
     _check_arguments(module, name, arguments)
+    shape = _three(grid), _three(group)
     results = {
-        order: _run(module, name, _three(grid), _three(group), arguments, dynamic, warp_size, order)
+        order: _run(module, name, *shape, arguments, dynamic, warp_size, order, early)
         for order in orders
     }
     first = results[orders[0]]
@@ -187,6 +200,7 @@ def _run(
     dynamic: int,
     warp_size: int,
     order: str,
+    early: Sequence[Argument] | None,
 ) -> list[Array]:
     library = _library(str(module.library))
     memory = _Memory(arguments)
@@ -203,6 +217,8 @@ def _run(
         _Span(begin, (end or 0) - (begin or 0)),
         spans,
         len(spans),
+        early is not None,
+        _number_of(early, arguments),
     )
     fault = _Fault()
     if _runtime().simt_launch(ctypes.byref(request), ctypes.byref(fault)):
@@ -236,6 +252,9 @@ def _worded(
         f"waits for its warp while {other} waits at line {other_line}",
         f"waits for its warp, of which {other} waits at line {other_line}",
         f"shuffles from {other}, which is not there",
+        f"{does} {where} before it has waited for earlier launches"
+        if fault.size
+        else "ends without having waited for earlier launches",
     )[fault.kind]
     return f"line {line}, {thread} {what}"
 

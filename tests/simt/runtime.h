@@ -9,7 +9,7 @@ namespace simt {
 
 enum class FaultKind : int {
     none, out_of_bounds, misaligned, race, uninitialised, index, divergent_barrier,
-    barrier_after_return, deadlock, divergent_warp, returned_lane,
+    barrier_after_return, deadlock, divergent_warp, returned_lane, early,
 };
 
 // The first thing that went wrong in a launch; Python words it (launch.py).
@@ -35,6 +35,8 @@ struct Launch {
     Span shared;          // static shared memory
     const Span* buffers;  // all that the kernel may touch besides
     size_t buffer_count;
+    int chained;  // it may begin before launches ahead of it have ended, and waits for them itself
+    long long early;  // the one buffer that it may touch before that; -1: none
 };
 
 // The moments that order accesses. A clock counts the barriers that were passed; what a group or
@@ -48,6 +50,7 @@ unsigned thread_number();                  // of the running thread, over the wh
 unsigned warp_barrier_clock();             // when its warp passed its last barrier
 bool in_warp_of_thread(unsigned number);   // is that thread of its group in its warp?
 Span own_stack();
+bool has_depended();                       // has the running thread waited for earlier launches?
 [[noreturn]] void stop(const Fault& fault);
 
 void start_shadow(const Launch& launch, Span dynamic);

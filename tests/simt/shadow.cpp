@@ -118,6 +118,12 @@ static void access(char* address, size_t size, bool is_write, bool is_atomic, vo
         found.kind = FaultKind::out_of_bounds;
         stop(found);
     }
+    bool is_values = region.number + 1 == (long long)running->buffer_count;
+    if (running->chained && !has_depended() && region.number >= 0 && !is_values &&
+        region.number != running->early) {
+        found.kind = FaultKind::early;
+        stop(found);
+    }
     Stamp now{thread_number(), clocks.now, is_atomic, int((char*)caller - entry())};
     for (size_t i = 0; i < size; i++)
         note(region, region.cells[found.offset + i], now, is_write, found);

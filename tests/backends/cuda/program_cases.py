@@ -76,6 +76,18 @@ def test_a_run_is_one_call_for_any_dims() -> None:
     np.testing.assert_allclose(state.numpy(), value, rtol=1e-5)
 
 
+def test_launches_may_begin_before_those_ahead_have_ended() -> None:
+    """Each has the attribute, by which its kernel waits itself; recorded ones keep it."""
+    count = ctypes.CDLL(stand_in.CUDA).stand_in_calls
+    before, chained = calls()["launch"], count(b"chained")
+    exe = lm.compile(growing(lm.State((WIDTH,), name="sum")), "cuda")
+    for _ in range(3):
+        exe(x=X)
+    assert calls()["launch"] - before == count(b"chained") - chained > 0
+    driver: Any = exe._variants[0].runner.device.driver  # type: ignore[attr-defined]
+    assert driver.is_chained
+
+
 def test_started_runs_overlap() -> None:
     state = lm.State((WIDTH,), name="sum")
     exe = lm.compile(growing(state), "cuda")

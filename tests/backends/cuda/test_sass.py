@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+import luminal as lm
 from luminal.backends import registry
 from luminal.backends.c_backend import CBackend
-from luminal.backends.cuda import sass
+from luminal.backends.cuda import nvrtc, sass
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from tests.backends.c_family.accesses import LARGE, SQUARE, of
@@ -117,3 +118,19 @@ def test_instructions_are_counted() -> None:
         /*0030*/                   LDG.E.128 R8, desc[UR4][R2.64+0x10] ;
     """
     assert sass.counts(text) == {"LDC": 1, "LDG.E.128": 2, "UIADD3": 1}
+
+
+@pytest.mark.parametrize(("chip", "waits"), [("sm_80", 0), ("sm_90a", 1)])
+def test_a_kernel_reads_its_integers_and_waits_for_the_launches_before(
+    chip: str, waits: int
+) -> None:
+    cx = lm.Graph()
+    cx.tensor((cx.dim("s", 1, 4096), 512), name="x").softmax(-1).output("y")
+    backend = registry.find(f"cuda:{chip}")
+    assert isinstance(backend, CBackend)
+    (kernel,) = lower_to_program(cx.graph(), backend).kernels
+    code = sass.of(nvrtc.compile(backend.text(kernel), chip).code)
+    lines = [line for line in code.splitlines() if " LDG" in line or " ACQBULK" in line]
+    found = [n for n, line in enumerate(lines) if "ACQBULK" in line]
+    assert len(found) == waits == ("PREEXIT" in code)
+    assert all(0 < n <= 3 for n in found)  # three integers are read before, and nothing else

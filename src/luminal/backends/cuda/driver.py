@@ -47,6 +47,7 @@ FINAL = (
     "ECC_UNCORRECTABLE", "CONTEXT_IS_DESTROYED", "DEVICE_UNAVAILABLE",
 )  # fmt: skip
 """What CUDA answers to every call from then on."""
+CHAINED = 90  # compute capability from which kernels wait for earlier launches by themselves
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
 GROUPS = 8  # of a multiprocessor, where each thread is a worker: half of the threads it holds
 
@@ -93,6 +94,7 @@ class CudaDriver(Driver):
         self.device = Device(number)
         self.device.set_current()
         self.architecture = chips.architecture(int(self.device.arch))
+        self.is_chained = int(self.device.arch) >= CHAINED
         self.units = self.device.properties.multiprocessor_count
         self.groups = self.units * GROUPS
         self.workers = self.groups * GROUP
@@ -241,7 +243,12 @@ class CudaDriver(Driver):
         if integers is not None:
             places.append(_address(integers))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
-        config = LaunchConfig(grid=groups, block=threads, shmem_size=code.dynamic_bytes)
+        config = LaunchConfig(
+            grid=groups,
+            block=threads,
+            shmem_size=code.dynamic_bytes,
+            programmatic_stream_serialization=self.is_chained,
+        )
         launch(stream, config, code.handle, *places)
 
     def wait(self, mark: Mark | None = None) -> None:

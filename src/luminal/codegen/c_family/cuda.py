@@ -42,6 +42,17 @@ CONVERSIONS = {
                       "unsigned y = same_bytes<unsigned>(x); return x == x ? "
                       "(y + 0x7fff + (y >> 16 & 1)) >> 16 : y >> 16 | 0x40;"),
 }  # fmt: skip
+DEPEND = """#ifndef DEPEND
+#if __CUDA_ARCH__ >= 900
+#define DEPEND asm volatile("griddepcontrol.launch_dependents; griddepcontrol.wait;" ::: "memory")
+#else
+#define DEPEND
+#endif
+#endif"""
+"""Programmatic dependent launch, from sm_90 on: the next kernel may be put on the device as soon as
+all groups of this one are, and this one waits for the end of what was launched before it, and so of
+all before that. Each kernel waits: the next one goes by its end alone.
+"""
 
 
 class CudaCpp(Dialect):
@@ -60,6 +71,7 @@ class CudaCpp(Dialect):
     groups = "gridDim.x"
     lane = "threadIdx.x"
     barrier = "__syncthreads();"
+    depend = "DEPEND;"
     lane_in_rows = lane
     exchanged = "__shfl_xor_sync(0xffffffffu, {value}, {distance})"
     has_copies = True
@@ -69,7 +81,7 @@ class CudaCpp(Dialect):
     })  # fmt: skip
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
-        return SAME_BYTES
+        return f"{SAME_BYTES}\n{DEPEND}" if self.depend else SAME_BYTES
 
     def signature(
         self, pointers: Sequence[str], has_integers: bool, lanes: int, subgroup: int

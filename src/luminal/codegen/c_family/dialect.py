@@ -35,6 +35,9 @@ class Dialect(ABC):
     `has_short_addresses`: what fits in an i32 is computed in 32 bits. A group's memory of more than
     `static_bytes` is given by the launch; None: all is declared.
 
+    Where a device may begin with a kernel before earlier launches have ended, `depend` is the
+    statement that waits for them.
+
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
     """
@@ -54,6 +57,7 @@ class Dialect(ABC):
     lane_in_rows: str
     exchanged: str
     integers: str = INTEGERS
+    depend: str = ""
     not_unrolled: str = ""
     instructions: Instructions = frozenset()
     in_shared: str = ""

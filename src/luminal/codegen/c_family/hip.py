@@ -11,6 +11,7 @@ class Hip(CudaCpp):
     """The dialect of HIP, in which AMD's names are NVIDIA's."""
 
     name = "HIP"
+    depend = ""
     static_bytes = None
     exchanged = "__shfl_xor({value}, {distance})"
     has_copies = False

@@ -170,6 +170,10 @@ class _Walk:
         for name, value in zip(integers, values, strict=True):
             self._put(f"const {index} {name} = {value};")
         self._worker(index)
+        if dialect.depend:
+            # Integers lie there since before the first launch of a run; all else may be written by
+            # a launch that has not ended.
+            self._put(dialect.depend)
         self._block(kernel.setup)
         for scratch in kernel.scratch:
             start = f"{dialect.base(SCRATCH)} + worker * {STRIDE} + {self._operand(scratch.offset)}"
