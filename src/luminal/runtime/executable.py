@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from operator import attrgetter
 from statistics import median
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -207,11 +207,11 @@ class Executable:
             ready = _, _, used, binding, outputs = self._ready(
                 merged("start", inputs, named), dims, out
             )
-            bound, wait = binding.bound, None
-            if isinstance(bound, Starting):
-                wait = self._run(bound.start, used, outputs)
+            wait = None
+            if self._device is None:
+                self._run(binding.bound.run, used, outputs)
             else:
-                self._run(bound.run, used, outputs)
+                wait = self._run(cast(Starting, binding.bound).start, used, outputs)
             self._keep(ready)
             return Run(Results(outputs, self._outputs.places), wait)
 
