@@ -70,13 +70,15 @@ class ProductTiling:
         lengths = {DEPTH: self.deep, PLACE: self.across(side)}
         lengths[DEPTH if self.deep_first[side] else PLACE] //= count
         outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
-        near = min(lengths[inner], self.lanes)
+        # What is computed on its way is read 16 bytes at a time, where it lies so.
+        run = 1 if self.dot is None or count > 1 else min(COPIED // size, lengths[inner])
+        near = min(lengths[inner] // run, self.lanes)
         far = min(lengths[outer], self.lanes // near)
         # What is held while another block is multiplied is held whole.
         unroll = STREAMS if self.buffers == 1 else 0
         fill = (
             (outer, dealt(lengths[outer], far, near, unroll)),
-            (inner, dealt(lengths[inner], near, 1, unroll and 1)),
+            (inner, dealt(lengths[inner], near, 1, unroll and 1, run)),
         )
         # Lanes that copy along the sum would meet in one bank if rows were a power of two long.
         pad = self.deep_first[side] * size
@@ -131,7 +133,8 @@ def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:
     )
 
 
-def dealt(size: int, lanes: int, stride: int = 1, unroll: int = 0) -> TileChoice:
-    """A tile by so many lanes: of all positions, or of `unroll` positions of each lane."""
-    positions = min(unroll or size, size // lanes)
-    return TileChoice(positions, 1, Lanes(lanes, stride) if lanes > 1 else ONE_LANE)
+def dealt(size: int, lanes: int, stride: int = 1, unroll: int = 0, run: int = 1) -> TileChoice:
+    """A tile by so many lanes: of all positions, or of `unroll` positions of each lane, or runs."""
+    if lanes == 1:
+        return TileChoice(min(unroll or size, size), 1, ONE_LANE)
+    return TileChoice(min(unroll or size, size // (lanes * run)), 1, Lanes(lanes, stride, run))
