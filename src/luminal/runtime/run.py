@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import NoReturn, Protocol
 
 from luminal.runtime.arrays import Array
 from luminal.runtime.results import Results
 from luminal.runtime.runner import BoundRunner
 
 
-@runtime_checkable
 class Starting(BoundRunner, Protocol):
     """A bound program whose device computes by itself, while the host goes on."""
 
