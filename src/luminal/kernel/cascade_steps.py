@@ -7,13 +7,19 @@ block of x is (lanes, steps), the maximum and plain sums are folded across their
 
 from __future__ import annotations
 
-from luminal.algebra.terms import Reduction, Term
+from collections.abc import Iterable, Iterator
+
+from luminal.algebra.terms import Axes, Reduction, Term
 from luminal.hlir.monoid import MAXIMUM
+from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.cascade_work import Workspace, is_contiguous
 from luminal.kernel.environment import Env
+from luminal.kernel.fused import Fused
 from luminal.kernel.lanes import ONE_LANE
-from luminal.kernel.schedule import TileChoice
+from luminal.kernel.schedule import SINGLE, Stage, TileChoice
+
+STREAMS = 8  # steps that a lane copies at once: loads under way while others are waited for
 
 
 # Here scores are sums over lanes, so each is a fold; tiles of several rows by several steps share
@@ -36,6 +42,9 @@ class AlongSteps:
         axes = (*work.lane_axes, work.step)
         rows = work.block(axes, (r for r in sweep.needed() if r not in work.values.staged))
         work.reductions.pending = [r for r in sweep.needed() if r in rows]
+        if work.tiling.near:
+            for factor in dict.fromkeys(across_steps(work.fused, work.cascade, rows)):
+                work.stage(self.copied(factor), env)
         # A tile of steps alone has fewer sums side by side, so it takes more steps.
         size = work.tiling.dots
         most = size if work.lane_axes else 2 * size
@@ -59,6 +68,18 @@ class AlongSteps:
                     work.write(rows[reduction], inside, value)
             work.blocks.close()
             work.keep({r: rows[r] for r in siblings})
+
+    # A lane that reads a row of its own touches a sector for each element, as all lanes beside it
+    # do: 32 where 4 would do. Read side by side and written with a gap after each row, neither
+    # memory is read or written crosswise.
+    def copied(self, factor: Term) -> Stage:
+        """A factor for a block of steps: rows of lanes copy steps, lanes of a row neighbours."""
+        work, tiling = self.work, self.work.tiling
+        axes = near_axes(work.fused, factor, work.cascade)
+        inner = tuple((a, SINGLE) for a in axes[:-1])
+        steps = TileChoice(STREAMS, 1, tiling.row_lanes)
+        fill = ((work.step, steps), *inner, (axes[-1], TileChoice(1, 1, tiling.lanes)))
+        return Stage(factor, work.step, (work.step, *axes), fill, pad=factor.dtype.size)
 
     def is_along_steps(self, reduction: Term) -> bool:
         return is_contiguous(self.work.fused, reduction, self.work.step)
@@ -97,3 +118,23 @@ class AlongSteps:
                 work.write(row, inside, tile)
             work.add(sweep.narrow, values, lanes)
         work.keep(rows)
+
+
+def across_steps(fused: Fused, cascade: Cascade, contractions: Iterable[Term]) -> Iterator[Term]:
+    """The factors that lie across the steps, and that no position of the lanes has for itself."""
+    lane, (*_, step) = lane_axis(cascade), cascade.steps
+    for r in contractions:
+        for factor in r.args[0].args if r.args[0].op == "Mul" else ():
+            shared = step in factor.axes and lane not in factor.axes
+            apart = shared and not is_contiguous(fused, factor, step)
+            if apart and near_axes(fused, factor, cascade):
+                yield factor
+
+
+def near_axes(fused: Fused, factor: Term, cascade: Cascade) -> Axes:
+    """The axes of a factor that are summed, of which neighbours along the last one lie side by
+    side; none if there is no such axis.
+    """
+    summed = {a for r in cascade.inner for a in r.attrs} & factor.axes
+    axes = sorted(summed, key=lambda a: (is_contiguous(fused, factor, a), a.sort_key))
+    return tuple(axes) if axes and is_contiguous(fused, factor, axes[-1]) else ()

@@ -36,7 +36,8 @@ class CascadeTiling:
     `copied` at a time. `keeps`: contractions that several sweeps need are kept for all steps, not
     done again. Where groups run it, positions of `lane` are dealt to `row_lanes`, steps and further
     axes to `lanes`; where there are `sum_lanes`, these share each dot product, and its steps are
-    dealt to `dot_lanes`.
+    dealt to `dot_lanes`. `near`: factors that lie across the steps are copied for each block, so
+    that lanes read them side by side.
     """
 
     lane: Symbol | None
@@ -53,6 +54,7 @@ class CascadeTiling:
     lanes: Lanes = ONE_LANE
     sum_lanes: Lanes = ONE_LANE
     dot_lanes: Lanes | None = None
+    near: bool = False
 
     @property
     def tile(self) -> TileChoice:

@@ -8,27 +8,34 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.backends import registry
-from luminal.backends.c_backend import CBackend
+from luminal.backends import device_costs, registry
+from luminal.backends.c_backend import CBackend, machine
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.backends.cuda.chips import CHIPS
+from luminal.base.costs import Costs
+from luminal.base.dots import MMA
 from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
 from luminal.frontend.matrices.attention import scaled_dot_product_attention
 from luminal.hlir.graph import Graph
 from luminal.kernel.cascade_fragments import Fragments
 from luminal.kernel.tile_ir import Kernel, Retile
-from luminal.program.launch_list import Launch
+from luminal.program.launch_list import walk
 from luminal.schedule.groups.bounds import bounds
+from luminal.schedule.groups.counts import Work
 from luminal.schedule.groups.work import work
+from luminal.schedule.vectors.vector_target import VectorTarget
 from tests.backends.c_family.offline import skip_without
 from tests.backends.c_family.test_matrices import checked
 from tests.backends.cpu.schedule.cascade_cases import CASES, case
 from tests.backends.on_device import check_case, compiled_on
+from tests.fuzz.graphs import Case
 from tests.long_share import long_but
 from tests.simt.launching import DeviceFault
 
@@ -124,16 +131,68 @@ def test_nothing_of_a_step_leaves_registers(chip: str, kind: str) -> None:
     assert found["F2F"] >= 32  # two parts of each score are rounded, one or two by an instruction
 
 
-def test_the_model_of_an_h100() -> None:
-    """As it was when attention was first in fragments: 22 us, of which instructions take 15."""
+def counted(graph: Graph) -> list[tuple[Work, float]]:
+    """The work of each launch on an H100, and the seconds that the static model gives it."""
     made = registry.compiling("cuda:sm_90a")
     assert isinstance(made, CBackend)
-    program = lower_to_program(attention((8, 1024, 64), "bfloat16"), made)
-    (launch,) = program.launches
-    assert isinstance(launch, Launch)
-    expanded = expand(program.kernels[launch.kernel], instructions=made.dialect.instructions)
-    counted = work(expanded, {})
-    chunks, size = (int(n.evaluate({})) for n in (launch.chunks, launch.bytes))
     (chip,) = (chip for chip in CHIPS if chip.name == "sm_90a")
-    assert bounds(counted, chip, chunks, size, 32).seconds < 25e-6
-    assert not any(each.place == "scratch" for each in counted.accesses)
+    program, found = lower_to_program(graph, made), []
+    for launch in walk(program.launches):
+        expanded = expand(program.kernels[launch.kernel], instructions=made.dialect.instructions)
+        chunks, size = (int(n.evaluate({})) for n in (launch.chunks, launch.bytes))
+        counts = work(expanded, {})
+        found.append((counts, bounds(counts, chip, chunks, size, 32).seconds))
+    return found
+
+
+def test_the_model_of_an_h100() -> None:
+    """22 us, of which instructions take 15, when attention was first in fragments."""
+    ((counts, seconds),) = counted(attention((8, 1024, 64), "bfloat16"))
+    assert seconds < 25e-6
+    assert not any(each.place == "scratch" for each in counts.accesses)
+
+
+def test_f32_reads_keys_side_by_side() -> None:
+    """Lanes that read rows of their own touched eight times as many sectors as these have."""
+    ((counts, seconds),) = counted(attention((8, 1024, 64), "float32"))
+    assert seconds < 300e-6  # 690 us before
+    assert not any(each.place == "scratch" for each in counts.accesses)
+    far = [each for each in counts.accesses if each.place == "global" and each.is_looped]
+    assert max(each.excess for each in far) <= 2
+
+
+# --- the gradient ---------------------------------------------------------------------------------
+
+
+def gradient(shape: tuple[int, ...], **options: Any) -> Graph:
+    cx = lm.Graph()
+    q, k, v, g = (cx.tensor(shape, name=name, dtype="bfloat16") for name in "qkvg")
+    y = scaled_dot_product_attention(q, k, v, **options)
+    loss = (y.cast("float32") * g.cast("float32")).sum()
+    for name, x in zip("qkv", lm.grad(loss, [q, k, v]), strict=True):
+        x.output(f"d{name}")
+    return cx.graph()
+
+
+def test_the_gradient_is_passes_in_fragments() -> None:
+    made = registry.compiling("cuda:sm_90a")
+    assert isinstance(made, CBackend)
+    kernels = lower_to_program(gradient((8, 1024, 64)), made).kernels
+    assert len(kernels) == 3
+    assert all(map(by_fragments, kernels))
+
+
+def of_slow_memory(target: VectorTarget) -> Costs:
+    """The costs of a device that computes scores again before it stores them."""
+    return replace(device_costs.gpu(target), memory=1e6, cache=1e6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("options", [{}, {"is_causal": True}])
+def test_gradients_on_the_shims(options: dict[str, Any]) -> None:
+    target = machine("cuda", 2, 32 << 10, 1 << 17, dots=MMA)
+    made = replace(checked(), target=target, costs_of=of_slow_memory)
+    graph, rng = gradient((2, 70, 8), **options), np.random.default_rng(0)
+    assert all(map(by_fragments, lower_to_program(graph, made).kernels))
+    inputs = {n: rng.standard_normal((2, 70, 8)).astype(ml_dtypes.bfloat16) for n in "qkvg"}
+    check_case(compiled_on(made, graph), Case(graph, inputs, {}, {}), 1.0)

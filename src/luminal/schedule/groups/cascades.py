@@ -15,6 +15,7 @@ import math
 from luminal.algebra.frames import extent_of
 from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_fragments import ByFragments
+from luminal.kernel.cascade_steps import across_steps, near_axes
 from luminal.kernel.cascade_work import CascadeTiling
 from luminal.kernel.fused import Fused
 from luminal.kernel.knobs import Choices
@@ -66,6 +67,11 @@ def blocks(
     unroll = min(ROWS, -(-positions // rows))
     unroll = choices.pick("tile", unroll, [n for n in (1, 2, 4, 8) if n * rows < 2 * positions])
     steps = choices.pick("steps", STEPS, (2, 8))
+    # Vectors of lanes read rows of their own as CPUs do.
+    near = sums.count == 1 and not groups.in_vectors and positions > DOTS
+    size = near_bytes(fused, cascade, steps * across)
+    near = near and 0 < size <= groups.shared_bytes // 2
+    near = near and choices.pick("factors", "near", ("far",)) == "near"
     return CascadeTiling(
         lane,
         1,
@@ -79,7 +85,21 @@ def blocks(
         lanes=Lanes(across),
         sum_lanes=sums,
         dot_lanes=Lanes(across // sums.count, sums.count) if sums.count > 1 else None,
+        near=near,
     )
+
+
+def near_bytes(fused: Fused, cascade: Cascade, steps: int) -> int:
+    """The shared memory of copies of what lies across so many steps; 0 if nothing does, or if its
+    length is not known.
+    """
+    total = 0
+    for factor in dict.fromkeys(across_steps(fused, cascade, cascade.inner)):
+        length = extent_of(near_axes(fused, factor, cascade))
+        if not length.is_const:
+            return 0
+        total += steps * (length.value + 1) * factor.dtype.size
+    return total
 
 
 # A lane that reads a row of its own touches a sector for each element, as all lanes beside it do.
