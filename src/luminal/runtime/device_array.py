@@ -11,6 +11,7 @@ from luminal.base.dtypes import DType
 from luminal.base.errors import InputError, LuminalError
 from luminal.memory import dlpack_device
 from luminal.memory.arrays import Array
+from luminal.program.launch_list import ALIGNMENT
 from luminal.runtime.device import Device, DeviceBuffer
 from luminal.runtime.driver import DevicePointer, Driver
 
@@ -43,7 +44,9 @@ class DeviceArray:
 
     @classmethod
     def taken(cls, name: str, value: Any, space: Device) -> DeviceArray | None:
-        """What another library offers by DLPack, where it lies on this device; else None."""
+        """What another library offers by DLPack, where it lies on this device; else None. A copy of
+        it where it does not start at a multiple of what kernels access at once.
+        """
         driver, where = space.driver, getattr(value, "__dlpack_device__", None)
         if driver.dlpack_device is None or where is None:
             return None
@@ -57,6 +60,10 @@ class DeviceArray:
         found = dlpack_device.taken(name, capsule, driver.dlpack_device)
         place = DevicePointer(driver.block_at(found.address, max(1, _size(found))))
         array = cls(space, found.shape, found.dtype, place, value)
+        if found.address % ALIGNMENT and array.nbytes:
+            array = cls.empty(space, found.shape, found.dtype)
+            with space.entered():
+                driver.copy(place, array.place, array.nbytes)
         weakref.finalize(array, space.call_later, found.release).atexit = False
         return array
 

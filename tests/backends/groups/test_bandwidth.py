@@ -29,6 +29,7 @@ def layer_norm(x: lm.Tensor) -> lm.Tensor:
 
 PROGRAMS: dict[str, Callable[[lm.Tensor], lm.Tensor]] = {
     "softmax": lambda x: x.softmax(-1),
+    "softmax of bf16": lambda x: x.softmax(-1),
     "gelu": lambda x: x.gelu(),
     "sum of all": lambda x: x.sum(),
     "sums of rows": lambda x: x.sum(1),
@@ -47,7 +48,8 @@ def predicted(name: str) -> float:
     assert isinstance(backend, CBackend)
     assert backend.chip is not None
     cx = lm.Graph()
-    PROGRAMS[name](cx.tensor((N, N), name="x")).output("y")
+    dtype = "bf16" if "bf16" in name else "f32"
+    PROGRAMS[name](cx.tensor((N, N), name="x", dtype=dtype)).output("y")
     program = lower_to_program(cx.graph(), backend)
     seconds = 0.0
     for launch in walk(program.launches):

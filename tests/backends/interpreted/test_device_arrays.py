@@ -15,6 +15,7 @@ from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.base.errors import InputError, LuminalError
 from luminal.memory import dlpack_device
+from luminal.program.launch_list import ALIGNMENT
 from luminal.runtime import workspace
 from luminal.runtime.device_array import DeviceArray
 from tests.backends.interpreted.devices import CountingDriver, compiled_on, drawn, made, turning
@@ -45,6 +46,15 @@ class Other:
         return self.array.__dlpack__(max_version=max_version)
 
 
+class Later(Other):
+    """An array from another one's second element on, a row shorter."""
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Any = None) -> Any:
+        of, driver = self.array, self.array.space.driver
+        address, shape = driver.address(of.place) + of.dtype.size, (of.shape[0] - 1, *of.shape[1:])
+        return dlpack_device.exported(address, shape, of.dtype, self.device, of, max_version)
+
+
 def counted(graph: lm.Graph) -> tuple[Any, CountingDriver]:
     device, driver = made()
     return compiled_on(device, graph), driver
@@ -64,6 +74,21 @@ def test_outputs_stay_and_are_inputs_without_a_copy() -> None:
     np.testing.assert_array_equal(y.numpy(), X * 16)
     np.testing.assert_array_equal(np.asarray(y), X * 16)
     np.testing.assert_array_equal(exe(x=X)["y"], X * 2)
+
+
+def test_arrays_that_lie_anywhere_are_copied_to_where_kernels_read_wide() -> None:
+    exe, driver = counted(doubled())
+    held = exe(x=X / 2, out="device")["y"]
+    taken = DeviceArray.taken("x", Later(held), held.space)
+    assert taken is not None
+    assert driver.address(taken.place) % ALIGNMENT == 0
+    assert driver.address(held.place) % ALIGNMENT == 0
+    expected = np.ravel(X)[1:26].reshape(5, 5)
+    np.testing.assert_array_equal(taken.numpy(), expected)
+    np.testing.assert_array_equal(exe(x=Later(held))["y"], 2 * expected)
+    same = DeviceArray.taken("x", Other(held), held.space)
+    assert same is not None
+    assert driver.address(same.place) == driver.address(held.place)
 
 
 def test_started_runs_hand_arrays_on() -> None:
