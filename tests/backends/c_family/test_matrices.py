@@ -32,6 +32,7 @@ from luminal.schedule.groups.work import work
 from tests.backends.c_family.dialects import DIALECTS
 from tests.backends.c_family.offline import skip_without
 from tests.backends.groups.ring_faults import FAULTS, Fault
+from tests.backends.groups.test_random_matrices import check as random_product
 from tests.backends.on_device import compiled_on
 from tests.long_share import long_but, mostly_long
 from tests.simt import compiling, offline
@@ -99,6 +100,13 @@ CASES = [f"{dtype} {layout}" for dtype in DTYPES for layout in LAYOUTS]
 )
 def test_products_on_the_shims(case: str) -> None:
     check(*case.split(" ", 1))
+
+
+@pytest.mark.parametrize("first", mostly_long(range(2, 82, 2), 1))
+def test_random_products_on_the_shims(first: int) -> None:
+    """Sizes, layouts, batches, epilogues, dtypes and choices; each text takes a compiler's time."""
+    for seed in range(first, first + 2):
+        random_product(seed, 70, checked())
 
 
 OTHERS: dict[str, tuple[str, str, tuple[Dot, ...]]] = {
