@@ -152,9 +152,12 @@ def _multiply(dot: Dot) -> str:
     c, a, b, parameters = parameters_of(dot)
     size = {"a": dot.a.size * dot.in_word("a"), "b": dot.b.size * dot.in_word("b")}
     wide = {Rounding.NONE: "int"}.get(dot.rounding, "double" if dot.a is float64 else "float")
+    # Apple's take all bits of f32, which NVIDIA's shorten.
+    whole = dot.a is float32 and dot.rounding is not Rounding.SHORT
+    element = "float" if whole else ELEMENTS[dot.a]
     return MULTIPLY.format(
         name=name_of(dot), m=dot.m, n=dot.n, k=dot.k, lanes=dot.together, sum=wide,
-        results=results.elements, element=ELEMENTS[dot.a], a_table=tables["a"],
+        results=results.elements, element=element, a_table=tables["a"],
         b_table=tables["b"], c_table=_table(own), parameters=parameters,
         word={4: "float" if dot.a is float32 else "unsigned", 8: "double"}[size["a"]],
         a=", ".join(a), b=", ".join(b), c=", ".join(c),

@@ -90,6 +90,8 @@ class Fragments(CarriedLoops):
         self.sweeps = [Sweep(cascade, n, is_read) for n in range(cascade.sweeps)]
         wide = [store for store in found.fused.stores if not found.cascade.rows >= {*store.axes}]
         self.parts = SHORT_PARTS if all(store.dtype.size <= 2 for store in wide) else PARTS
+        if self.dot.a is self.dot.accumulator:
+            self.parts = 1
         self.grid, self.first_row = self.open_grid()
         self.rows = self.sides("m", tiling.rows, tiling.teams)
         self.steps = self.sides("n", tiling.steps)

@@ -19,7 +19,7 @@ from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.backends.cuda.chips import CHIPS
 from luminal.base.costs import Costs
-from luminal.base.dots import MMA
+from luminal.base.dots import MMA, SIMDGROUP_F32
 from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
 from luminal.frontend.matrices.attention import scaled_dot_product_attention
@@ -59,6 +59,14 @@ def by_fragments(kernel: Kernel) -> bool:
 @pytest.mark.parametrize("name", long_but(NAMES, ("grouped",)))
 def test_attention_on_the_shims(name: str) -> None:
     run, made = case(name, "bfloat16", widened=True), small() if name == "grouped" else checked()
+    check_case(compiled_on(made, run.graph), run)
+
+
+def test_apples_matrices_take_f32_whole() -> None:
+    """Of f32 a computed factor is one part, which loses nothing."""
+    run, made = case("no heads"), checked("metal", (SIMDGROUP_F32,))
+    (kernel,) = lower_to_program(run.graph, made).kernels
+    assert by_fragments(kernel)
     check_case(compiled_on(made, run.graph), run)
 
 
@@ -104,6 +112,7 @@ KINDS: dict[str, tuple[tuple[int, ...], str, dict[str, Any], int]] = {
     "64": ((8, 1024, 64), "bfloat16", {}, 2 * 32 + 8),
     "causal 128": ((4, 8, 1000, 128), "bfloat16", {"is_causal": True}, 0),
     "80": ((8, 1024, 80), "bfloat16", {}, 0),
+    "96": ((2, 8, 500, 96), "bfloat16", {"is_causal": True}, 0),
     "f16": ((8, 1024, 64), "float16", {}, 0),
 }
 
@@ -172,6 +181,17 @@ def gradient(shape: tuple[int, ...], **options: Any) -> Graph:
     for name, x in zip("qkv", lm.grad(loss, [q, k, v]), strict=True):
         x.output(f"d{name}")
     return cx.graph()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("width", [64, 128])
+def test_gradients_stay_in_registers(width: int) -> None:
+    skip_without("cuda")
+    made = Cuda.named("sm_90a")
+    for kernel in lower_to_program(gradient((8, 1024, width)), made).kernels:
+        assert by_fragments(kernel)
+        code = nvrtc.compile(made.text(kernel), "sm_90a")
+        assert code.spilled == code.stack == 0
 
 
 def test_the_gradient_is_passes_in_fragments() -> None:
