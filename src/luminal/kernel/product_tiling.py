@@ -70,8 +70,11 @@ class ProductTiling:
         lengths = {DEPTH: self.deep, PLACE: self.across(side)}
         lengths[DEPTH if self.deep_first[side] else PLACE] //= count
         outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
-        # What is computed on its way is read 16 bytes at a time, where it lies so.
-        run = 1 if self.dot is None or count > 1 else min(COPIED // size, lengths[inner])
+        # What is computed on its way is read 16 bytes at a time, where it lies so; but runs of what
+        # is turned on its way would be stored in one bank.
+        is_turned = size == 1 and not self.deep_first[side]
+        has_runs = self.dot is not None and count == 1 and not is_turned
+        run = min(COPIED // size, lengths[inner]) if has_runs else 1
         near = min(lengths[inner] // run, self.lanes)
         far = min(lengths[outer], self.lanes // near)
         # What is held while another block is multiplied is held whole.

@@ -160,18 +160,22 @@ def test_machine_code_multiplies_matrices(chip: str, dtype: str) -> None:
     assert sum(named.values()) >= 4, counts
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_100a"])
-def test_the_matrix_units_are_busy(chip: str) -> None:
+@pytest.mark.parametrize(
+    ("chip", "dtype"),
+    [("sm_80", "bfloat16"), ("sm_90a", "bfloat16"), ("sm_100a", "bfloat16"), ("sm_90a", "int8")],
+)
+def test_the_matrix_units_are_busy(chip: str, dtype: str) -> None:
     """By the static model, of which instructions and shared memory are the sure parts: at least
     0.55 of their rate for a large product.
     """
     made, n = Cuda.named(chip), 4096
     assert made.chip is not None
-    (kernel,) = lower_to_program(product("bfloat16", n, n, n, (False, False)), made).kernels
+    (kernel,) = lower_to_program(product(dtype, n, n, n, (False, False)), made).kernels
     expanded = expand(kernel, instructions=made.dialect.instructions)
     chunks = int(expanded.chunks.evaluate({}))
     found = bounds(work(expanded, {}), made.chip, chunks, 6 * n * n, made.walkers)
-    least = n**3 / (made.chip.pipes.matrix * made.chip.units * made.chip.hertz)
+    share = dtype_of(dtype).size / 2
+    least = share * n**3 / (made.chip.pipes.matrix * made.chip.units * made.chip.hertz)
     assert least / max(found.issue, found.shared) >= 0.55
 
 
