@@ -158,11 +158,12 @@ def _parser() -> argparse.ArgumentParser:
 def _measured(session: Session) -> int:
     from bench.gpu.programs import PROGRAMS
 
-    options, device = session.options, session.options.device
-    facts = session.worker.ask({"what": "facts", "device": device}, STEP_LIMIT)
+    options = session.options
+    facts = session.worker.ask({"what": "facts", "device": options.device}, STEP_LIMIT)
     if "failed" in facts:
         print(f"bench gpu: {facts['failed']}", file=sys.stderr)
         return 2
+    device = options.device = facts["device"]  # "auto" is one of them
     module = BACKENDS[device.partition(":")[0]].module
     facts |= {"sources": source_hash("luminal", module), "small": options.small}
     session.results = _earlier(options, facts)

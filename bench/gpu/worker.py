@@ -113,8 +113,11 @@ def peers(torch: Any, work: Work) -> dict[str, Callable[[], Any]]:
 
 
 def facts(device: str) -> dict[str, Any]:
-    """The card and the versions. Raises CompileError for a device that is not here."""
-    compiling(device)
+    """The card and the versions. Raises CompileError or DeviceError for what runs nothing here."""
+    device = compiling(device).name
+    cx = lm.Graph()
+    (cx.tensor((1,), name="x") + 1).output("y")
+    lm.compile(cx, device)(x=np.zeros(1, np.float32))  # a chip by name only compiles
     found: dict[str, Any] = {"device": device, "python": sys.version.split()[0]}
     for package in ("numpy", "torch", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc"):
         try:

@@ -120,3 +120,10 @@ def test_a_device_that_is_absent_is_named(
         pytest.skip("there is a Metal device here")
     assert main(["--device", "metal", "--out", str(tmp_path)]) == 2
     assert "backend 'metal' is not usable: Metal is a part of macOS" in capsys.readouterr().err
+
+
+def test_a_chip_that_only_compiles_is_refused_before_the_first_row(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--device", "metal:apple8", "--out", str(tmp_path)]) == 2
+    assert "metal:apple8: this chip is not here" in capsys.readouterr().err
