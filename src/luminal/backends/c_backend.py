@@ -85,7 +85,7 @@ class CCode:
 
     @property
     def params(self) -> tuple[Symbol, ...]:
-        """The kernel's parameters."""
+        """The symbols of the kernel's parameters, in order."""
         return tuple(param.symbol for param in self.spelled.expanded.params)
 
     @property

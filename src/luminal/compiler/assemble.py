@@ -72,8 +72,8 @@ class PlacedStep:
         return cls(placed.kernel, to_text(placed.kernel), launch, operands)
 
     def at(self, operands: Sequence[Operand]) -> PlacedStep:
-        """The same for a launch on these operands: buffers that may start anywhere are said to, if
-        it is run by lanes.
+        """This step for a launch on these operands: where lanes run it, buffers that may start
+        anywhere are marked so.
         """
         buffers = tuple(
             replace(buffer, is_aligned=operand.is_aligned)

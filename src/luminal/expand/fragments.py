@@ -20,7 +20,6 @@ from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Contract, Load, Retile, Space, Tile
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol, opaque
 
-SQUARE = 8  # rows of 16 bytes that lanes load together
 BYTES = 16
 
 

@@ -67,7 +67,7 @@ class ByFragments:
     tiling: FragmentTiling
 
     def place(self) -> Placed:
-        """The kernel."""
+        """The kernel of the attention under this tiling."""
         placed = Fragments(self.found, self.tiling).run()
         kernel = replace(placed.kernel, subgroup=self.found.dot.together)
         return replace(placed, kernel=kernel)
@@ -107,7 +107,7 @@ class Fragments(CarriedLoops):
         self.rooms = {block: self.room(block, stages) for block, stages in rooms}
 
     def run(self) -> Placed:
-        """The kernel."""
+        """The kernel, its statements written in order."""
         self.barrier()  # the rows of the chunk before have been read
         for block in dict.fromkeys(b for (_, side), b in self.blocks_at.items() if not side):
             self.copy(block, self.first_row)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from luminal.base.dtypes import ALL, DType
 from luminal.base.errors import DTypeError, InputError
 
-CUDA, OPENCL, METAL, ROCM, EXTENSION = 2, 4, 8, 10, 12
+CUDA, ROCM, EXTENSION = 2, 10, 12
 """DLDeviceType's numbers: EXTENSION is for devices that it does not know."""
 CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "bool": 6}
 PLAIN, VERSIONED = b"dltensor", b"dltensor_versioned"

@@ -131,7 +131,7 @@ class Device(MemorySpace[DeviceBuffer]):
         self._free()
 
     def give(self, error: BaseException | None) -> None:
-        """Ends it."""
+        """Ends the use that `take` began; an error of the device fails what is under way."""
         try:
             if isinstance(error, LuminalError) and not isinstance(error, CompileError):
                 # What was queued may have failed, and nothing else will tell of it.
@@ -139,13 +139,6 @@ class Device(MemorySpace[DeviceBuffer]):
             self._free()
         finally:
             self._lock.release()
-
-    def finish_all(self) -> None:
-        """Waits until all runs in flight are over. Raises what went wrong with the first."""
-        with self.entered() as driver:
-            error = self.flight.settle(driver)
-        if error is not None:
-            raise error
 
     def finish(self, run: Queued) -> None:
         """Waits until a run is over. Raises what went wrong with it."""

@@ -175,8 +175,8 @@ class DeviceTable:
         if key not in self._layouts:
             if len(self._layouts) >= KEPT:
                 del self._layouts[next(iter(self._layouts))]
-            known = dict(zip(self._around, sizes, strict=True))
-            self._layouts[key] = lay_out(self.plan, placement, known), placement  # keeps its id
+            bytes_of = dict(zip(self._around, sizes, strict=True))
+            self._layouts[key] = lay_out(self.plan, placement, bytes_of), placement  # keeps its id
         return self._layouts[key][0]
 
     def bound(self, variant: tuple[int, ...], values: Sequence[int]) -> Bound:
@@ -214,7 +214,7 @@ class BoundDevice:
         """The device's seconds, from a run's first launch to the end of its last."""
         total = 0.0
         for _ in range(runs):
-            marks = self._marked(inputs, outputs, each=False)
+            marks = self._marked(inputs, outputs, by_launch=False)
             with self._runner.device.entered() as driver:
                 total += driver.seconds(marks[0][1], marks[-1][1])
         return total
@@ -223,7 +223,7 @@ class BoundDevice:
         """Runs, with a mark after every launch: the device's seconds."""
         times = np.zeros((runs, len(self._runner.sites)))
         for row in times:
-            marks = self._marked(inputs, outputs, each=True)
+            marks = self._marked(inputs, outputs, by_launch=True)
             with self._runner.device.entered() as driver:
                 for (_, first), (site, last) in itertools.pairwise(marks):
                     row[site] += driver.seconds(first, last)
@@ -235,7 +235,7 @@ class BoundDevice:
         return Report(self._dims, runner.sites.report(self._values), runner.prologue.report())
 
     def _marked(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], each: bool
+        self, inputs: Sequence[Array], outputs: Sequence[Array], by_launch: bool
     ) -> list[tuple[int, Mark]]:
         """Runs with a mark before the first launch and behind the last, or behind each."""
         marks: list[tuple[int, Mark]] = []
@@ -244,9 +244,9 @@ class BoundDevice:
             marks.append((-1, driver.mark()))
             for site, call in launches:
                 driver.enqueue(*call)
-                if each:
+                if by_launch:
                     marks.append((site, driver.mark()))
-            if not each:
+            if not by_launch:
                 marks.append((-1, driver.mark()))
 
         self._queue(inputs, outputs, walk, is_waited_for=True).check()
@@ -263,43 +263,34 @@ class BoundDevice:
         # All that can fail for want of memory comes before the first launch is queued, so that a
         # run that raises leaves States as they were.
         runner, table, device = self._runner, self._table, self._runner.device
-        made = self._made
-        if made is None:
-            made = self._made = self._make()
+        prepared = self._made
+        if prepared is None:
+            prepared = self._made = self._make()
         stamp = runner.prologue.refresh()
-        # One that a run found here is here, which is most of them: a call each would add up.
-        states: list[Any] = [
-            state.buffer if type(state) is State and state.buffer.space is device
-            else state.on(device)
-            for _, state in table.states
-        ]  # fmt: skip
-        for buffer in states:
-            if not buffer.is_whole:
-                buffer.check()
+        states = self._buffers()
         overwritten = [states[k] for k in table.overwritten]
         following = [spare_on(state, device) for _, state in table.following]
         turning = [spare_on(state, device) for state in runner.program.swaps]
-        workspace = runner.reserve(made.size)
+        workspace = runner.reserve(prepared.size)
         here = [(k, array) for k, array in enumerate(inputs) if type(array) is DeviceArray]
         stay = bool(outputs) and type(outputs[0]) is DeviceArray
         key = (
-            made.layout.serial, made.variant, workspace.serial, stamp,
+            prepared.layout.serial, prepared.variant, workspace.serial, stamp,
             *[buffer.serial for buffer in states], *[buffer.serial for buffer in following],
             stay, *[(k, array.key) for k, array in here],
         )  # fmt: skip
         listing = runner.listings.get(
-            key, lambda: self._calls(made, workspace, states, following, here)
+            key, lambda: self._calls(prepared, workspace, states, following, here)
         )
         run = DeviceRun(
-            runner, table.table.copies, made, workspace, listing, inputs, outputs, stay
+            runner, table.table.copies, prepared, workspace, listing, inputs, outputs, stay
         )  # fmt: skip
         with device.entered() as driver:
             if len(device.flight) >= MOST:
                 device.flight.settle(driver, most=MOST - 1)
             try:
                 if runner.poisons:
-                    driver.fill(workspace.place, workspace.nbytes, POISON)
-                    for buffer in turning:
+                    for buffer in (workspace, *turning):
                         driver.fill(buffer.place, buffer.nbytes, POISON)
                 run.queue(driver, walk)
                 alone = is_waited_for and not device.flight
@@ -310,27 +301,46 @@ class BoundDevice:
                     buffer.is_whole = False
                 device.flight.settle(driver)
                 raise
-            moved = []
-            for state, new in zip(runner.program.swaps, turning, strict=True):
-                moved.append(Moved(state, state.buffer, new))
-                new.is_whole = True
-                exchange(state, device)
+            moved = self._exchange(turning)
             queued = Queued(run.land, mark, overwritten, moved, outputs if stay else ())
             device.flight.add(queued)
             if is_waited_for:
                 device.flight.settle(driver, queued)
         return queued
 
+    def _buffers(self) -> list[Any]:
+        """The buffers of the States on the device. Raises for one that holds half a value."""
+        # One that a run found here is here, which is most of them: a call each would add up.
+        device = self._runner.device
+        buffers: list[Any] = [
+            state.buffer if type(state) is State and state.buffer.space is device
+            else state.on(device)
+            for _, state in self._table.states
+        ]  # fmt: skip
+        for buffer in buffers:
+            if not buffer.is_whole:
+                buffer.check()
+        return buffers
+
+    def _exchange(self, turning: Sequence[DeviceBuffer]) -> list[Moved]:
+        """Gives each State that a run writes beside its value the buffer with the new one."""
+        moved = []
+        for state, buffer in zip(self._runner.program.swaps, turning, strict=True):
+            moved.append(Moved(state, state.buffer, buffer))
+            buffer.is_whole = True
+            exchange(state, self._runner.device)
+        return moved
+
     def _calls(
         self,
-        made: Made,
+        prepared: Made,
         workspace: DeviceBuffer,
         states: Sequence[DeviceBuffer],
         following: Sequence[DeviceBuffer],
         here: Sequence[tuple[int, DeviceArray]],
     ) -> list[tuple[int, Call]]:
         runner, table, block = self._runner, self._table, workspace.block
-        places = {n: DevicePointer(block, offset) for n, offset in made.layout.offsets.items()}
+        places = {n: DevicePointer(block, offset) for n, offset in prepared.layout.offsets.items()}
         for _, number in table.table.fixed:
             places[number] = runner.prologue.buffers[number].place
         for pairs, buffers in ((table.states, states), (table.following, following)):
@@ -338,8 +348,8 @@ class BoundDevice:
                 places[number] = buffer.place
         numbers = {k: number for number, k in table.plan.inputs}
         places |= {numbers[k]: array.place for k, array in here if k in numbers}
-        scratch = DevicePointer(block, made.layout.scratch)
-        bound = table.bound(made.variant, self._values)
+        scratch = DevicePointer(block, prepared.layout.scratch)
+        bound = table.bound(prepared.variant, self._values)
         return [*calls(bound, runner.entries(places), workspace.place, scratch)]
 
     def _make(self) -> Made:

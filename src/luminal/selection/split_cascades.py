@@ -57,7 +57,7 @@ def split_cascades(program: Respelled, costs: Costs, numerics: Numerics) -> Resp
 
 
 def in_chunks(program: Respelled, costs: Costs) -> tuple[Respelled, Set[Term]]:
-    """As `split_cascades`, with the reductions of the program that are cut."""
+    """The program that `split_cascades` makes, and the reductions of it that are cut."""
     planned = [*_planned(program, costs)] if costs.shares.passes else []
     while planned:
         done, members = _cut(program, planned)

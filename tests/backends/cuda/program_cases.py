@@ -21,6 +21,7 @@ from tests.simt import stand_in
 
 ROWS, WIDTH = 4, 8
 MOST_SECONDS = 150e-6
+NEAR = 1e-5  # exponentials of float32, and running sums of a few rows
 """Of the host for a run: 16 us where the machine is idle, with room for one that is not."""
 X = np.random.default_rng(0).standard_normal((ROWS, WIDTH), np.float32)
 
@@ -71,9 +72,9 @@ def test_a_run_is_one_call_for_any_dims() -> None:
         y = exe(x=X[:length])["y"]
         if run > 3:  # each of two layouts was listed and recorded
             assert since(before) == {"copy": 0, "launch": 0, "graph": 1, "wait": 1}
-        np.testing.assert_allclose(y, softmax(X[:length] + value), rtol=1e-5)
+        np.testing.assert_allclose(y, softmax(X[:length] + value), rtol=NEAR)
         value = value + X[0]
-    np.testing.assert_allclose(state.numpy(), value, rtol=1e-5)
+    np.testing.assert_allclose(state.numpy(), value, rtol=NEAR)
 
 
 def test_launches_may_begin_before_those_ahead_have_ended() -> None:
@@ -97,7 +98,7 @@ def test_started_runs_overlap() -> None:
         expected.append(softmax(X + value))
         value = value + X[0]
     for run, wanted in zip(runs, expected, strict=True):
-        np.testing.assert_allclose(run.result()["y"], wanted, rtol=1e-5)
+        np.testing.assert_allclose(run.result()["y"], wanted, rtol=NEAR)
 
 
 def test_arrays_that_stay_are_read_by_address() -> None:

@@ -40,6 +40,7 @@ F32 = dtypes.float32
 (H100,) = (chip for chip in CHIPS if chip.name == "sm_90a")
 MEASURED = json.loads(Path(__file__).with_name("measured_on_h200.json").read_text())
 FACTOR = 1.5  # between what is predicted and what was measured
+COUNTED = 0.1  # of what lanes touch: branches that some chunks do not take are counted as taken
 
 
 def backend() -> CBackend:
@@ -194,7 +195,7 @@ def test_what_is_counted_is_what_lanes_do(program: str, monkeypatch: pytest.Monk
             # Of shared memory squares are requests here, and loads of several of them there.
             first = int(place[0].startswith("s"))
             np.testing.assert_allclose(
-                model[place][first:], numbers[first:], rtol=0.1, err_msg=f"{place}"
+                model[place][first:], numbers[first:], rtol=COUNTED, err_msg=f"{place}"
             )
 
 

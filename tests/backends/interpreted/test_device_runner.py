@@ -51,6 +51,7 @@ def test_states_stay_on_the_device_between_runs() -> None:
     for copied in (driver.read_bytes, driver.written_bytes):
         assert 4 * 4000 <= copied < 5 * 4000  # x in, y out, as large as their classes
     driver.read_bytes = 0
+    # Five terms of either sign in float32, in another order.
     np.testing.assert_allclose(state.numpy(), 3 * x + 2 * x[::-1], rtol=1e-4, atol=1e-6)
     assert driver.read_bytes == 4000
     state.on(HOST)

@@ -59,6 +59,9 @@ def growing() -> lm.Graph:
     return cx
 
 
+NEAR = 1e-5  # exponentials of float32, and running sums of their shares
+
+
 def expected(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     rows = np.exp(x)
     return np.asarray((rows / rows.sum(-1, keepdims=True)).cumsum(0))
@@ -68,7 +71,7 @@ def test_the_first_run_is_listed_the_second_recorded_and_others_are_one_call() -
     exe, driver = compiled(growing())
     for run in range(6):
         x = drawn(7, 5) + run
-        np.testing.assert_allclose(exe(x=x)["y"], expected(x), rtol=1e-5)
+        np.testing.assert_allclose(exe(x=x)["y"], expected(x), rtol=NEAR)
         assert driver.again == max(0, run)
     assert driver.recorded == 1
     assert driver.listed == len(exe.report().kernels)
@@ -78,7 +81,7 @@ def test_one_recording_serves_all_dims_of_a_layout() -> None:
     exe, driver = compiled(growing())
     for length in (9, 8, 7, 8, 5, 6, 9, 8, 7, 6, 5) * 2:
         x = drawn(length, 5)
-        np.testing.assert_allclose(exe(x=x)["y"], expected(x), rtol=1e-5)
+        np.testing.assert_allclose(exe(x=x)["y"], expected(x), rtol=NEAR)
     lengths = {output_pool.block_bytes(20 * length) for length in range(5, 10)}
     assert driver.recorded == len(lengths) == 2
     assert driver.again == 22 - len(lengths)
@@ -125,7 +128,7 @@ def test_loops_are_written_out_in_recordings() -> None:
     for factor in (1, 2, 3):
         found, wanted = exe(x=drawn(6, 5) * factor), reference(x=drawn(6, 5) * factor)
         for name in ("last", "ys"):
-            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5)
+            np.testing.assert_allclose(found[name], wanted[name], rtol=NEAR)
     assert driver.again == 2
 
 
@@ -180,7 +183,7 @@ def seen(state: lm.State, exe: lm.Executable, *, turns: bool) -> None:
             np.testing.assert_array_equal(exe(x=drawn(8))["y"], value)
             value = value[::-1] + drawn(8)
         else:
-            np.testing.assert_allclose(exe(x=drawn(7, 5))["y"], expected(drawn(7, 5)), rtol=1e-5)
+            np.testing.assert_allclose(exe(x=drawn(7, 5))["y"], expected(drawn(7, 5)), rtol=NEAR)
 
 
 @pytest.mark.parametrize("fault", ["no integers", "a stale State", "no inputs"])

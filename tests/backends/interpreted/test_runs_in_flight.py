@@ -132,7 +132,10 @@ def test_a_queue_that_fails_leaves_states_old_or_new_and_never_half(seed: int) -
                 histories[k].append(steps[k](histories[k][-1], x))
             for run in rng.sample(runs, rng.randint(0, len(runs))):
                 run.result()
-            device.finish_all()
+            with device.entered() as driver_:
+                error = device.flight.settle(driver_)
+            if error is not None:
+                raise error
             failed = False
         except LuminalError:
             failed = True
@@ -186,6 +189,7 @@ def test_threads_start_and_others_wait() -> None:
         found = [*pool.map(lambda run: run.result()["y"], runs)]
     expected = [2 * k * X for k in range(12)]
     order = sorted(found, key=lambda y: float(np.abs(y).sum()))
+    # Eleven sums in float32, and the order is found by their sizes.
     np.testing.assert_allclose(order, expected, rtol=1e-4)
 
 

@@ -59,4 +59,5 @@ def test_the_values_are_as_near_as_two_roundings_are() -> None:
     found = compiled(x.graph.graph())({"x": given})["y"]
     wide = given.astype(np.float64)
     expected = wide / np.abs(wide).sum(-1, keepdims=True)
+    # A reciprocal and a product instead of a quotient, and the sum of a row of 40.
     np.testing.assert_allclose(found, expected, rtol=2e-6)

@@ -80,7 +80,7 @@ class CudaRecording:
         self._staged = staged  # the graph has their addresses
 
     def run(self) -> None:
-        """As a Recording's."""
+        """Queues all of the recorded run, by one call."""
         with self._driver._reported("launch of a graph"):
             self._graph.launch(self._driver.stream)
 
@@ -198,7 +198,7 @@ class CudaDriver(Driver):
             )
 
     def workers_of(self, code: Any) -> int:
-        """As many groups as multiprocessors hold at once, by the code's registers and memory."""
+        """The groups that multiprocessors hold at once, by the code's registers and memory."""
         if code.lanes == 1:
             return self.workers
         with self._reported("occupancy"):

@@ -52,7 +52,7 @@ class HipRecording:
         weakref.finalize(self, driver.hip.hipGraphExecDestroy, graph).atexit = False
 
     def run(self) -> None:
-        """As a Recording's."""
+        """Queues all of the recorded run, by one call."""
         driver = self._driver
         driver._do(driver.hip.hipGraphLaunch, self._graph, driver.stream)
 

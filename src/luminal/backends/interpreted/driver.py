@@ -84,7 +84,7 @@ class InterpretedRecording:
     taken: tuple[DevicePointer, Array]
 
     def run(self) -> None:
-        """As a Recording's."""
+        """Stages, enqueues and fetches again what was recorded."""
         self.driver.stage(*self.given)
         for call in self.calls:
             self.driver.enqueue(*call)

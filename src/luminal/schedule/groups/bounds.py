@@ -61,7 +61,7 @@ def resident(work: Work, chip: Chip, most: int) -> int:
 
 
 def bounds(work: Work, chip: Chip, chunks: int, size: float, most: int) -> Bounds:
-    """Of a launch of so many chunks, which reads and writes `size` bytes."""
+    """What bounds a launch of so many chunks that reads and writes `size` bytes."""
     held = resident(work, chip, most)
     share = -(-chunks // chip.units)  # chunks of the unit that has most
     turns = -(-share // held)

@@ -52,7 +52,7 @@ class MatrixChoices:
     deep_first: tuple[bool, bool]
 
     def tiling(self, choices: Choices) -> ProductTiling:
-        """What is chosen."""
+        """The blocks, depth, copies and stages that are chosen."""
         named = self.named
         shape = named[choices.pick("blocks", next(iter(named)), list(named))]
         _, rule, blocks = self.plan(shape)
