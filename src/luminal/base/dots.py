@@ -104,9 +104,9 @@ class Dot:
         a, c = fragment(self.fragments[0]), fragment(self.fragments[2])
         sides = a.lane_bits("m") == c.lane_bits("m") and a.lane_bits("k") == c.lane_bits("n")
         elements = {bit for _, bit in a.element_bits("k")}
-        own = {bit for _, bit in c.element_bits("n")}
+        of_columns = {bit for _, bit in c.element_bits("n")}
         blocks = {*range(self.n.bit_length() - 1, self.k.bit_length() - 1)}
-        return self.is_matrix and sides and elements == own | blocks
+        return self.is_matrix and sides and elements == of_columns | blocks
 
     def fragment(self, block: str) -> Fragment:
         """How lanes hold the block "a" or "b" of factors, in words, or "c" of results."""

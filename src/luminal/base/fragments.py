@@ -59,8 +59,8 @@ class Fragment:
         """The bits of a side in the order in which what lanes hold is folded along it: a lane's own
         elements first, then those of lanes that are far apart, and of near ones.
         """
-        own = [target for _, target in self.element_bits(side)]
-        return *own, *(target for _, target in reversed(self.lane_bits(side)))
+        of_elements = [target for _, target in self.element_bits(side)]
+        return *of_elements, *(target for _, target in reversed(self.lane_bits(side)))
 
     def position(self, side: str, lane: int, element: int) -> int:
         """Where on a side an element of a lane stands."""

@@ -101,8 +101,8 @@ class _Joining:
         for launch in launches:
             if isinstance(launch, LoopLaunch):
                 launch = replace(launch, body=self.launches(launch.body))
-                own = replace(self.program, kernels=tuple(self.kernels))
-                groups.append(_Group.of(own, launch))
+                program = replace(self.program, kernels=tuple(self.kernels))
+                groups.append(_Group.of(program, launch))
                 continue
             mine = _Group.of(self.program, launch)
             home = None
@@ -119,24 +119,25 @@ class _Joining:
     def may_join(self, group: _Group, launch: KernelLaunch) -> bool:
         """Does the device run a launch beside these?"""
         together = [*group.launches, launch]
-        kernels = [each for each in together if isinstance(each, KernelLaunch)]
+        kernels = [member for member in together if isinstance(member, KernelLaunch)]
         return len(kernels) == len(together) and self.schedules.share_launch(
-            [self.kernels[each.kernel] for each in kernels], [each.chunks for each in kernels]
+            [self.kernels[member.kernel] for member in kernels],
+            [member.chunks for member in kernels],
         )
 
     def launch(self, group: _Group) -> Launch:
         """The one launch of a group."""
-        launches = [each for each in group.launches if isinstance(each, KernelLaunch)]
+        launches = [member for member in group.launches if isinstance(member, KernelLaunch)]
         if len(launches) < 2:
             return group.launches[0]
         return KernelLaunch(
-            self.kernel(tuple(each.kernel for each in launches)),
-            tuple(operand for each in launches for operand in each.operands),
-            tuple(param for each in launches for param in each.params),
-            _sum(each.chunks for each in launches),
-            " | ".join(each.label for each in launches),
-            _sum(each.flops for each in launches),
-            _sum(each.bytes for each in launches),
+            self.kernel(tuple(member.kernel for member in launches)),
+            tuple(operand for member in launches for operand in member.operands),
+            tuple(param for member in launches for param in member.params),
+            _sum(member.chunks for member in launches),
+            " | ".join(member.label for member in launches),
+            _sum(member.flops for member in launches),
+            _sum(member.bytes for member in launches),
         )
 
     def kernel(self, numbers: tuple[int, ...]) -> int:

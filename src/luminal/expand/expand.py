@@ -316,14 +316,14 @@ class _Expansion:
 
     def section(self, statement: Section) -> None:
         """A branch, on the chunk's number: all lanes of a group take the same one."""
-        (own,) = self.source.grid
-        number = opaque(f"{own.axis.name} from {statement.first}", 0, 2**62)
+        (loop,) = self.source.grid
+        number = opaque(f"{loop.axis.name} from {statement.first}", 0, 2**62)
         inside = all_of(
-            (statement.first <= own.axis, own.axis < statement.first + statement.chunks)
+            (statement.first <= loop.axis, loop.axis < statement.first + statement.chunks)
         )
 
         def write() -> None:
-            self.index.bind(number, self.index.scalar(own.axis - statement.first))
+            self.index.bind(number, self.index.scalar(loop.axis - statement.first))
             self.bind_grid(statement.grid, number)
             self.body(statement.body)
 

@@ -74,20 +74,20 @@ class _Narrowing:
         setup, _ = self.body(source.setup, outer)
         # What scratch begins at is an i64, as are all numbers that a worker starts with.
         self.out = list(setup)
-        scratch = tuple(replace(each, offset=self.long(each.offset)) for each in source.scratch)
+        scratch = tuple(replace(room, offset=self.long(room.offset)) for room in source.scratch)
         setup = tuple(self.out)
-        own = [value for value in (source.chunk, source.begin) if value is not None]
-        body, _ = self.body(source.body, own)
+        numbers = [value for value in (source.chunk, source.begin) if value is not None]
+        body, _ = self.body(source.body, numbers)
         return replace(source, setup=setup, scratch=scratch, body=body)
 
     def body(
-        self, body: Sequence[Statement], own: Sequence[Value] = (), ends: Sequence[Operand] = ()
+        self, body: Sequence[Statement], defined: Sequence[Value] = (), ends: Sequence[Operand] = ()
     ) -> tuple[tuple[Statement, ...], list[Operand]]:
         """A body, in which values of its own have a short form from the start, and what is asked of
         it at its end.
         """
         outer, self.out = self.out, []
-        for value in own:
+        for value in defined:
             if fits(self.ranges.of(value)):
                 self.short[value.id] = self.cast(value, int32)
         for statement in body:
@@ -124,10 +124,14 @@ class _Narrowing:
 
     def all_short(self, operands: Sequence[Operand]) -> tuple[Operand, ...] | None:
         """All operands in 32 bits, but those of other types; None where one has no such form."""
-        found = [
+        shortened = [
             self.short_of(operand) if operand.type == INDEX else operand for operand in operands
         ]
-        return None if None in found else tuple(each for each in found if each is not None)
+        return (
+            None
+            if None in shortened
+            else tuple(short_operand for short_operand in shortened if short_operand is not None)
+        )
 
     # --- statements -------------------------------------------------------------------------------
 
@@ -167,9 +171,9 @@ class _Narrowing:
             self.out.append(replace(statement, args=short))
         elif out.type == INDEX and fits(self.ranges.of(out)) and self.stays(op, args, short):
             assert short is not None
-            made = self.value(NARROW)
-            self.out.append(Apply(made, op, short))
-            self.short[out.id] = made
+            value = self.value(NARROW)
+            self.out.append(Apply(value, op, short))
+            self.short[out.id] = value
             self.is_gone.add(out.id)
         else:
             held = short if op == "cast" and short is not None else tuple(map(self.long, args))
@@ -208,8 +212,8 @@ class _Narrowing:
             self.is_gone.add(loop.index.id)
         else:
             start, stop = self.long(loop.start), self.long(loop.stop)
-        own = [index] if index is loop.index else []
-        body, ends = self.body(loop.body, own, [carry.next for carry in loop.carries])
+        defined = [index] if index is loop.index else []
+        body, ends = self.body(loop.body, defined, [carry.next for carry in loop.carries])
         carries = tuple(
             Carry(carry.result, init, carry.inner, last)
             for carry, init, last in zip(loop.carries, inits, ends, strict=True)

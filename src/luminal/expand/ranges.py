@@ -33,8 +33,8 @@ class Ranges:
     def of(self, operand: Operand) -> Interval:
         """What the operand may be."""
         if isinstance(operand, Value):
-            known = self.known.get(operand.id)
-            return Interval(0, 1) if operand.type.dtype is bool_ else known or EVERYTHING
+            interval = self.known.get(operand.id)
+            return Interval(0, 1) if operand.type.dtype is bool_ else interval or EVERYTHING
         value = uniform(operand)
         return EVERYTHING if value is None else Interval(value, value)
 
@@ -93,8 +93,8 @@ def _remainder(x: Interval, y: Interval) -> Interval:
     if not (x.at_least(0) and y.at_least(1)):
         return EVERYTHING
     bounds = [x.hi] if y.hi is None else [x.hi, y.hi - 1]
-    known = [bound for bound in bounds if bound is not None]
-    return Interval(0, min(known)) if known else Interval(0, None)
+    bounded = [bound for bound in bounds if bound is not None]
+    return Interval(0, min(bounded)) if bounded else Interval(0, None)
 
 
 RULES: Mapping[str, Callable[..., Interval]] = {

@@ -55,8 +55,8 @@ def widened(kernel: Kernel) -> Kernel:
 def fresh_values(kernel: Kernel) -> Iterator[int]:
     """Numbers of values that the kernel has not."""
     ids = [out.id for statement in kernel.statements() for out in _defined(statement)]
-    own = (kernel.chunk, kernel.lane, kernel.begin, *(param.value for param in kernel.params))
-    return count(max([*ids, *(value.id for value in own if value is not None)]) + 1)
+    numbers = (kernel.chunk, kernel.lane, kernel.begin, *(param.value for param in kernel.params))
+    return count(max([*ids, *(value.id for value in numbers if value is not None)]) + 1)
 
 
 class _Widening:
@@ -94,9 +94,9 @@ class _Widening:
             for run in self.runs(key, group):
                 instead |= self.joined(inside, run)
         return tuple(
-            each
+            following
             for number, statement in enumerate(inside)
-            for each in instead.get(number, (statement,))
+            for following in instead.get(number, (statement,))
         )
 
     def runs(self, key: Key, group: Group) -> Iterator[list[int]]:
@@ -130,9 +130,9 @@ class _Widening:
             }
             first = min(run)
             return instead | {first: [*where, wide, *instead[first]]}
-        made, value = self.vector([store.value for store in stores])
+        before, value = self.vector([store.value for store in stores])
         wide_store = replace(stores[0], value=value, mask=mask, is_aligned=True)
-        return {number: [] for number in run} | {max(run): [*where, *made, wide_store]}
+        return {number: [] for number in run} | {max(run): [*where, *before, wide_store]}
 
     def value(self, type_: Type) -> Value:
         return Value(next(self.fresh), type_)
@@ -146,18 +146,18 @@ class _Widening:
 
     def vector(self, parts: Sequence[Operand]) -> tuple[list[Statement], Operand]:
         """Scalars as the vector of them, and what makes it: by two, then by four ..."""
-        made: list[Statement] = []
+        inserts: list[Statement] = []
         while len(parts) > 1:
             lanes = 2 * parts[0].type.lanes
             order = Constant(Type(int32, lanes), np.arange(lanes, dtype=np.int32).tobytes())
             pairs = [*zip(parts[::2], parts[1::2], strict=True)]
             outs = [self.value(Type(parts[0].type.dtype, lanes)) for _ in pairs]
-            made += [
+            inserts += [
                 Apply(out, "shuffle", (x, y, order))
                 for out, (x, y) in zip(outs, pairs, strict=True)
             ]
             parts = outs
-        return made, parts[0]
+        return inserts, parts[0]
 
 
 def _groups(

@@ -30,10 +30,10 @@ class Zeros:
             return
         if statement.op in ("shl", "shr"):
             count = uniform(statement.args[1])
-            known = 0 if count is None else rule(self.of(statement.args[0]), count)
+            zeros = 0 if count is None else rule(self.of(statement.args[0]), count)
         else:
-            known = rule(*map(self.of, statement.args))
-        self.known[out.id] = min(known, ALL)
+            zeros = rule(*map(self.of, statement.args))
+        self.known[out.id] = min(zeros, ALL)
 
     def enter(self, loop: Loop) -> None:
         """Learn of a loop's index."""

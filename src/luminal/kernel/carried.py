@@ -51,9 +51,9 @@ class CarriedLoops:
         level = self.blocks.depth
         self.blocks.open(symbol, const(0), stop, tile)
         tiles = [*zip(before, axes, strict=True)]
-        carried = Carried([self.tile(own, t.dtype, level + 1) for t, own in tiles])
+        carried = Carried([self.tile(axes_of, t.dtype, level + 1) for t, axes_of in tiles])
         yield symbol, carried
-        carried.results = [self.tile(own, t.dtype, level) for t, own in tiles]
+        carried.results = [self.tile(axes_of, t.dtype, level) for t, axes_of in tiles]
         pairs = zip(carried.results, before, carried.inner, carried.next, strict=True)
         self.blocks.close(tuple(Carry(*carry) for carry in pairs))
 

@@ -78,17 +78,17 @@ class ByFragments:
 class Fragments(CarriedLoops):
     """The placement of a cascade by fragments."""
 
-    def __init__(self, found: Streamed, tiling: FragmentTiling) -> None:
-        super().__init__(Evaluator(found.fused))
-        self.found = found
+    def __init__(self, stream: Streamed, tiling: FragmentTiling) -> None:
+        super().__init__(Evaluator(stream.fused))
+        self.found = stream
         self.tiling = tiling
-        self.dot = found.dot
+        self.dot = stream.dot
         self.arithmetic = Arithmetic(self.values)
         self.staging = Staging(self.values)
-        is_read = found.fused.reads.__contains__
-        cascade = found.cascade
+        is_read = stream.fused.reads.__contains__
+        cascade = stream.cascade
         self.sweeps = [Sweep(cascade, n, is_read) for n in range(cascade.sweeps)]
-        wide = [store for store in found.fused.stores if not found.cascade.rows >= {*store.axes}]
+        wide = [store for store in stream.fused.stores if not stream.cascade.rows >= {*store.axes}]
         self.parts = SHORT_PARTS if all(store.dtype.size <= 2 for store in wide) else PARTS
         if self.dot.a is self.dot.accumulator:
             self.parts = 1
@@ -97,9 +97,9 @@ class Fragments(CarriedLoops):
         self.steps = self.sides("n", tiling.steps)
         self.further = {
             axes: self.sides("n", rounded(axes, self.dot.n))
-            for axes in dict.fromkeys(map(found.further, found.sums))
+            for axes in dict.fromkeys(map(stream.further, stream.sums))
         }
-        self.blocks_at = blocks_of(found, tiling)
+        self.blocks_at = blocks_of(stream, tiling)
         self.turn: Expression = const(0)  # of the blocks of steps that are multiplied
         rooms = dict.fromkeys(
             (b, tiling.stages if side else 1) for (_, side), b in self.blocks_at.items()
@@ -127,13 +127,13 @@ class Fragments(CarriedLoops):
 
     def open_grid(self) -> tuple[Env, Expression]:
         """One grid axis per axis of the rows; gives the first of the block's along the lanes'."""
-        found, values = self.found, dict[Symbol, Expression]()
+        stream, values = self.found, dict[Symbol, Expression]()
         first: Expression = const(0)
-        for a in found.fused.stores[0].axes:
-            if a is found.lane:
+        for a in stream.fused.stores[0].axes:
+            if a is stream.lane:
                 blocks = ceil_div(extent_of((a,)), self.tiling.rows)
                 first = self.values.grid_axis(blocks) * self.tiling.rows
-            elif a in found.cascade.rows:
+            elif a in stream.cascade.rows:
                 values[a] = self.values.grid_axis(extent_of((a,)))
         return Env(values), first
 
@@ -317,14 +317,14 @@ class Fragments(CarriedLoops):
 
     def stepped(self, sweep: Sweep, first: Expression, before: State, results: State) -> State:
         """The results so far with a block of steps added."""
-        known = {
+        carried = {
             **before,
             **{r: t for r, t in results.items() if r.axes <= self.found.cascade.rows},
         }
-        axes = [*map(self.axes, known)]
-        with self.carried_through(self.rows, [*known.values()], axes) as held:
-            inside = dict(zip(known, held.inner, strict=True))
-            earlier = {r: inside[r] for r in known if r not in before}
+        axes = [*map(self.axes, carried)]
+        with self.carried_through(self.rows, [*carried.values()], axes) as held:
+            inside = dict(zip(carried, held.inner, strict=True))
+            earlier = {r: inside[r] for r in carried if r not in before}
             after = Step(self, sweep, first, earlier).run({r: inside[r] for r in before})
             held.next = [after.get(r, tile) for r, tile in inside.items()]
         return dict(zip(before, held.results, strict=False))
@@ -390,9 +390,9 @@ class Fragments(CarriedLoops):
     def store_beside(self, further: Axes, stores: Sequence[Store], state: State) -> None:
         """The stores of these further axes."""
         env = self.at_rows()
-        known = {r: tile for r, tile in state.items() if not self.found.further(r)}
+        narrow = {r: tile for r, tile in state.items() if not self.found.further(r)}
         if not further:
-            self.store_at(stores, env, known)
+            self.store_at(stores, env, narrow)
             return
         wide = {r: tile for r, tile in state.items() if self.found.further(r) == further}
         axes, loops = [*map(self.axes, wide)], self.further[further]
@@ -400,12 +400,12 @@ class Fragments(CarriedLoops):
             position = joint(loops)
             values = LoopAxis(further[0], further).positions(position)
             guard = all_of([env.guard, self.unproved(position, further)])
-            known |= dict(zip(wide, held.inner, strict=True))
-            self.store_at(stores, Env({**env.values, **values}, guard), known)
+            narrow |= dict(zip(wide, held.inner, strict=True))
+            self.store_at(stores, Env({**env.values, **values}, guard), narrow)
             held.next = held.inner
 
-    def store_at(self, stores: Sequence[Store], env: Env, known: State) -> None:
-        for term, tile in known.items():
+    def store_at(self, stores: Sequence[Store], env: Env, tiles: State) -> None:
+        for term, tile in tiles.items():
             self.know(term, env, tile)
         for store in stores:
             value = self.values.evaluate(store.term, env)

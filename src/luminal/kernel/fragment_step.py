@@ -29,25 +29,25 @@ State = dict[Reduction, Tile]
 class Step:
     """A block of steps of a sweep, from `first` on, for the rows at `env`."""
 
-    def __init__(self, own: Fragments, sweep: Sweep, first: Expression, known: State) -> None:
-        self.own = own
+    def __init__(self, placement: Fragments, sweep: Sweep, first: Expression, tiles: State) -> None:
+        self.own = placement
         self.sweep = sweep
         self.first = first
-        self.known = known  # results of sweeps before, then the maximum so far: of rows
-        self.arithmetic = own.arithmetic
+        self.known = tiles  # results of sweeps before, then the maximum so far: of rows
+        self.arithmetic = placement.arithmetic
 
     def run(self, before: State) -> State:
         """The results so far with what the steps add."""
-        own, sweep = self.own, self.sweep
-        given: dict[Term, Tile] = {r: self.contracted(r) for r in sweep.needed()}
+        placement, sweep = self.own, self.sweep
+        scores: dict[Term, Tile] = {r: self.contracted(r) for r in sweep.needed()}
         after: State = {}
         values = [partial(self.masked, greatest) for greatest in sweep.maxima]
         tiles = self.mapped(
-            given, [(r.dtype, x) for r, x in zip(sweep.maxima, values, strict=True)]
+            scores, [(r.dtype, x) for r, x in zip(sweep.maxima, values, strict=True)]
         )
         for greatest, tile in zip(sweep.maxima, tiles, strict=True):
             (x,) = greatest.args
-            given[x] = tile
+            scores[x] = tile
             new = self.folded(greatest.monoid, before[greatest], tile)
             after[greatest] = new
             self.known[greatest] = self.arithmetic.safe(new)
@@ -58,17 +58,17 @@ class Step:
         narrow, wide = sweep.narrow, sweep.wide
         wanted = [(m.term.dtype, partial(self.masked, m.term)) for m in narrow]
         for m in wide:
-            factor = partial(self.factor, own.found.sums[m.term][0])
-            wanted += [(own.dot.a, partial(factor, n)) for n in range(own.parts)]
-        tiles = self.mapped(given, wanted)
+            factor = partial(self.factor, placement.found.sums[m.term][0])
+            wanted += [(placement.dot.a, partial(factor, n)) for n in range(placement.parts)]
+        tiles = self.mapped(scores, wanted)
         for m, tile in zip(narrow, tiles, strict=False):
             so_far = self.rescaled(m, before[m.term], moves)
             after[m.term] = self.folded(m.term.monoid, so_far, tile)
         for n, m in enumerate(wide):
-            start = len(narrow) + n * own.parts
+            start = len(narrow) + n * placement.parts
             move = None if m.rate is None else moves[m.rate]
             after[m.term] = self.added(
-                m.term, before[m.term], move, tiles[start : start + own.parts]
+                m.term, before[m.term], move, tiles[start : start + placement.parts]
             )
         return after
 
@@ -76,47 +76,53 @@ class Step:
 
     def contracted(self, r: Reduction) -> Tile:
         """A contraction of the rows and the steps."""
-        own, dot = self.own, self.own.dot
-        rows, steps = (own.blocks_at[r, side] for side in (0, 1))
-        k = own.sides("k", rows.depth[1])
-        zero = own.values.constant(0, r.dtype)
-        axes = tiled([*own.rows, *own.steps])
-        with own.carried_through([*own.steps, *k], [zero], [axes]) as held:
+        placement, dot = self.own, self.own.dot
+        rows, steps = (placement.blocks_at[r, side] for side in (0, 1))
+        k = placement.sides("k", rows.depth[1])
+        zero = placement.values.constant(0, r.dtype)
+        axes = tiled([*placement.rows, *placement.steps])
+        with placement.carried_through([*placement.steps, *k], [zero], [axes]) as held:
             a, b = (
-                own.values.load_staged(
-                    own.rooms[block], Env({DEPTH: joint(k), PLACE: joint(place)}), own.turn
+                placement.values.load_staged(
+                    placement.rooms[block],
+                    Env({DEPTH: joint(k), PLACE: joint(place)}),
+                    placement.turn,
                 )
-                for block, place in ((rows, own.rows), (steps, own.steps))
+                for block, place in ((rows, placement.rows), (steps, placement.steps))
             )
             held.next = [self.contract(held.inner[0], a, b, dot)]
         return held.results[0]
 
     def contract(self, acc: Tile, a: Tile, b: Tile, dot: Dot) -> Tile:
-        own, level = self.own, self.own.blocks.depth
-        out = own.tile(acc.axes, acc.dtype, level)
-        own.blocks.put(Contract(out, acc, a, b, dot), level)
+        placement, level = self.own, self.own.blocks.depth
+        out = placement.tile(acc.axes, acc.dtype, level)
+        placement.blocks.put(Contract(out, acc, a, b, dot), level)
         return out
 
     def added(self, r: Reduction, before: Tile, move: Tile | None, parts: Sequence[Tile]) -> Tile:
         """A sum with further axes, in its new scale, and what a block of steps adds to it."""
-        own, dot = self.own, self.own.dot
-        loops, axes, block = own.further[own.found.further(r)], own.axes(r), own.blocks_at[r, 1]
-        columns = own.steps[0].axis, own.steps[1].axis
-        with own.carried_through(loops, [before], [axes]) as held:
+        placement, dot = self.own, self.own.dot
+        loops, axes, block = (
+            placement.further[placement.found.further(r)],
+            placement.axes(r),
+            placement.blocks_at[r, 1],
+        )
+        columns = placement.steps[0].axis, placement.steps[1].axis
+        with placement.carried_through(loops, [before], [axes]) as held:
             total = held.inner[0]
             if move is not None:
                 total = self.arithmetic.apply("Mul", total, move)
             # Block by block of the sum: which results of the lanes are its factor is no loop's.
-            for first in range(0, own.tiling.steps, dot.k):
-                (_, k) = own.sides("k", dot.k)
-                with own.carried_through([k], [total], [axes]) as inside:
+            for first in range(0, placement.tiling.steps, dot.k):
+                (_, k) = placement.sides("k", dot.k)
+                with placement.carried_through([k], [total], [axes]) as inside:
                     here = Env({DEPTH: first + k.axis, PLACE: joint(loops)})
-                    b = own.values.load_staged(own.rooms[block], here, own.turn)
+                    b = placement.values.load_staged(placement.rooms[block], here, placement.turn)
                     (after,) = inside.inner
                     for part in parts:
-                        level = own.blocks.depth
-                        a = own.tile([*tiled(own.rows), k.axis], dot.a, level)
-                        own.blocks.put(Retile(a, part, columns, first), level)
+                        level = placement.blocks.depth
+                        a = placement.tile([*tiled(placement.rows), k.axis], dot.a, level)
+                        placement.blocks.put(Retile(a, part, columns, first), level)
                         after = self.contract(after, a, b, dot)
                     inside.next = [after]
                 (total,) = inside.results
@@ -126,20 +132,20 @@ class Step:
     # --- values of rows and steps
 
     def mapped(
-        self, given: Mapping[Term, Tile], wanted: Sequence[tuple[DType, Callable[[Env], Tile]]]
+        self, scores: Mapping[Term, Tile], wanted: Sequence[tuple[DType, Callable[[Env], Tile]]]
     ) -> list[Tile]:
         """What is computed of given values, at all positions of the block."""
-        own, axes = self.own, tiled([*self.own.rows, *self.own.steps])
-        empty = [own.values.constant(0, dtype) for dtype, _ in wanted]
-        before = [*given.values(), *empty]
-        with own.carried_through(own.steps, before, [axes] * len(before)) as held:
+        placement, axes = self.own, tiled([*self.own.rows, *self.own.steps])
+        empty = [placement.values.constant(0, dtype) for dtype, _ in wanted]
+        before = [*scores.values(), *empty]
+        with placement.carried_through(placement.steps, before, [axes] * len(before)) as held:
             env = self.at_steps()
             for r, tile in self.known.items():
-                own.know(r, env, tile)
-            for term, tile in zip(given, held.inner, strict=False):
-                own.know(term, env, tile)
-            held.next = [*held.inner[: len(given)], *(make(env) for _, make in wanted)]
-        return held.results[len(given) :]
+                placement.know(r, env, tile)
+            for term, tile in zip(scores, held.inner, strict=False):
+                placement.know(term, env, tile)
+            held.next = [*held.inner[: len(scores)], *(make(env) for _, make in wanted)]
+        return held.results[len(scores) :]
 
     def at_steps(self) -> Env:
         """The point at which the loops over rows and steps are."""
@@ -155,13 +161,15 @@ class Step:
 
     def factor(self, term: Term, part: int, env: Env) -> Tile:
         """A part of a factor: in the dot's dtype what is left of it behind the parts before."""
-        own, apply = self.own, self.arithmetic.apply
-        value = self.inside(env, own.values.evaluate(term, env), own.values.constant(0, term.dtype))
+        placement, apply = self.own, self.arithmetic.apply
+        value = self.inside(
+            env, placement.values.evaluate(term, env), placement.values.constant(0, term.dtype)
+        )
         for n in range(part + 1):
-            rounded = own.values.map("Cast", (value,), own.dot.a)
+            rounded = placement.values.map("Cast", (value,), placement.dot.a)
             if n < part:
-                wide = own.values.map("Cast", (rounded,), term.dtype)
-                minus = own.values.constant(-1, term.dtype)
+                wide = placement.values.map("Cast", (rounded,), term.dtype)
+                minus = placement.values.constant(-1, term.dtype)
                 value = apply("Add", value, apply("Mul", wide, minus))
         return rounded
 
@@ -174,11 +182,11 @@ class Step:
 
     def folded(self, monoid: Monoid, before: Tile, value: Tile) -> Tile:
         """A result so far, and the values of a block of steps, as one."""
-        own, level = self.own, self.own.blocks.depth
-        for axis in tiled(own.steps):
+        placement, level = self.own, self.own.blocks.depth
+        for axis in tiled(placement.steps):
             rest = [a for a in value.axes if a is not axis]
-            out = own.tile(rest, value.dtype, level)
-            own.blocks.put(Reduce(out, monoid.combine, value, axis), level)
+            out = placement.tile(rest, value.dtype, level)
+            placement.blocks.put(Reduce(out, monoid.combine, value, axis), level)
             value = out
         return self.arithmetic.apply(monoid.combine, before, value)
 

@@ -114,8 +114,8 @@ class ProductTiling:
         place, count = sides.fused.reads[term], COPIED // term.dtype.size
         if place.layout != ROW_MAJOR or not place.frame:
             return False
-        own = sides.columns if side else sides.rows
-        along = (sides.summed if self.deep_first[side] else own)[-1].members[-1]
+        mine = sides.columns if side else sides.rows
+        along = (sides.summed if self.deep_first[side] else mine)[-1].members[-1]
         extent, length = along.extent, self.deep if self.deep_first[side] else self.across(side)
         is_whole = extent is not None and extent.is_const and extent.value % count == 0
         kept_so = self.deep_first[side] or term.dtype.size > 1

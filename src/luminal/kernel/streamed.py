@@ -67,15 +67,15 @@ def streamed(fused: Fused, cascade: Cascade) -> Streamed | None:
     sums = {r: _of_steps_and_further(r, cascade, lane, dot, fused) for r in wide}
     if not all(_is_in_range(m, sums[m.term], dot) for m in cascade.members if m.term in sums):
         return None
-    found = Streamed(
+    stream = Streamed(
         fused, cascade, dot, lane,
         {r: pair for r, pair in contractions.items() if pair is not None},
         {r: pair for r, pair in sums.items() if pair is not None},
     )  # fmt: skip
-    whole = len(found.contractions) == len(contractions) and len(found.sums) == len(sums)
-    further = {frozenset(found.further(r)) for r in wide}
+    whole = len(stream.contractions) == len(contractions) and len(stream.sums) == len(sums)
+    further = {frozenset(stream.further(r)) for r in wide}
     stored = {frozenset(store.axes) - cascade.rows for store in fused.stores}
-    return found if whole and stored <= {*further, frozenset[Symbol]()} else None
+    return stream if whole and stored <= {*further, frozenset[Symbol]()} else None
 
 
 def _are_plain(fused: Fused, cascade: Cascade) -> bool:
@@ -173,9 +173,9 @@ class Block:
         return outer * (inner * self.term.dtype.size + RUN_BYTES)
 
 
-def blocks_of(found: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction, int], Block]:
+def blocks_of(stream: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction, int], Block]:
     """The blocks of all factors that are copied: 0, of the rows or 1, of the steps of a product."""
-    dot, reads = found.dot, found.fused.reads
+    dot, reads = stream.dot, stream.fused.reads
     blocks: dict[tuple[Reduction, int], Block] = {}
 
     def block(
@@ -183,31 +183,31 @@ def blocks_of(found: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction, 
     ) -> Block:
         term = taken(factor, dtype, reads)
         assert term is not None, f"{factor!r} is none for {dot}"
-        deep_first = is_contiguous(found.fused, term, depth[0][-1])
+        deep_first = is_contiguous(stream.fused, term, depth[0][-1])
         return Block(term, depth, place, deep_first)
 
-    for r, (rows, steps) in found.contractions.items():
+    for r, (rows, steps) in stream.contractions.items():
         depth = tuple(r.attrs), rounded(r.attrs, dot.k)
-        blocks[r, 0] = block(rows, dot.a, depth, ((found.lane,), tiling.rows))
-        blocks[r, 1] = block(steps, dot.b, depth, ((found.step,), tiling.steps))
-    for r, (_, other) in found.sums.items():
-        further = found.further(r)
+        blocks[r, 0] = block(rows, dot.a, depth, ((stream.lane,), tiling.rows))
+        blocks[r, 1] = block(steps, dot.b, depth, ((stream.step,), tiling.steps))
+    for r, (_, other) in stream.sums.items():
+        further = stream.further(r)
         place = further, rounded(further, dot.n)
-        blocks[r, 1] = block(other, dot.b, ((found.step,), tiling.steps), place)
+        blocks[r, 1] = block(other, dot.b, ((stream.step,), tiling.steps), place)
     return blocks
 
 
-def shared_bytes(found: Streamed, tiling: FragmentTiling) -> int:
+def shared_bytes(stream: Streamed, tiling: FragmentTiling) -> int:
     """Shared memory that a tiling takes."""
     blocks = dict.fromkeys(
-        (b, tiling.stages if s else 1) for (_, s), b in blocks_of(found, tiling).items()
+        (b, tiling.stages if s else 1) for (_, s), b in blocks_of(stream, tiling).items()
     )
     return sum(block.bytes * stages for block, stages in blocks)
 
 
-def lie_whole(found: Streamed, blocks: Iterable[Block]) -> bool:
+def lie_whole(stream: Streamed, blocks: Iterable[Block]) -> bool:
     """Can lanes copy the blocks without registers? All must lie so in memory, in whole words."""
-    return all(_lies_whole(found.fused, block) for block in blocks)
+    return all(_lies_whole(stream.fused, block) for block in blocks)
 
 
 def _lies_whole(fused: Fused, block: Block) -> bool:
@@ -220,10 +220,10 @@ def _lies_whole(fused: Fused, block: Block) -> bool:
     return is_whole and inner % count == 0 and place.frame[-1][-1:] == block.near[-1:]
 
 
-def has_lengths(found: Streamed) -> bool:
+def has_lengths(stream: Streamed) -> bool:
     """Are the sums and the further axes of lengths that are known, as blocks of memory must be?"""
-    axes = [a for r in found.contractions for a in r.attrs]
-    axes += [a for r in found.sums for a in found.further(r)]
+    axes = [a for r in stream.contractions for a in r.attrs]
+    axes += [a for r in stream.sums for a in stream.further(r)]
     return all(extent_of((a,)).is_const for a in axes)
 
 

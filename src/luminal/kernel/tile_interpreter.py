@@ -92,7 +92,7 @@ class _Interpreter:
             for statement in reversed([*kernel.statements()])
             if isinstance(statement, Loop)
         }  # of each axis, by its first loop: turns, lanes, and what each has side by side
-        loops = (each for each in kernel.statements() if isinstance(each, Loop))
+        loops = (inner for inner in kernel.statements() if isinstance(inner, Loop))
         self.parts = {loop.axis: loop.part for loop in loops if loop.part is not None}
         self.memory = {b.name: self.bind(b, buffers) for b in kernel.buffers}
         for buffer in kernel.scratch:

@@ -57,14 +57,14 @@ class DeviceArray:
             value = value.detach()
         # The producer's queue is made to wait for by ours, which it knows by this number.
         capsule = value.__dlpack__(stream=driver.stream_number)
-        found = dlpack_device.taken(name, capsule, driver.dlpack_device)
-        place = DevicePointer(driver.block_at(found.address, max(1, _size(found))))
-        array = cls(space, found.shape, found.dtype, place, value)
-        if found.address % ALIGNMENT and array.nbytes:
-            array = cls.empty(space, found.shape, found.dtype)
+        foreign = dlpack_device.taken(name, capsule, driver.dlpack_device)
+        place = DevicePointer(driver.block_at(foreign.address, max(1, _size(foreign))))
+        array = cls(space, foreign.shape, foreign.dtype, place, value)
+        if foreign.address % ALIGNMENT and array.nbytes:
+            array = cls.empty(space, foreign.shape, foreign.dtype)
             with space.entered():
                 driver.copy(place, array.place, array.nbytes)
-        weakref.finalize(array, space.call_later, found.release).atexit = False
+        weakref.finalize(array, space.call_later, foreign.release).atexit = False
         return array
 
     @property
@@ -155,5 +155,5 @@ def accepted(name: str, array: DeviceArray, dtype: DType) -> DeviceArray:
     return array
 
 
-def _size(found: dlpack_device.Foreign) -> int:
-    return int(np.prod(found.shape, dtype=np.int64)) * found.dtype.size
+def _size(foreign: dlpack_device.Foreign) -> int:
+    return int(np.prod(foreign.shape, dtype=np.int64)) * foreign.dtype.size

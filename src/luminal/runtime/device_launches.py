@@ -191,14 +191,14 @@ def calls(
             for trip in range(launch.trips):
                 yield from calls(launch.body, table, integers, scratch, (*trips, trip))
             continue
-        own = launch.integers
+        offset = launch.integers
         yield (
             launch.site,
             Call(
                 launch.code,
                 launch.workers,
                 [operand.at(table, trips) for operand in launch.operands],
-                None if own is None else DevicePointer(integers.block, integers.offset + own),
+                None if offset is None else DevicePointer(integers.block, integers.offset + offset),
                 scratch if launch.has_scratch else None,
             ),
         )

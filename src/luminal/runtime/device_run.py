@@ -45,7 +45,7 @@ class DeviceRun:
         self,
         runner: DeviceRunner,
         copies: Sequence[tuple[int, int]],
-        made: Made,
+        prepared: Made,
         workspace: DeviceBuffer,
         listing: Listing,
         inputs: Sequence[Any],
@@ -53,7 +53,7 @@ class DeviceRun:
         stay: bool,
     ) -> None:
         self.runner, self.copies = runner, copies
-        self.layout, self.integers = made.layout, made.integers
+        self.layout, self.integers = prepared.layout, prepared.integers
         self.workspace, self.listing = workspace, listing
         self.inputs, self.outputs, self.stay = inputs, outputs, stay
         self.slot: Slot | None = None
@@ -92,21 +92,21 @@ class DeviceRun:
         """Queues it as a recording, if there is one."""
         runner, layout = self.runner, self.layout
         slot = runner.slot(driver, layout)
-        given, taken = staged(slot, layout.given, 0 if self.stay else layout.taken)
+        sent, taken = staged(slot, layout.given, 0 if self.stay else layout.taken)
 
         def make(launches: Sequence[Call]) -> Recording | None:
             source = DevicePointer(self.workspace.block, layout.given)
-            return driver.record((given, self.workspace.place), launches, (source, taken))
+            return driver.record((sent, self.workspace.place), launches, (source, taken))
 
         recording = self.listing.recording(slot, make)
         if recording is None:
             runner.slots.append(slot)
             return False
-        given[: self.integers.nbytes] = self.integers.view(np.uint8)
+        sent[: self.integers.nbytes] = self.integers.view(np.uint8)
         for part in layout.inputs:
             array = self.inputs[part.array]
             if type(array) is not DeviceArray:
-                part_of(given, part, array)[...] = array
+                part_of(sent, part, array)[...] = array
         for part in layout.large_inputs:
             self._give(driver, part)
         runner.told = None  # a copy of its own, which nobody compares

@@ -185,7 +185,7 @@ class Driver(ABC):
 
     def record(
         self,
-        given: tuple[Array, DevicePointer],
+        sent: tuple[Array, DevicePointer],
         calls: Sequence[Call],
         taken: tuple[DevicePointer, Array],
     ) -> Recording | None:

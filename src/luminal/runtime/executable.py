@@ -349,8 +349,8 @@ class Executable:
         buffers = [parameter.stored for parameter in self._weights.values()]
         buffers += [state.buffer for state in self._states if isinstance(state, State)]
         buffers += [state.spare for state in self._states]
-        given = (array for array in used if isinstance(array, np.ndarray))
-        return [*given, *(buffer.array for buffer in buffers if isinstance(buffer, HostBuffer))]
+        arrays = (array for array in used if isinstance(array, np.ndarray))
+        return [*arrays, *(buffer.array for buffer in buffers if isinstance(buffer, HostBuffer))]
 
     def release(self) -> None:
         """Lets go of the inputs that calls gave: the next call gives them anew."""
@@ -521,8 +521,8 @@ class Executable:
 
 def _device_of(variants: Sequence[Variant]) -> Device | None:
     """Where all of them run, if that is not the host."""
-    found = {getattr(variant.runner, "device", None) for variant in variants}
-    device = found.pop() if len(found) == 1 else None
+    devices = {getattr(variant.runner, "device", None) for variant in variants}
+    device = devices.pop() if len(devices) == 1 else None
     return device if isinstance(device, Device) else None
 
 

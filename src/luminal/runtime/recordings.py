@@ -26,11 +26,11 @@ class Slot:
         self.number = next(self._numbers)
         self.given = self.taken = _EMPTY
 
-    def reserve(self, driver: Driver, given: int, taken: int) -> None:
+    def reserve(self, driver: Driver, sent: int, taken: int) -> None:
         """Makes it as large as that; what was recorded of the old memory is not found again."""
-        if len(self.given) < given or len(self.taken) < taken:
+        if len(self.given) < sent or len(self.taken) < taken:
             self.number = next(self._numbers)
-            self.given = driver.staging(max(given, len(self.given)))
+            self.given = driver.staging(max(sent, len(self.given)))
             self.taken = driver.staging(max(taken, len(self.taken)))
 
 
@@ -90,6 +90,6 @@ class Listings:
         self._known.clear()
 
 
-def staged(slot: Slot, given: int, taken: int) -> tuple[Array, Array]:
+def staged(slot: Slot, sent: int, taken: int) -> tuple[Array, Array]:
     """The parts of a slot that a run with so many bytes copies."""
-    return slot.given[:given], slot.taken[:taken]
+    return slot.given[:sent], slot.taken[:taken]

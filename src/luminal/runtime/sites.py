@@ -59,8 +59,8 @@ class Sites:
 
     def named(self, site: int) -> str:
         """The words for a launch in an error."""
-        found = self._sites[site]
-        return f"launch {site + 1} of {len(self)}, {found.label!r} (kernel {found.kernel})"
+        row = self._sites[site]
+        return f"launch {site + 1} of {len(self)}, {row.label!r} (kernel {row.kernel})"
 
     def work(self, values: Sequence[int]) -> Work:
         """The work of every site where the quantities have these values."""

@@ -72,9 +72,9 @@ def lay_out(plan: Plan, placement: Placement, sizes: Mapping[int, int]) -> Layou
         return tuple(parts)
 
     inputs = placed([pair for pair in plan.inputs if sizes[pair[0]] <= STAGED], 0)
-    given = end
-    outputs = placed([pair for pair in plan.outputs if sizes[pair[0]] <= STAGED], given)
-    taken = end - given
+    sent = end
+    outputs = placed([pair for pair in plan.outputs if sizes[pair[0]] <= STAGED], sent)
+    taken = end - sent
     large_inputs = placed([pair for pair in plan.inputs if sizes[pair[0]] > STAGED], 0)
     large_outputs = placed([pair for pair in plan.outputs if sizes[pair[0]] > STAGED], 0)
     placed([(buffer, -1) for buffer in plan.hidden], 0)
@@ -82,7 +82,7 @@ def lay_out(plan: Plan, placement: Placement, sizes: Mapping[int, int]) -> Layou
         offsets[buffer] = end + offset
     scratch = aligned(end + placement.arena_bytes)
     return Layout(
-        offsets, given, taken, inputs, outputs, large_inputs, large_outputs,
+        offsets, sent, taken, inputs, outputs, large_inputs, large_outputs,
         scratch, next(_serials),
     )  # fmt: skip
 

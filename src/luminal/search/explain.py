@@ -64,5 +64,5 @@ def _bounds(program: Program, dims: Mapping[str, int], backend: Backend) -> Iter
             yield f"    {line}" if number else f"k{launch.kernel} {launch.label}: {line}"
     if is_known:
         seconds = cost(program, dims, backend).seconds
-        each = backend.costs.launch
-        yield f"a run: {seconds * 1e6:.3g} us, of which launches {each * 1e6:g} each"
+        per_launch = backend.costs.launch
+        yield f"a run: {seconds * 1e6:.3g} us, of which launches {per_launch * 1e6:g} each"

@@ -76,9 +76,9 @@ def streams(order: Sequence[Term], forced: set[Term], costs: Costs) -> Iterator[
     """
     near = _Neighbours(order, forced, costs, frozenset(), frozenset(), frozenset())
     for first in _firsts(order):
-        found = Streams(near, first, idle=True)
-        if found.follow() is None and len(found.found) == 1:
-            yield found.found[0]
+        streams_found = Streams(near, first, idle=True)
+        if streams_found.follow() is None and len(streams_found.found) == 1:
+            yield streams_found.found[0]
 
 
 def _firsts(order: Sequence[Term]) -> list[Reduction]:

@@ -42,10 +42,10 @@ def scales_after_products(program: Respelled, costs: Costs, numerics: Numerics) 
     products: set[Term] = set()
     for term in order:
         if isinstance(term, Reduction) and _is_of_a_row(term, costs) and term not in stored:
-            found = _scale(term, users, stored)
-            if found is not None and _is_worth(found[1], costs):
-                scales.add(found[0])
-                products |= found[1]
+            scaled = _scale(term, users, stored)
+            if scaled is not None and _is_worth(scaled[1], costs):
+                scales.add(scaled[0])
+                products |= scaled[1]
     if not scales:
         return program
     new: dict[Term, Term] = {}
@@ -63,22 +63,22 @@ def repeated(order: Sequence[Term], stored: Set[Term], costs: Costs) -> set[Term
     """The sums along a row that are computed in the kernels of products along it, with what is made
     of them, and what the products read of that row.
     """
-    found: set[Term] = set()
+    again: set[Term] = set()
     if not costs.shares.passes:
-        return found
+        return again
     users = users_of(order)
     for term in order:
         if isinstance(term, Reduction) and _is_of_a_row(term, costs) and term not in stored:
-            made = _made_of(term, users, stored)
-            if made is None:
+            members = _made_of(term, users, stored)
+            if members is None:
                 continue
-            ends = {user for value in (term, *made) for user in users[value]}.difference(made)
+            ends = {user for value in (term, *members) for user in users[value]}.difference(members)
             products = [_scaled_product(end, term) for end in ends]
             if products and all(products):
-                found |= {term, *made}
+                again |= {term, *members}
                 for product in filter(None, products):
-                    found |= _of_row(product, term, stored)
-    return found
+                    again |= _of_row(product, term, stored)
+    return again
 
 
 def users_of(order: Sequence[Term]) -> dict[Term, list[Term]]:
@@ -98,16 +98,16 @@ def _is_of_a_row(reduction: Reduction, costs: Costs) -> bool:
 
 def _made_of(reduction: Reduction, users: Users, stored: Set[Term]) -> list[Term] | None:
     """The pointwise values of the sum alone, operands first; None where one is stored."""
-    made: list[Term] = []
-    waiting = [reduction, *made]
+    members: list[Term] = []
+    waiting = [reduction, *members]
     for value in waiting:
         for user in users[value]:
-            if user.is_pointwise and user.axes <= reduction.axes and user not in made:
-                made.append(user)
+            if user.is_pointwise and user.axes <= reduction.axes and user not in members:
+                members.append(user)
                 waiting.append(user)
-    if len(made) > MOST_TERMS or not stored.isdisjoint(made):
+    if len(members) > MOST_TERMS or not stored.isdisjoint(members):
         return None
-    return made
+    return members
 
 
 def _scaled_product(term: Term, reduction: Reduction) -> Reduction | None:
@@ -138,15 +138,15 @@ def _scale(reduction: Reduction, users: Users, stored: Set[Term]) -> tuple[Term,
     """The one value that is made of a sum and read along its row, with the products that read that;
     None where anything else reads it.
     """
-    made = _made_of(reduction, users, stored)
-    if not made:
+    members = _made_of(reduction, users, stored)
+    if not members:
         return None
-    inside = {reduction, *made}
-    ends = [value for value in (reduction, *made) if not inside.issuperset(users[value])]
-    if ends != made[-1:] or made[-1].dtype is not float32:
+    inside = {reduction, *members}
+    ends = [value for value in (reduction, *members) if not inside.issuperset(users[value])]
+    if ends != members[-1:] or members[-1].dtype is not float32:
         return None
     products: set[Term] = set()
-    stack, seen = [*users[made[-1]]], set[Term]()
+    stack, seen = [*users[members[-1]]], set[Term]()
     while stack:
         term = stack.pop()
         if term in seen:
@@ -159,7 +159,7 @@ def _scale(reduction: Reduction, users: Users, stored: Set[Term]) -> tuple[Term,
             stack += users[term]
         else:
             return None
-    return made[-1], products
+    return members[-1], products
 
 
 def _is_along(user: Term, product: Term, reduction: Reduction) -> bool:
@@ -203,9 +203,9 @@ def _without(terms: Terms, term: Term, scales: Set[Term], pulled: list[Term]) ->
     """A value without its scales, which are added to those `pulled` out."""
     if term.op not in ("Mul", "Cast"):
         return term
-    found = [arg for arg in term.args if arg in scales]
-    if term.op == "Mul" and len(found) == 1:
-        pulled += found
+    factors = [arg for arg in term.args if arg in scales]
+    if term.op == "Mul" and len(factors) == 1:
+        pulled += factors
         (rest,) = [arg for arg in term.args if arg not in scales]
         return _without(terms, rest, scales, pulled)
     args = [_without(terms, arg, scales, pulled) for arg in term.args]

@@ -97,9 +97,9 @@ def _cut(
     order = program.order()
     users, stored = users_of(order), stored_anyway(lowered.roots, order)
     for cascade, size in planned:
-        made = _Chunks(lowered.terms, new, cascade, size)
-        made.take_over(users, stored)
-        chunks |= dict.fromkeys(cascade.results, made)
+        chunked = _Chunks(lowered.terms, new, cascade, size)
+        chunked.take_over(users, stored)
+        chunks |= dict.fromkeys(cascade.results, chunked)
 
     def replace(old: Term, same: Term) -> Term:
         new[old] = chunks[old].combined(old) if old in chunks else same
@@ -107,8 +107,8 @@ def _cut(
 
     rewritten = program.rewrite(replace)
     shapes = dict(rewritten.lowered.shapes)
-    for member, made in chunks.items():
-        shapes |= made.frames(member, lowered.shapes.get(member))
+    for member, chunked in chunks.items():
+        shapes |= chunked.frames(member, lowered.shapes.get(member))
     done = dataclasses.replace(rewritten.lowered, shapes=shapes)
     members = {member: (chunks[member].parts[member], new[member]) for member in chunks}
     return Respelled(done, rewritten.same), members
@@ -121,7 +121,7 @@ def _outside_of_passes(
     order = program.order()
     passes = cascades.find(order, stored_anyway(program.lowered.roots, order), costs)
     outside = {*order} - {t for p in passes for t in p.cascade.results}
-    return {member for member, made in members.items() if not outside.isdisjoint(made)}
+    return {member for member, terms in members.items() if not outside.isdisjoint(terms)}
 
 
 class _Chunks:
@@ -272,7 +272,7 @@ class _Chunks:
 
 def _is_of_positions(term: Term) -> bool:
     """Is the value computed of positions and numbers alone?"""
-    made = below((term,), most=MOST_LOOKED_AT)
-    return len(made) <= MOST_LOOKED_AT and all(
-        t.is_pointwise or isinstance(t, Index | Literal) for t in made
+    inside = below((term,), most=MOST_LOOKED_AT)
+    return len(inside) <= MOST_LOOKED_AT and all(
+        t.is_pointwise or isinstance(t, Index | Literal) for t in inside
     )

@@ -159,13 +159,13 @@ class CudaDriver(Driver):
 
     def record(
         self,
-        given: tuple[Array, DevicePointer],
+        sent: tuple[Array, DevicePointer],
         calls: Sequence[Call],
         taken: tuple[DevicePointer, Array],
     ) -> CudaRecording:
         with self._reported("record"):
             builder = self.device.create_graph_builder().begin_building()
-            (source, target), (result, into) = given, taken
+            (source, target), (result, into) = sent, taken
             if source.nbytes:
                 _part(target, source.nbytes).copy_from(_host(source), stream=builder)
             for call in calls:

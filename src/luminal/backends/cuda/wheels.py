@@ -8,7 +8,7 @@ from importlib import metadata
 def files(wheel: str, beginning: str) -> list[str]:
     """The paths of a wheel's files whose names begin so; none where it is not installed."""
     try:
-        found = metadata.distribution(wheel).files or []
+        packed = metadata.distribution(wheel).files or []
     except metadata.PackageNotFoundError:
         return []
-    return [str(file.locate()) for file in found if file.name.startswith(beginning)]
+    return [str(file.locate()) for file in packed if file.name.startswith(beginning)]

@@ -188,12 +188,12 @@ class HipDriver(Driver):
 
     def record(
         self,
-        given: tuple[Array, DevicePointer],
+        sent: tuple[Array, DevicePointer],
         calls: Sequence[Call],
         taken: tuple[DevicePointer, Array],
     ) -> HipRecording:
         hip, stream = self.hip, self._do(self.hip.hipStreamCreate)
-        (source, target), (result, into) = given, taken
+        (source, target), (result, into) = sent, taken
         self._do(hip.hipStreamBeginCapture, stream, hip.hipStreamCaptureMode(RELAXED))
         try:
             self._async(_address(target), source.ctypes.data, source.nbytes, TO_DEVICE, stream)
@@ -203,9 +203,9 @@ class HipDriver(Driver):
         finally:
             graph = self._do(hip.hipStreamEndCapture, stream)
             self._do(hip.hipStreamDestroy, stream)
-        made = self._do(hip.hipGraphInstantiateWithFlags, graph, 0)
+        executable = self._do(hip.hipGraphInstantiateWithFlags, graph, 0)
         self._do(hip.hipGraphDestroy, graph)
-        return HipRecording(self, made, (source, into))
+        return HipRecording(self, executable, (source, into))
 
     def wait(self, mark: Mark | None = None) -> None:
         if mark is None:

@@ -144,11 +144,11 @@ class InterpretedDriver(Driver):
 
     def record(
         self,
-        given: tuple[Array, DevicePointer],
+        sent: tuple[Array, DevicePointer],
         calls: Sequence[Call],
         taken: tuple[DevicePointer, Array],
     ) -> InterpretedRecording:
-        return InterpretedRecording(self, given, calls, taken)
+        return InterpretedRecording(self, sent, calls, taken)
 
     def stage(self, source: Array, target: DevicePointer) -> None:
         """Queues a copy of what lies there when its turn comes, as a recording's is."""

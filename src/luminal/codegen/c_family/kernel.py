@@ -120,7 +120,11 @@ def dynamic_bytes(kernel: Kernel, dialect: Dialect) -> int:
 
 def _vectors(kernel: Kernel) -> list[Type]:
     """The types of what is loaded, joined and stored at once."""
-    outs = (each.out.type for each in kernel.statements() if isinstance(each, Load | Apply))
+    outs = (
+        statement.out.type
+        for statement in kernel.statements()
+        if isinstance(statement, Load | Apply)
+    )
     return [*dict.fromkeys(t for t in outs if t.lanes > 1 and t.dtype.kind != "bool")]
 
 
@@ -166,7 +170,7 @@ class _Walk:
         index = dialect.types["i64"]
         values = [f"{dialect.integers}[{place}]" for place in range(len(integers))]
         if not has_integers:
-            values = [str(known.value) for known in (kernel.scratch_bytes, kernel.chunks)]
+            values = [str(figure.value) for figure in (kernel.scratch_bytes, kernel.chunks)]
         for name, value in zip(integers, values, strict=True):
             self._put(f"const {index} {name} = {value};")
         self._worker(index)

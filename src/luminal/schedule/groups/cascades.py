@@ -134,10 +134,10 @@ def fragments(
     fused: Fused, cascade: Cascade, choices: Choices, groups: Groups, target: VectorTarget
 ) -> ByFragments | None:
     """The blocks of a cascade by fragments; None where lanes do not multiply together."""
-    found = streamed(fused, cascade)
-    if found is None or not has_lengths(found):
+    stream = streamed(fused, cascade)
+    if stream is None or not has_lengths(stream):
         return None
-    positions, dot = _positions(cascade), found.dot
+    positions, dot = _positions(cascade), stream.dot
     teams = [n for n in (4, 2, 8, 1, 16) if n * dot.together <= groups.most]
     teams = [n for n in teams if n == 1 or n * dot.m < 2 * positions]
     steps = [n * dot.k for n in (4, 2, 8, 1)]
@@ -146,7 +146,7 @@ def fragments(
         return FragmentTiling(teams * dot.m, steps, teams, stages)
 
     def fits(tiling: FragmentTiling) -> bool:
-        return shared_bytes(found, tiling) <= groups.shared_bytes
+        return shared_bytes(stream, tiling) <= groups.shared_bytes
 
     teams = [n for n in teams if any(fits(made(n, s)) for s in steps)]
     if not teams:
@@ -154,12 +154,12 @@ def fragments(
     rule = dot.name if positions > dot.m // 2 else NO_DOT
     if choices.pick("dot", rule, (dot.name, NO_DOT)) == NO_DOT:
         return None
-    others = math.prod(estimate(extent_of((a,))) for a in cascade.rows - {found.lane})
+    others = math.prod(estimate(extent_of((a,))) for a in cascade.rows - {stream.lane})
 
     def time(n: int) -> float:
         """Rows that a unit could compute in the time in which it does one step of its groups."""
         share = -(-others * -(-positions // (n * dot.m)) // target.cores)
-        taken = shared_bytes(found, made(n, steps[0], 2))
+        taken = shared_bytes(stream, made(n, steps[0], 2))
         most = min(MOST_LANES // (n * dot.together), target.l1_bytes // taken)
         held = min(share, max(1, most))
         busy, waits = share * max(n * dot.m, FETCHED), -(-share // held) * WAITED
@@ -169,7 +169,7 @@ def fragments(
     able = [n for n in steps if fits(made(number, n))]
     size = choices.pick("steps", able[0], able)
     stages = [1]
-    blocks_copied = [b for (_, side), b in blocks_of(found, made(number, size)).items() if side]
-    if groups.copies and lie_whole(found, blocks_copied) and fits(made(number, size, 2)):
+    blocks_copied = [b for (_, side), b in blocks_of(stream, made(number, size)).items() if side]
+    if groups.copies and lie_whole(stream, blocks_copied) and fits(made(number, size, 2)):
         stages = [2, 1]
-    return ByFragments(found, made(number, size, choices.pick("stages", stages[0], stages)))
+    return ByFragments(stream, made(number, size, choices.pick("stages", stages[0], stages)))

@@ -62,16 +62,16 @@ class _Walk:
 
     def inside(self, statement: Loop | If, after: set[int]) -> set[int]:
         """What a body needs of what is defined before it."""
-        own = {value.id for value in _defined(statement)}
+        defined = {value.id for value in _defined(statement)}
         if isinstance(statement, If):
             end = set(self.noted(choice.then for choice in statement.choices))
-            return self.before(statement.body, (after - own) | end) - after
+            return self.before(statement.body, (after - defined) | end) - after
         # What the body reads lives in all its trips, as what is carried to the next one does.
         begun = {statement.index.id, *(carry.inner.id for carry in statement.carries)}
-        made = {value.id for value in _made(statement.body)} | begun
-        outer = {number for number in self.noted(_read(statement.body)) if number not in made}
+        inner = {value.id for value in _made(statement.body)} | begun
+        outer = {number for number in self.noted(_read(statement.body)) if number not in inner}
         end = outer | set(self.noted(carry.next for carry in statement.carries))
-        return self.before(statement.body, (after - own) | end) - begun - after
+        return self.before(statement.body, (after - defined) | end) - begun - after
 
     def noted(self, operands: Iterable[Operand | None]) -> list[int]:
         """The numbers of values, whose words are noted."""

@@ -47,7 +47,7 @@ def touched(starts: Array, active: Array, type_: Type, is_shared: bool) -> Touch
         return Touched(len(lanes), float(turns.mean()), float(least.mean()), 0.0)
     sectors, least = _distinct(places // SECTOR), np.ceil(used / SECTOR)
     lines = np.maximum(_distinct(places // LINE), used / LINE)
-    means = (float(each.mean()) for each in (sectors, least, lines))
+    means = (float(counts.mean()) for counts in (sectors, least, lines))
     return Touched(len(lanes), *means)
 
 

@@ -287,7 +287,7 @@ class _Count:
         size *= max(1, type_.dtype.size // size)  # words of dots are counted in themselves
         starts = self.starts(at, type_)
         if starts is None:
-            found = Touched(int(self.rows), float(ROW), float(ROW), float(ROW))
+            lines = Touched(int(self.rows), float(ROW), float(ROW), float(ROW))
         else:
             # Whole lines further, or whole words of shared memory, all is the same.
             period = WORD if place == "shared" else LINE
@@ -298,12 +298,12 @@ class _Count:
             if key not in self.touched:
                 active = self.taking_part(at.mask)
                 self.touched[key] = touched(starts * size, active, type_, place == "shared")
-            found = self.touched[key]
-        if not (found.requests and times):
+            lines = self.touched[key]
+        if not (lines.requests and times):
             return None
         by_data = starts is None or self.depends(at.address, at.mask)
         access = Access(
-            at.buffer, kind, place, type_.dtype.size * type_.lanes, times, *found,
+            at.buffer, kind, place, type_.dtype.size * type_.lanes, times, *lines,
             is_looped=self.depth > 0, by_data=by_data,
         )  # fmt: skip
         self.seen.accesses.append(access)
@@ -322,10 +322,10 @@ class _Count:
     def taking_part(self, mask: Operand | None) -> Array:
         """The lanes that touch memory: where a mask is not known, all that come by."""
         active = np.broadcast_to(self.active, (self.lanes,))
-        known = UNKNOWN if mask is None or self.depends(mask) else self.value(mask)
-        if isinstance(known, _Unknown):
+        holds = UNKNOWN if mask is None or self.depends(mask) else self.value(mask)
+        if isinstance(holds, _Unknown):
             return active
-        any_: Array = np.asarray(known.any(-1)) if known.ndim > 1 else known
+        any_: Array = np.asarray(holds.any(-1)) if holds.ndim > 1 else holds
         taking: Array = active & np.broadcast_to(any_, (self.lanes,))
         return taking
 
@@ -370,7 +370,7 @@ class _Count:
     def choose(self, choice: Choice, taken: Known) -> None:
         then, otherwise = self.value(choice.then), self.value(choice.otherwise)
         chosen: Known = UNKNOWN
-        if not any(isinstance(each, _Unknown) for each in (then, otherwise, taken)):
+        if not any(isinstance(value, _Unknown) for value in (then, otherwise, taken)):
             chosen = np.where(taken, then, otherwise)  # type: ignore[arg-type]
         self.set(choice.result, chosen, self.depends(choice.then, choice.otherwise))
 
@@ -402,9 +402,9 @@ class _Count:
         address, squares = self.value(statement.address), len(statement.outs)
         if not isinstance(address, _Unknown) and times:
             starts = np.broadcast_to((address + statement.distance) * size, (self.lanes,))
-            found = touched_by_squares(starts, squares)
+            touched = touched_by_squares(starts, squares)
             access = Access(
-                statement.buffer, "load", place, WORD * squares, times, *found,
+                statement.buffer, "load", place, WORD * squares, times, *touched,
                 is_looped=self.depth > 0, by_data=False,
             )  # fmt: skip
             self.seen.accesses.append(access)
@@ -436,4 +436,4 @@ def _name(operand: Operand | None) -> object:
 
 def _is_simple(body: Sequence[Statement]) -> bool:
     """May loads of later trips come before what earlier ones do?"""
-    return not any(isinstance(each, Store | Loop | Meeting) for each in body)
+    return not any(isinstance(statement, Store | Loop | Meeting) for statement in body)
