@@ -14,12 +14,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from luminal.base.dtypes import uint8
 from luminal.base.errors import CompileError
 from luminal.base.errors import DeviceError as DeviceError
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import DeviceMemory as DeviceMemory
-from luminal.memory.arrays import aligned_empty
 from luminal.shape.expression import Expression, ExpressionLike, Symbol, as_expression
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -181,7 +179,7 @@ class Driver(ABC):
 
     def staging(self, size: int) -> Array:
         """Bytes of the host that recordings copy from and to."""
-        return aligned_empty((size,), uint8)
+        return np.empty(size, np.uint8)
 
     def record(
         self,

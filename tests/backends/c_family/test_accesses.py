@@ -9,7 +9,7 @@ import pytest
 from luminal.base import dtypes
 from tests.backends.c_family import accesses
 from tests.backends.c_family.accesses import LARGE, TABLE, findings, merged, unknown, unneeded
-from tests.backends.c_family.test_offline import MODELS
+from tests.backends.c_family.small_models import MODELS
 
 
 def check(found: dict[accesses.Key, accesses.Found], programs: list[str], update: bool) -> None:

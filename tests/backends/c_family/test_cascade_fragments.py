@@ -31,8 +31,8 @@ from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.counts import Work
 from luminal.schedule.groups.work import work
 from luminal.schedule.vectors.vector_target import VectorTarget
+from tests.backends.c_family.checked import checked
 from tests.backends.c_family.offline import skip_without
-from tests.backends.c_family.test_matrices import checked
 from tests.backends.cpu.schedule.cascade_cases import CASES, case
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case

@@ -4,39 +4,31 @@ checked, and as machine code of chips that are not here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.backends.c_backend import CBackend, machine
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.backends.hip.backend import Hip
 from luminal.backends.metal.backend import Metal
-from luminal.base.dots import MFMA, MMA, SIMDGROUP_F32, WMMA, Dot
+from luminal.base.dots import MFMA, SIMDGROUP_F32, WMMA, Dot
 from luminal.base.dtypes import dtype_of
-from luminal.codegen.c_family.kernel import Spelled
 from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
 from luminal.hlir.graph import Graph
-from luminal.kernel import tile_ir
 from luminal.kernel.product_blocks import Products
-from luminal.runtime.driver import Driver
 from luminal.schedule.groups.bounds import bounds
-from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.work import work
-from tests.backends.c_family.dialects import DIALECTS
+from tests.backends.c_family.checked import checked
 from tests.backends.c_family.offline import skip_without
+from tests.backends.groups.random_matrices import check as random_product
 from tests.backends.groups.ring_faults import FAULTS, Fault
-from tests.backends.groups.test_random_matrices import check as random_product
 from tests.backends.on_device import compiled_on
 from tests.long_share import long_but, mostly_long
-from tests.simt import compiling, offline
-from tests.simt.driver import CheckedDriver
+from tests.simt import offline
 from tests.simt.launching import DeviceFault
 
 DTYPES = ("bfloat16", "float16", "int8", "float64", "float32")
@@ -45,25 +37,6 @@ LAYOUTS = {
     "whole": (False, False), "whole along sums": (False, True),
 }  # fmt: skip
 """Of whole words lanes copy 16 bytes at once, in a ring."""
-
-
-@cache
-def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA) -> CBackend:
-    """A device of the dialect with these dots, on the shims."""
-    if compiling.compiler() is None:
-        pytest.skip("no C++ compiler is installed")
-    own, row = DIALECTS[name], max(dot.together for dot in dots)
-
-    class Checked(CBackend):
-        dialect = own
-
-        @staticmethod
-        def driver(spell: Callable[[tile_ir.Kernel], Spelled], number: int) -> Driver:
-            return CheckedDriver(name, own, spell, warp_size=row)
-
-    Checked.base = name
-    groups = Groups(2 * row, 4 * row, 32 << 10, is_rule=True, subgroup=row, copies=own.has_copies)
-    return Checked(machine(name, 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
 
 
 def product(dtype: str, m: int, k: int, n: int, turned: tuple[bool, bool]) -> Graph:

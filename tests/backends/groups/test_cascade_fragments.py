@@ -39,7 +39,7 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.shape.expression import Symbol
 from tests.backends.groups.both_meanings import SMALL, Both
-from tests.backends.groups.test_matrices import changed
+from tests.backends.groups.matrix_backend import changed
 from tests.backends.on_device import check_case
 from tests.fuzz.graphs import Case
 from tests.long_share import mostly_long

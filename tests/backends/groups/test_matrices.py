@@ -7,14 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.backends.c_backend import CBackend, machine
+from luminal.backends.c_backend import CBackend
 from luminal.base import dtypes
 from luminal.base.dots import MADE_UP, MADE_UP_F32, MMA, Dot
 from luminal.base.errors import VerifyError
@@ -38,7 +37,7 @@ from luminal.program.steps import NestStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from tests.backends.cpu.schedule.knob_choices import sample
-from tests.backends.groups.both_meanings import SMALL, Both
+from tests.backends.groups.matrix_backend import Change, backend, changed, dots_of
 from tests.backends.groups.product_graphs import GRAPHS, case, products
 from tests.backends.groups.ring_faults import FAULTS, Fault
 from tests.backends.on_device import check_case
@@ -49,19 +48,6 @@ SHORT = ("both turned", "linear", "bf16", "dims", "convolution")
 ALONE = as_knobs({"stages": 1, "copies": "values"})
 """One block, copied by way of registers."""
 LOADS = frozenset({("load_matrix", Type(dtypes.uint32))})
-
-
-@cache
-def backend(dots: tuple[Dot, ...] = MADE_UP) -> Both:
-    """A device of groups with these dots: of as few lanes as multiply together, and more."""
-    together = max(dot.together for dot in dots)
-    groups = replace(SMALL, lanes=2 * together, most=4 * together, subgroup=together, copies=True)
-    return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
-
-
-def dots_of(kernel: Kernel) -> set[Dot]:
-    contracts = (each for each in kernel.statements() if isinstance(each, Contract))
-    return {each.dot for each in contracts if each.dot.is_matrix}
 
 
 def placed(graph: Graph, made: CBackend, knobs: Knobs = ()) -> Kernel:
@@ -317,17 +303,6 @@ def test_what_cannot_be_copied_is_refused() -> None:
         body = changed(kernel.body, lambda x, c=change: c(x) if isinstance(x, Copy) else x)
         with pytest.raises(VerifyError, match=rule):
             verify(replace(kernel, body=body))
-
-
-Change = Callable[[Any], Any]
-
-
-def changed(body: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
-    """A body of either IR with its statements changed, outer ones after those inside."""
-    return tuple(
-        change(replace(each, body=changed(each.body, change)) if hasattr(each, "body") else each)
-        for each in body
-    )
 
 
 def test_words_in_another_order_give_another_product() -> None:

@@ -14,8 +14,8 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome
 from luminal.search.space import Space
+from tests.backends.groups.matrix_backend import backend, dots_of
 from tests.backends.groups.product_graphs import case
-from tests.backends.groups.test_matrices import backend, dots_of
 from tests.backends.on_device import check_case
 from tests.fuzz.genome_checks import walked
 from tests.long_share import mostly_long

@@ -12,7 +12,7 @@ import pytest
 
 import luminal as lm
 from tests.backends.c_family.dialects import checked
-from tests.backends.groups.test_split_cascades import cutting
+from tests.backends.groups.decode_graphs import cutting
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case
 from tests.long_share import mostly_long

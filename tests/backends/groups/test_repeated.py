@@ -13,8 +13,8 @@ from luminal.selection import repeated
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import checked
 from tests.backends.groups import both_meanings
-from tests.backends.groups.test_side_by_side import drawn, labels
-from tests.backends.groups.test_split_cascades import decode
+from tests.backends.groups.decode_graphs import decode
+from tests.backends.groups.launch_labels import drawn, labels
 from tests.backends.on_device import check_case, compiled_on
 from tests.long_share import long_but
 

@@ -21,7 +21,8 @@ from luminal.shape.expression import const
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import checked
 from tests.backends.groups import both_meanings
-from tests.backends.groups.test_split_cascades import decode
+from tests.backends.groups.decode_graphs import decode
+from tests.backends.groups.launch_labels import drawn, labels
 from tests.backends.on_device import check_case, compiled_on
 from tests.expand.group_kernels import row_sums
 from tests.fuzz.graphs import Case, random_case
@@ -35,11 +36,6 @@ ON: dict[str, Callable[[], Backend]] = {
 }
 
 
-def labels(graph: Graph, backend: Backend) -> list[str]:
-    program = lower_to_program(graph, backend)
-    return [launch.label for launch in walk(program.launches)]
-
-
 def heads(rows: int, *extents: int, shift: int = 0) -> Graph:
     """Products of one operand by weights of these extents, each by itself."""
     cx = lm.Graph()
@@ -47,15 +43,6 @@ def heads(rows: int, *extents: int, shift: int = 0) -> Graph:
     for number, extent in enumerate(extents):
         (x @ cx.tensor((40, extent), name=f"w{number}") + shift).relu().output(f"y{number}")
     return cx.graph()
-
-
-def drawn(graph: Graph, dims: dict[str, int] | None = None, seed: int = 0) -> Case:
-    rng = np.random.default_rng(seed)
-    given = {}
-    for node in graph.by_op()["Input"]:
-        shape = [int(n.evaluate(dims or {})) for n in node.types[0].shape]
-        given[node.attrs.name] = rng.standard_normal(shape, np.float32)
-    return Case(graph, given, dims or {}, {})
 
 
 @pytest.mark.parametrize("name", long_but(tuple(ON), ("meanings", "cuda")))

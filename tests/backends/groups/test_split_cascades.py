@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import luminal as lm
 from luminal.algebra.terms import Term
-from luminal.backends import device_costs
 from luminal.backends.backend import Backend
-from luminal.backends.c_backend import CBackend
-from luminal.base.costs import Costs
 from luminal.base.dtypes import int32
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.kernel.cascade import Rate
 from luminal.kernel.tile_ir import Loop
-from luminal.models.llama import Llama, LlamaConfig
 from luminal.program.launch_list import walk
-from luminal.schedule.vectors.vector_target import VectorTarget
 from luminal.selection.split_cascades import _Chunks
 from luminal.shape.expression import const
 from tests.backends.c_family import offline
@@ -28,6 +21,7 @@ from tests.backends.c_family.dialects import checked
 from tests.backends.c_family.offline import skip_without
 from tests.backends.cpu.schedule.cascade_cases import case
 from tests.backends.groups import both_meanings
+from tests.backends.groups.decode_graphs import cutting, decode
 from tests.backends.on_device import check_case, compiled_on
 from tests.close import close
 from tests.fuzz.graphs import Case
@@ -41,17 +35,6 @@ ATTENTION = (
     "parts", "two axes of keys",
 )  # fmt: skip
 """Cases whose sums all follow a maximum."""
-
-
-def few(target: VectorTarget) -> Costs:
-    """Costs by which programs of tests are large enough to be cut into many chunks."""
-    costs = device_costs.gpu(target)
-    return replace(costs, shares=replace(costs.shares, work=16, chunk=64, blocks=1))
-
-
-def cutting(backend: CBackend, lanes: int) -> Backend:
-    groups = replace(backend.groups, lanes=lanes, most=1024, shared_bytes=32 << 10)
-    return replace(backend, costs_of=few, groups=groups)
 
 
 def launches(graph: Graph, backend: Backend) -> list[str]:
@@ -141,16 +124,6 @@ def test_planted_faults_are_seen(fault: str, monkeypatch: pytest.MonkeyPatch) ->
     assert len(launches(run.graph, backend)) == 2
     with pytest.raises(AssertionError, match="points differ"):
         check_case(compiled_on(backend, run.graph), run)
-
-
-def decode(layers: int, *, past: int = 255) -> Graph:
-    """A step of a Llama of a billion weights, of one token over `past`."""
-    model = Llama(LlamaConfig(2048, 8192, layers, 32, 8, 64, 128256, 2048), lm.bfloat16)
-    caches = model.make_caches(past + 1)
-    graph = lm.Graph("decode")
-    ids, at = graph.tensor((1,), int32, "ids"), graph.dim("past", 0, past)
-    model(ids, caches, at, last_only=True).output("logits")
-    return graph.graph()
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from luminal.program.launch_list import ALIGNMENT
 from luminal.runtime import workspace
 from luminal.runtime.device_array import DeviceArray
 from tests.backends.interpreted.devices import CountingDriver, compiled_on, drawn, made, turning
-from tests.backends.interpreted.test_recordings import compiled
+from tests.backends.interpreted.recording_driver import compiled
 
 X = drawn(6, 5)
 

@@ -1,0 +1,37 @@
+"""A kernel on the shims, beside its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from luminal.backends.c_backend import CBackend, machine
+from luminal.base.dots import MMA, Dot
+from luminal.codegen.c_family.kernel import Spelled
+from luminal.kernel import tile_ir
+from luminal.runtime.driver import Driver
+from luminal.schedule.groups.facts import Groups
+from tests.backends.c_family.dialects import DIALECTS
+from tests.simt import compiling
+from tests.simt.driver import CheckedDriver
+
+
+@cache
+def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA) -> CBackend:
+    """A device of the dialect with these dots, on the shims."""
+    if compiling.compiler() is None:
+        pytest.skip("no C++ compiler is installed")
+    own, row = DIALECTS[name], max(dot.together for dot in dots)
+
+    class Checked(CBackend):
+        dialect = own
+
+        @staticmethod
+        def driver(spell: Callable[[tile_ir.Kernel], Spelled], number: int) -> Driver:
+            return CheckedDriver(name, own, spell, warp_size=row)
+
+    Checked.base = name
+    groups = Groups(2 * row, 4 * row, 32 << 10, is_rule=True, subgroup=row, copies=own.has_copies)
+    return Checked(machine(name, 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
