@@ -148,9 +148,10 @@ def _attention_backward(small: bool) -> Work:
         return dict(zip("qkv", lm.grad((y * up).sum(), [q, k, v]), strict=True))
 
     def theirs(torch: Any, q: Any, k: Any, v: Any, up: Any) -> Any:
-        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-        y = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
-        return torch.autograd.grad(y, leaves, up)[0]
+        with torch.enable_grad():
+            leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+            y = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+            return torch.autograd.grad(y, leaves, up)[0]
 
     return Work(
         given,

@@ -127,11 +127,8 @@ class _Narrowing:
         shortened = [
             self.short_of(operand) if operand.type == INDEX else operand for operand in operands
         ]
-        return (
-            None
-            if None in shortened
-            else tuple(short_operand for short_operand in shortened if short_operand is not None)
-        )
+        narrowed = [operand for operand in shortened if operand is not None]
+        return tuple(narrowed) if len(narrowed) == len(shortened) else None
 
     # --- statements -------------------------------------------------------------------------------
 

@@ -92,10 +92,10 @@ class DeviceRun:
         """Queues it as a recording, if there is one."""
         runner, layout = self.runner, self.layout
         slot = runner.slot(driver, layout)
-        sent, taken = staged(slot, layout.given, 0 if self.stay else layout.taken)
+        sent, taken = staged(slot, layout.sent, 0 if self.stay else layout.taken)
 
         def make(launches: Sequence[Call]) -> Recording | None:
-            source = DevicePointer(self.workspace.block, layout.given)
+            source = DevicePointer(self.workspace.block, layout.sent)
             return driver.record((sent, self.workspace.place), launches, (source, taken))
 
         recording = self.listing.recording(slot, make)

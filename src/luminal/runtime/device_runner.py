@@ -96,7 +96,7 @@ class DeviceRunner:
         """Memory of the host for a run, until `slots` have it back."""
         slot = self.slots.pop() if self.slots else Slot()
         number = slot.number
-        slot.reserve(driver, layout.given, layout.taken)
+        slot.reserve(driver, layout.sent, layout.taken)
         if slot.number != number:
             self.listings.forget(number)
         return slot

@@ -187,7 +187,8 @@ class Driver(ABC):
         calls: Sequence[Call],
         taken: tuple[DevicePointer, Array],
     ) -> Recording | None:
-        """What copies the first of `staging` to the device, launches, and copies the second back.
+        """A call that copies the array of `sent` to the device, launches, and copies back to the
+        array of `taken`; both arrays are of `staging`.
 
         None where the device has nothing of the kind: then calls are queued one by one.
         """

@@ -18,19 +18,19 @@ _EMPTY = np.zeros(0, np.uint8)
 
 
 class Slot:
-    """Memory of the host for what one run in flight takes and gives."""
+    """Memory of the host for what one run in flight sends and takes."""
 
     _numbers = itertools.count()
 
     def __init__(self) -> None:
         self.number = next(self._numbers)
-        self.given = self.taken = _EMPTY
+        self.sent = self.taken = _EMPTY
 
     def reserve(self, driver: Driver, sent: int, taken: int) -> None:
         """Makes it as large as that; what was recorded of the old memory is not found again."""
-        if len(self.given) < sent or len(self.taken) < taken:
+        if len(self.sent) < sent or len(self.taken) < taken:
             self.number = next(self._numbers)
-            self.given = driver.staging(max(sent, len(self.given)))
+            self.sent = driver.staging(max(sent, len(self.sent)))
             self.taken = driver.staging(max(taken, len(self.taken)))
 
 
@@ -92,4 +92,4 @@ class Listings:
 
 def staged(slot: Slot, sent: int, taken: int) -> tuple[Array, Array]:
     """The parts of a slot that a run with so many bytes copies."""
-    return slot.given[:sent], slot.taken[:taken]
+    return slot.sent[:sent], slot.taken[:taken]

@@ -30,12 +30,12 @@ class Part(NamedTuple):
 class Layout(NamedTuple):
     """Offsets in bytes from the workspace's start, by buffer where there are several.
 
-    Integers and the inputs that are staged are the first `given` bytes; the outputs that are staged
+    Integers and the inputs that are staged are the first `sent` bytes; the outputs that are staged
     are the `taken` bytes that begin there. What is large is in neither.
     """
 
     offsets: dict[int, int]
-    given: int
+    sent: int
     taken: int
     inputs: tuple[Part, ...]
     outputs: tuple[Part, ...]

@@ -18,6 +18,7 @@ from luminal.selection.cascade_costs import is_gain
 from luminal.selection.kinds import is_product, sums_of_dots
 from luminal.selection.limits import REACH
 from luminal.selection.streams import Stream, Streams
+from luminal.selection.users import users_of
 from luminal.shape.expression import Symbol
 
 MAX_ROOTS = 6
@@ -76,9 +77,9 @@ def streams(order: Sequence[Term], forced: set[Term], costs: Costs) -> Iterator[
     """
     near = _Neighbours(order, forced, costs, frozenset(), frozenset(), frozenset())
     for first in _firsts(order):
-        streams_found = Streams(near, first, idle=True)
-        if streams_found.follow() is None and len(streams_found.found) == 1:
-            yield streams_found.found[0]
+        behind = Streams(near, first, idle=True)
+        if behind.follow() is None and len(behind.found) == 1:
+            yield behind.found[0]
 
 
 def _firsts(order: Sequence[Term]) -> list[Reduction]:
@@ -115,10 +116,7 @@ class _Neighbours:
         self.costs, self.weights = costs, weights
         self.wanted, self.last = wanted, last
         self.forced = forced
-        self.users: dict[Term, list[Term]] = {term: [] for term in order}
-        for term in order:
-            for arg in dict.fromkeys(term.args):
-                self.users[arg].append(term)
+        self.users = users_of(order)
         self.taken: set[Term] = set()
         self.stored = _moved(order, forced).union(t for t in order if t.is_leaf or t.is_opaque)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Phase, Term, below
 from luminal.kernel.source import DEEPEST, is_choice_of_bits, is_joined_bits, is_scaling
+from luminal.selection.users import users_of
 
 
 def is_contraction(reduction: Term) -> bool:
@@ -34,13 +34,10 @@ def sums_of_dots(order: Iterable[Term]) -> Mapping[Term, frozenset[Term]]:
     # itself it would be many times the size of the result, so it is only ever a step of the sum
     # around it.
     order = [*order]
-    users: defaultdict[Term, list[Term]] = defaultdict(list)
+    users = users_of(order)
     sums: dict[Term, frozenset[Term]] = {}
     dots: dict[Term, frozenset[Term]] = {}  # that a value is computed of, element by element
     none = frozenset[Term]()
-    for term in order:
-        for arg in term.args:
-            users[arg].append(term)
     for term in order:
         if term.is_pointwise:
             dots[term] = none.union(*(dots.get(arg, none) for arg in term.args))

@@ -23,6 +23,7 @@ from luminal.base.numerics import ROUNDING, Numerics
 from luminal.selection.kinds import is_contraction
 from luminal.selection.rewrite import Respelled
 from luminal.selection.stored import stored_anyway
+from luminal.selection.users import users_of
 
 RESULTS = 4  # of a product that a group computes, and so repeats the sum for, at least
 MOST_TERMS = 32  # that are made of a sum
@@ -81,15 +82,6 @@ def repeated(order: Sequence[Term], stored: Set[Term], costs: Costs) -> set[Term
     return again
 
 
-def users_of(order: Sequence[Term]) -> dict[Term, list[Term]]:
-    """What reads each term."""
-    users: dict[Term, list[Term]] = {term: [] for term in order}
-    for term in order:
-        for arg in dict.fromkeys(term.args):
-            users[arg].append(term)
-    return users
-
-
 def _is_of_a_row(reduction: Reduction, costs: Costs) -> bool:
     size = upper(reduction.attrs) * reduction.dtype.size
     one = upper(reduction.axes) == 1 and reduction.is_run
@@ -99,7 +91,7 @@ def _is_of_a_row(reduction: Reduction, costs: Costs) -> bool:
 def _made_of(reduction: Reduction, users: Users, stored: Set[Term]) -> list[Term] | None:
     """The pointwise values of the sum alone, operands first; None where one is stored."""
     members: list[Term] = []
-    waiting = [reduction, *members]
+    waiting: list[Term] = [reduction]
     for value in waiting:
         for user in users[value]:
             if user.is_pointwise and user.axes <= reduction.axes and user not in members:

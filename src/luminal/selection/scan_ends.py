@@ -7,14 +7,13 @@ vectors with several results at once, and is shared out in chunks.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from luminal.algebra.frames import linear, spread
 from luminal.algebra.terms import At, Axes, OpaqueAttrs, Term, Terms
 from luminal.base.numerics import ROUNDING, Numerics
 from luminal.hlir.attributes import Slot
 from luminal.hlir.monoid import SCANS
 from luminal.selection.rewrite import Respelled
+from luminal.selection.users import users_of
 from luminal.shape.expression import Expression, Symbol
 
 Where = dict[Symbol, Expression | Term]
@@ -28,10 +27,7 @@ def scan_ends(program: Respelled, numerics: Numerics) -> Respelled:
     scans = [term for term in order if term.op == "Scan"]
     if not scans:
         return program
-    users: defaultdict[Term, list[Term]] = defaultdict(list)
-    for term in order:
-        for arg in term.args:
-            users[arg].append(term)
+    users = users_of(order)
     roots = {root.term for root in program.lowered.roots}
     rounds = numerics.allows(ROUNDING)
     wanted = {

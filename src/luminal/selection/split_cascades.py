@@ -40,10 +40,10 @@ from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel.cascade import Cascade, Rate
 from luminal.selection import cascades
 from luminal.selection.cascade_costs import steps_of_chunk
-from luminal.selection.repeated import users_of
 from luminal.selection.rewrite import Respelled
 from luminal.selection.split import factors_at
 from luminal.selection.stored import stored_anyway
+from luminal.selection.users import users_of
 from luminal.shape.expression import TRUE, Expression, Symbol, minimum
 
 MOST_LOOKED_AT = 32  # operations of a mask

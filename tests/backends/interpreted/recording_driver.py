@@ -28,7 +28,7 @@ class RecordingDriver(InterpretedDriver):
                 driver.listed -= len(calls)
                 super().run()
 
-        return Counted(made.driver, made.given, made.calls, made.taken)
+        return Counted(made.driver, made.sent, made.calls, made.taken)
 
     def enqueue(self, *call: Any) -> None:
         self.listed += 1

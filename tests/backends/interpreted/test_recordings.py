@@ -167,7 +167,7 @@ def test_a_planted_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) ->
     original, words = InterpretedRecording.run, runner.launches.integer_bytes
 
     def run(self: InterpretedRecording) -> None:
-        given = self.given[0]
+        given = self.sent[0]
         given[:words] = given[:words] if fault != "no integers" else 0
         given[words:] = given[words:] if fault != "no inputs" else 0
         original(self)

@@ -15,6 +15,7 @@ from bench.gpu.command import RESULTS, Worker, main, table
 from bench.gpu.programs import PROGRAMS, Work
 from luminal.backends.registry import BACKENDS
 from luminal.base import config
+from tests.long_share import mostly_long
 
 ROWS = ("sum of rows 4096^2 f32", "gelu 4096^2 f32", "16 x 4096 x 4096 bf16")
 STUBBORN = """
@@ -127,3 +128,17 @@ def test_a_chip_that_only_compiles_is_refused_before_the_first_row(
 ) -> None:
     assert main(["--device", "metal:apple8", "--out", str(tmp_path)]) == 2
     assert "metal:apple8: this chip is not here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", mostly_long([*PROGRAMS], 12))
+def test_pytorch_computes_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The peers of the rows, on the CPU, since a card is seldom here: a row compares results."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(worker, "GPU", "cpu")
+    monkeypatch.setattr(worker, "pytorch", lambda: torch)
+    monkeypatch.setattr(worker, "timer", lambda _, call: lambda: float(call() is None))
+    monkeypatch.setattr(torch, "compile", lambda function: function)
+    with torch.no_grad():
+        answer = worker.row("cpu", name, 0.0, True, True)
+    assert {*answer["us"]} == {"ours", "eager", "torch.compile"}
+    assert answer["error"] is not None

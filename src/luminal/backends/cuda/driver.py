@@ -135,7 +135,7 @@ class CudaDriver(Driver):
         self._copy("write", _host(source), _part(target, source.nbytes))
 
     def read(self, source: DevicePointer, target: Array) -> None:
-        self._copy("read", _part(source, target.nbytes), _host(target))
+        self.fetch(source, target)
         self.wait()
 
     def fetch(self, source: DevicePointer, target: Array) -> None:
@@ -169,7 +169,7 @@ class CudaDriver(Driver):
             if source.nbytes:
                 _part(target, source.nbytes).copy_from(_host(source), stream=builder)
             for call in calls:
-                self._launch(builder, *call)
+                self._launch(builder, call)
             if into.nbytes:
                 _host(into).copy_from(_part(result, into.nbytes), stream=builder)
             graph = builder.end_building().complete()
@@ -227,17 +227,10 @@ class CudaDriver(Driver):
         scratch: DevicePointer | None,
     ) -> None:
         with self._reported("launch"):
-            self._launch(self.stream, code, workers, operands, integers, scratch)
+            self._launch(self.stream, Call(code, workers, operands, integers, scratch))
 
-    def _launch(
-        self,
-        stream: Stream | GraphBuilder,
-        code: Any,
-        workers: int,
-        operands: Sequence[DevicePointer],
-        integers: DevicePointer | None,
-        scratch: DevicePointer | None,
-    ) -> None:
+    def _launch(self, stream: Stream | GraphBuilder, call: Call) -> None:
+        code, workers, operands, integers, scratch = call
         places = [_address(operand) for operand in operands]
         places.append(0 if scratch is None else _address(scratch))
         if integers is not None:

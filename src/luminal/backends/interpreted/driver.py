@@ -79,13 +79,13 @@ class InterpretedRecording:
     """A run as its driver queues it again."""
 
     driver: InterpretedDriver
-    given: tuple[Array, DevicePointer]
+    sent: tuple[Array, DevicePointer]
     calls: Sequence[Call]
     taken: tuple[DevicePointer, Array]
 
     def run(self) -> None:
         """Stages, enqueues and fetches again what was recorded."""
-        self.driver.stage(*self.given)
+        self.driver.stage(*self.sent)
         for call in self.calls:
             self.driver.enqueue(*call)
         self.driver.fetch(*self.taken)
