@@ -18,9 +18,8 @@ from luminal.expand.ir import LoadMatrix, Multiply, Operand, Type, memory_dtype
 from luminal.expand.tiles import Elements, Key, Position, Tiles
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Contract, Load, Retile, Space, Tile
+from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol, opaque
-
-BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ def _by_rows(tiles: Tiles, statement: Load, held: _Held) -> Elements | None:
         return None
     if statement.offset.coefficient(along) is not ONE:
         return None
-    row = BYTES // size
+    row = ACCESS // size
     first = statement.offset.substitute({along: ZERO})
     if (first // row) * row is not first:
         return None

@@ -43,6 +43,7 @@ from luminal.expand.lockstep import Accesses, Lane, in_turns
 from luminal.expand.operations import OPERATIONS
 from luminal.kernel.tile_interpreter import FOLLOWING
 from luminal.kernel.tile_ir import Buffer
+from luminal.memory.alignment import ACCESS
 
 Array = NDArray[Any]
 
@@ -236,7 +237,7 @@ class _Interpreter:
     def load_matrix(self, statement: LoadMatrix, addresses: Sequence[Array]) -> None:
         """The lane's words of the squares whose rows lie at these addresses."""
         memory = self.memory[statement.buffer]
-        row, lane = 16 // memory.itemsize, self.lane % 32
+        row, lane = ACCESS // memory.itemsize, self.lane % 32
         words = []
         for square in range(len(statement.outs)):
             starts = [int(x[0]) + statement.distance for x in addresses[8 * square :][:8]]

@@ -37,9 +37,8 @@ from luminal.expand.ir import (
     memory_dtype,
 )
 from luminal.expand.zeros import Zeros
+from luminal.memory.alignment import ACCESS
 
-WIDE = 16
-"""Bytes of an access: all that a lane of a GPU reads or writes at once."""
 Access = Load | Store
 Key = tuple[str, Operand, Operand | None]
 """The buffer, the address and the mask that accesses share."""
@@ -102,7 +101,7 @@ class _Widening:
     def runs(self, key: Key, group: Group) -> Iterator[list[int]]:
         """The accesses of a group that are one each, by their numbers in the order of memory."""
         buffer, address, _ = key
-        width = min(WIDE // self.sizes[buffer], 1 << self.zeros.of(address))
+        width = min(ACCESS // self.sizes[buffer], 1 << self.zeros.of(address))
         left = dict(group)
         while width > 1:
             for first in sorted(left):

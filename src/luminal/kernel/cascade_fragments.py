@@ -42,8 +42,9 @@ from luminal.kernel.loops import LoopAxis
 from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Dimension, Staging, Walk
-from luminal.kernel.streamed import RUN_BYTES, Block, FragmentTiling, Streamed, blocks_of, rounded
+from luminal.kernel.streamed import Block, FragmentTiling, Streamed, blocks_of, rounded
 from luminal.kernel.tile_ir import Await, Barrier, Binding, Commit, Copy, Role, Space, Tile
+from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import (
     TRUE,
     Expression,
@@ -174,7 +175,7 @@ class Fragments(CarriedLoops):
         return self.staging.room(
             [Dimension(symbol, const(sizes[symbol])) for symbol in order],
             block.term.dtype,
-            pad=RUN_BYTES,
+            pad=ACCESS,
             space=Space.SHARED,
             buffers=stages,
         )
@@ -182,7 +183,7 @@ class Fragments(CarriedLoops):
     def copy(self, block: Block, first: Expression) -> None:
         """Copies a block into shared memory, of rows or steps from the first one on."""
         outer, inner = block.lengths()
-        run = min(RUN_BYTES // block.term.dtype.size, inner & -inner)
+        run = min(ACCESS // block.term.dtype.size, inner & -inner)
         runs = inner // run
         across = min(runs & -runs, self.lanes)
         down = min(outer & -outer, self.lanes // across)
@@ -204,7 +205,7 @@ class Fragments(CarriedLoops):
     def send(self, blocks: Iterable[Block], first: Expression, turn: Expression) -> None:
         """A batch: blocks on their way into shared memory, without registers."""
         for block in blocks:
-            count = RUN_BYTES // block.term.dtype.size
+            count = ACCESS // block.term.dtype.size
             outer, inner = block.lengths()
             runs = inner // count
             across = min(runs & -runs, self.lanes)

@@ -46,7 +46,7 @@ from luminal.kernel.guards import is_mask
 from luminal.kernel.lanes import Part
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.product_sides import Sides, sides_of
-from luminal.kernel.product_tiling import COPIED, DEPTH, PLACE, ProductTiling, dealt
+from luminal.kernel.product_tiling import DEPTH, PLACE, ProductTiling, dealt
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Dimension, Staging, Walk
@@ -60,6 +60,7 @@ from luminal.kernel.tile_ir import (
     Role,
     Tile,
 )
+from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol, all_of, ceil_div, const
 
 
@@ -179,7 +180,7 @@ class Products(CarriedLoops):
             stage, {symbol: Dimension(symbol, const(size)) for symbol, size in lengths.items()}
         )
         whole = self.tiling.copies_whole(self.sides, side, factor)
-        count = COPIED // room.dtype.size if whole else 1
+        count = ACCESS // room.dtype.size if whole else 1
         for n in dict.fromkeys((count, 1)):
             (far, outer), (near, inner) = self.tiling.stage(self.sides, side, factor, n).fill
             walks = (

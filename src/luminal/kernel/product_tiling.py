@@ -11,12 +11,11 @@ from luminal.kernel.neighbours import below_cast, multiplied
 from luminal.kernel.product_sides import Sides
 from luminal.kernel.schedule import Stage, TileChoice
 from luminal.kernel.tile_ir import Space
+from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import opaque
 
 DEPTH, PLACE = opaque("depth"), opaque("place")
 """The position along the sum in a block of it, and along the rows, or the columns, of a block."""
-COPIED = 16  # bytes that a lane copies at once
-ROW_BYTES = 16  # that a lane loads of a row, of matrices that lanes multiply together
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
 
 
@@ -74,7 +73,7 @@ class ProductTiling:
         # is turned on its way would be stored in one bank.
         is_turned = size == 1 and not self.deep_first[side]
         has_runs = self.dot is not None and count == 1 and not is_turned
-        run = min(COPIED // size, lengths[inner]) if has_runs else 1
+        run = min(ACCESS // size, lengths[inner]) if has_runs else 1
         near = min(lengths[inner] // run, self.lanes)
         far = min(lengths[outer], self.lanes // near)
         # What is held while another block is multiplied is held whole.
@@ -91,7 +90,7 @@ class ProductTiling:
             # rows of 16 bytes, loaded together, lie in banks of their own.
             along_sum = self.deep_first[side] or size == 1
             order = (PLACE, DEPTH) if along_sum else order
-            pad = ROW_BYTES if along_sum or size == 2 else 2 * ROW_BYTES
+            pad = ACCESS if along_sum or size == 2 else 2 * ACCESS
         return Stage(term, DEPTH, order, fill, pad, self.dot, Space.SHARED, self.buffers)
 
     def source(self, sides: Sides, factor: Term) -> Term | None:
@@ -111,7 +110,7 @@ class ProductTiling:
         term = self.source(sides, factor)
         if term is None:
             return False
-        place, count = sides.fused.reads[term], COPIED // term.dtype.size
+        place, count = sides.fused.reads[term], ACCESS // term.dtype.size
         if place.layout != ROW_MAJOR or not place.frame:
             return False
         mine = sides.columns if side else sides.rows

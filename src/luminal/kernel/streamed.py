@@ -18,9 +18,8 @@ from luminal.kernel.cascade import Cascade, Member, lane_axis
 from luminal.kernel.cascade_work import is_contiguous
 from luminal.kernel.fused import Fused
 from luminal.kernel.layout import ROW_MAJOR
+from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import Symbol
-
-RUN_BYTES = 16  # that a lane copies side by side, and by which rows of shared memory are apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +169,7 @@ class Block:
     @property
     def bytes(self) -> int:
         outer, inner = self.lengths()
-        return outer * (inner * self.term.dtype.size + RUN_BYTES)
+        return outer * (inner * self.term.dtype.size + ACCESS)
 
 
 def blocks_of(stream: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction, int], Block]:
@@ -211,7 +210,7 @@ def lie_whole(stream: Streamed, blocks: Iterable[Block]) -> bool:
 
 
 def _lies_whole(fused: Fused, block: Block) -> bool:
-    place, count = fused.reads.get(block.term), RUN_BYTES // block.term.dtype.size
+    place, count = fused.reads.get(block.term), ACCESS // block.term.dtype.size
     if place is None or place.layout != ROW_MAJOR or not place.frame:
         return False
     extent = extent_of(block.near[-1:])

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel, Role
+from luminal.memory.alignment import ACCESS
 from luminal.memory.state import Assignable
 from luminal.program.buffers import Buffer
 from luminal.shape.divisors import is_multiple
 from luminal.shape.expression import Expression, Symbol, const
 
 _ZERO = const(0)
-ALIGNMENT = 16
-"""Bytes that a lane accesses at once, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +34,8 @@ class Operand:
 
     @property
     def is_aligned(self) -> bool:
-        """Is it surely at a multiple of ALIGNMENT bytes, as the buffers of the table are?"""
-        return is_multiple(self.stride, ALIGNMENT) and is_multiple(self.start, ALIGNMENT)
+        """Is it surely at a multiple of ACCESS bytes, as the buffers of the table are?"""
+        return is_multiple(self.stride, ACCESS) and is_multiple(self.start, ACCESS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,21 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from luminal.base import config, forks
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError, LuminalError
-from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import Array, Buffer, DeviceMemory, MemorySpace, aligned_empty
 from luminal.memory.poison import PATTERN
 from luminal.runtime.driver import Code, DeviceBlock, DeviceError, DevicePointer, Driver
 from luminal.runtime.flight import Flight, Queued
+
+if TYPE_CHECKING:  # a host without a device starts without kernels
+    from luminal.kernel.tile_ir import Kernel
+
 
 POISON = np.array(PATTERN, np.uint64).tobytes()
 

@@ -10,8 +10,8 @@ import numpy as np
 from luminal.base.dtypes import DType
 from luminal.base.errors import InputError, LuminalError
 from luminal.memory import dlpack_device
+from luminal.memory.alignment import ACCESS
 from luminal.memory.arrays import Array
-from luminal.program.launch_list import ALIGNMENT
 from luminal.runtime.device import Device, DeviceBuffer
 from luminal.runtime.driver import DevicePointer, Driver
 
@@ -60,7 +60,7 @@ class DeviceArray:
         foreign = dlpack_device.taken(name, capsule, driver.dlpack_device)
         place = DevicePointer(driver.block_at(foreign.address, max(1, _size(foreign))))
         array = cls(space, foreign.shape, foreign.dtype, place, value)
-        if foreign.address % ALIGNMENT and array.nbytes:
+        if foreign.address % ACCESS and array.nbytes:
             array = cls.empty(space, foreign.shape, foreign.dtype)
             with space.entered():
                 driver.copy(place, array.place, array.nbytes)

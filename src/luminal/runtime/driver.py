@@ -10,15 +10,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from luminal.base.errors import CompileError
 from luminal.base.errors import DeviceError as DeviceError
-from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import DeviceMemory as DeviceMemory
 from luminal.shape.expression import Expression, ExpressionLike, Symbol, as_expression
+
+if TYPE_CHECKING:  # a host without a device starts without kernels
+    from luminal.kernel.tile_ir import Kernel
+
 
 Array: TypeAlias = np.ndarray[Any, Any]
 DeviceBlock: TypeAlias = Any

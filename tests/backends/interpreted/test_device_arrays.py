@@ -15,7 +15,7 @@ from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.base.errors import InputError, LuminalError
 from luminal.memory import dlpack_device
-from luminal.program.launch_list import ALIGNMENT
+from luminal.memory.alignment import ACCESS
 from luminal.runtime import workspace
 from luminal.runtime.device_array import DeviceArray
 from tests.backends.interpreted.devices import CountingDriver, compiled_on, drawn, made, turning
@@ -81,8 +81,8 @@ def test_arrays_that_lie_anywhere_are_copied_to_where_kernels_read_wide() -> Non
     held = exe(x=X / 2, out="device")["y"]
     taken = DeviceArray.taken("x", Later(held), held.space)
     assert taken is not None
-    assert driver.address(taken.place) % ALIGNMENT == 0
-    assert driver.address(held.place) % ALIGNMENT == 0
+    assert driver.address(taken.place) % ACCESS == 0
+    assert driver.address(held.place) % ACCESS == 0
     expected = np.ravel(X)[1:26].reshape(5, 5)
     np.testing.assert_array_equal(taken.numpy(), expected)
     np.testing.assert_array_equal(exe(x=Later(held))["y"], 2 * expected)

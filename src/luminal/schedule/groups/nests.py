@@ -15,8 +15,9 @@ from luminal.kernel.knobs import Choices
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.loops import UNKNOWN, LoopAxis
 from luminal.kernel.schedule import SINGLE, Schedule, TileChoice
+from luminal.memory.alignment import ACCESS
 from luminal.schedule.groups.powers import ceiling, floor
-from luminal.schedule.groups.runs import WIDE, is_wide, longest_run
+from luminal.schedule.groups.runs import is_wide, longest_run
 from luminal.schedule.vectors.facts import Facts
 from luminal.schedule.vectors.lanes import Lanes as Judge
 from luminal.shape.expression import Symbol
@@ -189,7 +190,7 @@ class _Rules:
             if loop is along or not across:
                 continue
             size = min(access.place.dtype.size for access in across)
-            if all(is_wide(access, loop, WIDE // size) for access in across):
+            if all(is_wide(access, loop, ACCESS // size) for access in across):
                 return loop, min(SECTOR // size, TURNED, floor(loop.estimate))
         return None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from luminal.kernel.loops import Access, LoopAxis
+from luminal.memory.alignment import ACCESS
 from luminal.shape.divisors import is_multiple
 from luminal.shape.expression import ONE, ZERO, axis, opaque
 
-WIDE = 16  # bytes that a lane touches at once
 RUNS = (16, 8, 4, 2, 1)
 
 
@@ -31,4 +31,4 @@ def is_wide(access: Access, loop: LoopAxis, run: int) -> bool:
     if run == 1 or step is ZERO:
         return True
     first = offset.substitute({beside: ZERO})
-    return step is ONE and run * access.place.dtype.size <= WIDE and is_multiple(first, run)
+    return step is ONE and run * access.place.dtype.size <= ACCESS and is_multiple(first, run)
