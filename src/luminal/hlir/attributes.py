@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -203,6 +204,36 @@ class CustomKernel:
                 f"{self.name}: the custom kernel returned a {type(returned).__name__}; it writes "
                 "into its last arguments (out[...] = x * x) and returns nothing"
             )
+
+
+class ShardAttrs(NamedTuple):
+    """How a value lies from here on: for each dimension the mesh axes over which it is cut, the
+    outermost first.
+    """
+
+    spec: tuple[tuple[str, ...], ...]
+
+
+COLLECTIVES = ("all_gather", "all_to_all", "all_reduce", "reduce_scatter", "permute")
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveAttrs:
+    """What the `ranks` ranks along one mesh axis do together, each with an operand of its own.
+
+    `all_gather`: the operands of all, stacked along a new first dimension. `all_to_all`: part k of
+    the result is this rank's part of rank k's operand. `all_reduce` and `reduce_scatter` combine
+    by `reduction` (Sum or Max). `permute`: the operand of the rank that `pairs` (source, target)
+    names, zeros where none does. `label` says which value it is, for reports and errors.
+    """
+
+    kind: str
+    axis: str
+    ranks: int
+    reduction: str = ""
+    pairs: tuple[tuple[int, int], ...] = ()
+    # The same operation in each layer of a model must be equal, or layers would not roll.
+    label: str = field(default="", compare=False)
 
 
 class CustomAttrs(NamedTuple):

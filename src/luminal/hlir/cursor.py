@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from luminal.base.errors import GraphError
 from luminal.hlir.printer import WORD
@@ -54,6 +55,12 @@ class Line:
             return self.match(WORD)
         value, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
         return str(value)
+
+    def json(self) -> Any:
+        """A value in JSON's notation."""
+        self.skip()
+        value, self.at = json.JSONDecoder().raw_decode(self.text, self.at)
+        return value
 
     def integer(self) -> int:
         return int(self.match(re.compile(r"-?\d+")))

@@ -19,8 +19,10 @@ from luminal.base.errors import DTypeError, ShapeError
 from luminal.base.records import dataclass
 from luminal.hlir import semantics
 from luminal.hlir.attributes import (
+    COLLECTIVES,
     AxisAttrs,
     CastAttrs,
+    CollectiveAttrs,
     ConstantAttrs,
     CustomAttrs,
     GatherAttrs,
@@ -30,6 +32,7 @@ from luminal.hlir.attributes import (
     ScanAttrs,
     ScatterAttrs,
     Shape,
+    ShardAttrs,
     StateAttrs,
     ViewAttrs,
     WeightAttrs,
@@ -279,6 +282,41 @@ def _custom(args: Sequence[TensorType], attrs: CustomAttrs) -> tuple[TensorType,
     return tuple(type_of(*result) for result in attrs.types)
 
 
+def _shard(args: Sequence[TensorType], attrs: ShardAttrs) -> tuple[TensorType, ...]:
+    if len(attrs.spec) != len(args[0].shape):
+        raise ShapeError(
+            f"Shard: {len(attrs.spec)} entries for {args[0]}; give one for each dimension"
+        )
+    names = [name for names in attrs.spec for name in names]
+    for name in names:
+        if names.count(name) > 1:
+            raise ShapeError(
+                f"Shard: the mesh axis {name!r} cuts {args[0]} twice; it can cut one dimension"
+            )
+    return (args[0],)
+
+
+def _collective(args: Sequence[TensorType], attrs: CollectiveAttrs) -> tuple[TensorType, ...]:
+    x = args[0]
+    if attrs.kind not in COLLECTIVES:
+        raise ShapeError(f"Collective: {attrs.kind!r} is not one of {', '.join(COLLECTIVES)}")
+    if (attrs.reduction in ("Sum", "Max")) != (attrs.kind in ("all_reduce", "reduce_scatter")):
+        raise ShapeError(f"Collective {attrs.kind}: the reduction {attrs.reduction!r} does not fit")
+    if attrs.reduction and x.dtype not in NUMBERS:
+        raise DTypeError(f"Collective {attrs.kind}: {x.dtype}; it takes {dtypes.names(NUMBERS)}")
+    if attrs.kind == "all_gather":
+        return (type_of((const(attrs.ranks), *x.shape), x.dtype),)
+    if attrs.kind in ("all_to_all", "reduce_scatter"):
+        if not x.shape or x.shape[0] != const(attrs.ranks):
+            raise ShapeError(
+                f"Collective {attrs.kind}: the operand is {x}; its first dimension has one part "
+                f"for each of the {attrs.ranks} ranks along {attrs.axis!r}"
+            )
+        if attrs.kind == "reduce_scatter":
+            return (type_of(x.shape[1:], x.dtype),)
+    return (x,)
+
+
 def _after(args: Sequence[TensorType], attrs: None) -> tuple[TensorType, ...]:
     return (args[0],)
 
@@ -348,6 +386,8 @@ _TABLE = (
     _row("Loop",    "other",   None, ANY,      _loop,    None, LoopAttrs),
     _row("Custom",  "other",   None, ANY,      _custom,  semantics.custom, CustomAttrs),
     _row("After",   "other",   2, ANY,         _after,   semantics.after),
+    _row("Shard",   "other",   1, ANY,         _shard,   semantics.detach, ShardAttrs),
+    _row("Collective", "other", 1, ANY,      _collective, None, CollectiveAttrs),
 )
 # fmt: on
 OPS: dict[str, Op] = {op.name: op for op in _TABLE}

@@ -17,6 +17,7 @@ from luminal.hlir.attributes import (
     AxisAttrs,
     Body,
     CastAttrs,
+    CollectiveAttrs,
     ConstantAttrs,
     CustomAttrs,
     CustomKernel,
@@ -27,6 +28,7 @@ from luminal.hlir.attributes import (
     ScanAttrs,
     ScatterAttrs,
     Shape,
+    ShardAttrs,
     Slot,
     StateAttrs,
     ViewAttrs,
@@ -341,6 +343,24 @@ def _custom(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _
     return p._operands(line, scope), attrs
 
 
+def _shard(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
+    args = p._operands(line, scope)
+    line.expect("spec=")
+    return args, ShardAttrs(tuple(tuple(names) for names in line.json()))
+
+
+def _collective(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) -> _Read:
+    kind = line.match(WORD)
+    args = p._operands(line, scope)
+    line.expect("axis=")
+    axis = line.name()
+    line.expect("ranks=")
+    ranks = line.integer()
+    reduction = line.name() if line.accept("by=") else ""
+    pairs = tuple((a, b) for a, b in line.json()) if line.accept("pairs=") else ()
+    return args, CollectiveAttrs(kind, axis, ranks, reduction, pairs)
+
+
 _READERS: dict[type | None, _Reader] = {
     None: _pointwise,
     InputAttrs: _input,
@@ -356,4 +376,6 @@ _READERS: dict[type | None, _Reader] = {
     ViewAttrs: _view,
     LoopAttrs: _loop,
     CustomAttrs: _custom,
+    ShardAttrs: _shard,
+    CollectiveAttrs: _collective,
 }

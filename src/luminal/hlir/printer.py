@@ -28,6 +28,7 @@ from typing import TypeAlias
 
 from luminal.hlir.attributes import (
     AxisAttrs,
+    CollectiveAttrs,
     ConstantAttrs,
     CustomAttrs,
     CustomKernel,
@@ -37,6 +38,7 @@ from luminal.hlir.attributes import (
     LoopAttrs,
     ScanAttrs,
     ScatterAttrs,
+    ShardAttrs,
     StateAttrs,
     ViewAttrs,
     WeightAttrs,
@@ -168,7 +170,7 @@ class Printer:
     def _content(self, node: Node) -> tuple[str, ...]:
         """The words between the op's name and its types."""
         args = node.args
-        match node.attrs:
+        match attrs := node.attrs:
             case InputAttrs(name=name):
                 return (quote(name),)
             case WeightAttrs(name=name, parameter=parameter):
@@ -193,6 +195,13 @@ class Printer:
                 return (self._values(args), self._map(view.map, ()), domain)
             case LoopAttrs():
                 return self._loop(node)
+            case ShardAttrs(spec=spec):
+                return (self._values(args), f"spec={json.dumps(spec)}")
+            case CollectiveAttrs():
+                over = f"axis={quote(attrs.axis)} ranks={attrs.ranks}"
+                by = f"by={attrs.reduction}" if attrs.reduction else ""
+                pairs = f"pairs={json.dumps(attrs.pairs)}" if attrs.pairs else ""
+                return (attrs.kind, self._values(args), over, by, pairs)
             case CustomAttrs(kernel=kernel, chunks=chunks, flops=flops):
                 work = f"chunks=({chunks}) flops=({flops})"
                 return (quote(self.owner(kernel)), work, self._values(args))

@@ -1,7 +1,8 @@
 """What is there for derivatives only is dropped, before a graph is compiled.
 
-That is results of Loops that nothing reads (`scan` records what each iteration began with), and
-the marks of values with derivatives of their own.
+That is results of Loops that nothing reads (`scan` records what each iteration began with), the
+marks of values with derivatives of their own, and those of how values lie on a mesh, which
+`distribute` has read by then.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from luminal.hlir.attributes import Body, LoopAttrs, MarkAttrs
+from luminal.hlir.attributes import Body, LoopAttrs, MarkAttrs, ShardAttrs
 from luminal.hlir.graph import Builder, Graph, copied, topological
 from luminal.hlir.ops import Node, Value
 
@@ -21,7 +22,11 @@ def pruned(graph: Graph) -> Graph:
     """The graph without what only derivatives need; the same object if there is nothing to drop."""
     by_op = graph.by_op()
     # Most graphs have neither, and every compile comes through here.
-    if "Loop" not in by_op and all(node.attrs is None for node in by_op.get("Detach", ())):
+    if (
+        "Loop" not in by_op
+        and "Shard" not in by_op
+        and all(node.attrs is None for node in by_op.get("Detach", ()))
+    ):
         return graph
     values = _values(graph.roots, graph.nodes(), {})
     if not values:
@@ -45,7 +50,7 @@ def _values(roots: Sequence[Value], nodes: Iterable[Node], bodies: _Bodies) -> d
         builder.keep(node)
     for node in nodes:
         attrs, kept = node.attrs, [*range(len(node.types))]
-        if isinstance(attrs, MarkAttrs):
+        if isinstance(attrs, MarkAttrs | ShardAttrs):
             values[node.value] = values.get(node.args[0], node.args[0])
             continue
         if isinstance(attrs, LoopAttrs):
@@ -73,7 +78,7 @@ def _unchanged(nodes: Iterable[Node]) -> list[Node]:
     changed: set[Node] = set()
     kept = []
     for node in nodes:
-        is_dropped = isinstance(node.attrs, LoopAttrs | MarkAttrs)
+        is_dropped = isinstance(node.attrs, LoopAttrs | MarkAttrs | ShardAttrs)
         if is_dropped or any(arg.node in changed for arg in node.args):
             changed.add(node)
         else:
@@ -90,7 +95,7 @@ def _body(body: Body, carried: int, ys: Sequence[int], bodies: _Bodies) -> Body:
         return pruned_before
     results = [*body.results[:carried], *(body.results[carried + k] for k in ys)]
     nodes = topological(results)
-    if any(isinstance(node.attrs, LoopAttrs | MarkAttrs) for node in nodes):
+    if any(isinstance(node.attrs, LoopAttrs | MarkAttrs | ShardAttrs) for node in nodes):
         values = _values(results, nodes, bodies)
         results = [values.get(value, value) for value in results]
     same = tuple(results) == body.results

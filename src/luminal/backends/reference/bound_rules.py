@@ -336,7 +336,7 @@ def _custom(step: Step) -> tuple[Pair, ...]:
     )
 
 
-_ELSEWHERE = ("Input", "Weight", "State", "Loop")  # the interpreter's own business
+_ELSEWHERE = ("Input", "Weight", "State", "Loop", "Collective")  # the interpreter's own business
 
 RULES: dict[str, Rule] = {
     "Constant": _leaf,
@@ -376,6 +376,7 @@ RULES: dict[str, Rule] = {
     "View": _view,
     "Custom": _custom,
     "After": _unchanged,
+    "Shard": _unchanged,
 }
 
 assert set(OPS) == set(RULES) | set(_ELSEWHERE)
