@@ -249,6 +249,7 @@ _LATE = {
     "bitwise_invert": "luminal.array_api:bitwise_invert",
     "cumulative_prod": "luminal.array_api:cumulative_prod",
     "cumulative_sum": "luminal.array_api:cumulative_sum",
+    "distributed": "luminal.distributed",
     "luminal_backend": "luminal.torch_backend:luminal_backend",  # for `torch.compile`
     "models": "luminal.models",
     "nn": "luminal.nn",

@@ -20,7 +20,7 @@ import platformdirs
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
 
-Value = int | str | Path | None
+Value = int | float | str | Path | None
 
 DEBUG_LADDER = (
     "errors are one line",
@@ -68,6 +68,13 @@ def _integer(lo: int, hi: int | None = None) -> Callable[[str], int]:
         return number
 
     return parse
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError(text)
+    return seconds
 
 
 def _choice(options: tuple[str, ...]) -> Callable[[str], str]:
@@ -150,6 +157,13 @@ FLAGS: dict[str, Flag] = {
             "wait for each launch on a device, so that one which fails is named",
         ),
         Flag(
+            "LUMINAL_COLLECTIVE_TIMEOUT",
+            _seconds,
+            lambda: 60.0,
+            "takes seconds > 0",
+            "how long a rank waits for others in one collective; ten times as long in the first",
+        ),
+        Flag(
             "LUMINAL_PRINT_EGGLOG",
             _switch,
             lambda: False,
@@ -188,6 +202,8 @@ def get(name: Literal["LUMINAL_THREADS"]) -> int | None: ...
 def get(name: Literal["LUMINAL_CACHE_DIR"]) -> Path: ...
 @overload
 def get(name: Literal["LUMINAL_TARGET"]) -> str: ...
+@overload
+def get(name: Literal["LUMINAL_COLLECTIVE_TIMEOUT"]) -> float: ...
 @overload
 def get(name: Literal["LUMINAL_GRAPHVIZ"]) -> Path | None: ...
 @overload

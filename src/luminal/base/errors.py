@@ -53,3 +53,11 @@ class NonFiniteError(LuminalError, FloatingPointError):
 
 class VerifyError(LuminalError, AssertionError):
     """An IR broke its own invariants: a bug in Luminal, never in the user's model."""
+
+
+class CollectiveError(LuminalError, RuntimeError):
+    """Ranks of one program have lost one another: one has ended, or does another thing."""
+
+
+class CollectiveTimeoutError(CollectiveError, TimeoutError):
+    """A collective has waited past its deadline for ranks that have not come."""

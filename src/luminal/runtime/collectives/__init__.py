@@ -1,0 +1,1 @@
+"""Values that go from rank to rank: what carries them, how ranks start and how they fail."""
