@@ -15,7 +15,8 @@ from luminal.algebra.axes import Atom, Dimension
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import Shape
 from luminal.hlir.ops import OPS, Node, Value
-from luminal.shape.expression import TRUE, Expression, Symbol, const
+from luminal.shape.digits import digit
+from luminal.shape.expression import TRUE, Expression, const
 
 
 @dataclass(slots=True)
@@ -161,7 +162,7 @@ def _digits_of(
         return []
     pending = []
     for monomial, factor in entry.terms:
-        digit_read = _digit(monomial, factor, shape)
+        digit_read = digit(monomial, factor, shape)
         if digit_read is None:
             return None
         pending.append(digit_read)
@@ -170,7 +171,7 @@ def _digits_of(
     # From the innermost digit out: each counts as much as all inside of it have positions.
     radix, out = const(1), list[Atom]()
     while pending:
-        place = next((k for k, digit in enumerate(pending) if digit[0] == radix), None)
+        place = next((k for k, d in enumerate(pending) if d.coefficient == radix), None)
         if place is None:
             return None
         _, dimension, divisor, count = pending.pop(place)
@@ -181,33 +182,3 @@ def _digits_of(
         radix = radix * count
     # A lesser radix, as an offset, reads a part of the dimension, which is no axis of the whole.
     return out if radix == extent else None
-
-
-def _digit(
-    monomial: Expression, factor: int, shape: Shape
-) -> tuple[Expression, int, Expression, Expression] | None:
-    """`coefficient * ((i_d // divisor) % count)` as (coefficient, d, divisor, count)."""
-    parts = monomial.args if monomial.op == "mul" else (monomial,)
-    coefficient, digit = const(factor), None
-    for part in parts:
-        if any(s.extent is not None for s in part.symbols()):
-            if digit is not None:
-                return None
-            digit = part
-        else:
-            coefficient = coefficient * part
-    if digit is None:
-        return None
-    count = divisor = None
-    if digit.op == "mod":
-        digit, count = digit.args
-    if digit.op == "floordiv":
-        digit, divisor = digit.args
-    if not isinstance(digit, Symbol):
-        return None
-    # `index(d, n)` is named after its dimension.
-    dimension = int(digit.name[1:])
-    divisor = const(1) if divisor is None else divisor
-    if count is None:
-        count = shape[dimension].exact_div(divisor)
-    return None if count is None else (coefficient, dimension, divisor, count)

@@ -296,7 +296,7 @@ def _collective(at: Applied, gradients: Gradients) -> Gradients:
     reduction = "Sum" if attrs.kind in ("all_gather", "all_reduce") else ""
     pairs = tuple((target, source) for source, target in attrs.pairs)
     back = CollectiveAttrs(
-        _TRANSPOSED[attrs.kind], attrs.axis, attrs.ranks, reduction, pairs, attrs.label
+        _TRANSPOSED[attrs.kind], attrs.axis, attrs.ranks, reduction, pairs, attrs.turn, attrs.label
     )
     return (at.graph.wrap(at.graph.builder.make("Collective", [g.value], back).value),)
 

@@ -224,7 +224,8 @@ class CollectiveAttrs:
     `all_gather`: the operands of all, stacked along a new first dimension. `all_to_all`: part k of
     the result is this rank's part of rank k's operand. `all_reduce` and `reduce_scatter` combine
     by `reduction` (Sum or Max). `permute`: the operand of the rank that `pairs` (source, target)
-    names, zeros where none does. `label` says which value it is, for reports and errors.
+    names, zeros where none does. Those that differ in `turn` are done each, of one operand too.
+    `label` says which value it is, for reports and errors.
     """
 
     kind: str
@@ -232,6 +233,7 @@ class CollectiveAttrs:
     ranks: int
     reduction: str = ""
     pairs: tuple[tuple[int, int], ...] = ()
+    turn: int = 0
     # The same operation in each layer of a model must be equal, or layers would not roll.
     label: str = field(default="", compare=False)
 

@@ -358,7 +358,8 @@ def _collective(p: _Parser, line: Line, scope: _Scope, types: list[TensorType]) 
     ranks = line.integer()
     reduction = line.name() if line.accept("by=") else ""
     pairs = tuple((a, b) for a, b in line.json()) if line.accept("pairs=") else ()
-    return args, CollectiveAttrs(kind, axis, ranks, reduction, pairs)
+    turn = line.integer() if line.accept("turn=") else 0
+    return args, CollectiveAttrs(kind, axis, ranks, reduction, pairs, turn)
 
 
 _READERS: dict[type | None, _Reader] = {

@@ -201,7 +201,8 @@ class Printer:
                 over = f"axis={quote(attrs.axis)} ranks={attrs.ranks}"
                 by = f"by={attrs.reduction}" if attrs.reduction else ""
                 pairs = f"pairs={json.dumps(attrs.pairs)}" if attrs.pairs else ""
-                return (attrs.kind, self._values(args), over, by, pairs)
+                turn = f"turn={attrs.turn}" if attrs.turn else ""
+                return (attrs.kind, self._values(args), over, by, pairs, turn)
             case CustomAttrs(kernel=kernel, chunks=chunks, flops=flops):
                 work = f"chunks=({chunks}) flops=({flops})"
                 return (quote(self.owner(kernel)), work, self._values(args))

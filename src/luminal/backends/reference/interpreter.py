@@ -93,7 +93,7 @@ def interpret(
 ) -> Results[T]:
     """Runs `graph` over `domain`. No State changes: their new values are in the results."""
     run = Evaluation(domain, inputs, dims, trace)
-    values = run.block(_NodeOrder.of(graph.roots), {})
+    values = run.block(NodeOrder.of(graph.roots), {})
     outputs: dict[str, T] = {}
     for sink, value in zip(graph.sinks, values, strict=True):
         if isinstance(sink, Output):
@@ -104,7 +104,7 @@ def interpret(
 
 
 @dataclass(frozen=True, slots=True)
-class _NodeOrder:
+class NodeOrder:
     """What to compute for `roots`: nodes in order, and how often each is read."""
 
     roots: tuple[Value, ...]
@@ -112,7 +112,7 @@ class _NodeOrder:
     uses: Counter[Node]
 
     @classmethod
-    def of(cls, roots: tuple[Value, ...]) -> _NodeOrder:
+    def of(cls, roots: tuple[Value, ...]) -> NodeOrder:
         order = topological(roots)
         uses = Counter(arg.node for node in order for arg in node.args)
         uses.update(root.node for root in roots)
@@ -129,7 +129,7 @@ class Evaluation(Generic[T]):
     trace: Trace | None = None
     states: dict[Assignable, T] = field(default_factory=dict)
 
-    def block(self, block: _NodeOrder, bound: Mapping[Node, tuple[T, ...]]) -> list[T]:
+    def block(self, block: NodeOrder, bound: Mapping[Node, tuple[T, ...]]) -> list[T]:
         """The values of the block's roots, where `bound` gives its arguments."""
         values = dict(bound)
         # Reference counting by hand: a value is dropped with its last reader, or a model evaluated
@@ -166,7 +166,7 @@ class Evaluation(Generic[T]):
     def _loop(self, node: Node, args: Sequence[T]) -> tuple[T, ...]:
         attrs: LoopAttrs = node.attrs
         carried, streams, invariants = attrs.split(args)
-        block = _NodeOrder.of(attrs.body.results)
+        block = NodeOrder.of(attrs.body.results)
         ys: list[list[T]] = [[] for _ in attrs.assigned]
         for trip in range(int(attrs.trips.evaluate(self.dims))):
             slices = [

@@ -1,0 +1,104 @@
+"""The pass: a graph, a mesh and what is marked in it to the graph that every rank runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from luminal.base.records import dataclass
+from luminal.distribute.layout import Layout, of_spec
+from luminal.distribute.mesh import Mesh, Spec
+from luminal.distribute.move import Moved
+from luminal.distribute.partial import settle
+from luminal.distribute.project import PartOf, project
+from luminal.distribute.propagate import Sites, spread_all
+from luminal.hlir.attributes import InputAttrs, ShardAttrs, StateAttrs, WeightAttrs
+from luminal.hlir.graph import Graph, Output
+from luminal.hlir.ops import Value
+from luminal.hlir.substitute import all_nodes, substitute_dims
+from luminal.memory.state import Assignable
+from luminal.shape.expression import Expression, Symbol, const, symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Distributed:
+    """A rank's graph, its collectives with their reasons, and how what goes in and out lies."""
+
+    graph: Graph
+    rows: tuple[Moved, ...]
+    inputs: Mapping[str, Layout]
+    outputs: Mapping[str, Layout]
+
+
+def distribute(
+    graph: Graph,
+    mesh: Mesh,
+    inputs: Mapping[str, Spec],
+    states: Mapping[Assignable, Spec],
+    part_of: PartOf,
+    order: str = "tree",
+) -> Distributed:
+    """The graph of every rank. `inputs` and `states` say how they lie; what is not there is whole.
+
+    A dim that is cut stands in a rank's graph for the rank's own extent. Raises ShapeError where an
+    extent does not divide or the mesh lacks an axis.
+    """
+    graph = _with_own_dims(graph, mesh, inputs)
+    first: dict[Value, Layout] = {}
+    last: dict[Value, Layout] = {}
+    held: dict[Assignable, Layout] = {}
+    for owner, spec in states.items():
+        shape = tuple(map(const, owner.shape))
+        held[owner] = of_spec(spec, shape, mesh, owner.name)
+    for node in graph.nodes():
+        value = node.value if len(node.types) == 1 else None
+        match node.attrs:
+            case InputAttrs(name=name) if name in inputs and value is not None:
+                first[value] = of_spec(inputs[name], value.shape, mesh, f"input {name!r}")
+            case ShardAttrs(spec=spec) if value is not None:
+                first[value] = of_spec(spec, value.shape, mesh, "shard")
+            case WeightAttrs(parameter=owner) | StateAttrs(state=owner) if value is not None:
+                if owner in held:
+                    last[value] = held[owner]
+    sites = Sites.of(graph)
+    spread_all(graph, sites, (first, last), held, settle)
+    projection = project(graph, mesh, sites, held, part_of, order)
+    ins = {
+        node.attrs.name: sites.value(node.value).layout for node in graph.by_op().get("Input", ())
+    }
+    outs = {
+        sink.name: layout
+        for sink, layout in zip(graph.sinks, projection.sinks, strict=True)
+        if isinstance(sink, Output)
+    }
+    return Distributed(projection.graph, projection.rows, ins, outs)
+
+
+def _with_own_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> Graph:
+    """The graph with every dim that is cut written as the ranks times a rank's own extent."""
+    parts: dict[Symbol, int] = {}
+    for node in all_nodes(graph):
+        match node.attrs:
+            case InputAttrs(name=name) if name in inputs:
+                spec = inputs[name]
+            case ShardAttrs(spec=spec):
+                pass
+            case _:
+                continue
+        for extent, names in zip(node.types[0].shape, spec, strict=True):
+            if isinstance(extent, Symbol):
+                ranks = math.prod(mesh.ranks(name) for name in names)
+                parts[extent] = math.lcm(parts.get(extent, 1), ranks)
+    own: dict[Symbol, Expression] = {}
+    for dim, ranks in parts.items():
+        if ranks > 1:
+            lo, hi = dim.lo or 0, dim.hi or ranks
+            own[dim] = symbol(dim.name, -(-lo // ranks), max(hi // ranks, -(-lo // ranks))) * ranks
+    return _substituted(graph, own) if own else graph
+
+
+def _substituted(graph: Graph, own: Mapping[Symbol, Expression]) -> Graph:
+    """The graph in a rank's own dims, which it declares under the same names."""
+    out = substitute_dims(graph, own)
+    new = [symbol_of for value in own.values() for symbol_of in value.symbols()]
+    return Graph(out.sinks, (*out.dims, *new), out.requirements)

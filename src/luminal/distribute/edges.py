@@ -1,0 +1,131 @@
+"""How an operand's dimensions and its user's are the same: what a cut of one is of the other.
+
+A user reads `source[map(i)]`. If an entry of the map has a digit of a position of the user's with a
+coefficient c, and all else in the entry stays below c or is a multiple of a whole period, then this
+digit of the user's position *is* a digit of the source's. A cut of one is then a cut of the other,
+and a rank reads only what it holds. That is so for transposes, reshapes, grouped heads, strided
+windows that do not overlap, and for the halves of a head that a rotation swaps.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from luminal.base.records import dataclass
+from luminal.distribute.layout import Cut
+from luminal.hlir.attributes import GatherAttrs, ScatterAttrs, Shape, ViewAttrs
+from luminal.hlir.ops import Node, Value
+from luminal.shape.arithmetic import CACHE
+from luminal.shape.digits import digit
+from luminal.shape.expression import TRUE, Expression, sum_of
+from luminal.shape.prove import prove
+from luminal.shape.view import identity
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An operand as its user sees it: `value` (never a View), read at `map` inside `domain` for
+    each position of `shape`. An entry of the map that is no Expression is a Slot of an index
+    tensor.
+    """
+
+    value: Value
+    shape: Shape
+    map: tuple[Expression | int, ...]
+    domain: Expression = TRUE
+
+    @property
+    def is_plain(self) -> bool:
+        """Does each position read itself?"""
+        return self.shape == self.value.shape and self.map == _own(self.shape)
+
+    def to_source(self, dimension: int, cut: Cut) -> tuple[int, Cut] | None:
+        """What a cut of the user's positions is of the source's; None if it is no cut there."""
+        for k, entry in enumerate(self.map):
+            if isinstance(entry, Expression):
+                block = _source_block(entry, self.shape, dimension, cut, self.domain)
+                if block is not None and _divides(self.value.shape[k], cut, block):
+                    return k, cut._replace(block=block)
+        return None
+
+    def to_user(self, dimension: int, cut: Cut) -> tuple[int, Cut] | None:
+        """What a cut of the source is of the user's positions; None if it is no cut there."""
+        entry = self.map[dimension]
+        if not isinstance(entry, Expression):
+            return None
+        for monomial, factor in entry.terms:
+            read = digit(monomial, factor, self.shape)
+            if read is None:
+                continue
+            steps = cut.block.exact_div(read.coefficient)
+            if steps is None:
+                continue
+            own = cut._replace(block=steps * read.divisor)
+            if not _divides(self.shape[read.dimension], own, own.block):
+                continue
+            if self.to_source(read.dimension, own) == (dimension, cut):
+                return read.dimension, own
+        return None
+
+
+@lru_cache(CACHE)
+def _own(shape: Shape) -> tuple[Expression, ...]:
+    """The map by which each position reads itself."""
+    return identity(shape).map
+
+
+def edge_of(value: Value) -> Edge:
+    """The edge of a value that is read at its own positions; a View is looked through."""
+    if isinstance(value.node.attrs, ViewAttrs):
+        view = value.node.attrs.view
+        return Edge(value.node.args[0], view.shape, view.map, view.domain)
+    return Edge(value, value.shape, _own(value.shape))
+
+
+def gathered(node: Node) -> Edge:
+    """The edge by which a Gather reads its source. The source is taken as it is, Views too."""
+    attrs: GatherAttrs = node.attrs
+    return Edge(node.args[0], attrs.shape, attrs.map)
+
+
+def scattered(node: Node) -> Edge:
+    """The edge by which a Scatter finds its destination: from the positions of what it writes."""
+    attrs: ScatterAttrs = node.attrs
+    return Edge(node.args[0], node.args[1].shape, attrs.map)
+
+
+def _divides(extent: Expression, cut: Cut, block: Expression) -> bool:
+    return extent.exact_div(block * cut.ranks) is not None
+
+
+def _source_block(
+    entry: Expression, shape: Shape, dimension: int, cut: Cut, domain: Expression
+) -> Expression | None:
+    """The weight that the digit which `cut` is of `i_dimension` has in an entry of a map."""
+    for monomial, factor in entry.terms:
+        read = digit(monomial, factor, shape)
+        if read is None or read.dimension != dimension:
+            continue
+        steps = cut.block.exact_div(read.divisor)
+        if steps is None or (read.divisor * read.count).exact_div(cut.period) is None:
+            continue
+        block = steps * read.coefficient
+        rest = _below(entry, (monomial, factor), block * cut.ranks)
+        inside = [domain] if domain is not TRUE else []
+        if prove(rest >= 0, inside) and prove(rest < read.coefficient, inside):
+            return block
+    return None
+
+
+def _below(entry: Expression, without: tuple[Expression, int], period: Expression) -> Expression:
+    """The entry without one summand and without those that are multiples of the period."""
+    kept: list[Expression] = []
+    for term in entry.terms:
+        if term != without:
+            summand = term[0] * term[1]
+            if summand.exact_div(period) is None:
+                kept.append(summand)
+    constant = entry.constant
+    if period.is_const:
+        constant %= period.value
+    return sum_of([*kept, constant])

@@ -1,0 +1,163 @@
+"""How a value lies on ranks: which digit of which dimension is the rank's own coordinate.
+
+A cut is a digit. The position along a dimension is a mixed-radix number, and a cut over P ranks
+takes the digit of weight `block` away: rank r holds the positions i with `i // block % P == r`.
+With `block = n / P` these are P parts one after the other; a smaller block is what remains of a cut
+when dimensions are merged, as heads are in front of a product. So one record says all that
+reshapes, transposes and grouped heads can make of a cut, and positions of the whole and of the part
+are made of each other by arithmetic that Expressions already simplify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from luminal.base.errors import ShapeError
+from luminal.distribute.mesh import Mesh, Spec, coordinate
+from luminal.hlir.attributes import Shape
+from luminal.shape.expression import Expression, const, product_of
+from luminal.shape.view import index
+
+
+class Cut(NamedTuple):
+    """The digit of weight `block` of a position, one of `ranks`, is the coordinate along `axis`."""
+
+    axis: str
+    ranks: int
+    block: Expression
+
+    @property
+    def period(self) -> Expression:
+        """The positions after which the ranks begin anew."""
+        return self.block * self.ranks
+
+    def __str__(self) -> str:
+        return f"{self.axis}/{self.block}"
+
+
+Cuts = tuple[Cut, ...]
+"""The cuts of one dimension, the outermost first."""
+Layout = tuple[Cuts, ...]
+"""The cuts of a value, dimension by dimension."""
+
+
+def whole(rank: int) -> Layout:
+    """The layout of a value that every rank has as a whole."""
+    return ((),) * rank
+
+
+def by_axis(layout: Layout) -> dict[str, tuple[int, Cut]]:
+    """The dimension and the cut of each mesh axis in a layout."""
+    return {cut.axis: (k, cut) for k, cuts in enumerate(layout) for cut in cuts}
+
+
+def of_axes(rank: int, cuts: Mapping[str, tuple[int, Cut]]) -> Layout:
+    """The layout of cuts that are given by mesh axis."""
+    out: list[list[Cut]] = [[] for _ in range(rank)]
+    for dimension, cut in cuts.values():
+        out[dimension].append(cut)
+    return tuple(nested(cuts) or () for cuts in out)
+
+
+def nested(cuts: Iterable[Cut]) -> Cuts | None:
+    """The cuts of one dimension from the outermost in; None where two overlap."""
+    ordered: list[Cut] = []
+    for cut in cuts:
+        place = len(ordered)
+        for k, other in enumerate(ordered):
+            if other.block.exact_div(cut.period) is None:
+                # `cut` is not inside of `other`, so it must be around it.
+                if cut.block.exact_div(other.period) is None:
+                    return None
+                place = min(place, k)
+        ordered.insert(place, cut)
+    return tuple(ordered)
+
+
+def of_spec(spec: Spec, shape: Shape, mesh: Mesh, what: str) -> Layout:
+    """The layout that a spec means on a mesh: equal parts, one after the other.
+
+    Raises ShapeError where the mesh lacks an axis or an extent does not divide.
+    """
+    layout: list[Cuts] = []
+    for k, (names, extent) in enumerate(zip(spec, shape, strict=True)):
+        block, cuts = extent, []
+        for name in names:
+            ranks = mesh.ranks(name)
+            part = block.exact_div(ranks)
+            if part is None:
+                raise ShapeError(
+                    f"{what}: dimension {k} of {extent} is cut over the {ranks} ranks of {name!r}, "
+                    "which do not divide it; pad it, or cut another dimension"
+                )
+            block = part
+            if ranks > 1:
+                cuts.append(Cut(name, ranks, block))
+        layout.append(tuple(cuts))
+    return tuple(layout)
+
+
+def local_extent(extent: Expression, cuts: Cuts) -> Expression:
+    """How many positions of a dimension a rank holds."""
+    part = extent.exact_div(product_of(cut.ranks for cut in cuts))
+    assert part is not None, (extent, cuts)
+    return part
+
+
+def local_shape(shape: Shape, layout: Layout) -> Shape:
+    """The shape of a rank's part."""
+    return tuple(local_extent(n, cuts) for n, cuts in zip(shape, layout, strict=True))
+
+
+def unit(cuts: Cuts, place: int) -> Expression:
+    """The weight of the cut digit `place` when all cuts inside of it have been taken out."""
+    inner = 1
+    for cut in cuts[place + 1 :]:
+        inner *= cut.ranks
+    out = cuts[place].block.exact_div(inner)
+    assert out is not None, cuts
+    return out
+
+
+def without_digit(position: Expression, block: Expression, ranks: int) -> Expression:
+    """The position with the digit of weight `block`, one of `ranks`, taken out."""
+    return position // (block * ranks) * block + position % block
+
+
+def with_digit(
+    position: Expression, block: Expression, ranks: int, digit: Expression
+) -> Expression:
+    """The position with a digit of weight `block`, one of `ranks`, put in."""
+    return position // block * (block * ranks) + digit * block + position % block
+
+
+def to_local(position: Expression, cuts: Cuts) -> Expression:
+    """Where in its part a rank has a position that it holds."""
+    for place in reversed(range(len(cuts))):
+        position = without_digit(position, unit(cuts, place), cuts[place].ranks)
+    return position
+
+
+def to_global(position: Expression, cuts: Cuts) -> Expression:
+    """Which position of the whole stands at a position of a rank's part."""
+    for place, cut in enumerate(cuts):
+        digit = coordinate(cut.axis, cut.ranks)
+        position = with_digit(position, unit(cuts, place), cut.ranks, digit)
+    return position
+
+
+def positions(shape: Shape, layout: Layout) -> dict[Expression, Expression]:
+    """For the index of each dimension of the whole, the Expression of it in a part's indices."""
+    out: dict[Expression, Expression] = {}
+    for k, (extent, cuts) in enumerate(zip(shape, layout, strict=True)):
+        if cuts:
+            part = local_extent(extent, cuts)
+            own = const(0) if part == const(1) else index(k, part)
+            out[index(k, extent)] = to_global(own, cuts)
+    return out
+
+
+def text(layout: Sequence[Cuts]) -> str:
+    """A layout for people: `[data, ., tensor]`."""
+    return f"[{', '.join('+'.join(cut.axis for cut in cuts) or '.' for cuts in layout)}]"

@@ -1,0 +1,260 @@
+"""How a value comes to lie otherwise: views of a rank's part, and collectives between them.
+
+A collective moves blocks of memory and nothing else: all_gather stacks them, all_to_all hands each
+rank its own. Where a digit of a dimension goes is a view before or after. Sums are added by kernels
+of our own, in the order of a balanced binary tree over the ranks: all_to_all, the tree, all_gather.
+So the bits follow from the graph and the mesh, whatever engine moves them. With `order="engine"`
+the engine adds, in an order of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from luminal.base.dtypes import DType
+from luminal.base.records import dataclass
+from luminal.distribute.layout import (
+    Cut,
+    Cuts,
+    Layout,
+    by_axis,
+    nested,
+    unit,
+    with_digit,
+    without_digit,
+)
+from luminal.distribute.mesh import Mesh, coordinate
+from luminal.distribute.partial import Partial
+from luminal.hlir.attributes import CollectiveAttrs, Shape
+from luminal.hlir.graph import Builder
+from luminal.hlir.monoid import REDUCTIONS
+from luminal.hlir.ops import Value
+from luminal.shape.expression import ONE, ZERO, Expression, ceil_div, const, product_of
+from luminal.shape.view import index, made, pad, reshape
+
+SMALL = 4096
+"""Bytes up to which all parts are gathered and added by every rank: one collective, not two."""
+
+
+class Lying(NamedTuple):
+    """A value as a rank has it: its part, how it lies, and what is still to be reduced."""
+
+    value: Value
+    layout: Layout
+    partial: Partial
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a value is moved, for the explanation: which value it is, and what asks for it."""
+
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A row of the explanation: one collective of a rank's graph."""
+
+    kind: str
+    axis: str
+    ranks: int
+    shape: Shape
+    dtype: DType
+    reason: Reason
+    trips: Expression = ONE
+
+    @property
+    def bytes(self) -> Expression:
+        """The bytes that a rank sends, by the best algorithm for the kind."""
+        size = product_of(self.shape) * self.dtype.size
+        if self.kind == "all_gather":
+            return size * (self.ranks - 1)
+        rounds = 2 * (self.ranks - 1) if self.kind == "all_reduce" else self.ranks - 1
+        return size * rounds // self.ranks
+
+
+@dataclass(slots=True)
+class Mover:
+    """Writes views and collectives with a Builder, and a row for each collective."""
+
+    builder: Builder
+    rows: list[Moved]
+    mesh: Mesh
+    order: str = "tree"
+    turn: int = 0  # of the collectives that are written now
+    trips: Expression = ONE
+
+    def collective(
+        self, x: Value, kind: str, cut: Cut, reason: Reason, reduction: str = ""
+    ) -> Value:
+        """One collective of all ranks along the axis of a cut."""
+        row = Moved(kind, cut.axis, cut.ranks, x.shape, x.dtype, reason, self.trips)
+        self.rows.append(row)
+        attrs = CollectiveAttrs(kind, cut.axis, cut.ranks, reduction, (), self.turn, reason.value)
+        return self.builder.make("Collective", (x,), attrs).value
+
+    def view(self, x: Value, shape: Shape, indices: Sequence[Expression]) -> Value:
+        """The view of this shape that reads `x` at `indices`."""
+        return self.builder.view(x, made(x.shape, shape, indices))
+
+    def convert(self, x: Lying, wanted: Layout, reason: Reason) -> Lying:
+        """The value as `wanted` says, nothing of it left to be reduced."""
+        there = by_axis(wanted)
+        for axis in list(x.partial):
+            x = self.reduced(x, axis, there.get(axis), reason)
+        here = by_axis(x.layout)
+        # What is cut further goes first: less is left to be moved.
+        for axis, (dimension, cut) in there.items():
+            if axis not in here and _fits(x.layout[dimension], cut):
+                x = self.sliced(x, dimension, cut)
+        for axis, (dimension, cut) in here.items():
+            target = there.get(axis)
+            if target == (dimension, cut):
+                continue
+            if target is not None and self._can_exchange(x.layout, dimension, cut, *target):
+                x = self.exchanged(x, dimension, cut, *target, reason)
+            else:
+                x = self.gathered(x, dimension, cut, reason)
+        for axis, (dimension, cut) in there.items():
+            if axis not in by_axis(x.layout):
+                x = self.sliced(x, dimension, cut)
+        assert x.layout == wanted, (x.layout, wanted)
+        return x
+
+    def _can_exchange(
+        self, layout: Layout, dimension: int, cut: Cut, target: int, target_cut: Cut
+    ) -> bool:
+        return dimension != target and _fits(layout[target], target_cut)
+
+    # --- one step
+
+    def sliced(self, x: Lying, dimension: int, cut: Cut) -> Lying:
+        """A rank's part of what it has: no collective."""
+        cuts = nested([*x.layout[dimension], cut])
+        assert cuts is not None
+        block = unit(cuts, cuts.index(cut))
+        shape = _resized(x.value.shape, dimension, _part(x.value.shape[dimension], cut))
+        own = coordinate(cut.axis, cut.ranks)
+        at = with_digit(_position(dimension, shape), block, cut.ranks, own)
+        indices = _indices(shape, x.value.shape, dimension, at)
+        return Lying(
+            self.view(x.value, shape, indices), _with(x.layout, dimension, cuts), x.partial
+        )
+
+    def gathered(self, x: Lying, dimension: int, cut: Cut, reason: Reason) -> Lying:
+        """The dimension with all its parts, on every rank."""
+        stacked = self.collective(x.value, "all_gather", cut, reason)
+        return self._joined(stacked, x, dimension, cut)
+
+    def _joined(self, stacked: Value, x: Lying, dimension: int, cut: Cut) -> Lying:
+        """What parts (first dimension) are together: the digit of the cut is put in again."""
+        cuts = x.layout[dimension]
+        block = unit(cuts, cuts.index(cut))
+        part = stacked.shape[1:]
+        shape = _resized(part, dimension, part[dimension] * cut.ranks)
+        position = _position(dimension, shape)
+        digit = position // block % cut.ranks
+        at = without_digit(position, block, cut.ranks)
+        value = self.view(stacked, shape, [digit, *_indices(shape, part, dimension, at)])
+        left = tuple(other for other in cuts if other != cut)
+        return Lying(value, _with(x.layout, dimension, left), x.partial)
+
+    def _parts(self, x: Lying, dimension: int, cut: Cut) -> tuple[Value, Layout]:
+        """The parts that a cut would make, stacked; and the layout of each of them."""
+        cuts = nested([*x.layout[dimension], cut])
+        assert cuts is not None
+        block = unit(cuts, cuts.index(cut))
+        part = _resized(x.value.shape, dimension, _part(x.value.shape[dimension], cut))
+        shape = (const(cut.ranks), *part)
+        indices = [_position(k + 1, shape) for k in range(len(part))]
+        indices[dimension] = with_digit(indices[dimension], block, cut.ranks, index(0, cut.ranks))
+        return self.view(x.value, shape, indices), _with(x.layout, dimension, cuts)
+
+    def exchanged(
+        self, x: Lying, dimension: int, cut: Cut, target: int, target_cut: Cut, reason: Reason
+    ) -> Lying:
+        """Cut along another dimension than before: each rank gives each other one a block."""
+        parts, layout = self._parts(x, target, target_cut)
+        moved = self.collective(parts, "all_to_all", cut, reason)
+        return self._joined(moved, Lying(moved, layout, x.partial), dimension, cut)
+
+    def reduced(self, x: Lying, axis: str, target: tuple[int, Cut] | None, reason: Reason) -> Lying:
+        """The reduction along a mesh axis done: on every rank, or each rank's part of it."""
+        reduction = x.partial[axis]
+        left = {a: r for a, r in x.partial.items() if a != axis}
+        if target is not None and _fits(x.layout[target[0]], target[1]):
+            parts, layout = self._parts(x, *target)
+            if self.order == "engine":
+                own = self.collective(parts, "reduce_scatter", target[1], reason, reduction)
+            else:
+                moved = self.collective(parts, "all_to_all", target[1], reason)
+                own = self.tree(moved, reduction)
+            return Lying(own, layout, left)
+        cut = Cut(axis, self.mesh.ranks(axis), ONE)
+        return Lying(self.all_reduced(x.value, cut, reduction, reason), x.layout, left)
+
+    def all_reduced(self, x: Value, cut: Cut, reduction: str, reason: Reason) -> Value:
+        """The reduction over all ranks of a mesh axis."""
+        if self.order == "engine":
+            return self.collective(x, "all_reduce", cut, reason, reduction)
+        count = product_of(x.shape)
+        if count.is_const and count.value * x.dtype.size <= SMALL:
+            return self.tree(self.collective(x, "all_gather", cut, reason), reduction)
+        flat = self.builder.view(x, reshape(x.shape, (count,)))
+        each = ceil_div(count, cut.ranks)
+        if each * cut.ranks != count:
+            flat = self.builder.view(flat, pad((count,), [(0, each * cut.ranks - count)]))
+        parts = self.builder.view(flat, reshape(flat.shape, (const(cut.ranks), each)))
+        own = self.tree(self.collective(parts, "all_to_all", cut, reason), reduction)
+        stacked = self.collective(own, "all_gather", cut, reason)
+        # One view, from the stacked parts to the value's own shape.
+        position: Expression = ZERO
+        for k, extent in enumerate(x.shape):
+            position = position * extent + _position(k, x.shape)
+        return self.view(stacked, x.shape, [position // each, position % each])
+
+    def tree(self, x: Value, reduction: str) -> Value:
+        """The parts along the first dimension combined as a balanced binary tree."""
+        combine = REDUCTIONS[reduction].combine
+        shape = x.shape[1:]
+        level = [
+            self.view(x, shape, [const(k), *(_position(d, shape) for d in range(len(shape)))])
+            for k in range(x.shape[0].value)
+        ]
+        while len(level) > 1:
+            pairs = zip(level[::2], level[1::2], strict=False)
+            joined = [self.builder.apply(combine, a, b) for a, b in pairs]
+            level = joined + level[len(joined) * 2 :]
+        return level[0]
+
+
+def _fits(cuts: Cuts, cut: Cut) -> bool:
+    return nested([*cuts, cut]) is not None
+
+
+def _part(extent: Expression, cut: Cut) -> Expression:
+    part = extent.exact_div(cut.ranks)
+    assert part is not None, (extent, cut)
+    return part
+
+
+def _position(dimension: int, shape: Shape) -> Expression:
+    extent = shape[dimension]
+    return ZERO if extent == ONE else index(dimension, extent)
+
+
+def _indices(shape: Shape, source: Shape, dimension: int, at: Expression) -> list[Expression]:
+    """The own position in all dimensions but one, which is read at `at`."""
+    out = [_position(k, shape) for k in range(len(source))]
+    out[dimension] = at
+    return out
+
+
+def _resized(shape: Shape, dimension: int, extent: Expression) -> Shape:
+    return (*shape[:dimension], extent, *shape[dimension + 1 :])
+
+
+def _with(layout: Layout, dimension: int, cuts: Cuts) -> Layout:
+    return (*layout[:dimension], cuts, *layout[dimension + 1 :])

@@ -1,0 +1,69 @@
+"""Arrays and their parts: what of an array a rank holds, and the array of all ranks' parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from luminal.distribute.layout import Cuts, Layout, local_shape, to_global
+from luminal.distribute.mesh import Mesh
+from luminal.hlir.semantics import Array
+from luminal.shape.expression import ZERO, const
+from luminal.shape.view import index
+
+
+def held(extent: int, cuts: Cuts, at: Mapping[str, int]) -> Any:
+    """The positions of a dimension that a rank at these coordinates holds: a slice where they are
+    neighbours, else an array.
+    """
+    if not cuts:
+        return slice(None)
+    part = extent
+    for cut in cuts:
+        part //= cut.ranks
+    own = ZERO if part == 1 else index(0, const(part))
+    env: dict[str, Any] = {f"rank_{name}": k for name, k in at.items()}
+    env["i0"] = np.arange(part)
+    positions = np.broadcast_to(np.asarray(to_global(own, cuts).evaluate(env)), (part,))
+    if part and (np.diff(positions) == 1).all():
+        return slice(int(positions[0]), int(positions[-1]) + 1)
+    return positions
+
+
+def _places(shape: Sequence[int], layout: Layout, at: Mapping[str, int]) -> tuple[Any, ...]:
+    held_by_dimension = [held(n, cuts, at) for n, cuts in zip(shape, layout, strict=True)]
+    if sum(isinstance(places, np.ndarray) for places in held_by_dimension) == 0:
+        return tuple(held_by_dimension)
+    return np.ix_(
+        *(
+            np.arange(n)[places] if isinstance(places, slice) else places
+            for n, places in zip(shape, held_by_dimension, strict=True)
+        )
+    )
+
+
+def part(array: Array, layout: Layout, at: Mapping[str, int]) -> Array:
+    """The part of an array that a rank at these coordinates holds."""
+    return np.ascontiguousarray(array[_places(array.shape, layout, at)]).reshape(
+        shape_of_part(array.shape, layout)
+    )
+
+
+def put(array: Array, own: Array, layout: Layout, at: Mapping[str, int]) -> None:
+    """Writes a rank's part into the array of the whole."""
+    array[_places(array.shape, layout, at)] = own
+
+
+def shape_of_part(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
+    """The shape of a rank's part of an array of this shape."""
+    return tuple(n.value for n in local_shape(tuple(map(const, shape)), layout))
+
+
+def assembled(parts: Sequence[Array], shape: Sequence[int], layout: Layout, mesh: Mesh) -> Array:
+    """The whole array of the parts of all ranks of a mesh."""
+    out = np.empty(tuple(shape), parts[0].dtype)
+    for rank, own in enumerate(parts):
+        put(out, own, layout, mesh.coordinates(rank))
+    return out

@@ -1,0 +1,423 @@
+"""A graph as one rank runs it: extents are those of its parts, maps have offsets, and where two
+sites beside each other differ a value is moved.
+
+All ranks get this one graph. What tells them apart are dims, the coordinates of a rank, which are
+bound when it runs: so there is one set of kernels and one entry in the cache for all of them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from luminal.base import dtypes
+from luminal.base.records import dataclass
+from luminal.distribute.edges import Edge, edge_of, gathered
+from luminal.distribute.layout import (
+    Cut,
+    Cuts,
+    Layout,
+    by_axis,
+    local_shape,
+    of_axes,
+    positions,
+    text,
+    to_local,
+    whole,
+)
+from luminal.distribute.mesh import Mesh, coordinate
+from luminal.distribute.move import Lying, Moved, Mover, Reason
+from luminal.distribute.partial import Partial, Partials, aligned, is_zero, masked
+from luminal.distribute.propagate import Sites
+from luminal.hlir.attributes import (
+    Body,
+    GatherAttrs,
+    InputAttrs,
+    LoopAttrs,
+    ScatterAttrs,
+    Shape,
+    Slot,
+    StateAttrs,
+    WeightAttrs,
+)
+from luminal.hlir.graph import Assign, Builder, Graph, Sink, topological
+from luminal.hlir.ops import Node, Value
+from luminal.memory.state import Assignable
+from luminal.shape.expression import Expression
+from luminal.shape.prove import simplify
+from luminal.shape.view import View, made
+
+PartOf = Callable[[Assignable, Layout], Assignable]
+"""What holds a rank's part of a Parameter or State."""
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A rank's graph, the rows of its explanation, and how each sink's value lies."""
+
+    graph: Graph
+    rows: tuple[Moved, ...]
+    sinks: tuple[Layout, ...]
+
+
+def project(
+    graph: Graph,
+    mesh: Mesh,
+    sites: Sites,
+    states: Mapping[Assignable, Layout],
+    part_of: PartOf,
+    order: str = "tree",
+) -> Projection:
+    """The graph of every rank of a mesh, for sites whose layouts are settled."""
+    rows: list[Moved] = []
+    mover = Mover(Builder(), rows, mesh, order)
+    block = _Block(graph.nodes(), graph.roots, sites, mover, states, part_of)
+    block.run()
+    sinks: list[Sink] = []
+    layouts = []
+    for sink in graph.sinks:
+        if isinstance(sink, Assign):
+            layout = states.get(sink.state, whole(len(sink.value.shape)))
+            why = f"assigned to {sink.state.name}"
+            value = block.at(sink.value, layout, why)
+            sinks.append(Assign(part_of(sink.state, layout), value))
+        else:
+            layout = block.layout_of(sink.value)
+            value = block.at(sink.value, layout, f"output {sink.name}")
+            sinks.append(replace(sink, value=value))
+        layouts.append(layout)
+    dims = [coordinate(name, n) for name, n in zip(mesh.names, mesh.shape, strict=True) if n > 1]
+    local = Graph(tuple(sinks), (*graph.dims, *dims), graph.requirements)
+    return Projection(local, tuple(rows), tuple(layouts))
+
+
+class _Block:
+    """The nodes of a graph, or of the body of a Loop, one after the other."""
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        roots: Sequence[Value],
+        sites: Sites,
+        mover: Mover,
+        states: Mapping[Assignable, Layout],
+        part_of: PartOf,
+    ) -> None:
+        self._nodes = nodes
+        self._sites = sites
+        self._mover = mover
+        self._states = states
+        self._part_of = part_of
+        self._partials = Partials(nodes, roots, sites)
+        self.lying: dict[Value, Lying] = {}
+        self._moved: dict[tuple[Value, Layout], Lying] = {}
+        self._names: dict[Value, str] = {}
+        self._turns: dict[Value, int] = {}  # how often a Parameter has been moved
+
+    def run(self) -> None:
+        """Writes every node."""
+        for node in self._nodes:
+            if node.value not in self.lying:
+                self._node(node)
+
+    # --- values
+
+    def layout_of(self, value: Value) -> Layout:
+        """How a value lies where nothing asks for more: as its site, through a View."""
+        edge = edge_of(value)
+        cuts = {}
+        for axis, (dimension, cut) in self._sites.value(edge.value).cuts.items():
+            moved = edge.to_user(dimension, cut)
+            if moved is not None:
+                cuts[axis] = moved
+        return of_axes(len(value.shape), cuts)
+
+    def at(self, value: Value, layout: Layout, why: str) -> Value:
+        """A rank's part of a value, a View or not, in a layout."""
+        return self._read(edge_of(value), layout, why).value
+
+    def _read(self, edge: Edge, layout: Layout, why: str) -> Lying:
+        """An operand as its user's positions lie."""
+        source = edge.value
+        cuts: dict[str, tuple[int, Cut]] = {}
+        for axis, (dimension, cut) in by_axis(layout).items():
+            moved = edge.to_source(dimension, cut)
+            if moved is not None:
+                cuts[axis] = moved
+        wanted = of_axes(len(source.shape), cuts)
+        x = self._as(source, wanted, why)
+        if edge.is_plain and wanted == layout:
+            return x
+        shape = local_shape(edge.shape, layout)
+        where = positions(edge.shape, layout)
+        domain = edge.domain.substitute(where)  # type: ignore[arg-type]
+        indices = [
+            simplify(_local(entry, where, cuts), (domain,))
+            for entry, cuts in zip(edge.map, wanted, strict=True)
+        ]
+        view = made(x.value.shape, shape, indices, domain)
+        return Lying(self._mover.builder.view(x.value, view), layout, x.partial)
+
+    def _as(self, value: Value, wanted: Layout, why: str) -> Lying:
+        """A value that is no View in a layout; each move of it is made once."""
+        kept = self._partials.kept.get(value, {})
+        x = self.lying[value]
+        if isinstance(value.node.attrs, WeightAttrs):
+            return self._weight(value, x, wanted, why)
+        if x.partial != kept:
+            # Reduced once, to where its site wants it; from there it goes to each reader.
+            x = self._reduced(value, kept)
+        if x.layout == wanted:
+            return x
+        key = value, wanted
+        if key not in self._moved:
+            moved = self._mover.convert(x._replace(partial={}), wanted, self._why(value, why))
+            self._moved[key] = moved._replace(partial=x.partial)
+        return self._moved[key]
+
+    def _weight(self, value: Value, x: Lying, wanted: Layout, why: str) -> Lying:
+        """A Parameter is gathered anew for each that reads it, as the backward pass does long
+        after the forward pass: no rank has all Parameters as a whole at once.
+        """
+        if x.layout == wanted:
+            return x
+        self._mover.turn = self._turns.get(value, 0)
+        self._turns[value] = self._mover.turn + 1
+        x = self._mover.convert(x, wanted, self._why(value, why))
+        self._mover.turn = 0
+        return x
+
+    def _reduced(self, value: Value, partial: Partial) -> Lying:
+        x = self.lying[value]
+        site = self._sites.value(value).cuts
+        for axis in [a for a in x.partial if a not in partial]:
+            why = self._why(value, "its terms are on several ranks")
+            x = self._mover.reduced(x, axis, site.get(axis), why)
+        self.lying[value] = x
+        return x
+
+    def _why(self, value: Value, why: str) -> Reason:
+        return Reason(self._named(value), why)
+
+    def _named(self, value: Value) -> str:
+        """Words for a value: its operation and the nearest leaves that have names."""
+        if value not in self._names:
+            self._names[value] = _words(value)
+        return self._names[value]
+
+    # --- nodes
+
+    def _node(self, node: Node) -> None:
+        name, group = node.op.name, node.op.group
+        if group == "leaf":
+            self.lying[node.value] = self._leaf(node)
+        elif group == "view":
+            return
+        elif name == "Gather":
+            self._gather(node)
+        elif name == "Scatter":
+            self._scatter(node)
+        elif isinstance(node.attrs, LoopAttrs):
+            self._loop(node, node.attrs)
+        elif node in self._sites.positions:
+            self._plain(node)
+        else:
+            args = [
+                self.at(arg, whole(len(arg.shape)), f"{name} sees all of it") for arg in node.args
+            ]
+            made_node = self._mover.builder.make(name, args, node.attrs)
+            for k, type_ in enumerate(node.types):
+                self.lying[Value(node, k)] = Lying(Value(made_node, k), whole(len(type_.shape)), {})
+
+    def _leaf(self, node: Node) -> Lying:
+        builder = self._mover.builder
+        layout = self._sites.value(node.value).layout
+        shape = local_shape(node.types[0].shape, layout)
+        match node.attrs:
+            case InputAttrs(name=name, dtype=dtype):
+                return Lying(builder.input(name, shape, dtype), layout, {})
+            case WeightAttrs(name=name, parameter=parameter):
+                return Lying(builder.weight(name, self._part_of(parameter, layout)), layout, {})  # type: ignore[arg-type]
+            case StateAttrs(state=state):
+                return Lying(builder.state(self._part_of(state, layout)), layout, {})  # type: ignore[arg-type]
+        return Lying(builder.make(node.op.name, (), node.attrs).value, whole(len(shape)), {})
+
+    def _plain(self, node: Node) -> None:
+        """An operation along its own positions: element by element, or along one dimension."""
+        layout = self._sites.positions[node].layout
+        partial = self._partials.of(node, self._kept_args(node))
+        why = f"{node.op.name} goes along {_places(layout)}"
+        reads = [
+            self._read(edge_of(arg), layout, why)
+            for arg in (node.args[:1] if node.op.name == "After" else node.args)
+        ]
+        args = [read.value for read in reads]
+        if node.op.name == "After":
+            args.append(self.lying[edge_of(node.args[1]).value].value)
+        if node.op.name == "Shard":
+            self.lying[node.value] = reads[0]
+            return
+        made_node = self._mover.builder.make(node.op.name, args, node.attrs)
+        if node.op.group == "reduce":
+            layout = tuple(cuts for k, cuts in enumerate(layout) if k != node.attrs.axis)
+        for k in range(len(node.types)):
+            self.lying[Value(node, k)] = Lying(Value(made_node, k), layout, partial)
+
+    def _kept_args(self, node: Node) -> dict[Value, Partial]:
+        """What of the operands stays partial in this node's reading of them."""
+        kept = self._partials.kept
+        return {e.value: kept[e.value] for e in map(edge_of, node.args) if e.value in kept}
+
+    def _entries(
+        self, entries: Sequence[Expression | int], shape: Shape, layout: Layout, source: Layout
+    ) -> list[Expression | int]:
+        where = positions(shape, layout)
+        return [
+            entry if isinstance(entry, int) else simplify(_local(entry, where, cuts))
+            for entry, cuts in zip(entries, source, strict=True)
+        ]
+
+    def _gather(self, node: Node) -> None:
+        attrs: GatherAttrs = node.attrs
+        layout = self._sites.positions[node].layout
+        edge = gathered(node)
+        cuts = {}
+        for axis, (dimension, cut) in by_axis(layout).items():
+            moved = edge.to_source(dimension, cut)
+            if moved is not None:
+                cuts[axis] = moved
+        looked_up = masked(node, self._sites)
+        cuts.update({cut.axis: (dimension, cut) for dimension, cut in looked_up})
+        wanted = of_axes(len(node.args[0].shape), cuts)
+        source = self._read(edge_of(node.args[0]), wanted, "integers look up in it")
+        maps = [self.at(arg, layout, "it looks up") for arg in node.args[1:]]
+        entries = self._entries(attrs.map, attrs.shape, layout, wanted)
+        for dimension, cut in looked_up:
+            slot = attrs.map[dimension]
+            assert isinstance(slot, int)
+            maps[slot] = self._shifted(maps[slot], cut)
+            entries[dimension] = Slot(slot)
+        gather_attrs = GatherAttrs(local_shape(attrs.shape, layout), tuple(entries))
+        value = self._mover.builder.make("Gather", [source.value, *maps], gather_attrs).value
+        partial = self._partials.of(node, self._kept_args(node))
+        self.lying[node.value] = Lying(value, layout, partial)
+
+    def _shifted(self, x: Value, cut: Cut) -> Value:
+        """Integers as positions in a rank's part; what it does not hold is outside of it."""
+        builder = self._mover.builder
+        offset = coordinate(cut.axis, cut.ranks) * cut.block * -1
+        wide = builder.cast(x, dtypes.int64)
+        return builder.apply("Add", wide, builder.iota(offset, x.shape, dtypes.int64))
+
+    def _scatter(self, node: Node) -> None:
+        attrs: ScatterAttrs = node.attrs
+        there = aligned(node, self._sites)
+        site = self._sites.positions[node]
+        # A later write wins, so that all ranks must see all of them, in their order.
+        own = (
+            site.cuts if attrs.mode == "add" else {a: c for a, c in site.cuts.items() if a in there}
+        )
+        layout = of_axes(len(site.shape), own)
+        result = of_axes(len(node.types[0].shape), there)
+        partial = self._partials.of(node, self._kept_args(node)) if attrs.mode == "add" else {}
+        dest = edge_of(node.args[0])
+        added = partial and not is_zero(node.args[0])
+        builder = self._mover.builder
+        reads = [self._read(edge_of(arg), layout, "it is written") for arg in node.args[1:]]
+        base = self._read(dest, result, "it is written into")
+        start = base.value
+        if added:
+            zero = builder.constant(np.zeros((), node.types[0].dtype.numpy), node.types[0].dtype)
+            start = builder.view(zero, _spread(base.value.shape))
+        entries = self._entries(attrs.map, site.shape, layout, result)
+        args = [start, *(read.value for read in reads)]
+        value = builder.make("Scatter", args, ScatterAttrs(tuple(entries), attrs.mode)).value
+        lying = Lying(value, result, partial)
+        if added:
+            lying = self._mover.convert(lying, result, self._why(node.value, "it is added to"))
+            total = builder.apply("Add", base.value, lying.value)
+            lying = Lying(total, result, {})
+        self.lying[node.value] = lying
+
+    def _loop(self, node: Node, attrs: LoopAttrs) -> None:
+        body, carried = attrs.body, attrs.carried
+        sites = self._sites
+        inside = [sites.value(argument.value).layout for argument in body.arguments]
+        ys = [sites.value(Value(node, k)).layout[1:] for k in range(carried, len(node.types))]
+        # --- operands
+        first, streams, invariants = attrs.split(node.args)
+        why = "a Loop takes it"
+        args: list[Value] = []
+        for operand, layout in zip(first, inside, strict=False):
+            args.append(self.at(operand, layout, why))
+        for operands, leaves, layout in zip(streams, attrs.streams, inside[carried:], strict=False):
+            stacked = layout if leaves else ((), *layout)
+            args += [self.at(operand, stacked, why) for operand in operands]
+        for operand, layout in zip(invariants, inside[carried + len(streams) :], strict=True):
+            args.append(self.at(operand, layout, why))
+        # --- the body, a block of its own
+        outer = self._mover
+        trips = outer.trips * attrs.trips
+        mover = Mover(Builder(), outer.rows, outer.mesh, outer.order, trips=trips)
+        nodes = topological([*(a.value for a in body.arguments), *body.results])
+        block = _Block(nodes, body.results, sites, mover, self._states, self._part_of)
+        arguments = []
+        for argument in body.arguments:
+            lying = block._leaf(argument)
+            block.lying[argument.value] = lying
+            arguments.append(lying.value.node)
+        block.run()
+        wanted = (*inside[:carried], *ys)
+        results = [
+            block.at(result, layout, "a Loop carries it")
+            for result, layout in zip(body.results, wanted, strict=True)
+        ]
+        assigned = tuple(
+            None if states is None else tuple(self._part_of(s, layout) for s in states)
+            for states, layout in zip(attrs.assigned, ys, strict=True)
+        )
+        new_attrs = attrs._replace(body=Body(tuple(arguments), tuple(results)), assigned=assigned)
+        made_node = outer.builder.make("Loop", args, new_attrs)
+        layouts = (*inside[:carried], *(((), *layout) for layout in ys))
+        for k, layout in enumerate(layouts):
+            self.lying[Value(node, k)] = Lying(Value(made_node, k), layout, {})
+
+
+def _local(
+    entry: Expression | int, where: Mapping[Expression, Expression], cuts: Cuts
+) -> Expression:
+    assert isinstance(entry, Expression)
+    return to_local(entry.substitute(where), cuts)  # type: ignore[arg-type]
+
+
+def _spread(shape: Shape) -> View:
+    """The view of a scalar that has this shape."""
+    return made((), shape, [])
+
+
+def _places(layout: Layout) -> str:
+    return "whole dimensions" if not any(layout) else text(layout)
+
+
+_FAR = 24
+"""Operations that are looked through for the name of a value."""
+
+
+def _words(value: Value) -> str:
+    """A value by its operation and the leaves with names that are nearest above it."""
+    names: dict[str, None] = {}
+    waiting, seen = deque([value.node]), {value.node}
+    while waiting and len(seen) < _FAR:
+        node = waiting.popleft()
+        match node.attrs:
+            case InputAttrs(name=name) | WeightAttrs(name=name):
+                names[name] = None
+            case StateAttrs(state=state):
+                names[state.name] = None
+        waiting.extend(arg.node for arg in node.args if arg.node not in seen)
+        seen.update(arg.node for arg in node.args)
+    of = ", ".join([*names][:2])
+    return f"{value.node.op.name} of {of}" if of and value.node.args else of or value.node.op.name

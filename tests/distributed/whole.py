@@ -1,0 +1,110 @@
+"""A graph on many ranks of the oracle, beside the same graph on one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from luminal.backends.reference.interpreter import Arrays, interpret
+from luminal.backends.reference.ranks import interpret_ranks
+from luminal.distribute.distribute import Distributed, distribute
+from luminal.distribute.layout import Layout, of_spec
+from luminal.distribute.mesh import Mesh, Spec
+from luminal.distribute.parts import assembled, part, shape_of_part
+from luminal.hlir.graph import Graph
+from luminal.hlir.prune import pruned
+from luminal.hlir.verify import verify
+from luminal.memory.state import Assignable, Parameter, State
+from luminal.shape.expression import const
+
+Array = np.ndarray[Any, Any]
+
+
+class Parts:
+    """What holds the parts of Parameters and States on the ranks of the oracle."""
+
+    def __init__(self) -> None:
+        self.of: dict[Assignable, tuple[Assignable, Layout]] = {}
+
+    def __call__(self, owner: Assignable, layout: Layout) -> Assignable:
+        if not any(layout):
+            return owner
+        if owner not in self.of:
+            shape = shape_of_part(owner.shape, layout)
+            kind = Parameter if isinstance(owner, Parameter) else State
+            self.of[owner] = kind(shape, owner.dtype, name=owner.name), layout
+        return self.of[owner][0]
+
+
+def spread(
+    graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec], states: Mapping[Assignable, Spec],
+    order: str = "tree",
+) -> tuple[Distributed, Parts]:  # fmt: skip
+    """The graph of a rank, verified, and what holds the parts."""
+    parts = Parts()
+    out = distribute(pruned(graph), mesh, inputs, states, parts, order)
+    verify(out.graph)
+    return out, parts
+
+
+def on_ranks(
+    graph: Graph,
+    mesh: Mesh,
+    inputs: Mapping[str, Spec],
+    states: Mapping[Assignable, Spec],
+    arrays: Mapping[str, Array],
+    order: str = "tree",
+) -> tuple[dict[str, Array], dict[Assignable, Array], Distributed]:
+    """Every output and assigned State of all ranks together, and the graph that they ran."""
+    out, parts = spread(graph, mesh, inputs, states, order)
+    at = [mesh.coordinates(rank) for rank in range(mesh.size)]
+    given = {
+        name: [part(array, out.inputs[name], c) for c in at]
+        for name, array in arrays.items()
+        if name in out.inputs
+    }
+    held = {
+        own: tuple(part(owner.numpy(), layout, c) for c in at)
+        for owner, (own, layout) in parts.of.items()
+    }
+    results = interpret_ranks(out.graph, mesh, given, {}, held)
+    outputs = {}
+    for name, own in results.outputs.items():
+        layout = out.outputs[name]
+        shape = [n * _ranks(cuts) for n, cuts in zip(own[0].shape, layout, strict=True)]
+        outputs[name] = _together(own, shape, layout, mesh)
+    owners = {own: (owner, layout) for owner, (own, layout) in parts.of.items()}
+    new = {}
+    for own_state, values in results.states.items():
+        owner, layout = owners.get(own_state, (own_state, ((),) * len(own_state.shape)))
+        new[owner] = _together(values, owner.shape, layout, mesh)
+    return outputs, new, out
+
+
+def _ranks(cuts: Any) -> int:
+    out = 1
+    for cut in cuts:
+        out *= cut.ranks
+    return out
+
+
+def _together(own: Any, shape: Any, layout: Layout, mesh: Mesh) -> Array:
+    """The whole of the ranks' parts; ranks that hold the same part must hold the same bits."""
+    out = assembled(own, shape, layout, mesh)
+    for rank, values in enumerate(own):
+        again = part(out, layout, mesh.coordinates(rank))
+        assert again.tobytes() == np.ascontiguousarray(values).tobytes(), "ranks differ"
+    return out
+
+
+def on_one(graph: Graph, arrays: Mapping[str, Array]) -> tuple[dict[str, Array], Any]:
+    """Every output and assigned State of the graph as it is."""
+    results = interpret(pruned(graph), arrays, {}, Arrays())
+    return results.outputs, results.states
+
+
+def layout_of(spec: Spec, shape: tuple[int, ...], mesh: Mesh) -> Layout:
+    """The layout of a spec for a literal shape."""
+    return of_spec(spec, tuple(map(const, shape)), mesh, "a test")
