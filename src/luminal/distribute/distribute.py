@@ -89,16 +89,18 @@ def _with_own_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> Grap
             if isinstance(extent, Symbol):
                 ranks = math.prod(mesh.ranks(name) for name in names)
                 parts[extent] = math.lcm(parts.get(extent, 1), ranks)
-    own: dict[Symbol, Expression] = {}
+    replaced: dict[Symbol, Expression] = {}
     for dim, ranks in parts.items():
         if ranks > 1:
             lo, hi = dim.lo or 0, dim.hi or ranks
-            own[dim] = symbol(dim.name, -(-lo // ranks), max(hi // ranks, -(-lo // ranks))) * ranks
-    return _substituted(graph, own) if own else graph
+            replaced[dim] = (
+                symbol(dim.name, -(-lo // ranks), max(hi // ranks, -(-lo // ranks))) * ranks
+            )
+    return _substituted(graph, replaced) if replaced else graph
 
 
-def _substituted(graph: Graph, own: Mapping[Symbol, Expression]) -> Graph:
+def _substituted(graph: Graph, replaced: Mapping[Symbol, Expression]) -> Graph:
     """The graph in a rank's own dims, which it declares under the same names."""
-    out = substitute_dims(graph, own)
-    new = [symbol_of for value in own.values() for symbol_of in value.symbols()]
+    out = substitute_dims(graph, replaced)
+    new = [symbol_of for value in replaced.values() for symbol_of in value.symbols()]
     return Graph(out.sinks, (*out.dims, *new), out.requirements)

@@ -35,7 +35,7 @@ class Edge:
     domain: Expression = TRUE
 
     @property
-    def is_plain(self) -> bool:
+    def is_identity(self) -> bool:
         """Does each position read itself?"""
         return self.shape == self.value.shape and self.map == _own(self.shape)
 
@@ -60,11 +60,11 @@ class Edge:
             steps = cut.block.exact_div(read.coefficient)
             if steps is None:
                 continue
-            own = cut._replace(block=steps * read.divisor)
-            if not _divides(self.shape[read.dimension], own, own.block):
+            user_cut = cut._replace(block=steps * read.divisor)
+            if not _divides(self.shape[read.dimension], user_cut, user_cut.block):
                 continue
-            if self.to_source(read.dimension, own) == (dimension, cut):
-                return read.dimension, own
+            if self.to_source(read.dimension, user_cut) == (dimension, cut):
+                return read.dimension, user_cut
         return None
 
 

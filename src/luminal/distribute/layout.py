@@ -153,8 +153,8 @@ def positions(shape: Shape, layout: Layout) -> dict[Expression, Expression]:
     for k, (extent, cuts) in enumerate(zip(shape, layout, strict=True)):
         if cuts:
             part = local_extent(extent, cuts)
-            own = const(0) if part == const(1) else index(k, part)
-            out[index(k, extent)] = to_global(own, cuts)
+            part_index = const(0) if part == const(1) else index(k, part)
+            out[index(k, extent)] = to_global(part_index, cuts)
     return out
 
 

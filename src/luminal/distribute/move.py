@@ -136,8 +136,8 @@ class Mover:
         assert cuts is not None
         block = unit(cuts, cuts.index(cut))
         shape = _resized(x.value.shape, dimension, _part(x.value.shape[dimension], cut))
-        own = coordinate(cut.axis, cut.ranks)
-        at = with_digit(_position(dimension, shape), block, cut.ranks, own)
+        digit = coordinate(cut.axis, cut.ranks)
+        at = with_digit(_position(dimension, shape), block, cut.ranks, digit)
         indices = _indices(shape, x.value.shape, dimension, at)
         return Lying(
             self.view(x.value, shape, indices), _with(x.layout, dimension, cuts), x.partial
@@ -187,11 +187,11 @@ class Mover:
         if target is not None and _fits(x.layout[target[0]], target[1]):
             parts, layout = self._parts(x, *target)
             if self.order == "engine":
-                own = self.collective(parts, "reduce_scatter", target[1], reason, reduction)
+                total = self.collective(parts, "reduce_scatter", target[1], reason, reduction)
             else:
                 moved = self.collective(parts, "all_to_all", target[1], reason)
-                own = self.tree(moved, reduction)
-            return Lying(own, layout, left)
+                total = self.tree(moved, reduction)
+            return Lying(total, layout, left)
         cut = Cut(axis, self.mesh.ranks(axis), ONE)
         return Lying(self.all_reduced(x.value, cut, reduction, reason), x.layout, left)
 
@@ -203,17 +203,17 @@ class Mover:
         if count.is_const and count.value * x.dtype.size <= SMALL:
             return self.tree(self.collective(x, "all_gather", cut, reason), reduction)
         flat = self.builder.view(x, reshape(x.shape, (count,)))
-        each = ceil_div(count, cut.ranks)
-        if each * cut.ranks != count:
-            flat = self.builder.view(flat, pad((count,), [(0, each * cut.ranks - count)]))
-        parts = self.builder.view(flat, reshape(flat.shape, (const(cut.ranks), each)))
-        own = self.tree(self.collective(parts, "all_to_all", cut, reason), reduction)
-        stacked = self.collective(own, "all_gather", cut, reason)
+        length = ceil_div(count, cut.ranks)
+        if length * cut.ranks != count:
+            flat = self.builder.view(flat, pad((count,), [(0, length * cut.ranks - count)]))
+        parts = self.builder.view(flat, reshape(flat.shape, (const(cut.ranks), length)))
+        total = self.tree(self.collective(parts, "all_to_all", cut, reason), reduction)
+        stacked = self.collective(total, "all_gather", cut, reason)
         # One view, from the stacked parts to the value's own shape.
         position: Expression = ZERO
         for k, extent in enumerate(x.shape):
             position = position * extent + _position(k, x.shape)
-        return self.view(stacked, x.shape, [position // each, position % each])
+        return self.view(stacked, x.shape, [position // length, position % length])
 
     def tree(self, x: Value, reduction: str) -> Value:
         """The parts along the first dimension combined as a balanced binary tree."""

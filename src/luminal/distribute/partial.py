@@ -38,12 +38,12 @@ def masked(node: Node, sites: Sites) -> list[tuple[int, Cut]]:
     source = node.args[0]
     if isinstance(source.node.attrs, ViewAttrs) or source.dtype not in NUMBERS:
         return []
-    own = sites.positions[node].cuts
+    cuts = sites.positions[node].cuts
     return [
         (dimension, cut)
         for dimension, cut in sites.value(source).cuts.values()
         if isinstance(node.attrs.map[dimension], int)
-        and cut.axis not in own
+        and cut.axis not in cuts
         and source.shape[dimension] == cut.period
     ]
 

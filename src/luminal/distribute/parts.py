@@ -23,10 +23,10 @@ def held(extent: int, cuts: Cuts, at: Mapping[str, int]) -> Any:
     part = extent
     for cut in cuts:
         part //= cut.ranks
-    own = ZERO if part == 1 else index(0, const(part))
+    part_index = ZERO if part == 1 else index(0, const(part))
     env: dict[str, Any] = {f"rank_{name}": k for name, k in at.items()}
     env["i0"] = np.arange(part)
-    positions = np.broadcast_to(np.asarray(to_global(own, cuts).evaluate(env)), (part,))
+    positions = np.broadcast_to(np.asarray(to_global(part_index, cuts).evaluate(env)), (part,))
     if part and (np.diff(positions) == 1).all():
         return slice(int(positions[0]), int(positions[-1]) + 1)
     return positions
@@ -51,9 +51,9 @@ def part(array: Array, layout: Layout, at: Mapping[str, int]) -> Array:
     )
 
 
-def put(array: Array, own: Array, layout: Layout, at: Mapping[str, int]) -> None:
+def put(array: Array, values: Array, layout: Layout, at: Mapping[str, int]) -> None:
     """Writes a rank's part into the array of the whole."""
-    array[_places(array.shape, layout, at)] = own
+    array[_places(array.shape, layout, at)] = values
 
 
 def shape_of_part(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
@@ -64,6 +64,6 @@ def shape_of_part(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
 def assembled(parts: Sequence[Array], shape: Sequence[int], layout: Layout, mesh: Mesh) -> Array:
     """The whole array of the parts of all ranks of a mesh."""
     out = np.empty(tuple(shape), parts[0].dtype)
-    for rank, own in enumerate(parts):
-        put(out, own, layout, mesh.coordinates(rank))
+    for rank, values in enumerate(parts):
+        put(out, values, layout, mesh.coordinates(rank))
     return out

@@ -118,7 +118,7 @@ class _Block:
         self._turns: dict[Value, int] = {}  # how often a Parameter has been moved
 
     def run(self) -> None:
-        """Writes every node."""
+        """Writes every node of the block, operands first."""
         for node in self._nodes:
             if node.value not in self.lying:
                 self._node(node)
@@ -149,7 +149,7 @@ class _Block:
                 cuts[axis] = moved
         wanted = of_axes(len(source.shape), cuts)
         x = self._as(source, wanted, why)
-        if edge.is_plain and wanted == layout:
+        if edge.is_identity and wanted == layout:
             return x
         shape = local_shape(edge.shape, layout)
         where = positions(edge.shape, layout)
@@ -317,10 +317,10 @@ class _Block:
         there = aligned(node, self._sites)
         site = self._sites.positions[node]
         # A later write wins, so that all ranks must see all of them, in their order.
-        own = (
+        cuts = (
             site.cuts if attrs.mode == "add" else {a: c for a, c in site.cuts.items() if a in there}
         )
-        layout = of_axes(len(site.shape), own)
+        layout = of_axes(len(site.shape), cuts)
         result = of_axes(len(node.types[0].shape), there)
         partial = self._partials.of(node, self._kept_args(node)) if attrs.mode == "add" else {}
         dest = edge_of(node.args[0])

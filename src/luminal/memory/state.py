@@ -33,6 +33,7 @@ from luminal.memory.arrays import (
     aligned_zeros,
 )
 from luminal.memory.data import array_of
+from luminal.memory.part import Part
 from luminal.memory.row_order import Interleaved
 
 A = TypeVar("A")
@@ -65,12 +66,30 @@ class _Held(ABC):
     """
 
     shape: tuple[int, ...]
+    spec: tuple[tuple[str, ...], ...] | None = None
+    """The mesh axes that cut each dimension (`lm.shard`); None: every rank has the whole."""
+    slots_spec: tuple[tuple[str, ...], ...] | None = None
+    """Of a Parameter that is trained: how its moments are cut, where that is not as it is."""
+    part: Part | None = None
+    """From the first program on a mesh that cuts it: what this rank holds."""
     order: Interleaved | None = None
     """How rows lie in memory, where that is not as in the value. Programs read the memory."""
 
     def in_order(self, rows: A) -> A:
         """An Array or a Tensor that lies as the memory does, in the order of the value."""
         return rows if self.order is None else cast(A, self.order.value(rows))
+
+    @abstractmethod
+    def numpy(self) -> Array:
+        """A copy of the current value, or the value itself."""
+
+    def local(self) -> Array:
+        """What this rank has of the value: its part where that is cut over a mesh, else all."""
+        return self.numpy() if self.part is None else self.part.holder.numpy()
+
+    def whole(self) -> Array:
+        """The value, also where it is cut over a mesh: then all ranks must ask for it."""
+        return self.numpy() if self.part is None else self.part.join(self.local())
 
     @property
     def ndim(self) -> int:
@@ -196,6 +215,7 @@ class State(_Held):
     """
 
     persistent = True  # is it part of a module's state_dict?
+    follows: Parameter | None = None  # the Parameter whose moment it is, which says how it is cut
 
     def __init__(
         self,
@@ -228,6 +248,8 @@ class State(_Held):
         """The State's buffer in a device's memory, where the value is moved first if it lies
         elsewhere.
         """
+        if self.part is not None:
+            raise self.part.refuse(self.name)
         buffer: Any = self.buffer
         if buffer.space is not space:
             buffer.settle()
@@ -240,7 +262,9 @@ class State(_Held):
             self.on(MemorySpace.by_name(device))
 
     def numpy(self) -> Array:
-        """A copy of the current value."""
+        """A copy of the current value; GraphError for one that is cut over a mesh."""
+        if self.part is not None:
+            raise self.part.refuse(self.name)
         with self.lock:
             self.buffer.settle()
             return self.buffer.copy()
@@ -248,15 +272,27 @@ class State(_Held):
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, *self._type)
+        if self.part is not None:
+            self.part.holder.set(self.part.cut(array))
+            return
         with self.lock:
             self.buffer.settle()
             self.buffer.write(array)
 
     def reset(self) -> None:
         """Restores the initial value."""
+        if self.part is not None:
+            self.set(np.broadcast_to(self._init, self.shape))
+            return
         with self.lock:
             self.buffer.settle()
             self.buffer.write(self._init)
+
+    def release(self) -> None:
+        """Lets go of the memory: the value is elsewhere now, in parts."""
+        with self.lock:
+            self.buffer.settle()
+            self.buffer, self.spare = HostBuffer(aligned_empty((0,), self.dtype)), None
 
     def rounded(self, dtype: DType) -> State:
         """A State of its own with the value, and the initial one, rounded to `dtype`."""
@@ -346,11 +382,16 @@ class Parameter(_Held):
     @property
     def has_value(self) -> bool:
         """Was the Parameter set? One that draws its first value when it is read has one."""
+        if self.part is not None:
+            return self.part.holder.has_value
         return self.stored is not None
 
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, self.shape, self.dtype)
+        if self.part is not None:
+            self.part.holder.set(self.part.cut(array))
+            return
         self._keep(array if self.order is None else self.order.rows(array), value)
 
     def lies(self, memory: Array, order: Interleaved | None) -> None:
@@ -371,6 +412,12 @@ class Parameter(_Held):
             self.stored, self._is_own = HostBuffer(kept), False
             self.changed()
 
+    def release(self) -> None:
+        """Lets go of the memory: the value is elsewhere now, in parts."""
+        with self.lock or nullcontext():
+            self.stored, self.spare, self._is_own = None, None, False
+            self.changed()
+
     def assigned(self) -> None:
         """Is called where programs are going to assign the Parameter."""
         if self.lock is None:
@@ -380,6 +427,8 @@ class Parameter(_Held):
     @property
     def buffer(self) -> Buffer:
         """The buffer in which the value lies; raises ShapeError if there is none."""
+        if self.part is not None:
+            raise self.part.refuse(self.name)
         if self.stored is None:
             raise ShapeError(f"{self.name}: no value yet; call set(array) first")
         return self.stored

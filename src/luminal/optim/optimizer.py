@@ -232,13 +232,14 @@ class Optimizer(ABC):
             for name, first in self.shared(group).items()
         }
         return [
-            common
-            | {
-                name: State(p.shape, work_dtype(p.dtype), first, f"{self.names[p]}.{name}")
-                for name, first in self.slots(group).items()
-            }
+            common | {name: self._slot(p, name, first) for name, first in self.slots(group).items()}
             for p in params
         ]
+
+    def _slot(self, p: Parameter, name: str, first: float) -> State:
+        state = State(p.shape, work_dtype(p.dtype), first, f"{self.names[p]}.{name}")
+        state.follows = p
+        return state
 
     def _by_parameter(self, gradients: Gradients) -> dict[Parameter, Tensor]:
         mapping: Mapping[Parameter, Tensor | None]

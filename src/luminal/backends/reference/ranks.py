@@ -44,8 +44,8 @@ class Ranks:
         results = []
         for rank in range(self.mesh.size):
             at = self.mesh.coordinates(rank)
-            own = {**dims, **{f"rank_{name}": k for name, k in at.items()}}
-            results.append(node.op.evaluate(node.attrs, own, [arg[rank] for arg in args]))
+            rank_dims = {**dims, **{f"rank_{name}": k for name, k in at.items()}}
+            results.append(node.op.evaluate(node.attrs, rank_dims, [arg[rank] for arg in args]))
         return tuple(zip(*results, strict=True))
 
     def slice(self, x: Parts, position: int) -> Parts:

@@ -350,6 +350,7 @@ class Methods(Handle):
     select_scatter = _scatter.select_scatter
     selu = _activation.selu
     sgn = _unary.sign
+    shard = _unary.shard
     short = _conversion.short
     sigmoid = _exponential.sigmoid
     sign = _unary.sign

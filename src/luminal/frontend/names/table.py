@@ -29,6 +29,7 @@ pointwise.unary
     cast                              | method lm:astype
     bitcast                           | method
     stop_gradient: detach             | method method:stop_gradient lm
+    shard                             | method
     exp                               | method lm numpy array
     exp2                              | method lm special numpy
     log                               | method lm numpy array

@@ -11,9 +11,11 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.dtypes import DType, float64, int32, int64
 from luminal.base.errors import DTypeError
+from luminal.distribute.mesh import spec_of
 from luminal.frontend.handle import Operand, apply, in_float
 from luminal.frontend.pointwise.binary import unified, where
 from luminal.frontend.pointwise.derivatives import differentiated
+from luminal.hlir.attributes import ShardAttrs
 
 if TYPE_CHECKING:
     from luminal.base.dtypes import DType
@@ -33,6 +35,18 @@ def bitcast(x: Tensor, dtype: Any) -> Tensor:
 def stop_gradient(x: Tensor) -> Tensor:
     """`x`, taken as a constant by differentiation."""
     return apply("Detach", x)
+
+
+def shard(x: Tensor, *spec: str | tuple[str, ...] | None) -> Tensor:
+    """`x`, which from here on lies so on the ranks of a mesh: for each dimension the mesh axis (or
+    axes) that it is cut over, or None; further dimensions are whole.
+
+    An input that is only read so is given to a program as a rank's own part. Where a graph is
+    compiled without `mesh=`, it is `x`. Raises ShapeError for more entries than dimensions.
+    """
+    entries = spec_of(spec, len(x.shape), "shard")
+    node = x.graph.builder.make("Shard", [x.value], ShardAttrs(entries))
+    return x.graph.wrap(node.value)
 
 
 @in_float

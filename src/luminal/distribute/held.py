@@ -1,0 +1,106 @@
+"""Parameters and States on a mesh: what of them a rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
+from luminal.distribute.layout import Layout, text
+from luminal.distribute.mesh import Mesh, Spec
+from luminal.distribute.parts import assembled, part, shape_of_part
+from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
+from luminal.hlir.graph import Assign, Graph
+from luminal.hlir.substitute import all_nodes
+from luminal.memory.part import Part
+from luminal.memory.state import Assignable, Parameter, State
+
+Array = np.ndarray[Any, Any]
+Gather = Callable[[Array, str], list[Array]]
+"""The arrays of all ranks, for the array of this one and the name of what it is."""
+
+
+def spec_of_held(owner: Assignable) -> Spec | None:
+    """How a Parameter or State is to be cut: as was said, or as the Parameter that it is of."""
+    if owner.spec is None and isinstance(owner, State) and owner.follows is not None:
+        leader = owner.follows
+        return leader.slots_spec or leader.spec
+    return owner.spec
+
+
+def owners(graph: Graph) -> Iterator[Assignable]:
+    """The Parameters and States that a graph reads or assigns, each once."""
+    seen: dict[Assignable, None] = {}
+    for node in all_nodes(graph):
+        match node.attrs:
+            case WeightAttrs(parameter=owner) | StateAttrs(state=owner):
+                seen[owner] = None
+            case LoopAttrs(assigned=assigned):
+                seen.update((owner, None) for states in assigned for owner in states or ())
+    seen.update((sink.state, None) for sink in graph.sinks if isinstance(sink, Assign))
+    yield from seen
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Makes the parts of one rank: `at` are its coordinates, `gather` brings those of all here."""
+
+    mesh: Mesh
+    rank: int
+    gather: Gather
+
+    def __call__(self, owner: Assignable, layout: Layout) -> Assignable:
+        """What holds the rank's part of `owner`; the owner itself where it is whole.
+
+        The whole value is let go. Raises InputError for one that lies otherwise already or whose
+        bytes cannot be cut.
+        """
+        if owner.part is not None:
+            if owner.part.layout != layout:
+                raise InputError(
+                    f"{owner.name} is cut {owner.part.words}, and this program wants it cut "
+                    f"{text(layout)}: it lies in one way; give both programs the same plan"
+                )
+            return owner.part.holder
+        if not any(layout):
+            return owner
+        if owner.order is not None or (isinstance(owner, Parameter) and hasattr(owner, "parts")):
+            raise InputError(
+                f"{owner.name} is packed, and its rows do not lie as its value does: it cannot be "
+                "cut over a mesh; leave it out of the plan, or load it unpacked"
+            )
+        return self._cut(owner, layout)
+
+    def _cut(self, owner: Assignable, layout: Layout) -> Assignable:
+        at = self.mesh.coordinates(self.rank)
+        shape = shape_of_part(owner.shape, layout)
+
+        def cut(array: Array) -> Array:
+            return part(array, layout, at)
+
+        def join(local_part: Array) -> Array:
+            return assembled(self.gather(local_part, owner.name), owner.shape, layout, self.mesh)
+
+        holder: Assignable
+        if isinstance(owner, Parameter):
+            holder = Parameter(shape, owner.dtype, owner.name, requires_grad=owner.requires_grad)
+            if owner.has_value:
+                holder.set(cut(owner.numpy()))
+        else:
+            holder = State(shape, owner.dtype, 0, owner.name)
+            holder.set(cut(owner.numpy()))
+            holder.persistent = owner.persistent
+        words = f"{text(layout)}, rank {self.rank} of {self.mesh.size}"
+        owner.part = Part(holder, layout, cut, join, words)
+        owner.release()
+        return holder
+
+
+def check_uncut(graph: Graph) -> None:
+    """Raises GraphError where a graph for one rank uses what is cut over a mesh."""
+    for owner in owners(graph):
+        if owner.part is not None:
+            raise owner.part.refuse(owner.name)

@@ -1,0 +1,38 @@
+"""What a Parameter or State that is cut over a mesh holds: the part of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal.base.errors import GraphError
+from luminal.base.records import dataclass
+
+if TYPE_CHECKING:
+    from luminal.memory.state import Assignable
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """`holder` has the rank's own part, which programs read and write; `cut` takes it out of a
+    whole array, `join` is the whole of all ranks' parts, for which all of them must call it.
+    `layout` and `words` say how the whole is cut.
+    """
+
+    holder: Assignable
+    layout: Any
+    cut: Callable[[Array], Array]
+    join: Callable[[Array], Array]
+    words: str
+
+    def refuse(self, name: str) -> GraphError:
+        """The error of asking for the value of what is cut."""
+        return GraphError(
+            f"{name} is cut {self.words}: this rank has a part of it. {name}.local() is that part, "
+            f"{name}.whole() the value, for which all ranks must ask; programs that use it are "
+            "compiled with lm.compile(cx, mesh=mesh)"
+        )
