@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shutil
@@ -18,15 +19,17 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
+from bench.gpu.programs import PROGRAMS
 from luminal.backends.registry import BACKENDS
 from luminal.base import config
+from luminal.base.errors import InputError
 from luminal.runtime.report_text import table_lines
 from luminal.runtime.source_hash import source_hash
 
@@ -36,6 +39,8 @@ ROW_LIMIT = 90.0  # seconds of a row, compiles of both sides included, before it
 STEP_LIMIT = 240.0  # of the device's tests, and of a checker
 SHARE = 0.4  # of the minutes that the tests may take, and of what is left the checkers
 CHECKERS = ("memcheck", "racecheck")
+Wanted = Callable[[str], Any]
+"""Whether a step is to be done, by its name."""
 
 
 @dataclass(slots=True)
@@ -125,39 +130,84 @@ class Session:
     def keep(self, name: str, answer: dict[str, Any]) -> None:
         """Writes what is known now, all of it or nothing."""
         self.results[name] = answer
-        place = self.options.out / RESULTS
-        beside = place.with_suffix(".part")
-        beside.write_text(json.dumps(self.results, indent=1) + "\n", "utf-8")
-        beside.replace(place)
-        print(f"{name}: {_said(answer)}", flush=True)
+        with _writing(self.options.out):
+            place = self.options.out / RESULTS
+            beside = place.with_suffix(".part")
+            beside.write_text(json.dumps(self.results, indent=1) + "\n", "utf-8")
+            beside.replace(place)
+        print(f"{name}: {said(answer)}", flush=True)
 
 
 def main(arguments: list[str]) -> int:
     """Measures what the time allows. The status is 1 where a test, a checker or a row failed."""
-    options = _parser().parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    session = Session(options, time.monotonic() + 60 * options.minutes, {})
+    chosen = options(*arguments)
+    session = Session(chosen, time.monotonic() + 60 * chosen.minutes, {})
     try:
+        with _writing(chosen.out):
+            chosen.out.mkdir(parents=True, exist_ok=True)
         return _measured(session)
+    except InputError as error:
+        print(f"bench gpu: {error}", file=sys.stderr)
+        return 2
     finally:
         session.worker.close()
 
 
-def _parser() -> argparse.ArgumentParser:
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """What is done in the folder of the results. Raises InputError where that cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"--out {out}: {error}; takes a folder that can be written") from None
+
+
+def options(*arguments: str) -> argparse.Namespace:
+    """What a call is asked to do; the process ends with status 2 where that is malformed."""
     parser = argparse.ArgumentParser(prog="python -m bench gpu", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=8.0, help="the time that it may take")
+    parser.add_argument("--minutes", type=_amount, default=8.0, help="the time that it may take")
     parser.add_argument("--out", type=Path, required=True, help="the folder of results.json")
     parser.add_argument("--device", default="cuda", help="a backend's name")
-    parser.add_argument("--only", default=".", help="a pattern for the steps' names")
+    parser.add_argument(
+        "--only",
+        type=_steps,
+        default=".",
+        help="a pattern for the steps' names, as Python's re has it",
+    )
     parser.add_argument("--again", action="store_true", help="measures what is measured already")
     parser.add_argument("--small", action="store_true", help="small sizes: that all runs, no more")
-    parser.add_argument("--seconds", type=float, default=1.5, help="of each side of a row")
-    return parser
+    parser.add_argument("--seconds", type=_amount, default=1.5, help="of each side of a row")
+    return parser.parse_args(arguments)
+
+
+def _amount(text: str) -> float:
+    """A time. Raises ArgumentTypeError for what is none."""
+    try:
+        amount = float(text)
+    except ValueError:
+        amount = math.nan
+    if not 0 <= amount < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; takes a number from 0 on")
+    return amount
+
+
+def _steps(text: str) -> Wanted:
+    """Says of a step whether the pattern has it. Raises ArgumentTypeError for a pattern that is
+    malformed, or that no step matches.
+    """
+    try:
+        wanted = re.compile(text).search
+    except re.error as error:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no pattern: {error}; a character like '(' is written '\\('"
+        ) from None
+    names = ("ceilings", *PROGRAMS, "decode", "tests", *CHECKERS)
+    if not any(map(wanted, names)):
+        raise argparse.ArgumentTypeError(f"no step matches {text!r}; there are {', '.join(names)}")
+    return wanted
 
 
 def _measured(session: Session) -> int:
-    from bench.gpu.programs import PROGRAMS
-
     options = session.options
     facts = session.worker.ask({"what": "facts", "device": options.device}, STEP_LIMIT)
     if "failed" in facts:
@@ -166,10 +216,10 @@ def _measured(session: Session) -> int:
     device = options.device = facts["device"]  # "auto" is one of them
     module = BACKENDS[device.partition(":")[0]].module
     facts |= {"sources": source_hash("luminal", module), "small": options.small}
-    session.results = _earlier(options, facts)
+    session.results = earlier(options, facts)
     session.keep("facts", facts | {"clocks before": _clocks()})
     small, seconds = options.small, options.seconds
-    wanted = re.compile(options.only).search
+    wanted: Wanted = options.only
     if wanted("ceilings"):
         request = {"what": "ceilings", "device": device, "seconds": seconds / 3}
         session.step("ceilings", request, ROW_LIMIT)
@@ -190,20 +240,38 @@ def _measured(session: Session) -> int:
     return int(any("failed" in answer for answer in session.results.values()))
 
 
-def _earlier(options: argparse.Namespace, facts: Mapping[str, Any]) -> dict[str, Any]:
+def earlier(options: argparse.Namespace, facts: Mapping[str, Any]) -> dict[str, Any]:
     """What an earlier call wrote, if card, versions and sources are those of now."""
     place = options.out / RESULTS
     if options.again or not place.is_file():
         return {}
-    found: dict[str, Any] = json.loads(place.read_text("utf-8"))
-    before = found.get("facts", {})
-    changed = [key for key, value in facts.items() if before.get(key) != value]
-    if not changed:
-        return found
-    aside = place.with_name(f"results-{int(place.stat().st_mtime)}.json")
-    shutil.move(place, aside)
-    print(f"{', '.join(changed)} changed: what was there is now {aside.name}", flush=True)
+    try:
+        results = _read(place)
+    except ValueError as error:
+        reason = f"{RESULTS} is damaged ({error})"
+    else:
+        before = results["facts"]
+        changed = [key for key, value in facts.items() if before.get(key) != value]
+        if not changed:
+            return results
+        reason = f"{', '.join(changed)} changed"
+    with _writing(options.out):
+        aside = place.with_name(f"results-{int(place.stat().st_mtime)}.json")
+        shutil.move(place, aside)
+    print(f"{reason}: what was there is now {aside.name}", flush=True)
     return {}
+
+
+def _read(place: Path) -> dict[str, dict[str, Any]]:
+    """What a file of results has. Raises ValueError for one of which no table can be made."""
+    results = json.loads(place.read_text("utf-8"))  # either fails with a kind of ValueError
+    try:
+        if results["facts"]["small"] in (True, False):
+            [*map(said, results.values()), *table(results)]
+            return results  # type: ignore[no-any-return]
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        pass
+    raise ValueError("it is JSON, but has no results")
 
 
 # --- tests and checkers ---------------------------------------------------------------------------
@@ -276,7 +344,8 @@ def _clocks() -> str | None:
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def _said(answer: Mapping[str, Any]) -> str:
+def said(answer: Mapping[str, Any]) -> str:
+    """What a step gave, in a line."""
     for key in ("failed", "skipped", "ended"):
         if key in answer:
             return f"{key}: {answer[key]}"

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from bench.gpu import worker
-from bench.gpu.command import RESULTS, Worker, main, table
+from bench.gpu.command import RESULTS, Session, Worker, earlier, main, options, table
 from bench.gpu.programs import PROGRAMS, Work
 from luminal.backends.registry import BACKENDS
 from luminal.base import config
+from luminal.base.errors import InputError
 from tests.long_share import mostly_long
 
 ROWS = ("sum of rows 4096^2 f32", "gelu 4096^2 f32", "16 x 4096 x 4096 bf16")
@@ -112,6 +113,56 @@ def test_what_is_measured_is_kept_until_the_sources_change(
     assert "sources changed" in capsys.readouterr().out
     assert {*json.loads(place.read_text("utf-8"))} == {"facts", ROWS[0]}
     assert len([*tmp_path.glob("results-*.json")]) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "\xff", "[]", '"facts"', '{"facts": 3}', '{"facts": {}}',
+             '{"facts": {"small": true}, "x": []}', '{"facts": {"small": true}, "x": {"us": 3}}',
+             '{"facts": {"small": true}, "x": {"us": {"ours": []}}}',
+             '{"facts": {"small": true}, "decode": {"ms": ["x"], "launches": 1}}'],
+)  # fmt: skip
+def test_damaged_results_are_kept_aside(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / RESULTS).write_bytes(text.encode("latin-1"))
+    command = options("--out", str(tmp_path), "--device", "cpu")
+    assert earlier(command, {"device": "cpu"}) == {}
+    assert "results.json is damaged" in capsys.readouterr().out
+    (aside,) = tmp_path.iterdir()
+    assert aside.read_bytes() == text.encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--only", "f32("), "'f32(' is no pattern: missing ), unterminated subpattern"),
+        (("--only", "f33"), "no step matches 'f33'; there are ceilings, softmax"),
+        (("--minutes", "-1"), "'-1' is no time; takes a number from 0 on"),
+        (("--minutes", "nan"), "'nan' is no time"),
+        (("--seconds", "soon"), "'soon' is no time"),
+    ],
+)
+def test_bad_options_are_refused(
+    arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        options("--out", "results", *arguments)
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert main(["--device", "cpu", "--out", str(out)]) == 2
+        complaint = capsys.readouterr().err
+        assert complaint.startswith(f"bench gpu: --out {out}: ")
+        assert complaint.endswith("; takes a folder that can be written\n")
+    (tmp_path / RESULTS).mkdir()  # found when the first step is kept
+    session = Session(options("--out", str(tmp_path)), 0.0, {})
+    with pytest.raises(InputError, match="Is a directory"):
+        session.keep("facts", {"small": True})
 
 
 def test_a_device_that_is_absent_is_named(
