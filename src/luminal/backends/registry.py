@@ -17,13 +17,19 @@ from luminal.memory.arrays import MemorySpace
 class Row:
     """One backend. `module` has `current(number)`, which gives it for one of its devices as this
     machine has it, and `count()`, how many there are; both may raise CompileError or ImportError.
-    Where it `knows_chips`, `named(chip)` gives it for one that need not be here.
+    Where it knows chips, one of which is the `example`, `named(chip)` gives it for one that need
+    not be here.
     """
 
     name: str
     summary: str
     module: str
-    knows_chips: bool = False
+    example: str = ""
+
+    @property
+    def knows_chips(self) -> bool:
+        """Whether programs can be compiled for a chip that is not here."""
+        return bool(self.example)
 
     def current(self, number: int = 0) -> Backend | Interpreter:
         """The backend for a device; its value changes with the flags it goes by."""
@@ -66,19 +72,19 @@ BACKENDS = {
             "cuda",
             "CUDA C++ through NVRTC, on NVIDIA's GPUs",
             "luminal.backends.cuda.backend",
-            knows_chips=True,
+            example="sm_90a",
         ),
         Row(
             "hip",
             "HIP through hiprtc, on AMD's GPUs",
             "luminal.backends.hip.backend",
-            knows_chips=True,
+            example="gfx942",
         ),
         Row(
             "metal",
             "Metal through pyobjc, on Macs",
             "luminal.backends.metal.backend",
-            knows_chips=True,
+            example="apple9",
         ),
         Row(
             "opencl",
@@ -120,7 +126,7 @@ def find(name: str) -> Backend | Interpreter:
         raise CompileError(f"backend {name!r}: takes {names} or 'auto'; a number is as in 'cpu:0'")
     reason = row.unavailable()
     if reason is not None:
-        raise CompileError(f"backend {name!r} is not usable: {reason}")
+        raise CompileError(f"backend {name!r} is not usable: {reason}{_without(row)}")
     number, count = int(text or 0), row.count()
     if number >= count:
         raise CompileError(f"backend {name!r}: there {_are(count)} here, from '{base}:0'")
@@ -135,6 +141,13 @@ def compiling(name: str) -> Backend:
     if isinstance(backend, Interpreter):
         raise CompileError(f"backend {backend.name!r} runs the graph itself; it makes no programs")
     return backend
+
+
+def _without(row: Row) -> str:
+    """What can be done without the device."""
+    if not row.knows_chips:
+        return ""
+    return f"; '{row.name}:{row.example}' compiles for a chip that need not be here"
 
 
 def _are(count: int) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
+from luminal.backends.backend import Backend
 from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import chips as cuda_chips
 from luminal.backends.cuda import sass
@@ -96,6 +97,22 @@ def test_an_unknown_chip_is_an_error_with_the_known_ones(base: str, name: str) -
     assert f"backend '{base}:{name}': no chip '{name}' is known; takes" in text
     assert all(f"'{base}:{chip.name}'" in text for chip in TABLES[base])
     assert f"'{base}:0'" in text
+
+
+@pytest.mark.parametrize("base", TABLES)
+def test_an_absent_device_says_what_compiles_without_one(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def current(number: int) -> Backend:
+        raise lm.CompileError("there is no driver")
+
+    row = registry.BACKENDS[base]
+    monkeypatch.setattr(f"{row.module}.current", current)
+    with pytest.raises(lm.CompileError) as error:
+        registry.find(base)
+    text = f"backend '{base}' is not usable: there is no driver; '{base}:{row.example}' compiles"
+    assert str(error.value) == f"{text} for a chip that need not be here"
+    assert registry.find(f"{base}:{row.example}").name == f"{base}:{row.example}"
 
 
 def test_other_backends_take_numbers_only() -> None:
