@@ -148,7 +148,7 @@ def _spans(places: Sequence[DevicePointer], sizes: Sequence[int]) -> list[At]:
         block = places[number].block
         base = block.ctypes.data
         span = block[start - base : end - base]
-        found |= {n: At(span, _start(places[n]) - start) for n in together}
+        found |= {n: At(span, _start(places[n]) - start, start) for n in together}
     return [found[number] for number in range(len(places))]
 
 

@@ -22,10 +22,14 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 class At(NamedTuple):
-    """A place within a buffer, `offset` bytes from its first; several may lie in one."""
+    """A place within a buffer, `offset` bytes from its first; several may lie in one.
+
+    On the device the buffer would stand at this address, as far as a multiple of 256 is concerned.
+    """
 
     buffer: Array
     offset: int
+    stands_at: int = 0
 
 
 Argument: TypeAlias = "Array | At | np.generic[Any]"
@@ -91,7 +95,8 @@ class _Memory:
     """Copies of arguments where a kernel finds them: buffers between guards, values in a row."""
 
     def __init__(self, arguments: Sequence[Argument]) -> None:
-        self.buffers = [_guarded(each) for each in _buffers(arguments)]
+        stands_at = {id(each.buffer): each.stands_at for each in arguments if isinstance(each, At)}
+        self.buffers = [_guarded(each, stands_at.get(id(each), 0)) for each in _buffers(arguments)]
         copies = {
             id(each): copy for each, copy in zip(_buffers(arguments), self.buffers, strict=True)
         }
@@ -100,7 +105,7 @@ class _Memory:
             if isinstance(argument, np.generic):
                 value = argument
             else:
-                buffer, offset = argument if isinstance(argument, At) else (argument, 0)
+                buffer, offset = argument[:2] if isinstance(argument, At) else (argument, 0)
                 value = np.uint64(copies[id(buffer)].ctypes.data + offset)
             row[: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
         start = self.values.ctypes.data
@@ -126,9 +131,12 @@ def _number_of(early: Sequence[Argument] | None, arguments: Sequence[Argument]) 
     return next(numbers, -1)
 
 
-def _guarded(source: Array) -> Array:
+def _guarded(source: Array, stands_at: int) -> Array:
+    """A copy that is as far from a multiple of 256, where a device's allocations may start, as what
+    stands at this address.
+    """
     memory = np.empty(source.nbytes + 2 * GUARD + 256, np.uint8)
-    start = GUARD + -(memory.ctypes.data + GUARD) % 256  # where a device's allocations may start
+    start = GUARD + (stands_at - memory.ctypes.data - GUARD) % 256
     copy = memory[start : start + source.nbytes].view(source.dtype).reshape(source.shape)
     copy[...] = source
     return copy

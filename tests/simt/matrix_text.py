@@ -40,12 +40,13 @@ template <class T> __attribute__((noinline)) void copy_words(char* to, const cha
     for (int at = 0; at < size; at += sizeof(T)) *(T*)(to + at) = from ? *(const T*)(from + at) : 0;
 }
 template <class T> __attribute__((noinline)) void poison(char* to, int size) {
-    for (int at = 0; at < size; at += sizeof(T)) *(T*)(to + at) = (T)~0ull;
+    for (int at = 0; at < size; at += sizeof(T)) *(T*)(to + at) = ~(T)0;
 }
 SIMT_UNCHECKED inline void make(const Copy& copy) {
     const char* from = copy.live ? copy.from : nullptr;
     if (copy.size == 4) copy_words<uint32_t>(copy.to, from, 4);
-    else copy_words<uint64_t>(copy.to, from, copy.size);
+    else if (copy.size == 8) copy_words<uint64_t>(copy.to, from, 8);
+    else copy_words<unsigned __int128>(copy.to, from, 16);
 }
 SIMT_UNCHECKED inline void copy(void* to, const void* from, bool live, int size) {
     Copies& own = own_copies();

@@ -348,6 +348,8 @@ class _Verifier:
             self.fail(f"{statement.source} is no operand, or {statement.buffer} is not shared")
         assert buffer is not None
         assert source is not None
+        if not source.is_aligned:
+            self.fail(f"{source.name} starts anywhere; copy its elements through registers")
         if buffer.dtype is not source.dtype:
             self.fail(f"{source.dtype} is copied to {buffer.dtype}; copy elements as they lie")
         for address in (statement.address, statement.source_address):

@@ -420,6 +420,8 @@ class _Verifier(Checks):
         self.same_dtype(statement.source, source.dtype, buffer.dtype)
         if buffer.space is not Space.SHARED or source.space is not Space.GLOBAL:
             self.fail(f"{source.name} is copied to {buffer.name}; copy operands to shared memory")
+        if not source.is_aligned:
+            self.fail(f"{source.name} starts anywhere; copy its elements through registers")
         if statement.count * buffer.dtype.size not in COPIED_BYTES:
             wanted = ", ".join(map(str, COPIED_BYTES))
             self.fail(f"{statement.count} elements of {buffer.dtype}; copy {wanted} bytes at once")

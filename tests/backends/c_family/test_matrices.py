@@ -4,6 +4,7 @@ checked, and as machine code of chips that are not here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
 from luminal.hlir.graph import Graph
 from luminal.kernel.product_blocks import Products
+from luminal.runtime.driver import DevicePointer
 from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.work import work
 from tests.backends.c_family.checked import checked
@@ -29,6 +31,7 @@ from tests.backends.groups.ring_faults import FAULTS, Fault
 from tests.backends.on_device import compiled_on
 from tests.long_share import long_but, mostly_long
 from tests.simt import offline
+from tests.simt.driver import CheckedDriver
 from tests.simt.launching import DeviceFault
 
 DTYPES = ("bfloat16", "float16", "int8", "float64", "float32")
@@ -108,6 +111,20 @@ def test_faults_of_rings_are_found(fault: Fault, monkeypatch: pytest.MonkeyPatch
     fault(monkeypatch)
     with pytest.raises((DeviceFault, AssertionError)):
         check("bfloat16", "whole")
+
+
+def test_copies_that_begin_anywhere_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueue = CheckedDriver.enqueue
+
+    def moved(
+        self: CheckedDriver, code: Any, workers: int, operands: Sequence[DevicePointer], *rest: Any
+    ) -> None:
+        first, *others = operands
+        enqueue(self, code, workers, (first._replace(offset=first.offset + 8), *others), *rest)
+
+    monkeypatch.setattr(CheckedDriver, "enqueue", moved)
+    with pytest.raises(DeviceFault, match=r"reads 16 bytes at an address that is 8 beyond"):
+        check("bfloat16", "whole", "cuda")
 
 
 INSTRUCTIONS = {

@@ -303,6 +303,12 @@ def test_what_cannot_be_copied_is_refused() -> None:
         body = changed(kernel.body, lambda x, c=change: c(x) if isinstance(x, Copy) else x)
         with pytest.raises(VerifyError, match=rule):
             verify(replace(kernel, body=body))
+    rule = "b0 starts anywhere; copy its elements through registers"
+    for made, check in ((kernel, verify), (expand(kernel), verify_expanded)):
+        check(made)
+        anywhere = tuple(replace(buffer, is_aligned=False) for buffer in made.buffers)
+        with pytest.raises(VerifyError, match=rule):
+            check(replace(made, buffers=anywhere))
 
 
 def test_words_in_another_order_give_another_product() -> None:
