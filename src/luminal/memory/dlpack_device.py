@@ -1,4 +1,5 @@
-"""DLPack for memory that is not the host's: capsules made and read here, since NumPy reads none.
+"""DLPack for memory that is not the host's: NumPy makes capsules of it, and knows nothing of the
+device; it reads none, so they are read here.
 
 The layout is that of dlpack.h 1.0 (dmlc/dlpack).
 """
@@ -6,9 +7,11 @@ The layout is that of dlpack.h 1.0 (dmlc/dlpack).
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from luminal.base.dtypes import ALL, DType
 from luminal.base.errors import DTypeError, InputError
@@ -52,37 +55,12 @@ class _Versioned(ctypes.Structure):
 
 
 _LAYOUTS: dict[bytes, type[_Managed] | type[_Versioned]] = {PLAIN: _Managed, VERSIONED: _Versioned}
-_new = ctypes.pythonapi.PyCapsule_New
-_new.restype, _new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_raw_pointer = ctypes.PyDLL(None).PyCapsule_GetPointer
-_raw_pointer.restype, _raw_pointer.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_char_p]
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _name = ctypes.pythonapi.PyCapsule_GetName
 _name.restype, _name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _rename = ctypes.pythonapi.PyCapsule_SetName
 _rename.restype, _rename.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
-
-_exported: dict[int, tuple[Any, ...]] = {}
-"""What consumers hold, by the address of its record: the capsule, the record, its shape, and the
-memory's owner.
-"""
-
-
-def _delete(record: int) -> None:
-    _exported.pop(record, None)
-
-
-def drop_unread() -> None:
-    """Forgets the capsules that nobody has read or will read, as nobody else holds them."""
-    # A capsule has no destructor. One in Python would run where a consumer refuses the array, amid
-    # the exception that says so, and Python loses an exception that a callback begins with.
-    for at, held in list(_exported.items()):
-        if _name(held[0]) in _LAYOUTS and sys.getrefcount(held[0]) == _HELD_HERE:
-            _delete(at)
-
-
-_CALLBACK = _Deleter(_delete)
-DELETE = ctypes.cast(_CALLBACK, ctypes.c_void_p).value
-_HELD_HERE = 2  # references to a capsule that only _exported holds, with the one that asks
 
 
 class Foreign(NamedTuple):
@@ -94,6 +72,28 @@ class Foreign(NamedTuple):
     release: Callable[[], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Memory of a device as NumPy takes an array, which is never looked into; unsigned integers
+    stand for elements of their size.
+    """
+
+    address: int
+    shape: tuple[int, ...]
+    size: int
+    owner: Any
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        typestr = np.dtype(f"u{self.size}").str
+        return {
+            "shape": self.shape,
+            "typestr": typestr,
+            "data": (self.address, False),
+            "version": 3,
+        }
+
+
 def exported(
     address: int,
     shape: Sequence[int],
@@ -102,21 +102,13 @@ def exported(
     owner: Any,
     max_version: tuple[int, int] | None,
 ) -> Any:
-    """The capsule of row-major memory, which lives while a consumer holds it; of a capsule that
-    nobody reads until the next one is made.
-    """
-    drop_unread()
-    is_new = max_version is not None and max_version >= (1, 0)
-    record = _Versioned(version=(1, 0)) if is_new else _Managed()
-    extents = (ctypes.c_int64 * len(shape))(*shape)
-    record.tensor = _Tensor(
-        address, (ctypes.c_int32 * 2)(*device), len(shape), _code(dtype), 8 * dtype.size, 1,
-        ctypes.cast(extents, ctypes.POINTER(ctypes.c_int64)), None, 0,
-    )  # fmt: skip
-    record.deleter = DELETE
-    at = ctypes.addressof(record)
-    capsule = _new(at, VERSIONED if is_new else PLAIN, None)
-    _exported[at] = capsule, record, extents, owner
+    """The capsule of row-major memory, which lives while the capsule or a consumer holds it."""
+    # Consumers free arrays amid exceptions (`int(torch.from_dlpack(x))`), and Python loses one that
+    # a function of Python is called with. So what they call is C: it comes with NumPy's capsules.
+    array = np.asarray(_Memory(address, tuple(shape), dtype.size, owner))
+    capsule = array.__dlpack__(max_version=max_version)
+    tensor = _record_of(capsule).tensor
+    tensor.device, tensor.code = device, _code(dtype)
     return capsule
 
 
@@ -127,8 +119,7 @@ def taken(name: str, capsule: Any, device: tuple[int, int]) -> Foreign:
     kind = _name(capsule)
     if kind not in _LAYOUTS:
         raise InputError(f"{name}: a capsule of DLPack is read once; make a new one")
-    at = _raw_pointer(id(capsule), kind)
-    record = _LAYOUTS[kind].from_address(at)
+    record = _record_of(capsule)
     tensor = record.tensor
     shape = tuple(tensor.shape[: tensor.rank])
     if tuple(tensor.device) != device:
@@ -140,9 +131,15 @@ def taken(name: str, capsule: Any, device: tuple[int, int]) -> Foreign:
 
     def release() -> None:
         if record.deleter:
-            _Deleter(record.deleter)(at)
+            _Deleter(record.deleter)(ctypes.addressof(record))
 
     return Foreign(int(tensor.data or 0) + tensor.offset, shape, dtype, release)
+
+
+def _record_of(capsule: Any) -> _Managed | _Versioned:
+    """What a capsule that nobody has read yet holds."""
+    kind = _name(capsule)
+    return _LAYOUTS[kind].from_address(_pointer(capsule, kind))
 
 
 def _code(dtype: DType) -> int:

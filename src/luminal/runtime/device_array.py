@@ -144,9 +144,15 @@ class DeviceArray:
         return f"DeviceArray({self.dtype.short}{list(self.shape)} on {self.space.name})"
 
 
-def accepted(name: str, array: DeviceArray, dtype: DType) -> DeviceArray:
-    """The array, where an input takes it as it is."""
+def accepted(name: str, array: DeviceArray, dtype: DType, space: Device) -> DeviceArray:
+    """The array, where an input of a program on this device takes it as it is."""
     array.check()
+    # A copy by way of the host would be as slow as all that an array on a device is there to save.
+    if array.space is not space:
+        raise InputError(
+            f"{name}: {array!r}, the program runs on {space.name}; pass x.numpy(), or compute it "
+            "there"
+        )
     if array.dtype is not dtype:
         raise InputError(
             f"{name}: {array!r}, the input is {dtype.short}; arrays on a device are not converted: "

@@ -84,9 +84,9 @@ class Leaves:
         assert self._device is not None
         if not isinstance(value, DeviceArray):
             value = DeviceArray.taken(name, value, self._device) or value
-        if isinstance(value, DeviceArray) and value.space is self._device:
-            return accepted(name, value, dtype)
-        return accept(name, value.numpy() if isinstance(value, DeviceArray) else value, dtype)
+        if isinstance(value, DeviceArray):
+            return accepted(name, value, dtype, self._device)
+        return accept(name, value, dtype)
 
     def completed(self, arrays: list[Array | None], values: Mapping[str, Array]) -> list[Array]:
         """`arrays`, with values by name in the open slots."""
