@@ -13,6 +13,7 @@ from luminal.distribute.distribute import Distributed, distribute
 from luminal.distribute.layout import Layout, of_spec
 from luminal.distribute.mesh import Mesh, Spec
 from luminal.distribute.parts import assembled, part, shape_of_part
+from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.graph import Graph
 from luminal.hlir.prune import pruned
 from luminal.hlir.verify import verify
@@ -44,7 +45,7 @@ def spread(
 ) -> tuple[Distributed, Parts]:  # fmt: skip
     """The graph of a rank, verified, and what holds the parts."""
     parts = Parts()
-    out = distribute(pruned(graph), mesh, inputs, states, parts, order)
+    out = distribute(pruned(graph, (MarkAttrs,)), mesh, inputs, states, parts, order)
     verify(out.graph)
     return out, parts
 

@@ -33,35 +33,26 @@ class Distributed:
 def distribute(
     graph: Graph,
     mesh: Mesh,
-    inputs: Mapping[str, Spec],
+    inputs: Mapping[str, Spec] | None,
     states: Mapping[Assignable, Spec],
     part_of: PartOf,
     order: str = "tree",
 ) -> Distributed:
-    """The graph of every rank. `inputs` and `states` say how they lie; what is not there is whole.
+    """The graph of every rank. `inputs` (None: what the graph's marks say of them) and `states` say
+    how they lie; what is not there is whole.
 
     A dim that is cut stands in a rank's graph for the rank's own extent. Raises ShapeError where an
     extent does not divide or the mesh lacks an axis.
     """
+    if inputs is None:
+        inputs = marked_inputs(graph)
     graph = _with_own_dims(graph, mesh, inputs)
-    first: dict[Value, Layout] = {}
-    last: dict[Value, Layout] = {}
-    held: dict[Assignable, Layout] = {}
-    for owner, spec in states.items():
-        shape = tuple(map(const, owner.shape))
-        held[owner] = of_spec(spec, shape, mesh, owner.name)
-    for node in graph.nodes():
-        value = node.value if len(node.types) == 1 else None
-        match node.attrs:
-            case InputAttrs(name=name) if name in inputs and value is not None:
-                first[value] = of_spec(inputs[name], value.shape, mesh, f"input {name!r}")
-            case ShardAttrs(spec=spec) if value is not None:
-                first[value] = of_spec(spec, value.shape, mesh, "shard")
-            case WeightAttrs(parameter=owner) | StateAttrs(state=owner) if value is not None:
-                if owner in held:
-                    last[value] = held[owner]
+    held = {
+        owner: of_spec(spec, tuple(map(const, owner.shape)), mesh, owner.name)
+        for owner, spec in states.items()
+    }
     sites = Sites.of(graph)
-    spread_all(graph, sites, (first, last), held, settle)
+    spread_all(graph, sites, _marks(sites, mesh, inputs, held), held, settle)
     projection = project(graph, mesh, sites, held, part_of, order)
     ins = {
         node.attrs.name: sites.value(node.value).layout for node in graph.by_op().get("Input", ())
@@ -72,6 +63,41 @@ def distribute(
         if isinstance(sink, Output)
     }
     return Distributed(projection.graph, projection.rows, ins, outs)
+
+
+def _marks(
+    sites: Sites, mesh: Mesh, inputs: Mapping[str, Spec], held: Mapping[Assignable, Layout]
+) -> tuple[dict[Value, Layout], dict[Value, Layout]]:
+    """The values whose layouts are given: inputs and marks, then Parameters and States."""
+    first: dict[Value, Layout] = {}
+    last: dict[Value, Layout] = {}
+    for node in sites.nodes():
+        match node.attrs:
+            case InputAttrs(name=name) if name in inputs:
+                first[node.value] = of_spec(
+                    inputs[name], node.types[0].shape, mesh, f"input {name!r}"
+                )
+            case ShardAttrs(spec=spec):
+                first[node.value] = of_spec(spec, node.types[0].shape, mesh, "shard")
+            case WeightAttrs(parameter=owner) | StateAttrs(state=owner) if owner in held:
+                last[node.value] = held[owner]
+    return first, last
+
+
+def marked_inputs(graph: Graph) -> dict[str, Spec]:
+    """The inputs that are only read as one mark says: a rank is given its own part of them."""
+    readers: dict[Value, set[Spec | None]] = {}
+    for node in graph.nodes():
+        for arg in node.args:
+            if arg.node.op.name == "Input":
+                spec = node.attrs.spec if isinstance(node.attrs, ShardAttrs) else None
+                readers.setdefault(arg, set()).add(spec)
+    specs = {}
+    for value, marks in readers.items():
+        (first, *others) = marks
+        if first is not None and not others and value not in graph.roots:
+            specs[value.node.attrs.name] = first
+    return specs
 
 
 def _with_own_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> Graph:

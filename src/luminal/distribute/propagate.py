@@ -10,7 +10,7 @@ own but those. Where two sites beside each other then differ, the value is moved
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from luminal.base.records import dataclass
@@ -90,6 +90,10 @@ class Sites:
         sites = cls()
         sites._block(graph.nodes(), graph.roots)
         return sites
+
+    def nodes(self) -> Iterator[Node]:
+        """The nodes of all blocks."""
+        return (node for nodes, _ in self.blocks for node in nodes)
 
     def _block(self, nodes: Sequence[Node], roots: Sequence[Value]) -> None:
         self.blocks.append((nodes, roots))
@@ -213,8 +217,9 @@ def spread_all(
     after it, what is assigned to `states` last. Leaves and States without a layout are whole.
     """
     layouts = {value: layout for group in marks for value, layout in group.items()}
-    for node in graph.nodes():
-        if node.op.group == "leaf" or node.op.name == "Shard":
+    arguments = {a for node in sites.nodes() for a in _arguments(node)}
+    for node in sites.nodes():
+        if (node.op.group == "leaf" and node not in arguments) or node.op.name == "Shard":
             site = sites.value(node.value)
             site.is_fixed = True
             site.cuts = by_axis(layouts.get(node.value, ()))
@@ -231,6 +236,10 @@ def spread_all(
             sites.reads(end, edge_of(sink.value))
             ends.append(end)
     _spread(ends)
+
+
+def _arguments(node: Node) -> tuple[Node, ...]:
+    return node.attrs.body.arguments if isinstance(node.attrs, LoopAttrs) else ()
 
 
 def _spread(starts: Sequence[Site]) -> None:

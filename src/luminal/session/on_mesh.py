@@ -1,0 +1,96 @@
+"""Compiles for a mesh: from what is recorded and how it is cut to the program of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from luminal.base.errors import CompileError, InputError
+from luminal.base.records import dataclass
+from luminal.distribute.distribute import Distributed, distribute
+from luminal.distribute.explain import explanation
+from luminal.distribute.held import Parts, owners, spec_of_held
+from luminal.distribute.mesh import Mesh
+from luminal.hlir.attributes import MarkAttrs
+from luminal.hlir.graph import Graph
+from luminal.hlir.ops import Value
+from luminal.hlir.prune import pruned
+from luminal.runtime.collectives import process
+
+if TYPE_CHECKING:
+    from luminal.runtime.collectives.engine import Engine
+
+Array = np.ndarray[Any, Any]
+ORDERS = ("tree", "engine")
+"""How sums over ranks are added: as a balanced binary tree, or as the engine likes to."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnMesh:
+    """A program of one rank of a mesh, and the engine of each mesh axis that has several ranks."""
+
+    mesh: Mesh
+    distributed: Distributed
+    engines: Mapping[str, Engine]
+
+    @property
+    def graph(self) -> Graph:
+        """What this rank runs."""
+        return self.distributed.graph
+
+    def declared(self, leaves: Mapping[str, Value]) -> dict[str, Value]:
+        """The inputs and weights by name, as this rank has them."""
+        out = dict(leaves)
+        for kind in ("Input", "Weight"):
+            for node in self.graph.by_op().get(kind, ()):
+                out[node.attrs.name] = node.value
+        return out
+
+    def explanation(self) -> str:
+        """Every collective with its value, reason and bytes."""
+        return explanation(self.distributed, self.mesh)
+
+
+def on_mesh(graph: Graph, mesh: Mesh, order: str) -> OnMesh:
+    """The program of this rank: what is recorded, spread over the mesh. All ranks must call it.
+
+    Raises InputError where the mesh has another number of ranks than were launched.
+    """
+    if not isinstance(mesh, Mesh):
+        raise InputError(f"compile: mesh is a {type(mesh).__name__}; give lm.Mesh((4,), ('data',))")
+    if order not in ORDERS:
+        raise CompileError(f"compile: collectives={order!r}; it is one of {', '.join(ORDERS)}")
+    engine = process.engine()
+    if mesh.size != engine.size:
+        raise InputError(
+            f"compile: the mesh {mesh.shape} has {mesh.size} ranks, and {engine.size} were "
+            f"launched; run luminal launch -n {mesh.size}, or give a mesh of {engine.size}"
+        )
+    engines = engines_of(mesh, engine)
+    parts = Parts(mesh, engine.rank, lambda array, name: gathered(engine, array, name))
+    states = {owner: spec_of_held(owner) for owner in owners(graph)}
+    specs = {owner: spec for owner, spec in states.items() if spec is not None}
+    return OnMesh(
+        mesh, distribute(pruned(graph, (MarkAttrs,)), mesh, None, specs, parts, order), engines
+    )
+
+
+def engines_of(mesh: Mesh, engine: Engine) -> dict[str, Engine]:
+    """This rank's group along each mesh axis that has several ranks."""
+    return {
+        name: engine.split(mesh.groups(name), name)
+        for name, ranks in zip(mesh.names, mesh.shape, strict=True)
+        if ranks > 1
+    }
+
+
+def gathered(engine: Engine, array: Array, name: str) -> list[Array]:
+    """The arrays of all ranks, for the array of this one."""
+    if engine.size == 1:
+        return [array]
+    source = np.ascontiguousarray(array).reshape(-1)
+    target = np.empty((engine.size, source.size), source.dtype)
+    engine.run("all_gather", source, target.reshape(-1), label=f"the whole of {name}")
+    return [row.reshape(array.shape) for row in target]
