@@ -32,7 +32,7 @@ from luminal.base import config
 from luminal.base.errors import CompileError
 from luminal.hlir.graph import Graph
 from luminal.nn import functional as F
-from luminal.program.launch_list import Program, walk
+from luminal.program.launch_list import Program, kernel_launches
 from luminal.schedule.vectors import costs
 from luminal.search.cost_model import MOST_LINES, cost
 from luminal.search.genome import Genome, is_call
@@ -212,7 +212,7 @@ def loss(core: Core, samples: Mapping[str, Sequence[Sample]]) -> float:
 def predict(core: Core, program: Program) -> float:
     """Seconds of a program without dims and Loops."""
     total = 0.0
-    for launch in walk(program.launches):
+    for launch in kernel_launches(program.launches):
         kernel, size = program.kernels[launch.kernel], launch.bytes.evaluate({})
         total += seconds(kernel, {}, size, core) + costs.of(core.target).launch
     return total

@@ -31,6 +31,7 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.ops import OPS, Value
 from luminal.hlir.semantics import REDUCED, convert
+from luminal.hlir.stand_in import stand_in
 from luminal.shape.expression import Expression, Symbol
 
 Array = np.ndarray[Any, Any]
@@ -344,6 +345,8 @@ class Evaluator:
             ]
             if term.op == "Loop":
                 self.opaque[key] = self._loop(attrs.hlir, attrs.body, args)
+            elif term.op == "Collective":
+                self.opaque[key] = (stand_in(attrs.hlir, args[0]),)
             else:
                 if term.op == "Custom":
                     args = [

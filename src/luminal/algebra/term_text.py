@@ -17,6 +17,7 @@ after `#`; a Loop's first result is followed by its body, which has axes and num
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Sequence
 
 from luminal.algebra.lower import Lowered, Root
@@ -31,7 +32,14 @@ from luminal.algebra.terms import (
     axis_order,
     term_order,
 )
-from luminal.hlir.attributes import AxisAttrs, CustomAttrs, LoopAttrs, ScanAttrs, ScatterAttrs
+from luminal.hlir.attributes import (
+    AxisAttrs,
+    CollectiveAttrs,
+    CustomAttrs,
+    LoopAttrs,
+    ScanAttrs,
+    ScatterAttrs,
+)
 from luminal.hlir.graph import Assign, Output
 from luminal.hlir.ops import Value
 from luminal.hlir.printer import quote
@@ -196,6 +204,9 @@ def _attributes(hlir: object) -> str:
             return f"trips=({trips}) carried={carried}"
         case CustomAttrs(kernel=kernel):
             return quote(kernel.name)
+        case CollectiveAttrs(kind=kind, axis=axis, ranks=ranks, reduction=reduction, pairs=pairs):
+            rest = [reduction] * bool(reduction) + [json.dumps(pairs)] * bool(pairs)
+            return " ".join((f"{kind} over={quote(axis)} ranks={ranks}", *rest))
         case None:
             return ""
         case _:

@@ -11,8 +11,8 @@ one term is one e-class of the trivial e-graph.
     Sum, Prod, Max  over a set of axes
     At        x with axes replaced, simultaneously, by Expressions or integer terms; where an index
               lies outside its axis the value is unspecified (a Select above chooses another)
-    opaque    Scan, Sort, Scatter, Loop, Custom: always stored; operands and results carry frames;
-              After, which lies where its operand does
+    opaque    Scan, Sort, Scatter, Loop, Custom, Collective: always stored; operands and results
+              carry frames; After, which lies where its operand does
 """
 
 from __future__ import annotations
@@ -71,12 +71,13 @@ class OpaqueAttrs:
     index: int
     site: int  # one number for all results of one operation
     body: Any = None  # the lowered body of a Loop
+    turn: int = 0  # of a Collective, or a Loop with one in its body: its place in their order
 
 
 AtAttrs = tuple[tuple[Symbol, "Expression | int"], ...]
 """(axis, index) by axis name; a Slot k stands for the integer term args[1 + k]."""
 
-OPAQUE = ("Scan", "Sort", "Scatter", "Loop", "Custom", "After")
+OPAQUE = ("Scan", "Sort", "Scatter", "Loop", "Custom", "Collective", "After")
 
 
 class Term:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
@@ -16,9 +17,17 @@ from luminal.kernel.custom import bytes_of
 from luminal.kernel.knobs import KnobError, Knobs
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand, Program
+from luminal.program.launch_list import (
+    CollectiveLaunch,
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Operand,
+    Program,
+)
 from luminal.program.steps import (
     CallStep,
+    CollectiveStep,
     CustomStep,
     KernelStep,
     LoopStep,
@@ -26,6 +35,7 @@ from luminal.program.steps import (
     Partition,
     Step,
 )
+from luminal.shape.expression import const
 
 Tuned = Mapping[str, Knobs]
 """Knobs by `text_key` of the kernel that the default schedule makes."""
@@ -136,6 +146,8 @@ class _Assembly:
             return LoopLaunch(step.trips, tuple(map(self.launch, step.body)))
         if isinstance(step, CustomStep):
             return self._custom(step)
+        if isinstance(step, CollectiveStep):
+            return _collective(step)
         # A kernel is named by its text under the default schedule, so that what a search found out
         # about it holds wherever the same kernel occurs, in this program or another, whatever it is
         # tuned to now.
@@ -194,6 +206,13 @@ class _Assembly:
         """The Origin of each kernel."""
         pairs = zip(self.names, self.steps, strict=True)
         return tuple(Origin(name, tuple(steps), text) for (name, text), steps in pairs)
+
+
+def _collective(step: CollectiveStep) -> Launch:
+    attrs, ends = step.attrs, (step.operand, step.result)
+    given, taken = (math.prod(place.shape, start=const(1)) for place in ends)
+    operands = step.operand.operand, step.result.operand
+    return CollectiveLaunch(attrs, step.operand.dtype, operands, (given, taken), attrs.label)
 
 
 def text_key(text: str) -> str:

@@ -19,7 +19,13 @@ from luminal.kernel.sections import joined
 from luminal.kernel.tile_ir import Kernel, Role
 from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, walk
+from luminal.program.launch_list import (
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Program,
+    kernel_launches,
+)
 from luminal.shape.expression import ZERO, Expression
 
 REACH = 16  # launches that one moves up across, at most: what it makes is held longer
@@ -36,7 +42,9 @@ def side_by_side(
     launches = joining.launches(program.launches)
     if len(joining.kernels) == len(program.kernels):
         return program, tuple(origins)
-    used = {launch.kernel for launch in (*walk(program.prologue), *walk(launches))}
+    used = {
+        launch.kernel for launch in (*kernel_launches(program.prologue), *kernel_launches(launches))
+    }
     numbers = {kernel: number for number, kernel in enumerate(sorted(used))}
     now = replace(
         program,
@@ -48,12 +56,14 @@ def side_by_side(
 
 
 def _renumbered(launches: tuple[Launch, ...], numbers: dict[int, int]) -> tuple[Launch, ...]:
-    return tuple(
-        replace(launch, body=_renumbered(launch.body, numbers))
-        if isinstance(launch, LoopLaunch)
-        else replace(launch, kernel=numbers[launch.kernel])
-        for launch in launches
-    )
+    def renumbered(launch: Launch) -> Launch:
+        if isinstance(launch, LoopLaunch):
+            return replace(launch, body=_renumbered(launch.body, numbers))
+        if isinstance(launch, KernelLaunch):
+            return replace(launch, kernel=numbers[launch.kernel])
+        return launch
+
+    return tuple(map(renumbered, launches))
 
 
 @dataclass(slots=True)
@@ -99,8 +109,9 @@ class _Joining:
         """A list with those joined that may be."""
         groups: list[_Group] = []
         for launch in launches:
-            if isinstance(launch, LoopLaunch):
-                launch = replace(launch, body=self.launches(launch.body))
+            if not isinstance(launch, KernelLaunch):
+                if isinstance(launch, LoopLaunch):
+                    launch = replace(launch, body=self.launches(launch.body))
                 program = replace(self.program, kernels=tuple(self.kernels))
                 groups.append(_Group.of(program, launch))
                 continue

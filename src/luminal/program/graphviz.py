@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.hlir.graphviz import text
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import BufferKind
-from luminal.program.launch_list import Launch, LoopLaunch, Program
+from luminal.program.launch_list import CollectiveLaunch, Launch, LoopLaunch, Program
 
 _OWNED = (BufferKind.INPUT, BufferKind.WEIGHT, BufferKind.STATE, BufferKind.CONSTANT)
 _GIVEN = ", shape=ellipse, fillcolor=lightblue"
@@ -55,7 +55,12 @@ class _Picture:
                 self.frame(f"loop {launch.trips}", launch.body, indent)
                 continue
             name = self.name()
-            label = text(f"k{launch.kernel}[{launch.chunks}]\n{launch.label}")
+            words = (
+                launch.title
+                if isinstance(launch, CollectiveLaunch)
+                else f"k{launch.kernel}[{launch.chunks}]\n{launch.label}"
+            )
+            label = text(words)
             self.boxes.append(f"{indent}{name} [label={label}];")
             accesses = dict.fromkeys(self.program.accesses(launch))
             for number, role in accesses:

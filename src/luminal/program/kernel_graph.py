@@ -81,6 +81,12 @@ class KernelGraph:
             self._above[n].add(node)
         return True
 
+    def keep_turns(self, terms: Iterable[Term]) -> None:
+        """Lets each collective among these run after the one before it, as all ranks run them."""
+        for term, before in collectives_before(terms).items():
+            if not self.wait(term, (before,)):
+                raise VerifyError(f"collectives: {before!r} comes first and needs {term!r}")
+
     def _find(self, node: int) -> int:
         home = self._home
         while home[node] != node:
@@ -141,12 +147,26 @@ def kernel_reads(
     return kernel_inputs
 
 
+def collectives_before(terms: Iterable[Term]) -> dict[Term, Term]:
+    """Collectives, and Loops with some inside, each with the one before it in their order. Of an
+    operation with several results, the first stands for it.
+    """
+    first: dict[int, Term] = {}  # by turn
+    for term in terms:
+        if term.is_opaque and term.attrs.turn:
+            first.setdefault(term.attrs.turn, term)
+    in_turn = [first[turn] for turn in sorted(first)]
+    return dict(zip(in_turn[1:], in_turn, strict=False))
+
+
 def kernels(reads: Mapping[Term, Iterable[Term]], merges: Iterable[Iterable[Term]]) -> KernelGraph:
-    """The kernels of these stored terms: merged as asked, all results of one operation together.
+    """The kernels of these stored terms: merged as asked, all results of one operation together,
+    collectives in their order.
 
     Raises VerifyError where they wait for each other.
     """
     graph = KernelGraph(reads)
+    graph.keep_turns(reads)
     operations: defaultdict[int, list[Term]] = defaultdict(list)
     for term in reads:
         if term.is_opaque:

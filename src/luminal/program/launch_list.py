@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
+from luminal.base.dtypes import DType
 from luminal.base.records import dataclass
+from luminal.hlir.attributes import CollectiveAttrs
 from luminal.kernel.tile_ir import Kernel, Role
 from luminal.memory.alignment import ACCESS
 from luminal.memory.state import Assignable
@@ -51,6 +54,63 @@ class KernelLaunch:
     bytes: Expression = _ZERO
 
 
+Phase = Literal["both", "start", "wait"]
+"""What a launch does of a collective: all of it, or one end of it."""
+
+
+# Kernels may run between a start and its wait, but none that writes the operand or touches the
+# result. A wait has both as its operands, so buffers live until then, and barriers stand where they
+# must, with no rule of their own.
+@dataclass(frozen=True, slots=True)
+class CollectiveLaunch:
+    """What all ranks along a mesh axis do together, or one end of it.
+
+    `operands`: what the rank gives and what it gets, `sizes` their elements. `label` says which
+    value it is. A start and its wait, later in the same list, have one `ticket`.
+    """
+
+    attrs: CollectiveAttrs
+    dtype: DType
+    operands: tuple[Operand, Operand]
+    sizes: tuple[Expression, Expression]
+    label: str
+    phase: Phase = "both"
+    ticket: int = 0
+
+    @property
+    def roles(self) -> tuple[Role, Role]:
+        """What the launch does to its operands: a wait finds the result as the start left it."""
+        return Role.IN, Role.INOUT if self.phase == "wait" else Role.OUT
+
+    @property
+    def bytes(self) -> Expression:
+        """The bytes that a rank has to send, at least; none by a wait, whose start has sent
+        them.
+        """
+        if self.phase == "wait":
+            return _ZERO
+        others, (given, taken) = self.attrs.ranks - 1, self.sizes
+        match self.attrs.kind:
+            case "all_gather":
+                count = given * others
+            case "reduce_scatter":
+                count = taken * others
+            case "all_to_all":
+                count = given // self.attrs.ranks * others
+            case "all_reduce":
+                count = given * (2 * others) // self.attrs.ranks
+            case _:
+                count = given
+        return count * self.dtype.size
+
+    @property
+    def title(self) -> str:
+        """The collective in words: `all_gather of 'w' over 'data'`."""
+        begun = "" if self.phase == "both" else f"{self.phase} of "
+        value = f" of {self.label!r}" if self.label else ""
+        return f"{begun}{self.attrs.kind}{value} over {self.attrs.axis!r}"
+
+
 @dataclass(frozen=True, slots=True)
 class LoopLaunch:
     """`trips` runs of `body`, with a barrier after each."""
@@ -59,7 +119,7 @@ class LoopLaunch:
     body: tuple[Launch, ...]
 
 
-Launch = KernelLaunch | LoopLaunch
+Launch = KernelLaunch | CollectiveLaunch | LoopLaunch
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +164,29 @@ class Program:
             for inner in launch.body:
                 yield from self.accesses(inner)
             return
-        for operand, buffer in zip(
-            launch.operands, self.kernels[launch.kernel].buffers, strict=True
-        ):
+        for operand, role in zip(launch.operands, self.roles(launch), strict=True):
             for entry in self.entries(operand):
-                yield self.table[entry], buffer.role
+                yield self.table[entry], role
+
+    def roles(self, launch: KernelLaunch | CollectiveLaunch) -> tuple[Role, ...]:
+        """What a launch does to each of its operands."""
+        if isinstance(launch, CollectiveLaunch):
+            return launch.roles
+        return tuple([buffer.role for buffer in self.kernels[launch.kernel].buffers])
 
 
-def walk(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch]:
-    """Every kernel launch, Loop bodies once."""
+def walk(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch | CollectiveLaunch]:
+    """Every launch of a kernel or of a collective, Loop bodies once."""
     for launch in launches:
         if isinstance(launch, LoopLaunch):
             yield from walk(launch.body)
         else:
             yield launch
+
+
+def kernel_launches(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch]:
+    """Every launch of a kernel, Loop bodies once."""
+    return (launch for launch in walk(launches) if isinstance(launch, KernelLaunch))
 
 
 def barriers(program: Program, launches: tuple[Launch, ...]) -> tuple[bool, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luminal.kernel import tile_text
 from luminal.program.launch_list import (
+    CollectiveLaunch,
     KernelLaunch,
     Launch,
     LoopLaunch,
@@ -41,6 +42,8 @@ def _launches(program: Program, launches: tuple[Launch, ...], indent: str) -> li
         if isinstance(launch, LoopLaunch):
             lines.append(f"{indent}loop {launch.trips}:")
             lines += _launches(program, launch.body, indent + "  ")
+        elif isinstance(launch, CollectiveLaunch):
+            lines.append(indent + _collective_launch(program, launch))
         else:
             lines.append(indent + _kernel_launch(program, launch))
     return lines
@@ -56,6 +59,23 @@ def _kernel_launch(program: Program, launch: KernelLaunch) -> str:
     params = ", ".join(f"{symbol.name}={value}" for symbol, value in pairs)
     arguments = operands + (f"; {params}" if params else "")
     return f"k{launch.kernel}[{launch.chunks}]({arguments})  # {launch.label}"
+
+
+def _collective_launch(program: Program, launch: CollectiveLaunch) -> str:
+    """`start all_gather(in b3, out b5; data 4, elements 128 512) ticket 1  # w`."""
+    attrs = launch.attrs
+    operands = ", ".join(
+        f"{role.value} {_operand(program, operand)}"
+        for operand, role in zip(launch.operands, launch.roles, strict=True)
+    )
+    given, taken = launch.sizes
+    told = [f"{attrs.axis} {attrs.ranks}", f"elements {given} {taken}"]
+    told += [attrs.reduction] * bool(attrs.reduction)
+    told += [f"pairs {attrs.pairs}"] * bool(attrs.pairs)
+    split = launch.phase != "both"
+    phase, ticket = (f"{launch.phase} ", f" ticket {launch.ticket}") if split else ("", "")
+    label = f"  # {launch.label}" if launch.label else ""
+    return f"{phase}{attrs.kind}({operands}; {', '.join(told)}){ticket}{label}"
 
 
 def _operand(program: Program, operand: Operand) -> str:

@@ -17,7 +17,14 @@ from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Role
 from luminal.memory.alignment import ALIGNMENT
 from luminal.program.buffers import BufferKind
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
+from luminal.program.launch_list import (
+    CollectiveLaunch,
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Program,
+    barriers,
+)
 
 Path = tuple[int, ...]
 """The Loops around a launch: the epoch of each in the list that it stands in."""
@@ -156,13 +163,12 @@ def _uses(
 
 
 def _launch_uses(
-    program: Program, launch: KernelLaunch, loops: Path, epoch: int
+    program: Program, launch: KernelLaunch | CollectiveLaunch, loops: Path, epoch: int
 ) -> Iterator[tuple[int, _Use]]:
-    buffers = program.kernels[launch.kernel].buffers
-    for operand, buffer in zip(launch.operands, buffers, strict=True):
+    for operand, role in zip(launch.operands, program.roles(launch), strict=True):
         moves = operand.modulus > 1 or operand.stride != 0
         for entry in program.entries(operand):
-            yield program.table[entry], _Use(loops, epoch, buffer.role, moves)
+            yield program.table[entry], _Use(loops, epoch, role, moves)
 
 
 def _lifetime(uses: list[_Use]) -> Lifetime:

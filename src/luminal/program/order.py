@@ -48,6 +48,7 @@ def _needs(units: list[Unit]) -> _Needs:
         waits = [makers[t] for t in unit.reads if t in makers and makers[t] is not unit]
         waits += [u for leaf in unit.overwrites for u in readers[leaf] if u is not unit]
         waits += unit.before
+        waits += [makers[unit.after]] if unit.after is not None else []
         needs[id(unit)] = sorted(waits, key=lambda u: number[id(u)])
     return needs
 

@@ -24,6 +24,7 @@ from luminal.program.order import ordered
 from luminal.program.scope import Scope
 from luminal.program.selection import Selection
 from luminal.program.steps import (
+    CollectiveStep,
     CustomStep,
     LoopStep,
     Partition,
@@ -160,14 +161,26 @@ def _custom(scope: Scope, term: Term) -> list[Unit]:
     return _behind(before, Unit(tuple(used.values()), reads, (step,), leaves=leaves_of(reads)))
 
 
+def _collective(scope: Scope, term: Term) -> list[Unit]:
+    """What all ranks do together, told by pointers to row-major tensors."""
+    attrs: OpaqueAttrs = term.attrs
+    before: list[Unit] = []
+    operand = scope.row_major(term.args[0], attrs.frames[0], before)
+    step = CollectiveStep(attrs.hlir, operand, scope.home(term))
+    reads = frozenset(term.args)
+    unit = Unit((term,), reads, (step,), leaves=leaves_of(reads), after=scope.before.get(term))
+    return _behind(before, unit)
+
+
 def _loop(scope: Scope, term: Term) -> list[Unit]:
     bound = BoundLoop(scope, term)
     body = tuple(step for unit in _ordered(bound.body) for step in unit.steps)
     step = LoopStep(term.attrs.hlir.trips, body)
     reads = frozenset((*term.args, *bound.bases))
     makes = tuple(scope.siblings(term).values())
-    overwrites = leaves_of(bound.overwritten)
-    return _behind(bound.before, Unit(makes, reads, (step,), overwrites, leaves_of(reads)))
+    overwrites, after = leaves_of(bound.overwritten), scope.before.get(term)
+    unit = Unit(makes, reads, (step,), overwrites, leaves_of(reads), after=after)
+    return _behind(bound.before, unit)
 
 
 def _after(scope: Scope, term: Term) -> list[Unit]:
@@ -191,6 +204,7 @@ def _behind(before: Sequence[Unit], unit: Unit) -> list[Unit]:
 _SEVERAL: Mapping[str, Callable[[Scope, Term], list[Unit]]] = {
     "Sort": _sort,
     "Custom": _custom,
+    "Collective": _collective,
     "Loop": _loop,
     "After": _after,
 }

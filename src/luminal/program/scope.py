@@ -18,6 +18,7 @@ from luminal.kernel.fused import Fused, Place, Store
 from luminal.kernel.layout import ROW_MAJOR, Layout
 from luminal.program.buffers import BufferKind
 from luminal.program.in_place import Readers, is_rewrite, is_update
+from luminal.program.kernel_graph import collectives_before
 from luminal.program.launch_list import Operand
 from luminal.program.memory import Memory, owner_of
 from luminal.program.selection import Residence, Selection, may_hold
@@ -96,6 +97,11 @@ class Scope:
             self.places[term] = place
         else:
             self.copies.append(Store(term, place, root.frame))
+
+    @cached_property
+    def before(self) -> dict[Term, Term]:
+        """Each collective with the one that all ranks run before it."""
+        return collectives_before(self.selection.choices)
 
     @cached_property
     def readers(self) -> Readers:

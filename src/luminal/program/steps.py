@@ -7,7 +7,7 @@ from dataclasses import field
 
 from luminal.algebra.terms import Term
 from luminal.base.records import dataclass
-from luminal.hlir.attributes import CustomAttrs, StateAttrs, WeightAttrs
+from luminal.hlir.attributes import CollectiveAttrs, CustomAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.ops import Value
 from luminal.kernel.cascade import Cascade
 from luminal.kernel.fused import Fused, Place
@@ -89,6 +89,15 @@ class CustomStep:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectiveStep:
+    """What all ranks along a mesh axis do together; both places are row-major."""
+
+    attrs: CollectiveAttrs
+    operand: Place
+    result: Place
+
+
+@dataclass(frozen=True, slots=True)
 class LoopStep:
     """`trips` runs of the steps of a Loop body."""
 
@@ -99,7 +108,7 @@ class LoopStep:
 KernelStep = NestStep | CascadeStep | ScanStep | SortStep | CallStep
 """The kinds of kernels of what is fused: each has its choices and its own placement."""
 
-Step = KernelStep | CustomStep | LoopStep
+Step = KernelStep | CustomStep | CollectiveStep | LoopStep
 
 
 @dataclass(slots=True)
@@ -128,6 +137,7 @@ class Unit:
     leaves: frozenset[Value] = frozenset()  # that it reads
     before: tuple[Unit, ...] = ()  # copies of operands that it reads, which others may read too
     early: bool = False  # it belongs to the prologue
+    after: Term | None = None  # of a collective, the one before it
 
 
 def state_of(term: Term) -> Assignable | None:

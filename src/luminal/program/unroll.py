@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import BufferKind
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand, Program, walk
+from luminal.program.launch_list import Launch, LoopLaunch, Operand, Program, walk
 
 Entries = Mapping[int, int]
 """Table entries that one trip uses in place of others."""
@@ -50,7 +51,7 @@ def written_out(launches: tuple[Launch, ...]) -> tuple[Launch, ...]:
 
 def _trips(launch: Launch, depth: int) -> list[tuple[Launch, ...]]:
     """The launches of each trip of a Loop; of anything else one trip that is itself."""
-    if isinstance(launch, KernelLaunch):
+    if not isinstance(launch, LoopLaunch):
         return [(launch,)]
     # Inner Loops first: once their trips are written out, their operands have the depth of this
     # one.
@@ -67,7 +68,7 @@ def _resolved(launch: Launch, depth: int, t: int, entries: Entries) -> Launch:
     if isinstance(launch, LoopLaunch):
         body = tuple(_resolved(part, depth, t, entries) for part in launch.body)
         return LoopLaunch(launch.trips, body)
-    operands = tuple(_operand(part, depth, t, entries) for part in launch.operands)
+    operands: Any = tuple(_operand(part, depth, t, entries) for part in launch.operands)
     return replace(launch, operands=operands)
 
 
@@ -81,18 +82,17 @@ def _operand(operand: Operand, depth: int, t: int, entries: Entries) -> Operand:
 
 def _own(program: Program, loop: Launch) -> list[int]:
     """The table entries of buffers that a Loop alone touches, each trip writing them first."""
-    if isinstance(loop, KernelLaunch):
+    if not isinstance(loop, LoopLaunch):
         return []
     others = [launch for launch in program.launches if launch is not loop]
     outside = {number for launch in others for number, _ in program.accesses(launch)}
     first: dict[int, Role] = {}
     moving: set[int] = set()
     for launch in walk(loop.body):
-        buffers = program.kernels[launch.kernel].buffers
-        for operand, buffer in zip(launch.operands, buffers, strict=True):
+        for operand, role in zip(launch.operands, program.roles(launch), strict=True):
             if operand.depth:
                 moving.update(program.table[entry] for entry in program.entries(operand))
-            first.setdefault(operand.entry, buffer.role)
+            first.setdefault(operand.entry, role)
     return [
         entry
         for entry, role in first.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from luminal.base.errors import VerifyError
@@ -12,6 +13,7 @@ from luminal.memory.alignment import ALIGNMENT
 from luminal.memory.state import Assignable
 from luminal.program.buffers import Buffer, BufferKind
 from luminal.program.launch_list import (
+    CollectiveLaunch,
     KernelLaunch,
     Launch,
     LoopLaunch,
@@ -45,6 +47,7 @@ def verify(program: Program) -> None:
     for launches, prologue in ((program.prologue, True), (program.launches, False)):
         _verify_launches(program, launches, 0, set() if prologue else names)
         _verify_accesses(program, launches, prologue)
+        _verify_tickets(program, launches)
     derived = {b.id for b in program.buffers if b.kind is BufferKind.DERIVED}
     _verify_written(program, program.prologue, set())
     _verify_written(program, program.launches, derived)
@@ -67,6 +70,9 @@ def _verify_launches(
             _verify_dims("loop", launch.trips, dims)
             _verify_launches(program, launch.body, depth + 1, dims)
             continue
+        if isinstance(launch, CollectiveLaunch):
+            _verify_collective(program, launch, depth, dims)
+            continue
         if not 0 <= launch.kernel < len(program.kernels):
             raise VerifyError(f"{launch.label}: no kernel {launch.kernel}")
         kernel = program.kernels[launch.kernel]
@@ -86,8 +92,59 @@ def _verify_launches(
                 raise VerifyError(f"{launch.label}: {operand} may lie anywhere, {buffer.name} not")
 
 
+def _verify_collective(
+    program: Program, launch: CollectiveLaunch, depth: int, dims: set[str]
+) -> None:
+    given, taken = launch.sizes
+    ranks, kind = launch.attrs.ranks, launch.attrs.kind
+    wanted = {"all_gather": (given * ranks, taken), "reduce_scatter": (given, taken * ranks)}
+    left, right = wanted.get(kind, (given, taken))
+    if left != right:
+        raise VerifyError(f"{launch.title}: {given} elements to {taken} by {ranks} ranks")
+    for operand, size in zip(launch.operands, launch.sizes, strict=True):
+        _verify_operand(program, launch, operand, depth, dims)
+        _verify_dims(launch.label, size, dims)
+
+
+def _verify_tickets(program: Program, launches: tuple[Launch, ...]) -> None:
+    """Each start has its wait in the same list, and nobody comes between: none writes what is sent
+    or touches what is received.
+    """
+    begun: dict[int, CollectiveLaunch] = {}
+    for launch in launches:
+        if isinstance(launch, LoopLaunch):
+            _verify_tickets(program, launch.body)
+        if isinstance(launch, CollectiveLaunch) and launch.phase == "wait":
+            start = begun.pop(launch.ticket, None)
+            if start is None or replace(start, phase="wait") != launch:
+                raise VerifyError(f"{launch.title}: no start before it has its ticket and operands")
+        for start in begun.values():
+            _verify_apart(program, start, launch)
+        if isinstance(launch, CollectiveLaunch) and launch.phase == "start":
+            if launch.ticket in begun:
+                raise VerifyError(f"{launch.title}: its ticket {launch.ticket} is under way")
+            begun[launch.ticket] = launch
+    for start in begun.values():
+        raise VerifyError(f"{start.title}: nobody waits for it")
+
+
+def _verify_apart(program: Program, start: CollectiveLaunch, launch: Launch) -> None:
+    given, taken = (
+        {program.table[entry] for entry in program.entries(operand)} for operand in start.operands
+    )
+    for number, role in program.accesses(launch):
+        if number in taken or (number in given and role is not Role.IN):
+            raise VerifyError(
+                f"{start.title}: a launch touches {program.buffers[number]} before the wait"
+            )
+
+
 def _verify_operand(
-    program: Program, launch: KernelLaunch, operand: Operand, depth: int, dims: set[str]
+    program: Program,
+    launch: KernelLaunch | CollectiveLaunch,
+    operand: Operand,
+    depth: int,
+    dims: set[str],
 ) -> None:
     if operand.modulus < 1 or not 0 <= operand.entry <= len(program.table) - operand.modulus:
         raise VerifyError(f"{launch.label}: {operand} is outside the table")
@@ -125,13 +182,11 @@ def _verify_written(program: Program, launches: tuple[Launch, ...], written: set
     """ARENA, NEXT, OUTPUT and DERIVED buffers hold nothing before a launch writes them."""
     empty = (BufferKind.ARENA, BufferKind.NEXT, BufferKind.OUTPUT, BufferKind.DERIVED)
     for launch in walk(launches):
-        for operand, buffer in zip(
-            launch.operands, program.kernels[launch.kernel].buffers, strict=True
-        ):
+        for operand, role in zip(launch.operands, program.roles(launch), strict=True):
             # Of buffers that take turns the first iteration needs but one.
             numbers = [program.table[entry] for entry in program.entries(operand)]
             is_filled = any(n in written or program.buffers[n].kind not in empty for n in numbers)
-            if buffer.role is Role.IN and not is_filled:
+            if role is Role.IN and not is_filled:
                 what = program.buffers[numbers[0]]
                 raise VerifyError(f"{launch.label}: reads {what} before it is written")
         written |= {number for number, role in program.accesses(launch) if role is not Role.IN}
@@ -214,8 +269,10 @@ def _epochs(program: Program, launches: tuple[Launch, ...]) -> list[dict[int, Ro
     return epochs
 
 
-def _steps(program: Program, launches: tuple[Launch, ...]) -> Iterator[KernelLaunch | None]:
-    """Kernel launches in order; None is a barrier."""
+def _steps(
+    program: Program, launches: tuple[Launch, ...]
+) -> Iterator[KernelLaunch | CollectiveLaunch | None]:
+    """Launches in order; None is a barrier."""
     for launch, barrier in zip(launches, barriers(program, launches), strict=True):
         if barrier:
             yield None

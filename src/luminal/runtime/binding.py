@@ -42,10 +42,16 @@ class Bound(NamedTuple):
 class Signature:
     """The inputs and dims of a graph, and the rules that a run's shapes and dims must meet.
 
-    `intervals` narrows the graph's own. Raises GraphError if two inputs share a name.
+    `intervals` narrows the graph's own; `coordinates` are dims that every run of this process has
+    alike, those of its rank. Raises GraphError if two inputs share a name.
     """
 
-    def __init__(self, graph: Graph, intervals: Mapping[str, Interval] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        intervals: Mapping[str, Interval] | None = None,
+        coordinates: Mapping[str, int] | None = None,
+    ) -> None:
         self.inputs = tuple([InputSpec(*node.attrs) for node in graph.by_op().get("Input", ())])
         self.requirements = graph.requirements
         # A set has another order in each process, and the order here decides how dims are numbered.
@@ -53,6 +59,8 @@ class Signature:
         self.intervals = {s.name: _interval(s) for s in symbols} | dict(intervals or {})
         self.needed = tuple(symbol.name for symbol in symbols)
         self.declared = frozenset(dim.name for dim in graph.dims) | frozenset(self.needed)
+        coordinates = coordinates or {}
+        self._coordinates = {n: coordinates[n] for n in self.declared & coordinates.keys()}
         self.quantities = Quantities(self.needed)
         add = self.quantities.add
         self._extents = [tuple(map(add, spec.shape)) for spec in self.inputs]
@@ -136,7 +144,7 @@ class Signature:
             raise DimError(f"{name}: {value} is outside its interval {lo}..{hi}")
 
     def _given(self, named_dims: Mapping[Any, int]) -> Dims:
-        dims: Dims = {}
+        dims: Dims = dict(self._coordinates)
         for key, value in named_dims.items():
             name = key.name if isinstance(key, Symbol) else key
             if name not in self.declared:
@@ -146,6 +154,11 @@ class Signature:
             # have `__index__` and are welcome.
             if isinstance(value, bool) or not hasattr(value, "__index__"):
                 raise DimError(f"{name}: {value!r} is not an int")
+            if name in self._coordinates and value != self._coordinates[name]:
+                raise DimError(
+                    f"{name}: {value}, and this rank's place is {self._coordinates[name]}; "
+                    "leave it out"
+                )
             dims[name] = int(value)
         return dims
 

@@ -7,8 +7,9 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from luminal.base.errors import CompileError
 from luminal.memory.arrays import Array
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Operand
+from luminal.program.launch_list import CollectiveLaunch, KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.program.quantities import Quantities
 from luminal.runtime.driver import Call, Code, DevicePointer, Driver, integers_of, scratch_of
 from luminal.shape.expression import Expression
@@ -102,6 +103,11 @@ class DeviceLaunches:
                 self._burn(launch.trips)
                 self._note(launch.body)
                 continue
+            if isinstance(launch, CollectiveLaunch):
+                raise CompileError(
+                    f"{launch.title}: collectives run on the CPU, and this program is for a "
+                    "device; compile with backend='cpu'"
+                )
             self._sites.append(self._site(launch))
             for operand in launch.operands:
                 for expression in (operand.offset, operand.stride, operand.start):
@@ -157,7 +163,7 @@ class DeviceLaunches:
             if isinstance(launch, LoopLaunch):
                 trips = values[self._number(launch.trips)]
                 bound_launches.append(BoundLoop(trips, self._bound(launch.body, values, sites)))
-            else:
+            elif isinstance(launch, KernelLaunch):
                 bound_launches.append(self._bound_launch(launch, values, next(sites)))
         return tuple(bound_launches)
 

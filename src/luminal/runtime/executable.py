@@ -34,6 +34,7 @@ from luminal.runtime.dim_sources import Shapes
 from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import Held, assignable
 from luminal.runtime.outputs import Outputs
+from luminal.runtime.ranks import Engines, Ranked
 from luminal.runtime.report import MemoryReport, Report
 from luminal.runtime.results import Results
 from luminal.runtime.roofline import Peaks
@@ -42,6 +43,7 @@ from luminal.runtime.runner import AddressedRunner
 from luminal.runtime.variants import Binding, Bindings, Variant
 
 _shape = attrgetter("shape")
+NO_ENGINES: Engines = {}
 ON_DEVICE = "device"
 """What `out` says for outputs that stay where they were computed."""
 T = TypeVar("T")
@@ -69,6 +71,7 @@ class Executable:
     `values` are the arrays set on the graph: they serve where no call has given an input.
     `declared` are all its inputs and weights: those that no output needs are taken and left aside,
     but for dims that only their shapes give.
+    `engines` carry values to the other ranks of a program that several run, by mesh axis.
     `title` says in its repr where it comes from, `for_device` makes it for another device, `stage`
     gives the text of a stage of its compile.
     """
@@ -83,6 +86,7 @@ class Executable:
         title: str = "",
         for_device: Callable[[str], Executable] | None = None,
         stage: Callable[[str], str] | None = None,
+        engines: Engines = NO_ENGINES,
     ) -> None:
         self.graph = graph
         self._title = title
@@ -90,9 +94,12 @@ class Executable:
         self._stage = stage
         self._variants = tuple(variants)
         self._values = {} if values is None else values
-        self._signature = Signature(graph, intervals)
+        self._signature = Signature(graph, intervals, _coordinates(engines))
         self._inputs = self._signature.inputs
         self._device = _device_of(self._variants)
+        for variant in self._variants if engines else ():
+            if isinstance(variant.runner, Ranked):
+                variant.runner.join(engines)
         self._leaves = Leaves(graph, self._signature, dict(declared or {}), self._device)
         self._weights, self._sources = self._leaves.weights, self._leaves.sources
         self._states = assignable(graph)
@@ -517,6 +524,11 @@ class Executable:
                 scratch_bytes=sum(memory.scratch_bytes for memory in held),
                 output_pool_bytes=self._outputs.free_bytes,
             )
+
+
+def _coordinates(engines: Engines) -> dict[str, int]:
+    """The dims that a rank's place along each mesh axis gives."""
+    return {f"rank_{axis}": engine.rank for axis, engine in engines.items()}
 
 
 def _device_of(variants: Sequence[Variant]) -> Device | None:

@@ -86,9 +86,8 @@ def _makers(program: Program, launches: Sequence[Launch]) -> Iterator[tuple[int,
         if isinstance(launch, LoopLaunch):
             yield from _makers(program, launch.body)
             continue
-        buffers = program.kernels[launch.kernel].buffers
-        for operand, buffer in zip(launch.operands, buffers, strict=True):
-            if buffer.role is not Role.IN:
+        for operand, role in zip(launch.operands, program.roles(launch), strict=True):
+            if role is not Role.IN:
                 yield program.table[operand.entry], launch.label
 
 

@@ -13,6 +13,8 @@ from luminal.runtime import report_text
 from luminal.runtime.roofline import MISSED, Bound, Peaks
 
 JSON_FORMAT = 1
+COLLECTIVE = -1
+"""The number, in a row of a report, where ranks do something together and no kernel runs."""
 CLOCK = 1e-6  # seconds that a clock and a wait may add to a launch
 
 
@@ -21,12 +23,17 @@ class KernelRow:
     """One launch site of a run: a Loop's body appears once, with the trips of its Loops."""
 
     label: str
-    kernel: int  # which of the program's distinct kernels
+    kernel: int  # which of the program's distinct kernels; COLLECTIVE: none
     trips: int
     chunks: int  # of one launch
     flops: int  # of all trips
-    bytes: int  # read and written, of all trips
+    bytes: int  # read and written, of all trips; of a collective, sent to other ranks
     seconds: float | None = None  # of all trips, where a profile was made
+
+    @property
+    def is_collective(self) -> bool:
+        """Is it something that ranks do together?"""
+        return self.kernel == COLLECTIVE
 
     def limit(self, peaks: Peaks) -> tuple[Bound, float]:
         """The bound of the launch on this machine, and the least seconds it can take there."""
@@ -38,12 +45,15 @@ class KernelRow:
         """
         if not self.seconds or peaks is None or not (self.flops or self.bytes):
             return None
+        if self.is_collective:  # the machine's memory does not bound it
+            return None
         return peaks.share(self.flops, self.bytes, self.trips, self.seconds)
 
     def is_impossible(self, peaks: Peaks | None) -> bool:
         """Does the launch seem to have taken less time than it can?"""
         timed = self.seconds is not None and peaks is not None
-        return timed and self.roofline(peaks) is None and self.flops + self.bytes > 0
+        is_bounded = self.flops + self.bytes > 0 and not self.is_collective
+        return timed and is_bounded and self.roofline(peaks) is None
 
 
 class Rejected(NamedTuple):
@@ -135,8 +145,13 @@ class Report:
 
     @property
     def bytes(self) -> int:
-        """Bytes that one run's launches read and write."""
-        return sum(row.bytes for row in self.kernels)
+        """Bytes that one run's kernels read and write."""
+        return sum(row.bytes for row in self.kernels if not row.is_collective)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that one run's collectives send to other ranks, at least."""
+        return sum(row.bytes for row in self.kernels if row.is_collective)
 
     @property
     def seconds(self) -> float | None:

@@ -16,6 +16,7 @@ def text(report: Report) -> str:
     """The whole report, the launches first."""
     dims = ", ".join(f"{name} = {n}" for name, n in report.dims.items())
     head = f"{launches(len(report.kernels))}, {report.flops:,} flops, {report.bytes:,} bytes"
+    head += f", {report.sent:,} bytes sent" if report.sent else ""
     lines = [head + (f" at {dims}" if dims else ""), *_speed(report)]
     times: tuple[str, ...] = ("us", "share") if report.seconds is not None else ()
     times += ("roofline", "bound") if report.peaks is not None else ()
@@ -96,7 +97,8 @@ def _speed(report: Report) -> list[str]:
 
 def _cells(report: Report, row: KernelRow) -> tuple[str, ...]:
     numbers = (row.trips, row.chunks, row.flops, row.bytes)
-    cells = (str(row.kernel), row.label, *(f"{n:,}" for n in numbers))
+    kernel = "" if row.is_collective else str(row.kernel)
+    cells = (kernel, row.label, *(f"{n:,}" for n in numbers))
     if report.seconds is None:
         return cells
     share, roofline, peaks = report.share(row), row.roofline(report.peaks), report.peaks

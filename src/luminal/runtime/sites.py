@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal.base.records import dataclass
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch
+from luminal.program.launch_list import CollectiveLaunch, KernelLaunch, Launch, LoopLaunch
 from luminal.program.quantities import Quantities
-from luminal.runtime.report import KernelRow
+from luminal.runtime.report import COLLECTIVE, KernelRow
 from luminal.shape.expression import Expression, const
 
 
@@ -37,19 +37,12 @@ class _Site:
 
 
 class Sites:
-    """The kernel launches of a list in its order, one in a Loop with all its trips."""
+    """The launches of a list in its order, one in a Loop with all its trips."""
 
     def __init__(self, launches: tuple[Launch, ...], quantities: Quantities) -> None:
         add = quantities.add
         self._sites = [
-            _Site(
-                label=launch.label,
-                kernel=launch.kernel,
-                trips=add(trips),
-                chunks=add(launch.chunks),
-                flops=add(launch.flops * trips),
-                bytes=add(launch.bytes * trips),
-            )
+            _Site(*_described(launch), add(trips), *map(add, _work(launch, trips)))
             for launch, trips in _counted(launches, const(1))
         ]
         self._work = [[s.flops, s.bytes, s.chunks, s.trips] for s in self._sites]
@@ -84,10 +77,26 @@ class Sites:
         )
 
 
+def _described(launch: KernelLaunch | CollectiveLaunch) -> tuple[str, int]:
+    """The label of a launch, and its kernel."""
+    if isinstance(launch, CollectiveLaunch):
+        return launch.title, COLLECTIVE
+    return launch.label, launch.kernel
+
+
+def _work(
+    launch: KernelLaunch | CollectiveLaunch, trips: Expression
+) -> tuple[Expression, Expression, Expression]:
+    """The chunks of a launch, and the flops and bytes of all its trips."""
+    if isinstance(launch, CollectiveLaunch):
+        return const(1), const(0), launch.bytes * trips
+    return launch.chunks, launch.flops * trips, launch.bytes * trips
+
+
 def _counted(
     launches: tuple[Launch, ...], trips: Expression
-) -> Iterator[tuple[KernelLaunch, Expression]]:
-    """The kernel launches of a list, each with the number of times that a run comes by."""
+) -> Iterator[tuple[KernelLaunch | CollectiveLaunch, Expression]]:
+    """The launches of a list, each with the number of times that a run comes by."""
     for launch in launches:
         if isinstance(launch, LoopLaunch):
             yield from _counted(launch.body, trips * launch.trips)

@@ -8,10 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from luminal.backends.backend import Backend
+from luminal.base.costs import LINK
 from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, walk
+from luminal.program.launch_list import (
+    CollectiveLaunch,
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Program,
+    kernel_launches,
+)
 
 # Of 523 random programs this rules out 220, and none of the 121 within 5% of the fastest.
 PREDICTED_SLOW = 2.5
@@ -43,7 +51,7 @@ class CostModel:
 
     def kernel(self, program: Program, number: int) -> float:
         """The predicted seconds of one run of a kernel, at all its launch sites together."""
-        sites = (launch for launch in walk(program.launches) if launch.kernel == number)
+        sites = (site for site in kernel_launches(program.launches) if site.kernel == number)
         return sum(self._seconds(program.kernels[number], launch) for launch in sites)
 
     def _sum(
@@ -57,10 +65,19 @@ class CostModel:
                 inner = self._sum(program, launch.body, times)
                 seconds, flops = seconds + inner[0], flops + inner[1]
                 continue
+            if isinstance(launch, CollectiveLaunch):
+                seconds += trips * self.collective(launch)
+                continue
             taken = self._seconds(program.kernels[launch.kernel], launch)
             seconds += trips * (taken + self.backend.costs.launch)
             flops += trips * launch.flops.evaluate(self.dims)
         return seconds, flops
+
+    def collective(self, launch: CollectiveLaunch) -> float:
+        """The seconds of a collective on the usual link: alike for all candidates of a graph."""
+        if launch.phase == "wait":
+            return 0.0
+        return LINK.seconds(float(launch.bytes.evaluate(self.dims)))
 
     def _seconds(self, kernel: Kernel, launch: KernelLaunch) -> float:
         """The seconds of one launch, but for what every one costs."""

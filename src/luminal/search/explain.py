@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from luminal.backends.backend import Backend
 from luminal.base.numerics import Numerics
 from luminal.hlir.graph import Graph
-from luminal.program.launch_list import Program, walk
+from luminal.program.launch_list import CollectiveLaunch, Program, walk
 from luminal.runtime.binding import Signature
 from luminal.runtime.report_text import table_lines
-from luminal.search.cost_model import cost
+from luminal.search.cost_model import CostModel
 from luminal.search.genome import Genome
 from luminal.search.operands import choose_dims
 from luminal.search.space import Space
@@ -49,9 +49,13 @@ def explain(graph: Graph, backend: Backend, numerics: Numerics = Numerics.STANDA
 
 def _bounds(program: Program, dims: Mapping[str, int], backend: Backend) -> Iterator[str]:
     """What a backend says of each kernel, at its first launch, and what a run should take."""
-    seen = set[int]()
+    seen, model = set[int](), CostModel(dims, backend)
     is_known = False
     for launch in walk(program.launches):
+        if isinstance(launch, CollectiveLaunch):
+            size, seconds = float(launch.bytes.evaluate(dims)), model.collective(launch)
+            yield f"{launch.title}: {size:,.0f} bytes sent, {seconds * 1e6:.3g} us by its link"
+            continue
         if launch.kernel in seen:
             continue
         seen.add(launch.kernel)
@@ -63,6 +67,6 @@ def _bounds(program: Program, dims: Mapping[str, int], backend: Backend) -> Iter
         for number, line in enumerate(said):
             yield f"    {line}" if number else f"k{launch.kernel} {launch.label}: {line}"
     if is_known:
-        seconds = cost(program, dims, backend).seconds
+        seconds = model.cost(program).seconds
         per_launch = backend.costs.launch
         yield f"a run: {seconds * 1e6:.3g} us, of which launches {per_launch * 1e6:g} each"

@@ -15,7 +15,7 @@ from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.compiler.assemble import text_key
 from luminal.kernel.knobs import Knobs
-from luminal.program.launch_list import Program, walk
+from luminal.program.launch_list import CollectiveLaunch, Program, kernel_launches, walk
 from luminal.search.cost_model import PREDICTED_SLOW, CostModel
 from luminal.search.database import Database
 from luminal.search.log import SCHEDULES, Log
@@ -118,6 +118,8 @@ class Measurements:
         seconds = self.runner.profile(number, self.slow)
         by_kernel: dict[int, float] = {}
         for launch, taken in zip(walk(program.launches), seconds, strict=True):
+            if isinstance(launch, CollectiveLaunch):  # a copy stands for it here
+                continue
             by_kernel[launch.kernel] = by_kernel.get(launch.kernel, 0.0) + taken
         return by_kernel
 
@@ -263,7 +265,7 @@ class Measurements:
         """What a kernel's time depends on: its text, its launches' numbers, the machine."""
         numbers = [
             [int(p.evaluate(self.dims)) for p in (*launch.params, launch.chunks)]
-            for launch in walk(candidate.program.launches)
+            for launch in kernel_launches(candidate.program.launches)
             if launch.kernel == kernel
         ]
         text = candidate.stages.origins[kernel].text

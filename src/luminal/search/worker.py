@@ -26,6 +26,7 @@ from luminal.memory.state import Parameter, State
 from luminal.program.launch_list import Program
 from luminal.runtime.arrays import Array
 from luminal.runtime.pipes import answers, receive, send
+from luminal.runtime.ranks import Ranked
 from luminal.runtime.runner import BoundRunner
 from luminal.search.distance import Distance, distance
 from luminal.search.messages import Failure, Operands, SharedArray, pack, unpack
@@ -116,7 +117,10 @@ class Worker:
         assert self.operands is not None
         names = [name for name, _ in self.operands.inputs]
         outputs = [name for name, _, _ in self.operands.outputs]
-        return self.backend.runner(program).bind(self.operands.dims, names, outputs)
+        runner = self.backend.runner(program)
+        if isinstance(runner, Ranked):
+            runner.stand_alone()
+        return runner.bind(self.operands.dims, names, outputs)
 
     def drop(self, number: int) -> None:
         """Forgets the program of a number."""

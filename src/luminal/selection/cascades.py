@@ -123,7 +123,9 @@ class _Neighbours:
     @cached_property
     def graph(self) -> KernelGraph:
         """The graph of the single terms, in which those of a pass are merged."""
-        return KernelGraph({term: term.args for term in self.order})
+        graph = KernelGraph({term: term.args for term in self.order})
+        graph.keep_turns(self.order)
+        return graph
 
     def together(self, first: Reduction) -> tuple[Pass, ...] | Refusal:
         """The pass of a reduction, and those of all that needs what it computes in each step."""

@@ -10,7 +10,7 @@ from luminal.base.dtypes import int8, uint8
 from luminal.kernel.source import source_of
 from luminal.selection.kinds import is_contraction
 
-NEEDS_BUFFERS = ("Sort", "Loop", "Custom")  # opaque terms that read whole buffers
+NEEDS_BUFFERS = ("Sort", "Loop", "Custom", "Collective")  # opaque terms that read whole buffers
 BYTES = (int8, uint8)
 FEW = 8  # reductions that a value is computed of, as far as they are looked at
 

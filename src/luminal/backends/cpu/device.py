@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from luminal.backends.cpu import kernels, peaks, team
+from luminal.backends.cpu.collective_calls import Ranks, codes, collectives
 from luminal.backends.cpu.frame import Frame
 from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
@@ -26,12 +27,13 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import HOST, Array, aligned_empty
 from luminal.memory.poison import poison
 from luminal.memory.state import Parameter, exchange, spare_on
-from luminal.program import verify
+from luminal.program import launch_text, verify
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
+from luminal.runtime.ranks import Engines
 from luminal.runtime.recognition import Familiar, Recognized, Recognizer
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.roofline import Peaks
@@ -61,13 +63,20 @@ class CpuRunner:
         self.python = PythonCalls()
         self.code = [*map(self._build, program.kernels, texts)]
         has_python = any(isinstance(code, PythonCode) for code in self.code)
+        self.ranks = Ranks(program.launches)
+        self.collectives = codes(collectives(program.launches), self.ranks, self.python)
         # Programs without Python kernels, nearly all, should not pay for counting and copying what
         # only those need.
         self._bound = BoundPython if has_python else BoundCpu
+        if self.collectives:
+            self._bound = BoundRanks
         # Addresses only: that the code stays loaded is what `self.code` is kept for.
         functions = [code.address for code in self.code]
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
-        self.rows = LaunchRows(program, program.launches, functions, self.quantities)
+        self.rows = LaunchRows(
+            program, program.launches, functions, self.quantities,
+            {launch: code.address for launch, code in self.collectives.items()},
+        )  # fmt: skip
         self.sites = Sites(program.launches, self.quantities)
         self.prologue = Prologue(program, texts, HOST, partial(derive, program, functions))
         self.placements = Placements(program, self.quantities)
@@ -89,6 +98,19 @@ class CpuRunner:
         if kernel.call is not None and kernel.call.is_python:
             return PythonCode(kernel, kernel.call, self.python)
         return kernels.build(kernel, text, self.target)
+
+    def join(self, engines: Engines) -> None:
+        """Takes the engines that runs use. Raises InputError where they do not fit the program."""
+        self.ranks.join(engines)
+
+    def stand_alone(self) -> None:
+        """Lets runs copy operands where ranks would do something together: to be timed."""
+        self.ranks.is_alone = True
+
+    def text(self) -> str:
+        """All that makes ranks compute alike: the launch list and its kernels."""
+        kernels = (tile_text.to_text(kernel) for kernel in self.program.kernels)
+        return "\n".join((launch_text.to_text(self.program), *kernels))
 
     def peaks(self) -> Peaks:
         """What this machine's threads reach together."""
@@ -333,8 +355,22 @@ class BoundPython(BoundCpu):
 
     @cached_property
     def _python_calls(self) -> int:
-        """The number of Python kernels that a run of these launches calls."""
+        """The number of Python kernels and collectives that a run of these launches calls."""
         code, rows = self._runner.code, self._runner.sites.report(self._values)
         return sum(
-            row.trips for row in rows if row.chunks > 0 and isinstance(code[row.kernel], PythonCode)
+            row.trips
+            for row in rows
+            if row.is_collective or (row.chunks > 0 and isinstance(code[row.kernel], PythonCode))
         )
+
+
+class BoundRanks(BoundPython):
+    """A program that several ranks run together. Where one of them fails, its States may be half
+    those of the step before.
+    """
+
+    def _call(self, entry: Callable[[int], Any], record: int) -> None:
+        ranks = self._runner.ranks
+        ranks.begin(self._runner.text)
+        super()._call(entry, record)
+        ranks.end()

@@ -126,7 +126,7 @@ class PythonCalls:
         self._failure = failure
 
 
-_PROTOTYPE = ctypes.CFUNCTYPE(
+PROTOTYPE = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p
 )
 
@@ -144,7 +144,7 @@ class PythonCode:
         self._tensors = [(b.dtype, r) for b, r in zip(kernel.buffers, ranks, strict=True)]
         # Kept: ctypes frees the machine code of a callback with this object, whoever still has the
         # address.
-        self._function = _PROTOTYPE(self._run)
+        self._function = PROTOTYPE(self._run)
         self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
     def _run(self, slots: int, dims: int, begin: int, end: int, scratch: int | None) -> None:
@@ -163,12 +163,12 @@ class PythonCode:
         pointers = (ctypes.c_uint64 * self._count).from_address(slots)
         extents = iter((ctypes.c_int64 * self._numbers).from_address(dims))
         return [
-            _array(pointer, tuple([next(extents) for _ in range(rank)]), dtype)
+            array_at(pointer, tuple([next(extents) for _ in range(rank)]), dtype)
             for pointer, (dtype, rank) in zip(pointers, self._tensors, strict=True)
         ]
 
 
-def _array(pointer: int, shape: tuple[int, ...], dtype: DType) -> Array:
+def array_at(pointer: int, shape: tuple[int, ...], dtype: DType) -> Array:
     """The row-major tensor at an address."""
     size = dtype.size
     for extent in shape:

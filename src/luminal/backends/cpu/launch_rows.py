@@ -21,12 +21,21 @@ from luminal.backends.cpu.launch_ir import (
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.kernel.scratch import scratch_bytes
-from luminal.program.launch_list import KernelLaunch, Launch, LoopLaunch, Program, barriers
+from luminal.program.launch_list import (
+    CollectiveLaunch,
+    KernelLaunch,
+    Launch,
+    LoopLaunch,
+    Operand,
+    Program,
+    barriers,
+)
 from luminal.program.quantities import Quantities
 from luminal.shape.expression import Expression, Symbol, const
 
 Records = NDArray[Any]
 _WORDS, _SLOT_WORDS = LAUNCH.itemsize // 8, SLOT_REF.itemsize // 8
+NO_COLLECTIVES: Mapping[CollectiveLaunch, int] = {}
 CACHE_LINES = 128  # bytes between the scratch of two threads: a pair of lines, fetched together
 
 
@@ -41,7 +50,9 @@ class BoundRows:
 
 
 class LaunchRows:
-    """The rows of one launch list. `functions[k]` is the address of kernel k's code."""
+    """The rows of one launch list. `functions[k]` is the address of kernel k's code, and
+    `collectives` have those of what starts collectives and waits for them.
+    """
 
     def __init__(
         self,
@@ -49,8 +60,10 @@ class LaunchRows:
         launches: tuple[Launch, ...],
         functions: Sequence[int],
         quantities: Quantities,
+        collectives: Mapping[CollectiveLaunch, int] = NO_COLLECTIVES,
     ) -> None:
         self._program = program
+        self._collectives = collectives
         self._functions = functions
         self._quantities = quantities
         self._launches: list[tuple[int, ...]] = []
@@ -106,10 +119,12 @@ class LaunchRows:
     def _add(self, launches: tuple[Launch, ...]) -> None:
         for launch, barrier in zip(launches, barriers(self._program, launches), strict=True):
             flags = BARRIER if barrier else 0
-            if isinstance(launch, KernelLaunch):
+            if isinstance(launch, LoopLaunch):
+                self._add_loop(launch, flags)
+            elif isinstance(launch, KernelLaunch):
                 self._add_kernel(launch, flags)
             else:
-                self._add_loop(launch, flags)
+                self._add_call(launch, flags)
 
     def _add_loop(self, launch: LoopLaunch, flags: int) -> None:
         # The row is kept free, since where the Loop ends is known after its body only.
@@ -125,23 +140,37 @@ class LaunchRows:
         self._launches.append((LOOP_END, 0, 0, self._quantities.add(const(0)), 0, 0, 0, begin))
 
     def _add_kernel(self, launch: KernelLaunch, flags: int) -> None:
-        add = self._quantities.add
-        chunks, start, params = add(launch.chunks), len(self._slots), len(self._params)
-        for operand in launch.operands:
-            offset, stride = add(operand.offset), add(operand.stride)
-            row = operand.entry, operand.depth, offset, operand.modulus, stride
-            self._slots.append((*row, add(operand.start)))
-        self._params += map(add, launch.params)
         function = self._functions[launch.kernel]
         call = self._program.kernels[launch.kernel].call
         # Python code runs on the caller's thread, the only one of the team that Python knows.
         if call is not None and call.is_python:
             flags |= SERIAL
-        self._launches.append(
-            (KERNEL, flags, function, chunks, len(launch.operands), start, params, 0)
-        )
+        self._add_row(function, flags, launch.chunks, launch.operands, launch.params)
         # A set: most kernels need none, and equal Expressions have one number.
-        self._scratch.add(add(self._scratch_bytes(launch)))
+        self._scratch.add(self._quantities.add(self._scratch_bytes(launch)))
+
+    # The list is not cut at a collective: its row calls back, as that of a kernel in Python does.
+    # What needs nothing of it is run by the other members of the team meanwhile.
+    def _add_call(self, launch: CollectiveLaunch, flags: int) -> None:
+        function = self._collectives[launch]
+        self._add_row(function, flags | SERIAL, const(1), launch.operands, launch.sizes)
+
+    def _add_row(
+        self,
+        function: int,
+        flags: int,
+        chunks: Expression,
+        operands: Sequence[Operand],
+        params: Sequence[Expression],
+    ) -> None:
+        add = self._quantities.add
+        grid, start, numbers = add(chunks), len(self._slots), len(self._params)
+        for operand in operands:
+            offset, stride = add(operand.offset), add(operand.stride)
+            row = operand.entry, operand.depth, offset, operand.modulus, stride
+            self._slots.append((*row, add(operand.start)))
+        self._params += map(add, params)
+        self._launches.append((KERNEL, flags, function, grid, len(operands), start, numbers, 0))
 
     def _scratch_bytes(self, launch: KernelLaunch) -> Expression:
         kernel = self._program.kernels[launch.kernel]

@@ -1,0 +1,151 @@
+"""Collectives on the CPU: native code calls back, on the thread that runs the program.
+
+A collective's launch is a row of the launch list like that of a kernel in Python: serial, with a
+callback for its code. The other members of the team pass it by, up to the next barrier.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from luminal.backends.cpu.hand_written import PROTOTYPE, PythonCalls, array_at
+from luminal.base.dtypes import uint8
+from luminal.base.errors import InputError
+from luminal.hlir.stand_in import stand_in
+from luminal.program.launch_list import CollectiveLaunch, Launch, walk
+from luminal.runtime.arrays import Array
+from luminal.runtime.ranks import Engine, Engines
+
+MOST_VIEWS = 64  # pairs of arrays that a collective knows; where inputs move, the oldest go
+_Words = ctypes.c_uint64 * 2
+
+
+class Ranks:
+    """The engines of a program's mesh axes, and its collectives under way."""
+
+    def __init__(self, launches: tuple[Launch, ...]) -> None:
+        self._launches = collectives(launches)
+        self.engines: Engines = {}
+        self.tickets: dict[int, Any] = {}  # by the number that a start and its wait share
+        self.is_alone = False
+        self.is_first = True  # other ranks may still compile
+
+    def join(self, engines: Engines) -> None:
+        """Takes the engine of each mesh axis. Raises InputError where one has other ranks than the
+        program.
+        """
+        for launch in self._launches:
+            axis, ranks = launch.attrs.axis, launch.attrs.ranks
+            if axis in engines and engines[axis].size != ranks:
+                raise InputError(
+                    f"{launch.title}: the program is for {ranks} ranks along this axis, and the "
+                    f"engine has {engines[axis].size}; compile with the mesh that runs it"
+                )
+        self.engines = engines
+
+    def begin(self, text: Callable[[], str]) -> None:
+        """Makes sure of all engines before a run, and at the first one that all ranks run the same
+        program: `text`. Raises InputError for an engine that is missing.
+        """
+        self.tickets.clear()
+        if not self.is_first or self.is_alone:
+            return
+        for launch in self._launches:
+            if launch.attrs.axis not in self.engines:
+                raise InputError(
+                    f"{launch.title}: no engine for this mesh axis; give one to the executable, as "
+                    f"engines={{{launch.attrs.axis!r}: engine}}"
+                )
+        for axis in dict.fromkeys(launch.attrs.axis for launch in self._launches):
+            self.engines[axis].check_same(text(), "the program")
+
+    def end(self) -> None:
+        """Notes that a run is over: no rank compiles any more."""
+        self.is_first = False
+
+
+class CollectiveCode:
+    """What a launch of a collective does, under a native address for as long as this object is
+    referenced.
+    """
+
+    def __init__(self, launch: CollectiveLaunch, ranks: Ranks, calls: PythonCalls) -> None:
+        self._launch, self._ranks, self._calls = launch, ranks, calls
+        attrs = launch.attrs
+        # Only sums and maxima are more than bytes to an engine.
+        self._dtype = launch.dtype if attrs.reduction else uint8
+        self._unit = launch.dtype.size // self._dtype.size
+        self._how = {"label": launch.label or attrs.kind, "pairs": attrs.pairs}
+        if attrs.reduction:
+            self._how["monoid"] = attrs.reduction.lower()
+        self._views: dict[tuple[int, ...], tuple[Array, Array]] = {}
+        self._function = PROTOTYPE(self._run)
+        self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
+
+    def _run(self, slots: int, dims: int, begin: int, end: int, scratch: int | None) -> None:
+        """Starts the collective, or waits for it, or both. Nothing may leave a callback: native
+        code knows no exceptions.
+        """
+        try:
+            key = (*_Words.from_address(slots), *_Words.from_address(dims))
+            views = self._views.get(key)
+            if views is None:
+                views = self._viewed(key)
+            if self._ranks.is_alone:
+                self._copy(*views)
+            else:
+                self._move(*views)
+            self._calls.finished += 1
+        except BaseException as failure:
+            failure.add_note(
+                f"in {self._launch.title}; States of this rank may have changed: load them again"
+            )
+            self._calls.stop(failure)
+
+    def _move(self, source: Array, target: Array) -> None:
+        launch, ranks = self._launch, self._ranks
+        attrs = launch.attrs
+        engine: Engine = ranks.engines[attrs.axis]
+        if launch.phase == "wait":
+            ticket = ranks.tickets.pop(launch.ticket)
+        else:
+            ticket = engine.start(attrs.kind, source, target, **self._how)
+        if launch.phase == "start":
+            ranks.tickets[launch.ticket] = ticket
+        else:
+            engine.wait(ticket, first=ranks.is_first)
+
+    def _copy(self, source: Array, target: Array) -> None:
+        attrs = self._launch.attrs
+        if self._launch.phase == "wait":
+            return
+        if attrs.kind == "reduce_scatter":
+            source = source.reshape(attrs.ranks, -1)
+        copy = stand_in(attrs, source)
+        target.reshape(copy.shape)[...] = copy
+
+    def _viewed(self, key: tuple[int, ...]) -> tuple[Array, Array]:
+        """The arrays at these addresses, of so many elements: `key` has both, then both numbers."""
+        given, taken, *sizes = key
+        source, target = (
+            array_at(pointer, (size * self._unit,), self._dtype)
+            for pointer, size in zip((given, taken), sizes, strict=True)
+        )
+        if len(self._views) >= MOST_VIEWS:
+            del self._views[next(iter(self._views))]
+        self._views[key] = views = source, target
+        return views
+
+
+def collectives(launches: tuple[Launch, ...]) -> tuple[CollectiveLaunch, ...]:
+    """The launches of collectives, Loop bodies once."""
+    return tuple(launch for launch in walk(launches) if isinstance(launch, CollectiveLaunch))
+
+
+def codes(
+    launches: Iterable[CollectiveLaunch], ranks: Ranks, calls: PythonCalls
+) -> Mapping[CollectiveLaunch, CollectiveCode]:
+    """The code of each launch; equal ones share theirs."""
+    return {launch: CollectiveCode(launch, ranks, calls) for launch in launches}

@@ -1,0 +1,35 @@
+"""What a program that several ranks run asks of the engines that carry values between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+
+class Engine(Protocol):
+    """The ranks along one mesh axis, seen by one of them: `rank` of `size`.
+
+    `start` begins a collective of all of them on contiguous arrays and gives what `wait` takes.
+    """
+
+    rank: int
+    size: int
+
+    def start(self, kind: Any, source: Any, target: Any, /, **how: Any) -> Any: ...
+    def wait(self, ticket: Any, /, *, first: bool = False) -> None: ...
+    def check_same(self, text: str, label: str, /) -> None: ...
+
+
+Engines: TypeAlias = Mapping[str, Engine]
+"""By mesh axis."""
+
+
+@runtime_checkable
+class Ranked(Protocol):
+    """A runner whose program may have collectives."""
+
+    def join(self, engines: Engines) -> None:
+        """Takes the engines that runs use. Raises InputError where they do not fit the program."""
+
+    def stand_alone(self) -> None:
+        """Lets runs copy operands where ranks would do something together: to be timed."""
