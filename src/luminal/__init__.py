@@ -106,8 +106,10 @@ from luminal.shape.expression import Expression
 if TYPE_CHECKING:
     from luminal import array_api
     from luminal.array_api import bitwise_invert, cumulative_prod, cumulative_sum
+    from luminal.distribute.mesh import Mesh
     from luminal.loaders.write_gguf import save_gguf
     from luminal.nn.quantization import quantize
+    from luminal.session.parallel import shard
 
 GraphTensor = Tensor
 newaxis = None
@@ -126,6 +128,8 @@ __all__ = [
     "Expression",
     "State",
     "Parameter",
+    "Mesh",
+    "shard",
     "compile",
     "compile_count",
     "jit",
@@ -245,6 +249,7 @@ __all__ += functions.__all__
 
 
 _LATE = {
+    "Mesh": "luminal.distribute.mesh:Mesh",
     "array_api": "luminal.array_api",
     "bitwise_invert": "luminal.array_api:bitwise_invert",
     "cumulative_prod": "luminal.array_api:cumulative_prod",
@@ -258,6 +263,7 @@ _LATE = {
     "pt2": "luminal.pt2",
     "quantize": "luminal.nn.quantization:quantize",
     "save_gguf": "luminal.loaders.write_gguf:save_gguf",
+    "shard": "luminal.session.parallel:shard",
     "training": "luminal.training",
 }
 

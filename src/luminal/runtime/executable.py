@@ -71,9 +71,9 @@ class Executable:
     `values` are the arrays set on the graph: they serve where no call has given an input.
     `declared` are all its inputs and weights: those that no output needs are taken and left aside,
     but for dims that only their shapes give.
-    `engines` carry values to the other ranks of a program that several run, by mesh axis.
-    `title` says in its repr where it comes from, `for_device` makes it for another device, `stage`
-    gives the text of a stage of its compile.
+    `sharding` explains how it is cut over a mesh, `engines` carry values to the other ranks of
+    a program that several run, by mesh axis. `title` says in its repr where it comes from,
+    `for_device` makes it for another device, `stage` gives the text of a stage of its compile.
     """
 
     def __init__(
@@ -87,11 +87,13 @@ class Executable:
         for_device: Callable[[str], Executable] | None = None,
         stage: Callable[[str], str] | None = None,
         engines: Engines = NO_ENGINES,
+        sharding: Callable[[], str] | None = None,
     ) -> None:
         self.graph = graph
         self._title = title
         self._for_device = for_device
         self._stage = stage
+        self._sharding = sharding
         self._variants = tuple(variants)
         self._values = {} if values is None else values
         self._signature = Signature(graph, intervals, _coordinates(engines))
@@ -122,6 +124,14 @@ class Executable:
         self._owns_none = not self._weights and not self._states  # memory that `out` may not share
         self._has_weights = False  # once all of them have a value, they keep one
         pauses.register(self, self._lock, Executable._abandon_run)
+
+    def explain_sharding(self) -> str:
+        """How inputs and outputs are cut over the mesh, and every collective of a run: its value,
+        what asks for it, and the bytes that a rank sends.
+        """
+        if self._sharding is None:
+            return "1 rank: compiled without mesh=, nothing is cut"
+        return self._sharding()
 
     @property
     def interface(self) -> str:

@@ -15,7 +15,18 @@ class Engine(Protocol):
     rank: int
     size: int
 
-    def start(self, kind: Any, source: Any, target: Any, /, **how: Any) -> Any: ...
+    def start(
+        self,
+        kind: Any,
+        source: Any,
+        target: Any,
+        /,
+        *,
+        label: Any,
+        monoid: Any = ...,
+        pairs: Any = ...,
+        root: int = ...,
+    ) -> Any: ...
     def wait(self, ticket: Any, /, *, first: bool = False) -> None: ...
     def check_same(self, text: str, label: str, /) -> None: ...
 

@@ -39,7 +39,9 @@ from luminal.shape.expression import MAX_DIM
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from luminal.compiler.compile import Stages
     from luminal.compiler.dump import Dump
+    from luminal.distribute.mesh import Mesh
     from luminal.program.launch_list import Program
+    from luminal.session.on_mesh import OnMesh
 
 _Intervals: TypeAlias = Mapping[str, Interval]
 
@@ -153,6 +155,8 @@ def compile(
     numerics: str = "standard",
     search: SearchOptions | None = None,
     memory_limit: int | str | None = None,
+    mesh: Mesh | None = None,
+    collectives: str = "tree",
 ) -> Executable:
     """Compiles a graph; without one, or with only a backend's name, the default graph.
 
@@ -168,13 +172,21 @@ def compile(
     3 x 3 convolutions with fewer multiplications). `memory_limit`: the most bytes
     of the arena ("200MB"), with dims as large as they may be; where a training step needs more,
     values are computed again for gradients instead of kept (see `lm.checkpoint`), as few flops as
-    do. It is checked for the program of "fast". Raises CompileError, DimError.
+    do. It is checked for the program of "fast".
+
+    `mesh`: the graph is one program for all ranks of an `lm.Mesh`, and this is the one of this
+    rank, which takes and gives its own part of what is cut (`Tensor.shard`, `lm.shard`) and the
+    whole of what is not; all ranks must compile it. `exe.explain_sharding()` lists what crosses
+    the mesh. `collectives`: sums over ranks are added as a balanced "tree" of the ranks, so that
+    the bits follow from the graph and the mesh, or as the "engine" likes to. Raises CompileError,
+    DimError, InputError for a mesh of other ranks than were launched, ShapeError for what does not
+    divide.
     """
     if graph is None or isinstance(graph, str):
         backend = backend if graph is None else graph
         return default_graph().compile(
             backend, mode=mode, dims=dims, numerics=numerics, search=search,
-            memory_limit=memory_limit,
+            memory_limit=memory_limit, mesh=mesh, collectives=collectives,
         )  # fmt: skip
     if not isinstance(graph, Recorder):
         raise InputError(
@@ -183,16 +195,34 @@ def compile(
         )
     chosen = _backend_of(graph, backend)
     frozen = graph.graph()
+    placed = None
+    mesh = graph.mesh if mesh is None else mesh
+    if mesh is not None:
+        from luminal.session.on_mesh import on_mesh  # late: most programs have one rank
+
+        if memory_limit is not None:
+            raise CompileError(
+                "compile: memory_limit is for programs of one rank; leave it out with mesh=, and "
+                "mark what is computed again with lm.checkpoint"
+            )
+        placed = on_mesh(frozen, mesh, collectives)
+        frozen = placed.graph
     choices = DimChoices.of(frozen, dims or {})
     options = _options(frozen, choices.narrow, search)
     plan = _Plan(chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit)
-    return _compiled(graph, frozen, choices, plan)
+    return _compiled(graph, frozen, choices, plan, placed)
 
 
-def _compiled(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan) -> Executable:
+def _compiled(
+    graph: Graph,
+    frozen: hlir.Graph,
+    choices: DimChoices,
+    plan: _Plan,
+    placed: OnMesh | None = None,
+) -> Executable:
     # a search takes long and leaves cycles behind
     with nullcontext() if plan.mode.is_search else garbage.held():
-        executable = _executable(graph, frozen, choices, plan)
+        executable = _executable(graph, frozen, choices, plan, placed)
     if config.get("LUMINAL_DEBUG") >= 2:
         tracing.debug(2, str(executable.report()))
     global _compile_count
@@ -340,7 +370,9 @@ def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], options: Any) ->
     return options
 
 
-def _executable(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan) -> Executable:
+def _executable(
+    graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Plan, placed: OnMesh | None
+) -> Executable:
     variants = []
     all_intervals = list(choices.variants())
     chosen = plan.within_limit(graph, frozen, choices.narrow)
@@ -355,14 +387,21 @@ def _executable(graph: Graph, frozen: hlir.Graph, choices: DimChoices, plan: _Pl
 
     def for_device(device: str) -> Executable:
         backend = registry.usable("to", device)
-        return _compiled(graph, frozen, choices, replace(plan, backend=backend))
+        return _compiled(graph, frozen, choices, replace(plan, backend=backend), placed)
 
     def stage(name: str) -> str:
         return "\n\n".join(plan.dumped(narrowed).text(name) for narrowed in graphs)
 
+    if placed is None:
+        return Executable(
+            frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title, for_device,
+            stage,
+        )  # fmt: skip
+    declared = placed.declared(graph.leaves)
     return Executable(
-        frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title, for_device, stage
-    )
+        frozen, variants, graph.values, choices.narrow, declared, title, for_device, stage,
+        placed.engines, placed.explanation,
+    )  # fmt: skip
 
 
 def _sink_names(graph: hlir.Graph) -> str:

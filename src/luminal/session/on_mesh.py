@@ -17,7 +17,7 @@ from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Value
 from luminal.hlir.prune import pruned
-from luminal.runtime.collectives import process
+from luminal.runtime.collectives.process import init
 
 if TYPE_CHECKING:
     from luminal.runtime.collectives.engine import Engine
@@ -62,7 +62,7 @@ def on_mesh(graph: Graph, mesh: Mesh, order: str) -> OnMesh:
         raise InputError(f"compile: mesh is a {type(mesh).__name__}; give lm.Mesh((4,), ('data',))")
     if order not in ORDERS:
         raise CompileError(f"compile: collectives={order!r}; it is one of {', '.join(ORDERS)}")
-    engine = process.engine()
+    engine = init()
     if mesh.size != engine.size:
         raise InputError(
             f"compile: the mesh {mesh.shape} has {mesh.size} ranks, and {engine.size} were "

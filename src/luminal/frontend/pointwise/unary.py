@@ -11,7 +11,6 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.base.dtypes import DType, float64, int32, int64
 from luminal.base.errors import DTypeError
-from luminal.distribute.mesh import spec_of
 from luminal.frontend.handle import Operand, apply, in_float
 from luminal.frontend.pointwise.binary import unified, where
 from luminal.frontend.pointwise.derivatives import differentiated
@@ -44,6 +43,8 @@ def shard(x: Tensor, *spec: str | tuple[str, ...] | None) -> Tensor:
     An input that is only read so is given to a program as a rank's own part. Where a graph is
     compiled without `mesh=`, it is `x`. Raises ShapeError for more entries than dimensions.
     """
+    from luminal.distribute.mesh import spec_of  # late: few graphs are for several ranks
+
     entries = spec_of(spec, len(x.shape), "shard")
     node = x.graph.builder.make("Shard", [x.value], ShardAttrs(entries))
     return x.graph.wrap(node.value)

@@ -1,0 +1,129 @@
+"""`lm.shard`, and the classes by which programs of several ranks were written before: one call that
+wraps a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from luminal.base.errors import InputError
+from luminal.distribute.mesh import Mesh, spec_of
+from luminal.distribute.plans import by_patterns, follow
+from luminal.frontend.handle import is_tensor
+from luminal.frontend.tensor import Tensor
+from luminal.memory.state import Assignable, Parameter, State
+from luminal.nn.module import Module
+from luminal.runtime.collectives.process import init
+
+Plan = str | Mapping[str, Sequence[Any]]
+"""The name of a plan, several joined by "+", or specs by patterns of paths."""
+
+
+def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> Any:
+    """Says how a model's Parameters and States are cut over a mesh, and gives back the model.
+
+    `what`: a Module; or one Parameter or State, or a Tensor, with a spec. `plan`: "data", "zero1",
+    "zero2", "zero3", "tensor", several as "tensor+zero1" (see docs/distributed.md), or
+    {"*.q_proj.weight": ("tensor", None)}: for each dimension the mesh axis that cuts it. What no
+    pattern names stays whole. Programs compiled with `lm.compile(cx, mesh=mesh)` from then on go by
+    it. Raises InputError for an unknown plan or a pattern that matches nothing, ShapeError for
+    what does not divide.
+    """
+    if is_tensor(what):
+        return what.shard(*_entries(plan))
+    if isinstance(what, Parameter | State):
+        what.spec = spec_of(_entries(plan), len(what.shape), what.name)
+        return what
+    if not isinstance(what, Module):
+        raise InputError(
+            f"shard: got a {type(what).__name__}; give a Module, a Parameter, a State or a Tensor"
+        )
+    if not isinstance(mesh, Mesh):
+        raise InputError("shard: a model is cut over a mesh; give mesh=lm.Mesh((4,), ('data',))")
+    if isinstance(plan, str):
+        for name in plan.split("+"):
+            follow(what.named_parameters(), name.strip(), mesh)
+    elif isinstance(plan, Mapping):
+        held: list[tuple[str, Assignable]] = [*what.named_parameters(), *what.named_buffers()]
+        by_patterns(held, plan, mesh)
+    else:
+        raise InputError(f"shard: the plan is {plan!r}; give a name, or specs by patterns of paths")
+    return what
+
+
+def _entries(plan: Any) -> Sequence[Any]:
+    if isinstance(plan, str):
+        return (plan,)
+    if plan is None or isinstance(plan, Mapping):
+        raise InputError(f"shard: {plan!r} is no spec; give one entry for each dimension")
+    return tuple(plan)
+
+
+class MpiBackend:
+    """The ranks that mpiexec, srun or `luminal launch` started, with MPI between them."""
+
+    def __init__(self) -> None:
+        self.engine = init()
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return int(self.engine.size)
+
+    @property
+    def rank(self) -> int:
+        """This rank's number, from 0."""
+        return int(self.engine.rank)
+
+
+class _Wrapped(Module):
+    """A model on a mesh: what is called records for it."""
+
+    def __init__(self, model: Module, mesh: Mesh) -> None:
+        super().__init__()
+        self.model = model
+        self.mesh = mesh
+
+    def sync_gradients(self, gradients: Mapping[Parameter, Tensor]) -> dict[Parameter, Tensor]:
+        """The gradients, summed over all ranks: from here on every rank has them whole."""
+        return {parameter: gradient.shard() for parameter, gradient in gradients.items()}
+
+
+class DataParallel(_Wrapped):
+    """A model whose batch is cut over all ranks of a backend: each takes its rows of each input.
+
+    A graph that it is called in compiles for that mesh. Losses and gradients are those of the whole
+    batch.
+    """
+
+    def __init__(self, model: Module, backend: MpiBackend) -> None:
+        super().__init__(model, Mesh((backend.size,), ("data",)))
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """What the model gives for inputs whose first dimension is the batch."""
+        cut = [x.shard("data") if is_tensor(x) and x.shape else x for x in inputs]
+        for x in cut:
+            if is_tensor(x):
+                x.graph.root.mesh = self.mesh
+        return self.model(*cut, **options)
+
+
+class TensorParallel(_Wrapped):
+    """A model whose products are cut over `size` ranks, by the plan "tensor"."""
+
+    def __init__(self, model: Module, backend: MpiBackend, size: int | None = None) -> None:
+        ranks = backend.size if size is None else size
+        if backend.size % ranks:
+            raise InputError(
+                f"TensorParallel: size={ranks} does not divide the {backend.size} ranks"
+            )
+        super().__init__(model, Mesh((backend.size // ranks, ranks), ("data", "tensor")))
+        follow(model.named_parameters(), "tensor", self.mesh)
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """What the model gives; inputs are whole on every rank."""
+        for x in inputs:
+            if is_tensor(x):
+                x.graph.root.mesh = self.mesh
+        return self.model(*inputs, **options)
