@@ -111,8 +111,8 @@ class Draw:
 
     def step(self) -> None:
         x = self.rng.choice(self.values[-5:])
-        choices = [self.gathered, self.permuted]
-        if x.shape and x.shape[0] == const(self.ranks):
+        choices = [self.permuted, *([self.gathered] if x.shape else [])]
+        if x.shape and x.shape[0].exact_div(self.ranks) is not None:
             choices += [self.exchanged, self.exchanged]
         if x.dtype in NUMBERS:
             choices += [self.added, self.reduced, self.reduced]

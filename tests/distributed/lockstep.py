@@ -88,9 +88,10 @@ def combined(attrs: CollectiveAttrs, ranks: Ranks) -> Ranks:
     """The results of a Collective on all ranks."""
     combine = {"Sum": np.add, "Max": np.maximum}.get(attrs.reduction)
     if attrs.kind == "all_gather":
-        return [np.stack(ranks)] * len(ranks)
+        return [np.concatenate(ranks)] * len(ranks)
     if attrs.kind == "all_to_all":
-        return [np.stack([other[rank] for other in ranks]) for rank in range(len(ranks))]
+        parts = [np.split(other, len(ranks)) for other in ranks]
+        return [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
     if attrs.kind == "permute":
         source = {target: given for given, target in attrs.pairs}
         return [
@@ -101,4 +102,4 @@ def combined(attrs: CollectiveAttrs, ranks: Ranks) -> Ranks:
     total = ranks[0]
     for other in ranks[1:]:
         total = combine(total, other)
-    return [total] * len(ranks) if attrs.kind == "all_reduce" else list(total)
+    return [total] * len(ranks) if attrs.kind == "all_reduce" else np.split(total, len(ranks))

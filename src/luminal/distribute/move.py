@@ -1,10 +1,10 @@
 """How a value comes to lie otherwise: views of a rank's part, and collectives between them.
 
-A collective moves blocks of memory and nothing else: all_gather stacks them, all_to_all hands each
-rank its own. Where a digit of a dimension goes is a view before or after. Sums are added by kernels
-of our own, in the order of a balanced binary tree over the ranks: all_to_all, the tree, all_gather.
-So the bits follow from the graph and the mesh, whatever engine moves them. With `order="engine"`
-the engine adds, in an order of its own.
+A collective moves blocks of memory and nothing else, along the first dimension: all_gather puts
+them one after the other, all_to_all hands each rank its own. Where a digit of a dimension goes is a
+view before or after. Sums are added by kernels of our own, in the order of a balanced binary tree
+over the ranks: all_to_all, the tree, all_gather. So the bits follow from the graph and the mesh,
+whatever engine moves them. With `order="engine"` the engine adds, in an order of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from luminal.hlir.attributes import CollectiveAttrs, Shape
 from luminal.hlir.graph import Builder
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Value
-from luminal.shape.expression import ONE, ZERO, Expression, ceil_div, const, product_of
+from luminal.shape.expression import ONE, ZERO, Expression, ceil_div, product_of
 from luminal.shape.view import index, made, pad, reshape
 
 SMALL = 4096
@@ -145,52 +145,58 @@ class Mover:
 
     def gathered(self, x: Lying, dimension: int, cut: Cut, reason: Reason) -> Lying:
         """The dimension with all its parts, on every rank."""
-        stacked = self.collective(x.value, "all_gather", cut, reason)
-        return self._joined(stacked, x, dimension, cut)
+        joined = self.collective(x.value, "all_gather", cut, reason)
+        return self._joined(joined, x.value.shape, x, dimension, cut)
 
-    def _joined(self, stacked: Value, x: Lying, dimension: int, cut: Cut) -> Lying:
-        """What parts (first dimension) are together: the digit of the cut is put in again."""
+    def _joined(self, parts: Value, part: Shape, x: Lying, dimension: int, cut: Cut) -> Lying:
+        """What parts of this shape, one after the other along the first dimension, are together:
+        the digit of the cut is put in again.
+        """
         cuts = x.layout[dimension]
         block = unit(cuts, cuts.index(cut))
-        part = stacked.shape[1:]
         shape = _resized(part, dimension, part[dimension] * cut.ranks)
         position = _position(dimension, shape)
         digit = position // block % cut.ranks
-        at = without_digit(position, block, cut.ranks)
-        value = self.view(stacked, shape, [digit, *_indices(shape, part, dimension, at)])
+        indices = _indices(shape, part, dimension, without_digit(position, block, cut.ranks))
+        indices[0] = digit * part[0] + indices[0]
+        value = self.view(parts, shape, indices)
         left = tuple(other for other in cuts if other != cut)
         return Lying(value, _with(x.layout, dimension, left), x.partial)
 
-    def _parts(self, x: Lying, dimension: int, cut: Cut) -> tuple[Value, Layout]:
-        """The parts that a cut would make, stacked; and the layout of each of them."""
+    def _parts(self, x: Lying, dimension: int, cut: Cut) -> tuple[Value, Shape, Layout]:
+        """The parts that a cut would make, one after the other along the first dimension; and the
+        shape and the layout of each.
+        """
         cuts = nested([*x.layout[dimension], cut])
         assert cuts is not None
         block = unit(cuts, cuts.index(cut))
         part = _resized(x.value.shape, dimension, _part(x.value.shape[dimension], cut))
-        shape = (const(cut.ranks), *part)
-        indices = [_position(k + 1, shape) for k in range(len(part))]
-        indices[dimension] = with_digit(indices[dimension], block, cut.ranks, index(0, cut.ranks))
-        return self.view(x.value, shape, indices), _with(x.layout, dimension, cuts)
+        shape = (part[0] * cut.ranks, *part[1:])
+        indices = [_position(k, shape) for k in range(len(part))]
+        rank, indices[0] = indices[0] // part[0], indices[0] % part[0]
+        indices[dimension] = with_digit(indices[dimension], block, cut.ranks, rank)
+        value = self.view(x.value, shape, indices)
+        return value, part, _with(x.layout, dimension, cuts)
 
     def exchanged(
         self, x: Lying, dimension: int, cut: Cut, target: int, target_cut: Cut, reason: Reason
     ) -> Lying:
         """Cut along another dimension than before: each rank gives each other one a block."""
-        parts, layout = self._parts(x, target, target_cut)
+        parts, part, layout = self._parts(x, target, target_cut)
         moved = self.collective(parts, "all_to_all", cut, reason)
-        return self._joined(moved, Lying(moved, layout, x.partial), dimension, cut)
+        return self._joined(moved, part, Lying(moved, layout, x.partial), dimension, cut)
 
     def reduced(self, x: Lying, axis: str, target: tuple[int, Cut] | None, reason: Reason) -> Lying:
         """The reduction along a mesh axis done: on every rank, or each rank's part of it."""
         reduction = x.partial[axis]
         left = {a: r for a, r in x.partial.items() if a != axis}
         if target is not None and _fits(x.layout[target[0]], target[1]):
-            parts, layout = self._parts(x, *target)
+            parts, _, layout = self._parts(x, *target)
             if self.order == "engine":
                 total = self.collective(parts, "reduce_scatter", target[1], reason, reduction)
             else:
                 moved = self.collective(parts, "all_to_all", target[1], reason)
-                total = self.tree(moved, reduction)
+                total = self.tree(moved, target[1].ranks, reduction)
             return Lying(total, layout, left)
         cut = Cut(axis, self.mesh.ranks(axis), ONE)
         return Lying(self.all_reduced(x.value, cut, reduction, reason), x.layout, left)
@@ -201,28 +207,33 @@ class Mover:
             return self.collective(x, "all_reduce", cut, reason, reduction)
         count = product_of(x.shape)
         if count.is_const and count.value * x.dtype.size <= SMALL:
-            return self.tree(self.collective(x, "all_gather", cut, reason), reduction)
+            row = self.builder.view(x, reshape(x.shape, (ONE, *x.shape)))
+            gathered = self.collective(row, "all_gather", cut, reason)
+            total = self.tree(gathered, cut.ranks, reduction)
+            return self.builder.view(total, reshape(total.shape, x.shape))
+        if x.shape[0].exact_div(cut.ranks) is not None:
+            moved = self.collective(x, "all_to_all", cut, reason)
+            return self.collective(
+                self.tree(moved, cut.ranks, reduction), "all_gather", cut, reason
+            )
+        length = ceil_div(count, cut.ranks) * cut.ranks
         flat = self.builder.view(x, reshape(x.shape, (count,)))
-        length = ceil_div(count, cut.ranks)
-        if length * cut.ranks != count:
-            flat = self.builder.view(flat, pad((count,), [(0, length * cut.ranks - count)]))
-        parts = self.builder.view(flat, reshape(flat.shape, (const(cut.ranks), length)))
-        total = self.tree(self.collective(parts, "all_to_all", cut, reason), reduction)
-        stacked = self.collective(total, "all_gather", cut, reason)
-        # One view, from the stacked parts to the value's own shape.
+        flat = self.builder.view(flat, pad((count,), [(0, length - count)]))
+        moved = self.collective(flat, "all_to_all", cut, reason)
+        total = self.collective(self.tree(moved, cut.ranks, reduction), "all_gather", cut, reason)
         position: Expression = ZERO
         for k, extent in enumerate(x.shape):
             position = position * extent + _position(k, x.shape)
-        return self.view(stacked, x.shape, [position // length, position % length])
+        return self.view(total, x.shape, [position])
 
-    def tree(self, x: Value, reduction: str) -> Value:
-        """The parts along the first dimension combined as a balanced binary tree."""
+    def tree(self, x: Value, ranks: int, reduction: str) -> Value:
+        """Equal parts along the first dimension combined as a balanced binary tree."""
         combine = REDUCTIONS[reduction].combine
-        shape = x.shape[1:]
-        level = [
-            self.view(x, shape, [const(k), *(_position(d, shape) for d in range(len(shape)))])
-            for k in range(x.shape[0].value)
-        ]
+        part = x.shape[0].exact_div(ranks)
+        assert part is not None, x.shape
+        shape = (part, *x.shape[1:])
+        inner = [_position(d, shape) for d in range(len(shape))]
+        level = [self.view(x, shape, [part * k + inner[0], *inner[1:]]) for k in range(ranks)]
         while len(level) > 1:
             pairs = zip(level[::2], level[1::2], strict=False)
             joined = [self.builder.apply(combine, a, b) for a, b in pairs]

@@ -221,11 +221,11 @@ COLLECTIVES = ("all_gather", "all_to_all", "all_reduce", "reduce_scatter", "perm
 class CollectiveAttrs:
     """What the `ranks` ranks along one mesh axis do together, each with an operand of its own.
 
-    `all_gather`: the operands of all, stacked along a new first dimension. `all_to_all`: part k of
-    the result is this rank's part of rank k's operand. `all_reduce` and `reduce_scatter` combine
-    by `reduction` (Sum or Max). `permute`: the operand of the rank that `pairs` (source, target)
-    names, zeros where none does. Those that differ in `turn` are done each, of one operand too.
-    `label` says which value it is, for reports and errors.
+    `all_gather`: the operands of all, one after the other along the first dimension. `all_to_all`:
+    of equal parts along that dimension, part k of the result is this rank's part of rank k's.
+    `all_reduce` and `reduce_scatter` combine by `reduction` (Sum or Max). `permute`: the operand of
+    the rank that `pairs` (source, target) names, zeros where none does. Those that differ in `turn`
+    are done each, of one operand too. `label` says which value it is, for reports and errors.
     """
 
     kind: str

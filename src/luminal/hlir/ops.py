@@ -304,17 +304,17 @@ def _collective(args: Sequence[TensorType], attrs: CollectiveAttrs) -> tuple[Ten
         raise ShapeError(f"Collective {attrs.kind}: the reduction {attrs.reduction!r} does not fit")
     if attrs.reduction and x.dtype not in NUMBERS:
         raise DTypeError(f"Collective {attrs.kind}: {x.dtype}; it takes {dtypes.names(NUMBERS)}")
-    if attrs.kind == "all_gather":
-        return (type_of((const(attrs.ranks), *x.shape), x.dtype),)
-    if attrs.kind in ("all_to_all", "reduce_scatter"):
-        if not x.shape or x.shape[0] != const(attrs.ranks):
-            raise ShapeError(
-                f"Collective {attrs.kind}: the operand is {x}; its first dimension has one part "
-                f"for each of the {attrs.ranks} ranks along {attrs.axis!r}"
-            )
-        if attrs.kind == "reduce_scatter":
-            return (type_of(x.shape[1:], x.dtype),)
-    return (x,)
+    if attrs.kind in ("all_reduce", "permute"):
+        return (x,)
+    part = x.shape[0].exact_div(attrs.ranks) if x.shape else None
+    if attrs.kind == "all_gather" and x.shape:
+        return (type_of((x.shape[0] * attrs.ranks, *x.shape[1:]), x.dtype),)
+    if part is None:
+        raise ShapeError(
+            f"Collective {attrs.kind}: the operand is {x}; its first dimension is that of the "
+            f"parts of {attrs.ranks} ranks along {attrs.axis!r}"
+        )
+    return (type_of((part, *x.shape[1:]), x.dtype) if attrs.kind == "reduce_scatter" else x,)
 
 
 def _after(args: Sequence[TensorType], attrs: None) -> tuple[TensorType, ...]:

@@ -71,15 +71,16 @@ def collective(attrs: CollectiveAttrs, mesh: Mesh, x: Parts) -> Parts:
         for k, rank in enumerate(group):
             match attrs.kind:
                 case "all_gather":
-                    out[rank] = stacked
+                    out[rank] = np.concatenate([*stacked])
                 case "all_to_all":
-                    out[rank] = np.ascontiguousarray(stacked[:, k])
+                    own = [np.split(operand, len(group))[k] for operand in stacked]
+                    out[rank] = np.concatenate(own)
                 case "all_reduce":
                     assert reduced is not None
                     out[rank] = reduced
                 case "reduce_scatter":
                     assert reduced is not None
-                    out[rank] = reduced[k]
+                    out[rank] = np.split(reduced, len(group))[k]
                 case "permute":
                     sources = [source for source, target in attrs.pairs if target == k]
                     out[rank] = stacked[sources[0]] if sources else np.zeros_like(x[rank])
