@@ -2,6 +2,18 @@
 
 from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import run_local
+from luminal.runtime.collectives.process import engine, init, local_rank, local_size, rank, size
 from luminal.runtime.collectives.tickets import Label, Ticket
 
-__all__ = ["Engine", "Label", "Ticket", "run_local"]
+__all__ = [
+    "Engine",
+    "Label",
+    "Ticket",
+    "engine",
+    "init",
+    "local_rank",
+    "local_size",
+    "rank",
+    "run_local",
+    "size",
+]

@@ -5,7 +5,7 @@ The expected values are computed here from what all ranks give, in float64 or in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -37,9 +37,9 @@ def gathered(engine: Engine, count: int, dtype: Any) -> list[Array]:
     return [draw(rank, count, dtype) for rank in range(engine.size)]
 
 
-def check(engine: Engine) -> None:
+def check(engine: Engine, dtypes: Sequence[Any] = DTYPES) -> None:
     """All cases, in one order on all ranks."""
-    for dtype in DTYPES:
+    for dtype in dtypes:
         _check_moves(engine, dtype)
         _check_reductions(engine, dtype)
     _check_halves_are_rounded_once(engine)

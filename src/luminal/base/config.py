@@ -272,6 +272,20 @@ def environment(**texts: str) -> Iterator[None]:
             del os.environ[name]
 
 
+def variable(name: str) -> str | None:
+    """A variable that a foreign program sets, as launchers tell processes who they are."""
+    return os.environ.get(name) or None
+
+
+def provide(**flags: Value) -> None:
+    """Sets flags that the user has left unset, for this process and those that it starts."""
+    global changes
+    for name, value in flags.items():
+        if _text(_flag(name).name) is None:
+            os.environ[name] = str(value)
+    changes += 1
+
+
 def cache_key() -> tuple[tuple[str, Value], ...]:
     """The flags that change what is compiled, with their values."""
     return tuple((flag.name, _read(flag)) for flag in FLAGS.values() if flag.enters_cache_key)

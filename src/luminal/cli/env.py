@@ -15,6 +15,7 @@ def command() -> None:
     """Show all flags (environment variables) with their values, and versions."""
     out = console()
     flags = table("flag", "value", "meaning", title="flags", title_justify="left")
+    flags.columns[0].no_wrap = True  # one is longer than a third of a terminal
     for row in config.table():
         value = "unset" if row.value is None else str(row.value)
         origin = "default" if row.is_default else "set"

@@ -24,6 +24,7 @@ from luminal.cli import (
     env,
     generate,
     info,
+    launch,
     quantize,
     run,
     serve,
@@ -76,6 +77,7 @@ app.command("convert")(convert.command)
 app.command("quantize")(quantize.command)
 app.command("serve")(serve.command)
 app.command("train")(train.command)
+app.command("launch", context_settings=launch.SETTINGS)(launch.command)
 app.command("compile")(compile.command)
 app.command("run")(run.command)
 app.command("bench")(bench.command)

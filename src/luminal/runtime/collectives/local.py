@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -26,6 +27,9 @@ from luminal.runtime.collectives.whereabouts import (
 from luminal.runtime.collectives.wire import from_wire, to_wire
 
 T = TypeVar("T")
+
+thread_engine: ContextVar[Engine | None] = ContextVar("engine", default=None)
+"""The engine of this thread, where ranks are threads: each has a context of its own."""
 
 _COMBINE: dict[Monoid, np.ufunc] = {
     "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -170,7 +174,9 @@ def run_local(size: int, work: Callable[[Engine], T], *, timeout: float | None =
 
     def rank_work(rank: int) -> None:
         try:
-            results[rank] = work(world.engine(rank))
+            engine = world.engine(rank)
+            thread_engine.set(engine)
+            results[rank] = work(engine)
         except BaseException as error:
             failures.append((rank, error))
             world.abort(f"rank {rank}: {type(error).__name__}: {error}")

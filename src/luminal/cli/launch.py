@@ -1,0 +1,46 @@
+"""`luminal launch`: a program on several ranks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from luminal.base import config
+from luminal.base.errors import InputError
+from luminal.runtime.collectives.launcher import Ranks, launch
+
+SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+"""What follows the script is the script's, options too."""
+
+
+def command(
+    program: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SCRIPT [ARGS]...", help="A Python program and its arguments."),
+    ] = None,
+    ranks: Annotated[
+        str, typer.Option("-n", metavar="N|LEAST:MOST", help="How many ranks there are.")
+    ] = "1",
+    module: Annotated[
+        str | None, typer.Option("-m", metavar="MODULE", help="A module to run, as of python -m.")
+    ] = None,
+    restarts: Annotated[
+        int, typer.Option(min=0, help="How often the program starts again where it has failed.")
+    ] = 0,
+    timeout: Annotated[
+        float | None,
+        typer.Option(help="Most seconds that a rank waits for others.", show_default="60"),
+    ] = None,
+) -> None:
+    """Run a Python program on several ranks, by the mpiexec of this environment.
+
+    Where one fails, all end. With --restarts they start again: a program that resumes from its
+    newest checkpoint goes on there.
+    """
+    arguments = list(program or ()) if module is None else ["-m", module, *(program or ())]
+    if not arguments:
+        raise InputError("luminal launch: no program; name a script, or a module after -m")
+    if timeout is not None:
+        config.provide(LUMINAL_COLLECTIVE_TIMEOUT=timeout)
+    raise typer.Exit(launch(Ranks.parse(ranks), arguments, restarts))

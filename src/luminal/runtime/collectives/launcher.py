@@ -1,0 +1,139 @@
+"""Starts the ranks of a program by mpiexec, and ends them: `luminal launch`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import NamedTuple
+
+from luminal.base import config, installation
+from luminal.base.errors import InputError
+from luminal.runtime.collectives.hooks import INTERRUPTED
+from luminal.runtime.collectives.mpich import mpiexec
+from luminal.runtime.collectives.orphans import die_with_parent
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ORDERLY = 5.0  # seconds for mpiexec to end the ranks before it is killed
+KILLED = (int(signal.SIGKILL), 128 + signal.SIGKILL)  # statuses of a rank that was killed
+
+
+class Ranks(NamedTuple):
+    """How many ranks a program may have: at least and at most."""
+
+    least: int
+    most: int
+
+    @staticmethod
+    def parse(text: str) -> Ranks:
+        """Reads "4" or "2:4"."""
+        least, _, most = text.partition(":")
+        try:
+            ranks = Ranks(int(least), int(most or least))
+        except ValueError:
+            ranks = Ranks(0, 0)
+        if not 1 <= ranks.least <= ranks.most:
+            raise InputError(f"-n {text}: takes a count of ranks >= 1, or least:most as 2:4")
+        return ranks
+
+    def first(self) -> int:
+        """How many to start: where it may be fewer, at most one for each core."""
+        return max(self.least, min(self.most, len(os.sched_getaffinity(0))))
+
+    def after(self, count: int, status: int) -> int:
+        """How many to start after `count` of them ended so. Ranks are killed where memory is short:
+        half of them have room.
+        """
+        return max(self.least, count // 2) if status in KILLED else count
+
+
+def launch(ranks: Ranks, program: Sequence[str], restarts: int = 0) -> int:
+    """Runs a program, a script or ("-m", module) and its arguments, until it ends, and again where
+    it failed. Returns the exit status: of the rank that failed, 130 after Ctrl-C.
+    """
+    count = ranks.first()
+    status = _run(count, program)
+    for left in reversed(range(restarts)):
+        if status in (0, INTERRUPTED, 128 + signal.SIGTERM, 128 + signal.SIGHUP):
+            break
+        count = ranks.after(count, status)
+        print(
+            f"luminal launch: the program has ended with status {status}; {count} ranks start "
+            f"again, {left} restarts are left",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
+        status = _run(count, program)
+    return status
+
+
+def _run(count: int, program: Sequence[str]) -> int:
+    command = [*_mpiexec(count), sys.executable, "-m", "luminal.runtime.collectives.started"]
+    with _Signals() as signals:
+        process = subprocess.Popen(
+            [*command, *program],
+            env=config.child_environment(),
+            preexec_fn=lambda: die_with_parent(signal.SIGTERM),
+        )
+        try:
+            return _watched(process, signals)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def _watched(process: subprocess.Popen[bytes], signals: _Signals) -> int:
+    """Waits for mpiexec; once a signal has come, ends it, first in order, then by force."""
+    while (status := _status_within(process, 0.2)) is None:
+        if signals.first is None:
+            continue
+        # Of Ctrl-C in a terminal it has heard too, and is at it.
+        if _status_within(process, 0.5) is None:
+            process.terminate()
+        if _status_within(process, ORDERLY) is None:
+            process.kill()
+        process.wait()
+        return 128 + signals.first
+    return status if status >= 0 else 128 - status
+
+
+def _status_within(process: subprocess.Popen[bytes], seconds: float) -> int | None:
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+class _Signals:
+    """Inside of the block signals that end a process are noted, and not more; None: not one yet."""
+
+    first: int | None = None
+
+    def __enter__(self) -> _Signals:
+        self._before = [signal.signal(number, self._note) for number in SIGNALS]
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.first = self.first or number
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in zip(SIGNALS, self._before, strict=True):
+            signal.signal(number, handler)
+
+
+def _mpiexec(count: int) -> list[str]:
+    """mpiexec for so many ranks, whose output has their numbers before each line where it can."""
+    path = mpiexec()
+    if path is None:
+        raise InputError(f"luminal launch: there is no mpiexec; {installation.hint('mpi')}")
+    about = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    if "HYDRA" in about or "Intel" in about:
+        prefix = ["-prepend-rank"]
+    elif "Open MPI" in about or "OpenRTE" in about or "PRRTE" in about:
+        prefix = ["--tag-output"]
+    else:
+        prefix = []
+    return [str(path), *prefix, "-n", str(count)]

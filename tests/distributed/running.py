@@ -1,0 +1,108 @@
+"""Programs of several MPI ranks, started as users start them, and what is left of them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from luminal.base import config
+from luminal.runtime.collectives.mpich import mpiexec, wheel_file
+
+ROOT = Path(__file__).resolve().parents[2]
+MARK = "LUMINAL_TEST_RUN"
+
+
+def needs_mpi() -> pytest.MarkDecorator:
+    """Skips tests where the extra `mpi` is not installed."""
+    absent = (
+        importlib.util.find_spec("mpi4py") is None
+        or mpiexec() is None
+        or wheel_file("libmpi.so.12") is None
+    )
+    return pytest.mark.skipif(absent, reason="needs mpi4py and mpich: the extra `mpi`")
+
+
+class Ended(NamedTuple):
+    """How a program of ranks ended: its status, what it wrote, after how many seconds, and what of
+    its processes is still there.
+    """
+
+    status: int
+    out: str
+    err: str
+    seconds: float
+    left: list[int]
+
+
+class Ranks:
+    """A program that runs. Every process it starts has a mark of its own in its environment."""
+
+    def __init__(self, command: list[str], **variables: str) -> None:
+        self.mark = uuid.uuid4().hex
+        environment = {
+            **config.child_environment(), "LUMINAL_VERIFY": "0", **variables, MARK: self.mark
+        }  # fmt: skip
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        self.start = time.monotonic()
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+
+    def line(self, text: str) -> str:
+        """Reads standard output up to a line that has `text`."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if text in line:
+                return line
+        raise AssertionError(f"no line with {text!r}; {self.process.communicate()[1]}")
+
+    def end(self, seconds: float = 30, grace: float = 10) -> Ended:
+        """Waits for the program to end, then `grace` seconds for the last of its processes."""
+        try:
+            out, err = self.process.communicate(timeout=seconds)
+        finally:
+            if self.process.poll() is None:
+                self.kill()
+        took = time.monotonic() - self.start
+        until = time.monotonic() + grace
+        while (left := self.processes()) and time.monotonic() < until:
+            time.sleep(0.05)
+        if left:
+            self.kill()
+        return Ended(self.process.returncode, out, err, took, left)
+
+    def processes(self) -> list[int]:
+        """The numbers of all processes that have the mark, zombies not counted."""
+        mark = f"{MARK}={self.mark}".encode()
+        marked = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                try:
+                    if mark in (folder / "environ").read_bytes():
+                        marked.append(int(folder.name))
+                except OSError:  # it has ended, or is another user's
+                    continue
+        return marked
+
+    def kill(self) -> None:
+        """Ends what is left, after a failure."""
+        for process in self.processes():
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def under_mpiexec(count: int, *program: str, **variables: str) -> Ranks:
+    """Starts a Python program on several ranks by mpiexec alone."""
+    return Ranks([str(mpiexec()), "-n", str(count), sys.executable, *program], **variables)

@@ -1,0 +1,85 @@
+"""Ranks that are processes under mpiexec: every case of the table that ranks as threads pass."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import luminal as lm
+from luminal.runtime.collectives.mpich import wheel_file
+from tests.distributed.running import needs_mpi, under_mpiexec
+
+PROGRAM = str(Path(__file__).with_name("mpi_conformance.py"))
+
+
+@needs_mpi()
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.long), 4])
+def test_cases(count: int) -> None:
+    ended = under_mpiexec(count, PROGRAM).end()
+    assert ended.status == 0, ended.err
+    lines = [f"rank {rank} of {count}: all cases" for rank in range(count)]
+    assert sorted(ended.out.splitlines()) == lines
+    assert not ended.left
+
+
+@needs_mpi()
+def test_mpi_that_a_user_has_started() -> None:
+    text = (
+        "from mpi4py import MPI\nimport numpy as np\nimport luminal as lm\n"
+        "from luminal.base import config\nengine = lm.distributed.init()\nvalue = np.ones(3)\n"
+        "engine.run('all_reduce', value, value, label='x')\n"
+        "print(value.tolist(), MPI.COMM_WORLD.allreduce(1), lm.distributed.local_rank(), "
+        "lm.distributed.local_size(), config.get('LUMINAL_THREADS'))"
+    )
+    library = str(wheel_file("libmpi.so.12"))
+    ended = under_mpiexec(2, "-c", text, LUMINAL_THREADS="", MPI4PY_LIBMPI=library).end()
+    assert ended.status == 0, ended.err
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert sorted(ended.out.splitlines()) == [
+        f"[2.0, 2.0, 2.0] 2 {rank} 2 {threads}" for rank in range(2)
+    ]
+
+
+def test_one_rank_needs_no_mpi() -> None:
+    text = (
+        "import sys\nsys.modules['mpi4py'] = None\nimport luminal as lm\nlm.distributed.init()\n"
+        "print(lm.distributed.rank(), lm.distributed.size(), lm.distributed.local_rank())"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, check=True
+        ).stdout
+        == "0 1 0\n"
+    )
+
+
+@needs_mpi()
+def test_an_environment_without_mpi_says_what_to_install() -> None:
+    text = "import sys\nsys.modules['mpi4py'] = None\nimport luminal as lm\nlm.distributed.init()"
+    ended = under_mpiexec(2, "-c", text).end()
+    assert ended.status != 0
+    assert "CollectiveError: 2 ranks were launched, but MPI cannot be used" in ended.err
+    assert "pip install" in ended.err
+    assert "mpi]" in ended.err
+
+
+def test_importing_luminal_imports_nothing_of_this() -> None:
+    text = (
+        "import sys, luminal\n"
+        "print([name for name in sys.modules if 'mpi4py' in name or 'collectives' in name])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", text], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
+
+
+def test_the_ranks_of_a_thread_are_its_own() -> None:
+    places = lm.distributed.run_local(
+        2, lambda engine: (lm.distributed.rank(), lm.distributed.size())
+    )
+    assert places == [(0, 2), (1, 2)]
