@@ -23,7 +23,7 @@ test test-long: export OMP_NUM_THREADS := 1
 test test-long: export OPENBLAS_NUM_THREADS := 1
 
 test: $(VENV)/.installed-test
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: $(VENV)/.installed-test
 	@$(BIN)/python -m pytest -m long $(ARGS)

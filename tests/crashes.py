@@ -12,23 +12,31 @@ from typing import Any
 import pytest
 
 try:
-    from xdist.scheduler import LoadGroupScheduling
+    from xdist.scheduler import LoadFileScheduling
 except ImportError:  # without processes nothing is to be scheduled
-    LoadGroupScheduling = object
+    LoadFileScheduling = object
 
 
-class Surviving(LoadGroupScheduling):  # type: ignore[misc]
-    """Of groups of tests, as LoadGroupScheduling, and they end."""
+class Surviving(LoadFileScheduling):  # type: ignore[misc]
+    """Of files, as LoadFileScheduling, and they end."""
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Keeps what is left of a process's files: all of them are counted after each test."""
+        super().mark_test_complete(node, item_index, duration)
+        files = self.assigned_work[node]
+        name = self._split_scope(self.registered_collections[node][item_index])
+        if all(files[name].values()):
+            del files[name]
 
     def remove_node(self, node: Any) -> str | None:
         """The test that a process ran when it died; what it had not begun waits for another."""
-        groups = self.assigned_work.pop(node)
-        begun = next((unit for unit in groups.values() if not all(unit.values())), None)
+        files = self.assigned_work.pop(node)
+        begun = next((unit for unit in files.values() if not all(unit.values())), None)
         if begun is None:
             return None
         crashed = next(name for name, is_done in begun.items() if not is_done)
         begun[crashed] = True
-        left = {scope: unit for scope, unit in groups.items() if not all(unit.values())}
+        left = {scope: unit for scope, unit in files.items() if not all(unit.values())}
         self.workqueue.update(left)
         for other in self.assigned_work:
             self._reschedule(other)
@@ -43,5 +51,5 @@ class Surviving(LoadGroupScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """For `--dist loadgroup`."""
-    return Surviving(config, log) if config.getvalue("dist") == "loadgroup" else None
+    """For `--dist loadfile`."""
+    return Surviving(config, log) if config.getvalue("dist") == "loadfile" else None

@@ -72,14 +72,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long tests of other shares; a file's tests share a process, and what they
-    cache.
+    """Leaves out the long tests of other shares.
 
-    The long ones are a group of their own. They come first: nobody is left with a minute's work at
-    the end.
+    Among processes, files with long ones come first: nobody is left with a minute's work at the
+    end.
     """
     share = config.getoption("--long-share")
-    among_processes = hasattr(config, "workerinput")
     turns: Counter[str] = Counter()
     kept, left_out = [], []
     for item in items:
@@ -90,12 +88,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if not share.has(function, turns[function]):
                 left_out.append(item)
                 continue
-        if among_processes:
-            group = item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group(f"{group} long" if is_long else group))
         kept.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-    if among_processes:
+    if hasattr(config, "workerinput"):
         kept.sort(key=lambda item: item.get_closest_marker("long") is None)
     items[:] = kept
