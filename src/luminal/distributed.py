@@ -1,11 +1,14 @@
 """Programs of several ranks: `lm.distributed`."""
 
+from luminal.base.errors import CollectiveError, CollectiveTimeoutError
 from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import run_local
 from luminal.runtime.collectives.process import engine, init, local_rank, local_size, rank, size
 from luminal.runtime.collectives.tickets import Label, Ticket
 
 __all__ = [
+    "CollectiveError",
+    "CollectiveTimeoutError",
     "Engine",
     "Label",
     "Ticket",

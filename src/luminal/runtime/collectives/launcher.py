@@ -18,7 +18,7 @@ from luminal.runtime.collectives.orphans import die_with_parent
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ORDERLY = 5.0  # seconds for mpiexec to end the ranks before it is killed
-KILLED = (int(signal.SIGKILL), 128 + signal.SIGKILL)  # statuses of a rank that was killed
+KILLED = 128 + signal.SIGKILL  # the status of a rank that was killed, as a shell says it
 
 
 class Ranks(NamedTuple):
@@ -47,7 +47,7 @@ class Ranks(NamedTuple):
         """How many to start after `count` of them ended so. Ranks are killed where memory is short:
         half of them have room.
         """
-        return max(self.least, count // 2) if status in KILLED else count
+        return max(self.least, count // 2) if status == KILLED else count
 
 
 def launch(ranks: Ranks, program: Sequence[str], restarts: int = 0) -> int:
@@ -70,7 +70,7 @@ def launch(ranks: Ranks, program: Sequence[str], restarts: int = 0) -> int:
 
 
 def _run(count: int, program: Sequence[str]) -> int:
-    command = [*_mpiexec(count), sys.executable, "-m", "luminal.runtime.collectives.started"]
+    command = [*_mpiexec(count), sys.executable, "-m", "luminal_rank"]
     with _Signals() as signals:
         process = subprocess.Popen(
             [*command, *program],
@@ -97,6 +97,10 @@ def _watched(process: subprocess.Popen[bytes], signals: _Signals) -> int:
             process.kill()
         process.wait()
         return 128 + signals.first
+    if signals.first is not None:  # mpiexec was faster
+        return 128 + signals.first
+    # Of a rank that was killed, hydra says 9 or 137, as it goes.
+    status = KILLED if status == signal.SIGKILL else status
     return status if status >= 0 else 128 - status
 
 

@@ -1,4 +1,4 @@
-"""What `luminal launch` starts on every rank: it becomes a rank, then runs the user's program.
+"""What `luminal launch` runs on every rank: it becomes a rank, then runs the user's program.
 
 A program fails here as it would under the interpreter alone, and takes all ranks with it: also by
 SystemExit, which no hook of the interpreter shows.
@@ -7,19 +7,25 @@ SystemExit, which no hook of the interpreter shows.
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import runpy
 import sys
 from types import TracebackType
 
+from luminal.runtime.collectives import note
 from luminal.runtime.collectives.hooks import status
 from luminal.runtime.collectives.orphans import die_with_parent
 from luminal.runtime.collectives.process import init
 
 
-def main(program: list[str]) -> None:
-    """Runs a script, or what stands after "-m", with the arguments that follow."""
+def run(program: list[str], page: mmap.mmap) -> None:
+    """Runs a script, or what stands after "-m", with the arguments that follow.
+
+    page: where this rank notes what it does, for the process that watches it.
+    """
     die_with_parent()
+    note.watched = page
     # Lines are to be read while the program runs, and whole beside those of others.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -41,7 +47,8 @@ def main(program: list[str]) -> None:
             print(done.code, file=sys.stderr)
         engine.abort(f"sys.exit({done.code!r})", done.code if isinstance(done.code, int) else 1)
     except BaseException as error:
-        sys.excepthook(type(error), error, _from_program(error.__traceback__))
+        error.__traceback__ = _from_program(error.__traceback__)  # which is what is shown
+        sys.excepthook(type(error), error, error.__traceback__)
         sys.exit(status(error))
 
 
@@ -52,7 +59,3 @@ def _from_program(traceback: TracebackType | None) -> TracebackType | None:
     ):  # fmt: skip
         traceback = traceback.tb_next
     return traceback
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

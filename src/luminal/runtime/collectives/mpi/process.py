@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import struct
-import sys
 import threading
 import time
 import zlib
@@ -14,11 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from luminal.base.errors import CollectiveError
+from luminal.runtime.collectives.drain import drain
 from luminal.runtime.collectives.engine import ABORTED, Deadlines
 from luminal.runtime.collectives.mpi.library import MPI
+from luminal.runtime.collectives.note import Note
 from luminal.runtime.collectives.tickets import Ticket
 from luminal.runtime.collectives.whereabouts import (
-    Doing,
     Whereabouts,
     ended_error,
     missing,
@@ -60,8 +60,7 @@ class MpiProcess:
         self._wake = threading.Event()
         self._flying: list[Ticket] = []
         self._waits = 0  # threads that drive MPI themselves
-        self._doing: Doing = "computes"
-        self._last = ""
+        self._note = Note(self.rank)
         self._counts: dict[int, int] = {}  # collectives started, by group
         self._told: dict[int, Whereabouts] = {}
         self._replies: list[tuple[Any, bytes]] = []
@@ -82,7 +81,7 @@ class MpiProcess:
     def start(self, key: int, ticket: Ticket, begin: Callable[[], Any]) -> None:
         """Starts a collective of a group."""
         self._counts[key] = ticket.number + 1
-        self._last = ticket.title
+        self._note.start(ticket.title)
         if ticket.done:
             return
         with self.lock:
@@ -102,7 +101,7 @@ class MpiProcess:
         start = time.monotonic()
         asks, busy = min(PATIENCE, seconds / 2), False
         self._waits += 1
-        self._doing = "waits"
+        self._note.doing = "waits"
         try:
             while not self._advance(ticket):
                 waited = time.monotonic() - start
@@ -116,7 +115,7 @@ class MpiProcess:
                 busy = _pause(waited, busy)
         finally:
             self._waits -= 1
-            self._doing = "computes"
+            self._note.doing = "computes"
             self._told = {}
 
     def _advance(self, ticket: Ticket) -> bool:
@@ -172,7 +171,7 @@ class MpiProcess:
             self._control.Recv([data, MPI.BYTE], status.source, status.tag)
             if status.tag == ASK:
                 started = self._counts.get(KEY.unpack(data)[0], 0)
-                here = Whereabouts(self.rank, self._doing, started, self._last[:300])
+                here = self._note.whereabouts(started)
                 self._send(here.encode(), status.source, TELL)
             else:
                 self._told[status.source] = Whereabouts.decode(bytes(data))
@@ -212,15 +211,7 @@ class MpiProcess:
 
     def abort(self, reason: str, code: int = ABORTED) -> None:
         """Says why, and ends all processes of the program."""
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                if stream is sys.stderr and reason:
-                    print(
-                        f"luminal: rank {self.rank} of {self.size} ends all: {reason}", file=stream
-                    )
-                stream.flush()
-            except (OSError, ValueError, AttributeError):
-                pass  # it is closed: nobody reads it
+        drain(f"luminal: rank {self.rank} of {self.size} ends all: {reason}")
         # Whoever holds the lock may hold it for ever.
         self.lock.acquire(timeout=0.2)
         MPI.COMM_WORLD.Abort(code)
@@ -230,7 +221,7 @@ class MpiProcess:
         """Ends this process's part when all others have come to their ends: until then it answers
         those who wait for it that it has ended.
         """
-        self._doing = "has ended"
+        self._note.doing = "has ended"
         with self.lock:
             barrier = self._control.Ibarrier()
         pause = PAUSE
