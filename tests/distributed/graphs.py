@@ -41,7 +41,7 @@ def collective(
 ) -> Value:  # fmt: skip
     """The Collective of a value."""
     by = reduction if kind in ("all_reduce", "reduce_scatter") else ""
-    attrs = CollectiveAttrs(kind, axis, ranks, by, tuple(pairs), label)
+    attrs = CollectiveAttrs(kind, axis, ranks, by, tuple(pairs), label=label)
     return builder.make("Collective", (x,), attrs).value
 
 

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from luminal.backends.reference.ranks import collective
+from luminal.distribute.mesh import Mesh
 from luminal.hlir.attributes import CollectiveAttrs
-from tests.distributed.lockstep import combined
 
 T = TypeVar("T")
 DEADLINE = 20.0  # seconds: a rank that does not come is a test that fails
@@ -34,7 +35,7 @@ class LateEngine:
     """One rank of a Group; `calls` are the collectives that it has started."""
 
     def __init__(self, group: Group, rank: int) -> None:
-        self.group, self.rank, self.size = group, rank, group.size
+        self.group, self.rank, self.size, self.axis = group, rank, group.size, group.axis
         self.calls: list[tuple[Any, ...]] = []
 
     def start(self, kind: Any, source: Any, target: Any, /, **how: Any) -> int:
@@ -76,7 +77,8 @@ class LateEngine:
         )
         parts = kind in ("all_to_all", "reduce_scatter")
         sources = [s.reshape(self.size, -1) if parts else s for _, s, _, _ in ranks]
-        results = combined(attrs, [source.copy() for source in sources])
+        mesh = Mesh((self.size,), (self.group.axis,))
+        results = collective(attrs, mesh, tuple(source.copy() for source in sources))
         for (_, _, target, _), result in zip(ranks, results, strict=True):
             target[...] = result.reshape(-1)
 

@@ -1,20 +1,30 @@
-"""Graphs with Collectives, run by ranks that are threads: bit for bit what lockstep computes."""
+"""Graphs with Collectives, run by ranks that are threads: bit for bit what the oracle computes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from luminal.backends.cpu import backend as cpu
+from luminal.backends.interpreted import backend as interpreted
+from luminal.backends.reference.ranks import interpret_ranks
+from luminal.base import dtypes
+from luminal.base.errors import CollectiveError, CompileError, DimError, InputError
 from luminal.compiler.compile import lower_to_program
-from luminal.hlir.graph import Graph
+from luminal.distribute.mesh import Mesh
+from luminal.hlir.graph import Assign, Builder, Graph, Output
+from luminal.memory.state import Parameter, State
+from luminal.program.launch_list import CollectiveLaunch, LoopLaunch, Program, walk
+from luminal.runtime.collectives.engine import Engine
+from luminal.runtime.collectives.local import run_local
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
-from tests.distributed.graphs import Draw, Drawn
+from luminal.shape.expression import const, symbol
+from tests.distributed.graphs import Draw, Drawn, collective
 from tests.distributed.late_engine import Group, LateEngine, on_ranks
-from tests.distributed.lockstep import lockstep
 
 
 def executable(graph: Graph, **engines: Any) -> Executable:
@@ -24,39 +34,231 @@ def executable(graph: Graph, **engines: Any) -> Executable:
     return Executable(graph, [variant], engines=engines)
 
 
-def run_together(ranks: int, drawn: list[Drawn], runs: int = 1) -> tuple[list[Any], list[Any]]:
-    """The results of every rank, States after its outputs, and what each has started."""
-    group = Group(ranks, "data")
+def run(drawn: Drawn, exe: Executable) -> dict[str, Any]:
+    """The outputs of a run, and the States after it, by name."""
+    inputs = {name: drawn.inputs[name] for name in exe.input_names}
+    results = exe(inputs, dims=drawn.dims)
+    outputs = {sink.name: np.array(results[sink.name]) for sink in _outputs(drawn.graph)}
+    return outputs | {state.name: state.numpy().copy() for state in drawn.states}
+
+
+def expected(drawn: Sequence[Drawn]) -> list[dict[str, Any]]:
+    """What the oracle says of each rank, from its States as they are."""
+    first, ranks = drawn[0], range(len(drawn))
+    inputs = {name: [each.inputs[name] for each in drawn] for name in first.inputs}
+    parts: dict[Any, Any] = {
+        state: tuple(each.states[k].numpy().copy() for each in drawn)
+        for k, state in enumerate(first.states)
+    }
+    mesh = Mesh((len(drawn),), ("data",))
+    results = interpret_ranks(first.graph, mesh, inputs, first.dims, parts)
+    states = {state.name: by_rank for state, by_rank in (parts | results.states).items()}
+    return [{k: by_rank[r] for k, by_rank in (results.outputs | states).items()} for r in ranks]
+
+
+def _outputs(graph: Graph) -> list[Output]:
+    return [sink for sink in graph.sinks if isinstance(sink, Output)]
+
+
+def check(drawn: Sequence[Drawn]) -> list[tuple[Any, ...]]:
+    """Runs ranks together and compares them with the oracle; what one of them has started."""
+    wanted = expected(drawn)
+    group = Group(len(drawn), "data")
 
     def work(rank: int) -> tuple[Any, Any]:
-        mine, engine = drawn[rank], LateEngine(group, rank)
-        exe = executable(mine.graph, data=engine)
-        for _ in range(runs):
-            results = exe({name: mine.inputs[name] for name in exe.input_names}, dims=mine.dims)
-        outputs = {name: np.array(results[name]) for name in exe._outputs.names}
-        return outputs | {state.name: state.numpy().copy() for state in mine.states}, engine.calls
+        engine = LateEngine(group, rank)
+        return run(drawn[rank], executable(drawn[rank].graph, data=engine)), engine.calls
 
-    return zip(*on_ranks(ranks, work, group), strict=True)  # type: ignore[return-value]
-
-
-def check(seed: int, ranks: int) -> int:
-    """Draws a graph and compares; the number of collectives that ran."""
-    drawn = [Draw(seed, rank, ranks).drawn() for rank in range(ranks)]
-    dims = [each.dims | {"rank_data": rank} for rank, each in enumerate(drawn)]
-    held = [{state.name: state.numpy().copy() for state in each.states} for each in drawn]
-    leaves = [each.inputs | states for each, states in zip(drawn, held, strict=True)]
-    wanted = lockstep(drawn[0].graph, leaves, dims)
-    results, calls = run_together(ranks, drawn)
-    for rank in range(ranks):
-        for name, value in wanted[rank].items():
-            got = results[rank][name]
-            assert got.dtype == value.dtype
-            np.testing.assert_array_equal(got, value, err_msg=f"seed {seed}, rank {rank}, {name}")
-    assert all(other == calls[0] for other in calls)
-    return len(calls[0])
+    results = on_ranks(len(drawn), work, group)
+    for (values, calls), here in zip(results, wanted, strict=True):
+        for name, value in here.items():
+            assert values[name].dtype == value.dtype
+            np.testing.assert_array_equal(values[name], value, err_msg=name)
+        assert calls == results[0][1]
+    return results[0][1]
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_random_graphs(ranks: int) -> None:
-    started = sum(check(seed, ranks) for seed in range(8))
-    assert started > 20
+    seeds = range(8)
+    started = [check([Draw(seed, rank, ranks).drawn() for rank in range(ranks)]) for seed in seeds]
+    assert sum(map(len, started)) > 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+def test_many_random_graphs(ranks: int) -> None:
+    for seed in range(100, 160):
+        check([Draw(seed, rank, ranks).drawn() for rank in range(ranks)])
+
+
+# --- Loops and States
+
+
+def layers(rank: int, ranks: int, count: int = 12) -> Drawn:
+    """Equal layers with two collectives each, one of which updates a State of the layer."""
+    b, n = Builder(), const(8)
+    h, sinks, states = b.input("x", (n, n), dtypes.int32), [], []
+    rng = np.random.default_rng(0)
+    for layer in range(count):
+        parameter = Parameter((8, 8), dtypes.int32)
+        parameter.set(rng.integers(-1, 2, (8, 8)).astype(np.int32))
+        w = b.weight(f"w{layer}", parameter)
+        t = b.apply("Mul", h, w)
+        for _ in range(3):
+            t = b.apply("Add", b.apply("Mul", t, t), w)
+        r = collective(b, "all_reduce", t, ranks, label=f"layers.{layer}.mlp")
+        column = b.sum(b.apply("Mul", r, r), 0)
+        g = collective(b, "all_gather", column, ranks, label=f"layers.{layer}.norm")
+        h = b.apply("Maximum", b.apply("Add", r, w), b.apply("Mul", h, h))
+        state = State((ranks, 8), dtypes.int32, name=f"m{layer}")
+        states.append(state)
+        sinks.append(Assign(value=b.apply("Add", b.state(state), g), state=state))
+    x = np.random.default_rng(rank).integers(-3, 4, (8, 8)).astype(np.int32)
+    return Drawn(Graph((Output(h, "h"), *sinks)), tuple(states), {"x": x}, {})
+
+
+def program_of(graph: Graph) -> Program:
+    return lower_to_program(graph, cpu.current())
+
+
+def test_layers_roll_and_states_are_updated_where_they_lie() -> None:
+    drawn = [layers(rank, 2) for rank in range(2)]
+    program = program_of(drawn[0].graph)
+    (loop,) = (launch for launch in program.launches if isinstance(launch, LoopLaunch))
+    inside = [each.label for each in walk(loop.body) if isinstance(each, CollectiveLaunch)]
+    assert inside == ["layers.0.mlp", "layers.0.norm"]
+    assert program.swaps == ()
+    assert len(check(drawn)) == 24
+
+
+def test_collectives_run_in_the_order_in_which_they_can_begin() -> None:
+    b, n = Builder(), const(8)
+    x = b.input("x", (n,), dtypes.int32)
+    late = b.apply("Mul", collective(b, "all_reduce", x, 2, label="1"), x)
+    first = collective(b, "all_reduce", b.apply("Add", late, x), 2, label="2")
+    second = collective(b, "all_gather", b.apply("Mul", x, x), 2, label="0")
+    graph = Graph((Output(first, "first"), Output(second, "second")))
+    labels = [launch.label for launch in walk(program_of(graph).launches)]
+    order = [label for label in labels if label.isdigit()]
+    assert sorted(order[:2]) == ["0", "1"]
+    assert order[2] == "2"
+
+
+# --- engines
+
+
+def doubled(ranks: int, kind: str = "all_reduce", axis: str = "data") -> Graph:
+    """What ranks make of twice their input, each at its own place."""
+    b, n = Builder(), const(4)
+    x = b.input("x", (const(ranks), n), dtypes.float32)
+    place = symbol(f"rank_{axis}", 0, ranks - 1)
+    own = b.cast(b.iota(place, (const(ranks), n), dtypes.int64), dtypes.float32)
+    y = collective(b, kind, b.apply("Add", b.apply("Add", x, x), own), ranks, axis=axis, label="y")
+    return Graph((Output(y, "y"),), (place,))
+
+
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+
+
+def test_ranks_of_an_engine() -> None:
+    def work(engine: Engine) -> Any:
+        exe = executable(doubled(2), data=engine)
+        return [np.array(exe(x=X + engine.rank)["y"]) for _ in range(3)][-1]
+
+    for y in run_local(2, work):
+        np.testing.assert_array_equal(y, 4 * X + 3)
+
+
+def test_groups_along_two_axes_of_a_mesh() -> None:
+    mesh = Mesh((2, 2), ("data", "tensor"))
+
+    def work(engine: Engine) -> Any:
+        results = []
+        for axis in mesh.names:
+            group = engine.split(mesh.groups(axis), axis)
+            exe = executable(doubled(2, axis=axis), **{axis: group})
+            results.append(np.array(exe(x=X * 10**engine.rank)["y"])[1, 3])
+        return results
+
+    assert run_local(4, work) == [
+        [14 * a + 1, 14 * b + 1] for a, b in ((101, 11), (1010, 11), (101, 1100), (1010, 1100))
+    ]
+
+
+def test_a_run_without_an_engine_says_which() -> None:
+    exe = executable(doubled(2))
+    text = r"all_reduce of 'y' over 'data': no engine for this mesh axis; give one"
+    with pytest.raises(InputError, match=text):
+        exe(x=X, dims={"rank_data": 0})
+
+
+def test_an_engine_of_another_group_is_refused() -> None:
+    graph = doubled(2)
+    with pytest.raises(InputError, match="for 2 ranks along this axis, and the engine has 4"):
+        executable(graph, data=LateEngine(Group(4, "data"), 0))
+    with pytest.raises(InputError, match="the engine is that of the mesh axis 'tensor'"):
+        executable(graph, data=LateEngine(Group(2, "tensor"), 0))
+
+
+def test_a_rank_knows_its_place() -> None:
+    exe = executable(doubled(2), data=LateEngine(Group(2, "data"), 1))
+    with pytest.raises(DimError, match="rank_data: 0, and this rank's place is 1; leave it out"):
+        exe(x=X, dims={"rank_data": 0})
+
+
+def test_ranks_with_other_programs_are_told_apart() -> None:
+    def work(engine: Engine) -> None:
+        kind = "all_to_all" if engine.rank else "all_reduce"
+        executable(doubled(2, kind), data=engine)(x=X)
+
+    with pytest.raises(CollectiveError, match="the program"):
+        run_local(2, work)
+
+
+def test_an_error_names_the_collective_and_the_next_run_works() -> None:
+    class Failing(LateEngine):
+        def wait(self, ticket: int, /, *, first: bool = False) -> None:
+            super().wait(ticket, first=first)
+            if ticket == 1:
+                raise ZeroDivisionError("a cable")
+
+    exe = executable(doubled(1), data=Failing(Group(1, "data"), 0))
+    exe(x=X[:1])
+    with pytest.raises(ZeroDivisionError, match="a cable") as failure:
+        exe(x=X[:1])
+    assert "in all_reduce of 'y' over 'data'" in failure.value.__notes__[0]
+    np.testing.assert_array_equal(exe(x=X[:1])["y"], 2 * X[:1])
+
+
+def test_devices_refuse() -> None:
+    backend = interpreted.current()
+    with pytest.raises(CompileError, match="of 'y' over 'data': collectives run on the CPU"):
+        backend.runner(lower_to_program(doubled(2), backend))
+
+
+# --- reports and searches
+
+
+def test_a_report_has_the_bytes_and_the_time_of_a_collective() -> None:
+    def work(engine: Engine) -> Any:
+        exe = executable(doubled(2, "all_to_all"), data=engine)
+        report = exe.profile(x=X, runs=2)
+        return report, str(report)
+
+    for report, text in run_local(2, work):
+        (row,) = (row for row in report.kernels if row.is_collective)
+        assert row.label == "all_to_all of 'y' over 'data'"
+        assert report.sent == row.bytes == 16
+        assert row.seconds > 0
+        assert report.bytes == 64
+        assert "16 bytes sent" in text
+
+
+def test_a_search_never_runs_a_collective() -> None:
+    backend = cpu.current()
+    runner = backend.runner(lower_to_program(doubled(2, "all_gather"), backend))
+    runner.stand_alone()
+    y = np.empty((2, 2, 4), np.float32)
+    runner.bind({"rank_data": 1}, ("x",), ("y",)).run((X,), (y,))
+    np.testing.assert_array_equal(y, np.stack([2 * X + 1] * 2))

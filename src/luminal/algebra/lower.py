@@ -102,14 +102,14 @@ class _Lowering:
         self.symbols: dict[Atom, Symbol] = {}
         self.names: dict[int, Frame] = {}  # by id of a frame, all of which edges keep
         self.sites = 0
-        self.turns: dict[Node, int] = {}
+        self.sequence: dict[Node, int] = {}
 
     def run(
         self, sinks: Sequence[tuple[Sink | None, Value]], arguments: tuple[Value, ...]
     ) -> Lowered:
         first = self.first
         nodes = topological([value for _, value in sinks])
-        self.turns = _turns(nodes)
+        self.sequence = _sequence(nodes)
         for node in nodes:
             first.add(node)
         edges = [first.see(value) for _, value in sinks]
@@ -330,19 +330,19 @@ class _Lowering:
         for arg, frame in zip(args, frames, strict=True):
             self.shapes.setdefault(arg, frame)
         self.sites += 1
-        body, turn = None, self.turns.get(node, 0)
+        body, sequence = None, self.sequence.get(node, 0)
         if node.op.name == "Loop":
             body = lower_body(node.attrs.body.arguments, node.attrs.body.results)
         for k, result in enumerate(node.types):
             frame = self.named(self.first.frames[Value(node, k)])
-            attrs = OpaqueAttrs(node.attrs, frames, frame, k, self.sites, body, turn)
+            attrs = OpaqueAttrs(node.attrs, frames, frame, k, self.sites, body, sequence)
             self.built[Value(node, k)] = self.terms.opaque(node.op.name, args, attrs, result.dtype)
 
 
 # What one rank starts first another one may not start second: each would wait for the other. So
 # their order is decided here, once, whatever becomes kernels: by depth, which is about when each
 # can begin, as gradients come from the last layer to the first.
-def _turns(nodes: Sequence[Node]) -> dict[Node, int]:
+def _sequence(nodes: Sequence[Node]) -> dict[Node, int]:
     """The numbers, from 1, of Collectives and of Loops with some inside, in the order in which all
     ranks run them.
     """
@@ -351,7 +351,7 @@ def _turns(nodes: Sequence[Node]) -> dict[Node, int]:
     for node in nodes if len(collecting) > 1 else ():
         depths[node] = 1 + max((depths[arg.node] for arg in node.args), default=0)
     collecting.sort(key=lambda node: depths.get(node, 0))
-    return {node: turn for turn, node in enumerate(collecting, 1)}
+    return {node: number for number, node in enumerate(collecting, 1)}
 
 
 def _collects(node: Node) -> bool:

@@ -71,7 +71,7 @@ class OpaqueAttrs:
     index: int
     site: int  # one number for all results of one operation
     body: Any = None  # the lowered body of a Loop
-    turn: int = 0  # of a Collective, or a Loop with one in its body: its place in their order
+    sequence: int = 0  # of a Collective, or a Loop with one in its body: its place in their order
 
 
 AtAttrs = tuple[tuple[Symbol, "Expression | int"], ...]

@@ -210,9 +210,9 @@ class _Assembly:
 
 def _collective(step: CollectiveStep) -> Launch:
     attrs, ends = step.attrs, (step.operand, step.result)
-    given, taken = (math.prod(place.shape, start=const(1)) for place in ends)
+    sent, received = (math.prod(place.shape, start=const(1)) for place in ends)
     operands = step.operand.operand, step.result.operand
-    return CollectiveLaunch(attrs, step.operand.dtype, operands, (given, taken), attrs.label)
+    return CollectiveLaunch(attrs, step.operand.dtype, operands, (sent, received), attrs.label)
 
 
 def text_key(text: str) -> str:

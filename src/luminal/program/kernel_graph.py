@@ -81,7 +81,7 @@ class KernelGraph:
             self._above[n].add(node)
         return True
 
-    def keep_turns(self, terms: Iterable[Term]) -> None:
+    def keep_sequence(self, terms: Iterable[Term]) -> None:
         """Lets each collective among these run after the one before it, as all ranks run them."""
         for term, before in collectives_before(terms).items():
             if not self.wait(term, (before,)):
@@ -151,12 +151,12 @@ def collectives_before(terms: Iterable[Term]) -> dict[Term, Term]:
     """Collectives, and Loops with some inside, each with the one before it in their order. Of an
     operation with several results, the first stands for it.
     """
-    first: dict[int, Term] = {}  # by turn
+    first: dict[int, Term] = {}  # by place in the order
     for term in terms:
-        if term.is_opaque and term.attrs.turn:
-            first.setdefault(term.attrs.turn, term)
-    in_turn = [first[turn] for turn in sorted(first)]
-    return dict(zip(in_turn[1:], in_turn, strict=False))
+        if term.is_opaque and term.attrs.sequence:
+            first.setdefault(term.attrs.sequence, term)
+    in_order = [first[number] for number in sorted(first)]
+    return dict(zip(in_order[1:], in_order, strict=False))
 
 
 def kernels(reads: Mapping[Term, Iterable[Term]], merges: Iterable[Iterable[Term]]) -> KernelGraph:
@@ -166,7 +166,7 @@ def kernels(reads: Mapping[Term, Iterable[Term]], merges: Iterable[Iterable[Term
     Raises VerifyError where they wait for each other.
     """
     graph = KernelGraph(reads)
-    graph.keep_turns(reads)
+    graph.keep_sequence(reads)
     operations: defaultdict[int, list[Term]] = defaultdict(list)
     for term in reads:
         if term.is_opaque:

@@ -89,18 +89,18 @@ class CollectiveLaunch:
         """
         if self.phase == "wait":
             return _ZERO
-        others, (given, taken) = self.attrs.ranks - 1, self.sizes
+        others, (sent, received) = self.attrs.ranks - 1, self.sizes
         match self.attrs.kind:
             case "all_gather":
-                count = given * others
+                count = sent * others
             case "reduce_scatter":
-                count = taken * others
+                count = received * others
             case "all_to_all":
-                count = given // self.attrs.ranks * others
+                count = sent // self.attrs.ranks * others
             case "all_reduce":
-                count = given * (2 * others) // self.attrs.ranks
+                count = sent * (2 * others) // self.attrs.ranks
             case _:
-                count = given
+                count = sent
         return count * self.dtype.size
 
     @property

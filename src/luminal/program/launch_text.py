@@ -68,8 +68,8 @@ def _collective_launch(program: Program, launch: CollectiveLaunch) -> str:
         f"{role.value} {_operand(program, operand)}"
         for operand, role in zip(launch.operands, launch.roles, strict=True)
     )
-    given, taken = launch.sizes
-    told = [f"{attrs.axis} {attrs.ranks}", f"elements {given} {taken}"]
+    sent, received = launch.sizes
+    told = [f"{attrs.axis} {attrs.ranks}", f"elements {sent} {received}"]
     told += [attrs.reduction] * bool(attrs.reduction)
     told += [f"pairs {attrs.pairs}"] * bool(attrs.pairs)
     split = launch.phase != "both"

@@ -95,12 +95,12 @@ def _verify_launches(
 def _verify_collective(
     program: Program, launch: CollectiveLaunch, depth: int, dims: set[str]
 ) -> None:
-    given, taken = launch.sizes
+    sent, received = launch.sizes
     ranks, kind = launch.attrs.ranks, launch.attrs.kind
-    wanted = {"all_gather": (given * ranks, taken), "reduce_scatter": (given, taken * ranks)}
-    left, right = wanted.get(kind, (given, taken))
+    wanted = {"all_gather": (sent * ranks, received), "reduce_scatter": (sent, received * ranks)}
+    left, right = wanted.get(kind, (sent, received))
     if left != right:
-        raise VerifyError(f"{launch.title}: {given} elements to {taken} by {ranks} ranks")
+        raise VerifyError(f"{launch.title}: {sent} elements to {received} by {ranks} ranks")
     for operand, size in zip(launch.operands, launch.sizes, strict=True):
         _verify_operand(program, launch, operand, depth, dims)
         _verify_dims(launch.label, size, dims)
@@ -129,11 +129,11 @@ def _verify_tickets(program: Program, launches: tuple[Launch, ...]) -> None:
 
 
 def _verify_apart(program: Program, start: CollectiveLaunch, launch: Launch) -> None:
-    given, taken = (
+    sent, received = (
         {program.table[entry] for entry in program.entries(operand)} for operand in start.operands
     )
     for number, role in program.accesses(launch):
-        if number in taken or (number in given and role is not Role.IN):
+        if number in received or (number in sent and role is not Role.IN):
             raise VerifyError(
                 f"{start.title}: a launch touches {program.buffers[number]} before the wait"
             )

@@ -7,13 +7,15 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 
 class Engine(Protocol):
-    """The ranks along one mesh axis, seen by one of them: `rank` of `size`.
+    """The ranks along one mesh axis, seen by one of them: `rank` of `size`;
+    `axis` names it where it is one of several.
 
     `start` begins a collective of all of them on contiguous arrays and gives what `wait` takes.
     """
 
     rank: int
     size: int
+    axis: str
 
     def start(
         self,

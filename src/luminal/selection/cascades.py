@@ -124,7 +124,7 @@ class _Neighbours:
     def graph(self) -> KernelGraph:
         """The graph of the single terms, in which those of a pass are merged."""
         graph = KernelGraph({term: term.args for term in self.order})
-        graph.keep_turns(self.order)
+        graph.keep_sequence(self.order)
         return graph
 
     def together(self, first: Reduction) -> tuple[Pass, ...] | Refusal:

@@ -38,10 +38,16 @@ class Ranks:
         """
         for launch in self._launches:
             axis, ranks = launch.attrs.axis, launch.attrs.ranks
-            if axis in engines and engines[axis].size != ranks:
+            if axis not in engines:
+                continue
+            if engines[axis].size != ranks:
                 raise InputError(
                     f"{launch.title}: the program is for {ranks} ranks along this axis, and the "
                     f"engine has {engines[axis].size}; compile with the mesh that runs it"
+                )
+            if engines[axis].axis not in ("", axis):
+                raise InputError(
+                    f"{launch.title}: the engine is that of the mesh axis {engines[axis].axis!r}"
                 )
         self.engines = engines
 
@@ -128,10 +134,10 @@ class CollectiveCode:
 
     def _viewed(self, key: tuple[int, ...]) -> tuple[Array, Array]:
         """The arrays at these addresses, of so many elements: `key` has both, then both numbers."""
-        given, taken, *sizes = key
+        sent, received, *sizes = key
         source, target = (
             array_at(pointer, (size * self._unit,), self._dtype)
-            for pointer, size in zip((given, taken), sizes, strict=True)
+            for pointer, size in zip((sent, received), sizes, strict=True)
         )
         if len(self._views) >= MOST_VIEWS:
             del self._views[next(iter(self._views))]
