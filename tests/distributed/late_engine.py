@@ -75,12 +75,10 @@ class LateEngine:
         attrs = CollectiveAttrs(
             kind, self.group.axis, self.size, how.get("monoid", "").title(), how["pairs"]
         )
-        parts = kind in ("all_to_all", "reduce_scatter")
-        sources = [s.reshape(self.size, -1) if parts else s for _, s, _, _ in ranks]
         mesh = Mesh((self.size,), (self.group.axis,))
-        results = collective(attrs, mesh, tuple(source.copy() for source in sources))
+        results = collective(attrs, mesh, tuple(source.copy() for _, source, _, _ in ranks))
         for (_, _, target, _), result in zip(ranks, results, strict=True):
-            target[...] = result.reshape(-1)
+            target[...] = result
 
 
 def on_ranks(count: int, work: Callable[[int], T], *groups: Group) -> list[T]:

@@ -124,13 +124,8 @@ class CollectiveCode:
             engine.wait(ticket, first=ranks.is_first)
 
     def _copy(self, source: Array, target: Array) -> None:
-        attrs = self._launch.attrs
-        if self._launch.phase == "wait":
-            return
-        if attrs.kind == "reduce_scatter":
-            source = source.reshape(attrs.ranks, -1)
-        copy = stand_in(attrs, source)
-        target.reshape(copy.shape)[...] = copy
+        if self._launch.phase != "wait":
+            target[...] = stand_in(self._launch.attrs, source)
 
     def _viewed(self, key: tuple[int, ...]) -> tuple[Array, Array]:
         """The arrays at these addresses, of so many elements: `key` has both, then both numbers."""
