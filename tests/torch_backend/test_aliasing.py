@@ -27,7 +27,7 @@ pytestmark = [
 
 TODAY = 100 * date.today().toordinal()
 FOUND = (10, 137, 478, 1339, 1591, 2231, 2233, 3499)  # each was wrong in a way of its own
-EVERY = [*FOUND[:4], *range(TODAY, TODAY + 10), *FOUND[4:]]
+EVERY = [*FOUND[:4], *range(TODAY, TODAY + 4), *FOUND[4:]]
 
 
 @pytest.mark.parametrize("seed", EVERY)

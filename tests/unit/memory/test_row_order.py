@@ -22,6 +22,7 @@ from luminal.memory.row_order import Interleaved, StoredRows
 from luminal.nn.init import DrawnParameter
 from luminal.nn.linear import Linear
 from tests.close import close
+from tests.long_share import long_rows
 
 HEADS, ROWS, COLUMNS = 3, 24, 5
 ORDER = Interleaved(HEADS)
@@ -128,8 +129,18 @@ def same_bytes(one: Linear, other: Linear) -> None:
         np.testing.assert_array_equal(states[1][name], array)
 
 
-@pytest.mark.parametrize("kind", PACKED)
-@pytest.mark.parametrize("computing", [None, "int8", "bfloat16"])
+@pytest.mark.parametrize(
+    ("kind", "computing"),
+    long_rows(
+        [(kind, how) for how in (None, "int8", "bfloat16") for kind in PACKED],
+        [
+            *((kind, None) for kind in PACKED),
+            ("Q4_0", "int8"),
+            ("Q6_K", "int8"),
+            ("Q8_0", "bfloat16"),
+        ],
+    ),
+)
 def test_packed_rows_are_read_where_they_lie(kind: str, computing: str | None) -> None:
     layers = packed_layers(kind)
     same_bytes(*layers)
