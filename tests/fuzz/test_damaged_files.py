@@ -14,7 +14,7 @@ from tests.fuzz.damaged_models import whole
 from tests.fuzz.damaged_run import PLANTED, Limits, Outcome, outcomes, read
 
 ALL = 10_000
-SHARE = ALL // 10  # the part that every run of the suite takes, another one each day
+SHARE = ALL // 20  # the part that every run of the suite takes, another one each day
 
 
 def check(found: list[Outcome], limits: Limits) -> None:
