@@ -166,6 +166,7 @@ def _check_small_things(engine: Engine) -> None:
     assert texts == [b"x" * (3 * rank) for rank in range(engine.size)]
     assert engine.broadcast_object({"rank": engine.rank}, "object") == {"rank": 0}
     engine.barrier()
+    engine.set_timeout(30)
     engine.check_same("one\ntwo", "program")
 
 

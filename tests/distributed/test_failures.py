@@ -104,6 +104,34 @@ def test_a_stuck_rank_is_named_at_the_deadline(how: str, rank: str, again: int) 
     assert f"CollectiveTimeoutError: rank 0: {GRADIENT} has waited 2 s; not come: {rank}" in end.err
 
 
+def test_a_rank_that_ends_before_it_is_one() -> None:
+    """MPI itself waits for all ranks to come, and for ever."""
+    text = (
+        "import os\nif os.environ['PMI_RANK'] == '1':\n    raise SystemExit(1)\n"
+        "import luminal as lm\nprint('rank 0 is ready', flush=True)\nlm.distributed.init(timeout=0.2)"
+    )
+    end = ended(under_mpiexec(2, "-c", text))
+    assert end.status != 0
+    assert "MPI has not come up within 2 s: some of the ranks that were launched have" in end.err
+
+
+def test_a_forked_child_is_no_rank() -> None:
+    """It ends by itself, well or badly, and the ranks go on."""
+    text = (
+        "import os, luminal as lm\nengine = lm.distributed.init()\n"
+        "print('rank 0 is ready', flush=True)\nchild = os.fork()\n"
+        "if child == 0:\n    assert engine.rank == 0\n"
+        "else:\n    status = os.waitpid(child, 0)[1]\n    engine.barrier()\n"
+        "    print('rank', engine.rank, 'status', os.waitstatus_to_exitcode(status))"
+    )
+    ranks = under_mpiexec(2, "-c", text, LUMINAL_COLLECTIVE_TIMEOUT="20")
+    end = ended(ranks)
+    assert end.status == 0, end
+    assert "rank 0 status 0" in end.out
+    assert "rank 1 status 1" in end.out
+    assert "AssertionError" in end.err
+
+
 def test_an_error_that_a_program_catches_ends_it_all_the_same() -> None:
     end = ended(launched("caught", LUMINAL_COLLECTIVE_TIMEOUT="1"), seconds=5)
     assert end.status == 75

@@ -97,6 +97,10 @@ class Engine(ABC):
     def abort(self, reason: str, code: int = ABORTED) -> None:
         """Ends all ranks of the program, not only the group's, and says why on stderr."""
 
+    @abstractmethod
+    def set_timeout(self, seconds: float) -> None:
+        """Sets how many seconds a wait lasts at most in all groups, the first ten times as many."""
+
     # What follows.
     def start(
         self, kind: Kind, source: Buffer, target: Buffer, *, label: Label | str,

@@ -9,8 +9,8 @@ from luminal.base.errors import CollectiveError
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 
 
-def launched_ranks() -> int:
-    """How many ranks the launcher has started; 1 where there was none.
+def launched_ranks() -> int | None:
+    """How many ranks the launcher has started, 1 where there was none, None where only MPI knows.
 
     Raises CollectiveError where srun has started several that MPI will not know of.
     """
@@ -18,9 +18,11 @@ def launched_ranks() -> int:
         if size := config.variable(name):
             return int(size)
     # Slurm says so of a step only; a batch script, which is one process, has SLURM_NTASKS too.
-    size = config.variable("SLURM_STEP_NUM_TASKS") or "1"
-    if config.variable("PMIX_RANK") or int(size) == 1:
-        return int(size)
+    size = config.variable("SLURM_STEP_NUM_TASKS")
+    if config.variable("PMIX_RANK"):
+        return None if size is None else int(size)
+    if size is None or int(size) == 1:
+        return 1
     raise CollectiveError(
         f"srun has started {size} ranks without a way for MPI to find them; say "
         "`srun --mpi=pmi2` (or pmix, as the MPI of mpi4py takes)"

@@ -129,6 +129,10 @@ class LocalEngine(Engine):
         """Ends the waits of all ranks: threads cannot be ended."""
         self._world.abort(f"rank {self._global}: {reason}")
 
+    def set_timeout(self, seconds: float) -> None:
+        """Sets how long waits of all ranks last from now on."""
+        self._world.deadlines = Deadlines.of(seconds)
+
     def _split(self, members: tuple[int, ...], axis: str) -> Engine:
         global_members = tuple(self._members[member] for member in members)
         return LocalEngine(self._world, global_members, members.index(self.rank), axis)

@@ -37,12 +37,14 @@ def init(timeout: float | None = None) -> Engine:
 
     One rank where nobody launched more; that needs no MPI. Afterwards an exception that nobody
     catches ends all ranks, and a run has the cores of the node divided by the ranks on it, unless
-    LUMINAL_THREADS says otherwise. A second call returns the same engine.
+    LUMINAL_THREADS says otherwise. A second call returns the same engine, with its timeout.
 
     timeout: seconds that a rank waits for others in one collective, ten times as long in the first;
         without, what LUMINAL_COLLECTIVE_TIMEOUT says, else 60.
     """
     if (engine := thread_engine.get() or _Process.engine) is not None:
+        if timeout is not None:
+            engine.set_timeout(timeout)
         return engine
     size = launched_ranks()
     if size == 1:
@@ -56,12 +58,12 @@ def init(timeout: float | None = None) -> Engine:
     return engine
 
 
-def _start_mpi(timeout: float | None, size: int) -> Engine:
+def _start_mpi(timeout: float | None, size: int | None) -> Engine:
     try:
         from luminal.runtime.collectives.mpi.engine import world  # late: an extra
     except (ImportError, RuntimeError) as error:  # the second where there is no library
         raise CollectiveError(
-            f"{size} ranks were launched, but MPI cannot be used ({error}); "
+            f"{size or 'several'} ranks were launched, but MPI cannot be used ({error}); "
             f"{installation.hint('mpi')}"
         ) from None
     engine = world(timeout, size)

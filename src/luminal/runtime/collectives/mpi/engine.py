@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from luminal.base.errors import CollectiveError
-from luminal.runtime.collectives.engine import ABORTED, Engine
+from luminal.runtime.collectives.engine import ABORTED, Deadlines, Engine
 from luminal.runtime.collectives.mpi.library import MPI
 from luminal.runtime.collectives.mpi.process import MpiProcess
 from luminal.runtime.collectives.tickets import Array, Monoid, Request, Ticket
@@ -68,6 +68,10 @@ class MpiEngine(Engine):
     def abort(self, reason: str, code: int = ABORTED) -> None:
         """Ends all processes of the program by MPI_Abort."""
         self._process.abort(reason, code)
+
+    def set_timeout(self, seconds: float) -> None:
+        """Sets how long waits of all groups last from now on."""
+        self._process.deadlines = Deadlines.of(seconds)
 
     def farewell(self) -> None:
         """Waits at the end of the program until all processes have come to theirs."""
@@ -152,10 +156,10 @@ def _is_same(one: Array, other: Array) -> bool:
     return bool(np.may_share_memory(one, other))
 
 
-def world(timeout: float | None, launched: int) -> MpiEngine:
-    """The group of all processes that the launcher has started: it says `launched` of them."""
+def world(timeout: float | None, launched: int | None) -> MpiEngine:
+    """The group of all processes that the launcher has started; `launched`: how many it says."""
     process = MpiProcess(timeout)
-    if process.size != launched:
+    if launched not in (None, process.size):
         raise CollectiveError(
             f"{launched} ranks were launched, but MPI knows {process.size}: the launcher is of "
             f"another MPI than mpi4py ({MPI.Get_library_version().split(chr(10))[0].strip()}); "

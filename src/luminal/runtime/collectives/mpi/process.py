@@ -43,16 +43,16 @@ class MpiProcess:
     """What all groups of a process share. MPI is called under `lock` only."""
 
     def __init__(self, timeout: float | None) -> None:
+        self._pid = os.getpid()
         self._starts_mpi = not MPI.Is_initialized()
+        self.deadlines = Deadlines.of(timeout)
         if self._starts_mpi:
-            # A user's own mpi4py may be called beside us.
-            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+            _start(self.deadlines.first)
         if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             raise CollectiveError(
                 "MPI was started for one thread only (MPI_THREAD_FUNNELED or less); let "
                 "lm.distributed.init() start it, or ask for MPI_THREAD_SERIALIZED or more"
             )
-        self.deadlines = Deadlines.of(timeout)
         self.communicator = MPI.COMM_WORLD.Dup()
         self._control = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self._control.rank, self._control.size
@@ -99,6 +99,10 @@ class MpiProcess:
         """
         seconds = self.deadlines.first if first else self.deadlines.each
         start = time.monotonic()
+        # Of what comes at once, nobody is told.
+        while time.monotonic() - start < SPIN:
+            if self._advance(ticket):
+                return
         asks, busy = min(PATIENCE, seconds / 2), False
         self._waits += 1
         self._note.doing = "waits"
@@ -210,7 +214,9 @@ class MpiProcess:
         return error
 
     def abort(self, reason: str, code: int = ABORTED) -> None:
-        """Says why, and ends all processes of the program."""
+        """Says why, and ends all processes of the program; in a child that was forked, only it."""
+        if os.getpid() != self._pid:
+            os._exit(code)
         drain(f"luminal: rank {self.rank} of {self.size} ends all: {reason}")
         # Whoever holds the lock may hold it for ever.
         self.lock.acquire(timeout=0.2)
@@ -221,6 +227,8 @@ class MpiProcess:
         """Ends this process's part when all others have come to their ends: until then it answers
         those who wait for it that it has ended.
         """
+        if os.getpid() != self._pid:  # a child that was forked, which is no rank
+            return
         self._note.doing = "has ended"
         with self.lock:
             barrier = self._control.Ibarrier()
@@ -239,14 +247,31 @@ class MpiProcess:
             MPI.Finalize()
 
 
+def _start(seconds: float) -> None:
+    """Starts MPI, which waits for all ranks to do so, at most so long."""
+
+    def give_up() -> None:
+        drain(
+            f"luminal: MPI has not come up within {seconds:g} s: some of the ranks that were "
+            "launched have ended before lm.distributed.init(), or cannot be reached"
+        )
+        os._exit(ABORTED)
+
+    watch = threading.Timer(seconds, give_up)
+    watch.daemon = True
+    watch.start()
+    # A user's own mpi4py may be called beside us, from other threads.
+    MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    watch.cancel()
+
+
 def _pause(waited: float, busy: bool) -> bool:
     """Lets others have this core, the more the longer nothing has come. Returns whether the core is
     busy, given whether it was.
     """
     if busy or waited > YIELDING:
         time.sleep(PAUSE)
-    elif waited > SPIN:
-        start = time.monotonic()
-        os.sched_yield()
-        return time.monotonic() - start > TAKEN
-    return busy
+        return busy
+    start = time.monotonic()
+    os.sched_yield()
+    return time.monotonic() - start > TAKEN
