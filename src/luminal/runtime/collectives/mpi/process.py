@@ -4,6 +4,7 @@ ranks are, deadlines, and the end.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import struct
 import threading
@@ -47,7 +48,7 @@ class MpiProcess:
         self._starts_mpi = not MPI.Is_initialized()
         self.deadlines = Deadlines.of(timeout)
         if self._starts_mpi:
-            _start(self.deadlines.first)
+            _come_up_with_all_ranks(self.deadlines.first)
         if MPI.Query_thread() < MPI.THREAD_SERIALIZED:
             raise CollectiveError(
                 "MPI was started for one thread only (MPI_THREAD_FUNNELED or less); let "
@@ -247,22 +248,16 @@ class MpiProcess:
             MPI.Finalize()
 
 
-def _start(seconds: float) -> None:
-    """Starts MPI, which waits for all ranks to do so, at most so long."""
-
-    def give_up() -> None:
-        drain(
-            f"luminal: MPI has not come up within {seconds:g} s: some of the ranks that were "
-            "launched have ended before lm.distributed.init(), or cannot be reached"
-        )
-        os._exit(ABORTED)
-
-    watch = threading.Timer(seconds, give_up)
-    watch.daemon = True
-    watch.start()
+def _come_up_with_all_ranks(seconds: float) -> None:
+    """Starts MPI, which waits for all ranks that were launched to do so: at most so long, since
+    one of them may have ended before.
+    """
+    # MPI keeps the interpreter meanwhile, and no Python would run: this shows where it waits, in
+    # this function, and ends the process.
+    faulthandler.dump_traceback_later(seconds, exit=True, file=2)
     # A user's own mpi4py may be called beside us, from other threads.
     MPI.Init_thread(MPI.THREAD_MULTIPLE)
-    watch.cancel()
+    faulthandler.cancel_dump_traceback_later()
 
 
 def _pause(waited: float, busy: bool) -> bool:
