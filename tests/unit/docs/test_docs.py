@@ -19,6 +19,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
         "README.md",
         "docs/custom_kernels.md",
         "docs/devices.md",
+        "docs/distributed.md",
         "docs/generation.md",
         "docs/onnx.md",
         "docs/pytorch.md",
