@@ -30,6 +30,7 @@ from luminal.expand.ir import (
     Store,
     Type,
     Value,
+    headline,
 )
 from luminal.expand.verify import verify
 from luminal.hlir.attributes import CustomKernel
@@ -119,7 +120,10 @@ FAULTS = {
     "then": (kernel(LOAD, If(TRUE, (Choice(OTHER, ONE, X),), ())), "1 is i64"),
     "setup": (kernel(setup=(LOAD,)), "the setup only computes"),
     "parameter": (kernel(params=(Param(N, X),)), "%1 is f32, expected i64"),
-    "scratch": (kernel(scratch=(Scratch(replace(BUFFERS[0], name="s"), X),)), "not defined before"),
+    "scratch": (
+        kernel(scratch=(Scratch(replace(BUFFERS[0], name="s"), X),)),
+        "`scratch s`: %1 is not defined before",
+    ),
     "chunk": (kernel(chunk=OTHER), "%7 is f32, expected i64"),
 }
 
@@ -130,6 +134,15 @@ def test_faults_are_named(name: str) -> None:
     with pytest.raises(VerifyError) as caught:
         verify(wrong)
     assert message in str(caught.value)
+
+
+def test_the_statement_that_holds_a_fault_is_named() -> None:
+    """Also where it stands inside another, and after a right one."""
+    wrong = Store("y", AT, OTHER)
+    for body in ((LOAD, LOOP, IF, wrong), (LOAD, replace(LOOP, body=(ADD, wrong)), IF, STORE)):
+        with pytest.raises(VerifyError) as caught:
+            verify(kernel(*body))
+        assert f"`{headline(wrong)}`: %7 is not defined before" in str(caught.value)
 
 
 def test_ranges_follow_parameters_and_loops() -> None:

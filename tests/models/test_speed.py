@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from luminal.base.errors import InputError, LuminalError
+from luminal.cli import bench_decoder
 from luminal.cli.main import app
 from luminal.models import shapes
 from luminal.models.architectures import records
@@ -58,6 +59,14 @@ def test_a_shape_as_json(tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
             low, high = row["whole"]["seconds_between"]
             assert row["seconds"] < low <= row["whole"]["seconds"] <= high <= 1.5 * low
         assert row["roofline"] is None or 0 < row["roofline"] < 1.3
+
+
+def test_facts_are_printed_as_json_where_that_is_asked(
+    tiny: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench_decoder, "_of_shape", lambda asked: {"model": asked.shape})
+    printed = bench("--arch", "llama", "--shape", "tiny", "--json").stdout
+    assert json.loads(printed) == {"model": "tiny"}
 
 
 @pytest.mark.long

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Set
+from functools import cache
 
-from tests.mutants import everywhere, run
-from tests.mutants.mutate import Mutant, mutants
+from tests.mutants import run
+from tests.mutants.everywhere import PARTS, by_folder, everywhere, todays_part
+from tests.mutants.mutate import Mutant, keys, mutants
 from tests.mutants.reach import reach
 from tests.mutants.results import Kept, Sum, survivors, write_table
+from tests.mutants.run import ROOT
 from tests.mutants.subjects import SUBJECTS, Subject
 
 
@@ -23,40 +26,19 @@ def main() -> int:
     """Runs the chosen subjects; 1 if a mutant survives that no one has explained."""
     options = arguments()
     run.preload()
-    if options.all:
-        return everywhere_in_the_package(options)
     chosen = [s for s in SUBJECTS if not options.module or s.name in options.module]
-    tree = run.Tree(run.WORK / options.shard.replace("/", "-") / "tree")
+    if options.all:
+        chosen = [everywhere()]
     part, parts = (int(number) for number in options.shard.split("/"))
+    if options.today:
+        part, parts = todays_part(), PARTS
+    tree = run.Tree(run.WORK / ("all" if options.all else "") / f"{part}-{parts}" / "tree")
     sums = []
     for subject in chosen:
-        sample = sample_of(subject, options.count)[part - 1 :: parts]
-        every = {m.key for m in all_of(subject)}
-        sums.append(examine(subject, sample, sample, every, tree, options.again))
+        sums.append(examine(subject, options.count, part, parts, tree, options.again))
         if parts == 1:
             write_table(sums)
     return 1 if any(row.unexplained for row in sums) else 0
-
-
-def everywhere_in_the_package(options: argparse.Namespace) -> int:
-    """Runs a sample of the mutants of all folders, or the day's part of it."""
-    part, parts = (int(number) for number in options.shard.split("/"))
-    if options.today:
-        part, parts = everywhere.todays_part(), everywhere.PARTS
-    count = options.count or everywhere.COUNT
-    drawn = everywhere.sample(everywhere.keys_by_file(), count, part, parts)
-    tree = run.Tree(run.WORK / "all" / f"{part}-{parts}" / "tree")
-    sums = []
-    for subject in everywhere.subjects():
-        mine = [m for m in drawn if m.file in subject.files]
-        if mine and (not options.module or subject.name in options.module):
-            every = everywhere.keys_of(subject)
-            sums.append(examine(subject, mine, drawn, every, tree, options.again))
-    total = Sum("all", *map(sum, zip(*(row[1:] for row in sums), strict=True)))
-    print(f"all: {total.explained + total.unexplained} of {total.run} survive")
-    if parts == 1 and not options.module:
-        write_table([total])
-    return 1 if total.unexplained else 0
 
 
 def arguments() -> argparse.Namespace:
@@ -71,28 +53,29 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def all_of(subject: Subject) -> list[Mutant]:
-    """The mutants of a subject, in the order of their keys."""
-    found = [m for file in subject.files for m in mutants(file, (run.ROOT / file).read_text())]
-    return sorted(found, key=lambda m: m.key)
-
-
 def sample_of(subject: Subject, count: int | None = None) -> list[Mutant]:
-    """The mutants of a subject that are run: those with the lowest keys."""
-    return all_of(subject)[: count or subject.count]
+    """The mutants of a subject that are run, those with the lowest keys, in the order of keys."""
+    chosen = frozenset(sorted(keys_of(subject))[: count or subject.count])
+    sources = ((file, (ROOT / file).read_text()) for file in subject.files)
+    drawn = [m for file, text in sources for m in mutants(file, text, chosen.__contains__)]
+    return sorted(drawn, key=lambda m: m.key)
+
+
+@cache
+def keys_of(subject: Subject) -> Set[str]:
+    """The keys of all mutants of a subject."""
+    return {key for file in subject.files for key in keys(file, (ROOT / file).read_text())}
 
 
 def examine(
-    subject: Subject,
-    sample: Sequence[Mutant],
-    marked: Sequence[Mutant],
-    every: set[str],
-    tree: run.Tree,
-    again: bool,
+    subject: Subject, count: int | None, part: int, parts: int, tree: run.Tree, again: bool
 ) -> Sum:
-    """Runs the mutants that have no outcome yet. `marked`: those whose reach is asked in one run of
-    the tests, `every`: the keys of all that there are.
+    """Runs every `parts`-th mutant of the sample that has no outcome yet, from the `part`-th on.
+
+    All of the sample have beacons, so that what tests reach is asked once, whatever the parts.
     """
+    every, whole = keys_of(subject), sample_of(subject, count)
+    sample = whole[part - 1 :: parts]
     kept = Kept(subject)
     if again:
         kept.forget(m.key for m in sample)
@@ -100,7 +83,7 @@ def examine(
     log = tree.folder / "log.txt"
     missing = [m for m in sample if m.key not in kept.outcomes]
     print(f"{subject.name}: {len(sample)} mutants, {len(missing)} to run", flush=True)
-    reached = reach(tree, subject.tests, marked) if missing else {}
+    reached = reach(tree, subject.tests, whole) if missing else {}
     for mutant in missing:
         tests, seconds = reached[mutant.key]
         outcome = run.Outcome(0, 0.0)
@@ -111,6 +94,8 @@ def examine(
     alive = [m for m in sample if kept.outcomes[m.key].code == 0]
     unexplained = [m for m in alive if m.key not in explained]
     print(f"  {len(alive)} of {len(sample)} survive, {len(unexplained)} of them unexplained")
+    if subject is everywhere():
+        print(f"  {by_folder(sample, alive)}")
     for mutant in unexplained:
         print(f"  {mutant.key} line {mutant.line} {mutant.name}")
     for survivor in survivors():

@@ -1,31 +1,32 @@
 """Which tests reach a mutant: the only ones that can notice it, and so the first to be run.
 
 One run of the tests as they are, over modules with a beacon before each statement of the sample:
-a beacon notes the test that is running. A sample of 400 in a package of 60,000 is then examined in
-minutes, where all tests of a folder a mutant would take a day. What runs in the setup of a test may
-belong to a fixture that others share, so it stands for all tests of the file; what runs while a
-module is imported is reached by all tests.
+a beacon notes the test that is running, in its own process or in one that it started. A sample of
+400 in a package of 60,000 is then examined in an hour, where all tests a mutant would take a month.
+What runs in the setup of a test may belong to a fixture that others share, so it stands for all
+tests of the file; what runs while a module is imported is reached by all tests.
 """
 
 from __future__ import annotations
 
 import ast
-import builtins
 import csv
 import hashlib
 import os
-import time
+import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.mutants import beacon
 from tests.mutants.mutate import Mutant
-from tests.mutants.run import ROOT, WORK, Tree, run
+from tests.mutants.run import MODULE, ROOT, WORK, Tree, run
 
-BEACON = "_reached_by_the_test"
+MOST_SECONDS = 150.0  # CPU time of the tests of one mutant, as they are
+RAN = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 class Reach(NamedTuple):
@@ -43,7 +44,7 @@ def with_beacons(source: str, lines: dict[int, list[str]]) -> str:
     tree = ast.parse(source)
     places = [(place, keys) for line, keys in lines.items() if (place := _place(tree, line))]
     for (body, statement), keys in places:
-        call = f"getattr(__import__('builtins'), {BEACON!r}, len)({keys!r})"
+        call = f"__import__({MODULE!r}).reached({keys!r})"
         body.insert(body.index(statement), ast.parse(call).body[0])
     return ast.unparse(ast.fix_missing_locations(tree))
 
@@ -82,46 +83,65 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 class Notes:
-    """The plugin of the run with beacons: writes who reached what, and how long each test took."""
+    """The plugin of the run with beacons: writes how long each test took, and which ones fail.
 
-    def __init__(self, path: Path) -> None:
-        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        self.test, self.phase = "", "setup"
-        self.seen: set[str] = set()
-        setattr(builtins, BEACON, self.reached)
+    `kept`: by test file, or test, where its notes go once they are whole.
+    """
 
-    def reached(self, keys: Sequence[str]) -> None:
-        """What a beacon calls."""
-        for key in keys:
-            if key not in self.seen:
-                self.seen.add(key)
-                test = self.test if self.phase == "call" else self.test.partition("::")[0]
-                self._write(key, test)
-
-    def _write(self, *fields: str) -> None:
-        os.write(self.file, ("\t".join(fields) + "\n").encode())
+    def __init__(self, kept: Mapping[str, Path]) -> None:
+        self.kept, self.part = kept, ""
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Times a test."""
-        self.test = item.nodeid
-        start = time.process_time()
+        """Times a test, and the processes that it waited for."""
+        self.enter(item.nodeid if item.nodeid in self.kept else item.nodeid.partition("::")[0])
+        start = sum(os.times()[:4])
         yield
-        self._write("seconds", item.nodeid, f"{time.process_time() - start:.3f}")
+        beacon.note("seconds", item.nodeid, f"{sum(os.times()[:4]) - start:.3f}")
+
+    def enter(self, part: str) -> None:
+        """Goes to the notes of another file."""
+        if part != self.part:
+            self.leave()
+            self.part, path = part, self.kept[part]
+            path.with_suffix(".part").unlink(missing_ok=True)
+            if path.exists():  # its tests do not stand together
+                path.rename(path.with_suffix(".part"))
+            os.environ[beacon.NOTES] = str(path.with_suffix(".part"))
+
+    def leave(self) -> None:
+        """These notes are whole."""
+        if self.part:
+            path, self.part = self.kept[self.part], ""
+            path.with_suffix(".part").rename(path)
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Files of long tests only have empty notes."""
+        self.leave()
+        for path in self.kept.values():
+            if exitstatus in RAN:
+                path.touch()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         """Its setup begins."""
-        self._enters("setup")
+        forget()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_call(self) -> None:
         """The test itself begins."""
-        self._enters("call")
+        forget()
 
-    def _enters(self, phase: str) -> None:
-        self.phase = phase
-        self.seen.clear()
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """A test that fails without any change says nothing of a mutant."""
+        if report.failed:
+            beacon.note("failed", report.nodeid)
+
+
+def forget() -> None:
+    """What beacons call, as the marked modules have imported it, notes all keys anew."""
+    if MODULE in sys.modules:
+        sys.modules[MODULE].seen.clear()
 
 
 def reach(tree: Tree, tests: Iterable[str], sample: Sequence[Mutant]) -> dict[str, Reach]:
@@ -130,54 +150,76 @@ def reach(tree: Tree, tests: Iterable[str], sample: Sequence[Mutant]) -> dict[st
     for mutant in sample:
         by_file[mutant.file][mutant.line].append(mutant.key)
     marked = {f: with_beacons((ROOT / f).read_text(), lines) for f, lines in by_file.items()}
-    reached: dict[str, list[str]] = {m.key: [] for m in sample}
+    reached: dict[str, set[str]] = {m.key: set() for m in sample}
     seconds: dict[str, float] = {}
-    for part in tests:
-        for key, *fields in _notes(tree, part, marked):
-            if key == "seconds":
-                seconds[fields[0]] = float(fields[1])
+    for notes in _notes(tree, tests, marked):
+        seconds |= {test: float(took) for key, test, took in notes if key == "seconds"}
+        for key, test, _ in notes:
+            if key == "failed":
+                print(f"  fails without any change: {test}", flush=True)
+                seconds.pop(test, None)
             elif key in reached:
-                reached[key].append(fields[0])
+                reached[key].add(test)
     on_import = {m.key for m in sample if m.key not in marked[m.file]}
-    every = tuple(tests)
     return {
-        key: Reach(every, sum(seconds.values())) if key in on_import else of_notes(found, seconds)
-        for key, found in reached.items()
+        m.key: of_notes({*seconds} if m.key in on_import else reached[m.key], seconds, m.file)
+        for m in sample
     }
 
 
-def of_notes(found: Sequence[str], seconds: dict[str, float]) -> Reach:
-    """The quickest first; tests of a file that is there as a whole are not named twice."""
-    files = {name for name in found if "::" not in name}
-    single = {name for name in found if "::" in name and name.partition("::")[0] not in files}
-    cost: dict[str, float] = defaultdict(float)
-    for test, took in seconds.items():
-        cost[test] += took
-        cost[test.partition("::")[0]] += took
-    ordered = sorted(single | files, key=lambda name: cost[name])
-    return Reach(tuple(ordered), sum(cost[name] for name in ordered))
+def of_notes(noted: Set[str], seconds: Mapping[str, float], file: str) -> Reach:
+    """The tests among these, all of a file that is named as a whole: those in a folder of the
+    mutant's name first, then the quickest, and no more than `MOST_SECONDS` of them.
+    """
+    folders = set(Path(file).parent.parts) - {"src", "luminal"}
+    tests = [test for test in seconds if test in noted or test.partition("::")[0] in noted]
+    tests.sort(key=lambda test: (folders.isdisjoint(test.split("/")), seconds[test]))
+    total, chosen = 0.0, []
+    for test in tests:
+        if not chosen or total + seconds[test] <= MOST_SECONDS:
+            total += seconds[test]
+            chosen.append(test)
+    return Reach(tuple(chosen), total)
 
 
-def _notes(tree: Tree, part: str, marked: dict[str, str]) -> list[list[str]]:
-    """What the beacons noted in a run of these tests; kept until a source or a test changes."""
-    digest = hashlib.sha256(part.encode())
-    for file in (*marked, *_files_of(part)):
-        digest.update((ROOT / file).read_bytes() + marked.get(file, "").encode())
-    kept = WORK / "reach" / f"{digest.hexdigest()[:16]}.tsv"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        fresh, log = kept.with_suffix(".part"), tree.folder / "log.txt"
+def _notes(
+    tree: Tree, tests: Iterable[str], marked: Mapping[str, str]
+) -> list[list[tuple[str, ...]]]:
+    """What the beacons noted in a run of these tests, file by file; kept until a source changes, or
+    the test file, or a module beside the tests.
+    """
+    shared = hashlib.sha256()
+    for file in marked:
+        shared.update((ROOT / file).read_bytes() + marked[file].encode())
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        if not path.name.startswith("test_") and path.parent != Path(__file__).parent:
+            shared.update(path.read_bytes())
+    kept = {}
+    for part in (part for name in tests for part in _parts(name)):
+        digest = shared.copy()
+        digest.update(part.encode() + (ROOT / part.partition("::")[0]).read_bytes())
+        kept[part] = WORK / "reach" / f"{digest.hexdigest()[:16]}.tsv"
+    missing = {part: path for part, path in kept.items() if not path.exists()}
+    if missing:
+        (WORK / "reach").mkdir(parents=True, exist_ok=True)
+        log = tree.folder / "log.txt"
         with tree.holding(marked):
-            outcome = run(tree, [part], None, log, lambda: [Notes(fresh)])
-        if outcome.code != 0:
-            raise SystemExit(f"{log.read_text()}\n{part}: the tests fail without any change")
-        print(f"  {part}: {outcome.seconds:.1f} s of tests", flush=True)
-        fresh.rename(kept)
-    with kept.open(newline="") as file:
-        return list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+            outcome = run(tree, [*missing], None, log, lambda: [Notes(missing)], False)
+        if outcome.code not in RAN:
+            raise SystemExit(f"{log.read_text()}\nthe tests do not run without any change")
+        print(f"  {len(missing)} files of tests: {outcome.seconds:.1f} s", flush=True)
+    return [_rows(path) for path in kept.values()]
 
 
-def _files_of(part: str) -> list[Path]:
-    path = ROOT / part.partition("::")[0]
-    found = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    return [each.relative_to(ROOT) for each in found]
+def _rows(path: Path) -> list[tuple[str, ...]]:
+    """Lines of notes as three fields each."""
+    with path.open(newline="") as file:
+        rows = csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [(key, test, *rest, "")[:3] for key, test, *rest in rows]
+
+
+def _parts(name: str) -> list[str]:
+    """The test files of a folder; a file, or one test, as it is."""
+    if not (ROOT / name).is_dir():
+        return [name]
+    return [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / name).rglob("test_*.py"))]

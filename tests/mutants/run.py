@@ -23,6 +23,7 @@ PRELOADED = ("numpy", "hypothesis", "llvmlite.binding", "ml_dtypes", "_pytest.as
 MEMORY = 6 << 30  # bytes of a process; a mutant may never stop asking for more
 PATIENCE = 3  # times the CPU seconds of the tests as they are
 LEAST_SECONDS = 20
+MODULE = "_reached"  # `beacon.py`, under the name by which marked modules import it
 WALL = 20  # times the CPU seconds allowed, on a busy machine
 
 
@@ -49,6 +50,7 @@ class Tree:
                 link = folder / path.relative_to(ROOT)
                 link.parent.mkdir(parents=True, exist_ok=True)
                 link.symlink_to(path)
+        (folder / f"src/{MODULE}.py").symlink_to(Path(__file__).with_name("beacon.py"))
 
     @contextmanager
     def holding(self, sources: Mapping[str, str]) -> Iterator[None]:
@@ -79,15 +81,21 @@ Plugins = Callable[[], list[Any]]
 
 
 def run(
-    tree: Tree, tests: Sequence[str], seconds: float | None, log: Path, plugins: Plugins = list
+    tree: Tree,
+    tests: Sequence[str],
+    seconds: float | None,
+    log: Path,
+    plugins: Plugins = list,
+    first_failure: bool = True,
 ) -> Outcome:
     """The tests over a tree. `seconds`: CPU time that they take as they are, if it is known.
-    `plugins`: makes plugins of pytest, in the process that tests.
+    `plugins`: makes plugins of pytest, in the process that tests. `first_failure`: ends it.
     """
     limit = None if seconds is None else int(LEAST_SECONDS + PATIENCE * seconds)
     child = os.fork()
     if child == 0:
-        _test(tree, tests, limit, log, plugins)
+        options = ["-x"] if first_failure else []
+        _test(tree, [*options, *tests], limit, log, plugins)
     end = time.monotonic() + WALL * (limit or 600)
     while True:
         pid, status, usage = os.wait4(child, os.WNOHANG)
@@ -114,9 +122,10 @@ def _test(tree: Tree, tests: Sequence[str], limit: int | None, log: Path, plugin
         for number in (1, 2):
             os.dup2(output, number)
         os.chdir(ROOT)
+        os.environ["PYTHONPATH"] = f"{tree.folder}/src"  # of commands that tests start
         os.environ["LUMINAL_CACHE_DIR"] = str(tree.folder / "cache")
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(tree.folder / "hypothesis")
-        options = ["-x", "-q", "-n", "0", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
+        options = ["-q", "-n", "0", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is preloaded
         options += ["-o", f"pythonpath={tree.folder}/src ."]
         code = int(pytest.main([*options, *tests], plugins()))

@@ -143,6 +143,7 @@ def bounds_of(name: str, *columns: list[float]) -> Bounded:
         ("Recip", ([1.0, 1e-30, 0.0],), [0, 0, 0]),
         ("Log", ([1.0, 0.5, -1.0],), [0, 0, 0]),
         ("Exp", ([1.0, 88.72284, 100.0],), [0, 1, 0]),
+        ("Div", ([1.0, 3.4028233e38, -3.4028233e38], [3.0, 1.0, 1.0]), [0, 1, 1]),
         ("LessThan", ([1.0, 1.0, 0.0], [1.0, 1.1, 0.0]), [1, 0, 0]),
         ("FloorDiv", ([6.0, 7.0, -6.0], [3.0, 3.0, 3.0]), [1, 0, 1]),
         ("Mod", ([6.0, 7.0, 0.5], [3.0, 3.0, 3.0]), [1, 0, 0]),
@@ -181,6 +182,37 @@ def test_cancellation_and_reductions() -> None:
     assert found["y2"].unstable
     exact = evaluate_with_bounds(output(b.max(x, 0)), given).outputs["y0"]
     assert exact.error == 0
+
+
+def test_sums_and_products_near_the_limits_are_unstable() -> None:
+    """3.4028233e38 and its slack are beyond the largest float32, 3.4028235e38."""
+    b = Builder()
+    ones = b.constant(np.ones(3), F32)
+    x = b.apply("Mul", b.input("x", row(3), F32), ones)
+    graph = output(b.sum(x, 0), b.scan(x, "add", 0), b.scan(x, "mul", 0))
+    for column, unstable in (
+        ([2.0, -3.0, 4.0], ([0], [0, 0, 0], [0, 0, 0])),
+        ([1.0, 3.4028233e38, 1.0], ([1], [0, 1, 1], [0, 1, 1])),
+        ([1e-20, 1e-20, 1.0], ([0], [0, 0, 0], [0, 1, 1])),
+    ):
+        outputs = evaluate_with_bounds(graph, {"x": np.float32(column)}).outputs
+        for bound, wanted in zip(outputs.values(), unstable, strict=True):
+            assert bound.unstable.ravel().tolist() == [bool(u) for u in wanted]
+
+
+def test_a_lower_value_that_may_be_the_greatest_gives_its_error() -> None:
+    """1 within 1, and -1 within 2: either may be the greater one; -9 within 2 is below 1."""
+    b = Builder()
+    ones = b.constant(np.ones(3), F32)
+    x, y = (b.apply("Mul", b.input(name, row(3), F32), ones) for name in "xy")
+    graph = output(b.scan(b.apply("Add", x, y), "max", 0))
+    eps = float(np.finfo(np.float32).eps)
+    for low, errors in ((-1, [2e6, 4e6, 4e6]), (-9, [2e6, 2e6, 4e6])):
+        high = np.float32([1e6 + 1, 2e6 + low, 2e6 + 1])
+        given = {"x": high, "y": np.float32([-1e6, -2e6, -2e6])}
+        bound = evaluate_with_bounds(graph, given).outputs["y0"]
+        # the sizes of the terms are written in one digit
+        np.testing.assert_allclose(bound.error, eps * np.array(errors), rtol=1e-3)
 
 
 def test_storage_casts_round_more_and_exact_ones_not_at_all() -> None:

@@ -88,6 +88,15 @@ def test_help(
     assert command in capsys.readouterr().out
 
 
+def test_help_names_every_command_and_no_option_that_changes_a_shell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--help") == 0
+    printed = capsys.readouterr().out
+    assert "generate" in printed
+    assert "completion" not in printed
+
+
 def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "--version") == 0
     assert capsys.readouterr().out.startswith("luminal 0.")

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-import builtins
 from pathlib import Path
 
 import pytest
 
-from tests.mutants import everywhere
+from tests.mutants import beacon
+from tests.mutants.__main__ import sample_of
+from tests.mutants.everywhere import PACKAGE, by_folder, everywhere
 from tests.mutants.mutate import key_of, keys, mutants
-from tests.mutants.reach import BEACON, Notes, of_notes, with_beacons
+from tests.mutants.reach import MOST_SECONDS, Notes, of_notes, with_beacons
 from tests.mutants.results import survivors, table
-from tests.mutants.run import ROOT
+from tests.mutants.run import MODULE, ROOT
 from tests.mutants.subjects import SUBJECTS
 
 SOURCE = '''
@@ -93,23 +94,22 @@ def test_keys_are_those_of_the_mutants() -> None:
     assert keys("m.py", SOURCE) == [mutant.key for mutant in mutants("m.py", SOURCE)]
 
 
-def test_every_file_of_the_package_has_tests_that_are_there() -> None:
-    files = [file for subject in everywhere.subjects() for file in subject.files]
-    found = (ROOT / everywhere.PACKAGE).rglob("*.py")
-    assert sorted(files) == sorted(path.relative_to(ROOT).as_posix() for path in found)
-    assert set(everywhere.TESTS) <= {everywhere.folder_of(file) for file in files}
-    for tests in everywhere.TESTS.values():
-        assert all((ROOT / name).is_dir() for name in tests)
+def test_the_sample_of_the_package_is_of_all_its_files_and_all_tests() -> None:
+    found = (ROOT / PACKAGE).rglob("*.py")
+    assert sorted(everywhere().files) == sorted(p.relative_to(ROOT).as_posix() for p in found)
+    assert {"tests/unit", "tests/numerics", "tests/torch_backend"} < set(everywhere().tests)
 
 
-def test_parts_of_the_sample_are_the_sample() -> None:
-    files = SUBJECTS[0].files + SUBJECTS[1].files
-    among = {file: keys(file, (ROOT / file).read_text()) for file in files}
-    whole = {m.key for m in everywhere.sample(among, 40, 1, 1)}
-    assert whole == set(sorted(key for found in among.values() for key in found)[:40])
-    parts = [{m.key for m in everywhere.sample(among, 40, k, 4)} for k in (1, 2, 3, 4)]
-    assert [len(part) for part in parts] == [10] * 4
-    assert set().union(*parts) == whole
+def test_a_sample_has_the_lowest_keys() -> None:
+    subject = SUBJECTS[0]
+    every = [m.key for f in subject.files for m in mutants(f, (ROOT / f).read_text())]
+    assert [m.key for m in sample_of(subject, 7)] == sorted(every)[:7]
+
+
+def test_survivors_are_counted_by_folder() -> None:
+    one = mutants(f"{PACKAGE}/expand/m.py", SOURCE)[:3]
+    other = mutants(f"{PACKAGE}/m.py", SOURCE)[:2]
+    assert by_folder([*one, *other], other[:1]) == "expand 0 of 3, package 1 of 2"
 
 
 def test_beacons_stand_before_the_statements_of_functions() -> None:
@@ -119,37 +119,58 @@ def test_beacons_stand_before_the_statements_of_functions() -> None:
         key: lines[k + 1]
         for key in ("import", "a", "b", "c", "d")
         for k, line in enumerate(lines)
-        if BEACON in line and f"['{key}']" in line
+        if MODULE in line and f"['{key}']" in line
     }
     assert after == {"a": "if x > LIMIT:", "b": "y = 2", "c": "return y", "d": "x = 3"}
     assert ast.dump(ast.parse(with_beacons(NESTED, {}))) == ast.dump(ast.parse(NESTED))
 
 
-def test_a_run_tells_who_reaches_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(builtins, BEACON, None, raising=False)  # this may be such a run
-    notes = Notes(tmp_path / "notes.tsv")
-    for test in ("tests/m.py::one", "tests/m.py::two"):
-        notes.test = test
-        notes.pytest_runtest_setup()
-        notes.pytest_runtest_call()
-        notes.reached(["k"])
-        notes.reached(["k"])
-    notes.pytest_runtest_setup()
-    notes.reached(["in setup"])
-    rows = [line.split("\t") for line in (tmp_path / "notes.tsv").read_text().splitlines()]
-    assert rows == [["k", "tests/m.py::one"], ["k", "tests/m.py::two"], ["in setup", "tests/m.py"]]
-    seconds = {"tests/m.py::one": 2.0, "tests/m.py::two": 1.0, "tests/n.py::x": 4.0}
-    assert of_notes(["tests/m.py::one", "tests/m.py::two"], seconds) == (
+def test_a_beacon_names_the_test_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beacon, "seen", set())
+    monkeypatch.setenv(beacon.NOTES, str(tmp_path / "notes.tsv"))
+    for test in ("tests/m.py::a b (call)", "tests/m.py::two (call)", "tests/m.py::two (setup)"):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", test)
+        beacon.seen.clear()
+        beacon.reached(["k"])
+        beacon.reached(["k"])
+    rows = (tmp_path / "notes.tsv").read_text().splitlines()
+    assert rows == ["k\ttests/m.py::a b", "k\ttests/m.py::two", "k\ttests/m.py"]
+    monkeypatch.delenv(beacon.NOTES)
+    beacon.reached(["other"])  # a process that was told nothing
+
+
+def test_notes_are_kept_file_by_file_once_they_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(beacon.NOTES, "")  # is put back at the end
+    kept = {name: tmp_path / f"{name}.tsv" for name in ("m", "n", "long")}
+    notes = Notes(kept)
+    for part in ("m", "n", "m"):
+        notes.enter(part)
+        beacon.note("in", part)
+    assert not kept["m"].exists()
+    notes.pytest_sessionfinish(pytest.ExitCode.INTERRUPTED)
+    assert not kept["long"].exists()
+    notes.pytest_sessionfinish(pytest.ExitCode.OK)
+    assert [path.read_text() for path in kept.values()] == ["in\tm\n" * 2, "in\tn\n", ""]
+
+
+def test_tests_of_the_folder_come_first_then_the_quickest() -> None:
+    seconds = {"tests/m.py::one": 2.0, "tests/m.py::two": 1.0, "tests/cpu/n.py::x": 4.0}
+    noted = {"tests/m.py::one", "tests/cpu/n.py"}
+    assert of_notes({"tests/m.py"}, seconds, "src/luminal/cpu/f.py") == (
         ("tests/m.py::two", "tests/m.py::one"), 3.0)  # fmt: skip
-    assert of_notes(["tests/n.py::x", "tests/m.py::one", "tests/m.py"], seconds) == (
-        ("tests/m.py", "tests/n.py::x"), 7.0)  # fmt: skip
+    assert of_notes(noted, seconds, "src/luminal/cpu/f.py") == (
+        ("tests/cpu/n.py::x", "tests/m.py::one"), 6.0)  # fmt: skip
+    many = {f"tests/m.py::{k}": MOST_SECONDS / 3 for k in range(9)}
+    assert len(of_notes({"tests/m.py"}, many, "src/luminal/f.py").tests) == 3
 
 
 def test_few_survive_and_each_is_explained() -> None:
     rows = table()
     assert all(row.unexplained == 0 for row in rows)
-    assert {row.subject for row in rows} <= {"all", *(subject.name for subject in SUBJECTS)}
-    names = {subject.name for subject in (*SUBJECTS, *everywhere.subjects())}
+    names = {"all", *(subject.name for subject in SUBJECTS)}
+    assert {row.subject for row in rows} <= names
     for survivor in survivors():
         assert survivor.subject in names
         assert survivor.reason

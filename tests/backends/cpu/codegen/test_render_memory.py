@@ -58,6 +58,19 @@ def test_gathered_lanes(dtype: str) -> None:
     np.testing.assert_array_equal(out["y"].astype(np.float32), expected)
 
 
+def test_lanes_without_one_distance_are_stored_one_by_one() -> None:
+    """Even positions go to the first half, odd ones to the second."""
+    n = 53
+    k = TileBuilder()
+    k.buffer("x", n)
+    k.buffer("y", n, "out")
+    with k.loop("i", n, unroll=2, vector=8) as i:
+        k.store("y", i.axis // 2 + i.axis % 2 * (n // 2 + 1), k.load("x", i.axis))
+    x = rng().standard_normal(n, np.float32)
+    out = run_all(k.kernel(), {"x": x, "y": np.zeros(n, np.float32)})
+    np.testing.assert_array_equal(out["y"], np.concatenate([x[::2], x[1::2]]))
+
+
 @pytest.mark.parametrize("vector", [1, 8])
 @pytest.mark.parametrize("add", [False, True])
 def test_scattered_stores_in_order(vector: int, add: bool) -> None:

@@ -20,6 +20,7 @@ from luminal.backends.cpu.work import work
 from luminal.base.dots import BF16_PAIRS
 from luminal.kernel.knobs import KnobError
 from luminal.kernel.tile_ir import Kernel
+from luminal.schedule.vectors.non_temporal import with_non_temporal_stores
 from luminal.search.cost_model import CostModel, cost
 from luminal.search.genome import Genome
 from luminal.search.space import Space
@@ -154,6 +155,14 @@ def test_a_pass_turns_what_lies_along_its_steps() -> None:
 def test_what_fits_a_cache_comes_once() -> None:
     found = work(kernel(lambda cx: cx.tensor((64, 64), name="x").softmax(-1)), {}, CORE)
     assert found.into_second == pytest.approx(3 * 4 * 64 * 64, rel=0.1)  # read, and written twice
+
+
+def test_a_result_that_passes_by_the_caches_is_not_read_first() -> None:
+    made = kernel(lambda cx: cx.tensor((1024, 1024), name="x") * 2)
+    assert not any(buffer.non_temporal for buffer in made.buffers)
+    past = with_non_temporal_stores(made, replace(ZEN4, l3_bytes=1 << 20))
+    for each, times in ((made, 3), (past, 2)):
+        assert work(each, {}, CORE).into_second == times * 4 * 1024 * 1024
 
 
 def test_more_chunks_are_shared_by_more_cores() -> None:
