@@ -17,6 +17,7 @@ from luminal.hlir.prune import pruned
 from luminal.program import selection as selections
 from luminal.program import selection_text
 from luminal.program.launch_list import Program
+from luminal.program.overlap import overlapped
 from luminal.program.partition import partition
 from luminal.program.selection import Selection
 from luminal.program.steps import Partition
@@ -68,7 +69,7 @@ def lower_by_stages(
         selection = fast.select(lowered, backend.costs, numerics)
         selection = layouts.by_rule(selection, backend.layouts, numerics)
         selection = dots.by_rule(selection, dots.usable(backend.target.dots, numerics))
-    return with_shared_launches(finish(graph, lowered, selection, backend, begin=begin), backend)
+    return arranged(finish(graph, lowered, selection, backend, begin=begin), backend)
 
 
 def lower_to_algebra(graph: Graph, backend: Backend) -> tuple[Graph, Lowered]:
@@ -125,10 +126,12 @@ def finish(
 
 
 # A search tunes and times kernels one by one, so this is the last step, of what it has chosen too.
-def with_shared_launches(stages: Stages, backend: Backend) -> Stages:
-    """The stages whose Program has launches joined that need nothing of each other."""
+def arranged(stages: Stages, backend: Backend) -> Stages:
+    """The stages with the launches of the Program as they run: those joined that need nothing of
+    each other, collectives beside kernels.
+    """
     program, origins = side_by_side(stages.program, stages.origins, backend.schedules)
-    return replace(stages, program=program, origins=origins)
+    return replace(stages, program=overlapped(program), origins=origins)
 
 
 def reschedule(stages: Stages, backend: Backend, tuned: Tuned) -> Stages:

@@ -339,7 +339,7 @@ class _Plan:
         backend.memory.memory()  # candidates are timed, so a device must be there
         mode = self.mode.shared_by(share)
         stages, summary = search(graph, backend, mode, self.search, self.numerics, self.values)
-        return compiler.with_shared_launches(stages, backend), summary
+        return compiler.arranged(stages, backend), summary
 
     def dumped(self, graph: hlir.Graph) -> Dump:
         """The stages of a graph as text."""
