@@ -12,6 +12,7 @@ import pytest
 import luminal as lm
 from luminal.base import dtypes
 from luminal.base.errors import VerifyError
+from luminal.codegen.c_family.kernel import spell_tiles
 from luminal.compiler.compile import lower_to_program
 from luminal.expand import interpreter, ir, loops, narrow, verify
 from luminal.expand.expand import expand
@@ -23,6 +24,7 @@ from luminal.program.launch_list import LoopLaunch, walk
 from luminal.schedule.groups import runs
 from luminal.shape.divisors import common_divisor
 from luminal.shape.expression import axis, const, minimum, symbol
+from tests.backends.c_family.dialects import DIALECTS
 from tests.backends.c_family.kernels import Writer, index
 from tests.backends.groups.both_meanings import DRIVER, backend, compiled
 from tests.expand.group_kernels import row_sums
@@ -255,6 +257,13 @@ def test_what_fits_is_computed_in_32_bits() -> None:
     assert longs(kernel) == 0
     loads = [each for each in kernel.statements() if isinstance(each, ir.Load)]
     assert {load.address.type.dtype for load in loads} == {dtypes.int32}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_dialects_of_gpus_alone_compute_in_32_bits(name: str) -> None:
+    """OpenCL's CPUs are slower so."""
+    made = spell_tiles(row_sums(5, 64, 4, 4, 1, run=4), DIALECTS[name]).expanded
+    assert (longs(made) > 0) == (name == "opencl")
 
 
 def test_addresses_beyond_32_bits_are_long() -> None:

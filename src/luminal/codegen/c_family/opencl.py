@@ -37,6 +37,9 @@ class OpenClC(Dialect):
     name = "OpenCL C"
     types = TYPES
     suffixes = SUFFIXES
+    # On Intel's implementation for CPUs, the only one at hand, norms and products lose 5 to 8% by
+    # addresses of 32 bits, and softmax gains 5%.
+    has_short_addresses = False
     space = "global "
     inline = "static inline"
     worker = "get_global_id(0)"
