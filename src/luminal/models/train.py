@@ -209,6 +209,19 @@ def new_llama(settings: ModelSettings, vocabulary: int) -> Llama:
     """A Llama with first weights as GPT-2's: normal, those that add to the residual stream smaller
     by the root of their number. Radford et al. 2019.
     """
+    model = unfilled_llama(settings, vocabulary)
+    for path, parameter in model.named_parameters():
+        if parameter.ndim == 2:
+            adds = path.endswith(("o_proj.weight", "down_proj.weight"))
+            scale = 1 / math.sqrt(2 * settings.num_hidden_layers) if adds else 1.0
+            init.normal_(parameter, 0.0, SPREAD * scale)
+    return model
+
+
+def unfilled_llama(settings: ModelSettings, vocabulary: int) -> Llama:
+    """A Llama whose weights are drawn when they are first read, so that one of any size can be
+    recorded.
+    """
     heads = settings.num_attention_heads
     if settings.hidden_size % heads:
         raise InputError(
@@ -226,13 +239,7 @@ def new_llama(settings: ModelSettings, vocabulary: int) -> Llama:
         max_position_embeddings=settings.context,
         tie_word_embeddings=settings.tie_word_embeddings,
     )
-    model = Llama(config)
-    for path, parameter in model.named_parameters():
-        if parameter.ndim == 2:
-            adds = path.endswith(("o_proj.weight", "down_proj.weight"))
-            scale = 1 / math.sqrt(2 * settings.num_hidden_layers) if adds else 1.0
-            init.normal_(parameter, 0.0, SPREAD * scale)
-    return model
+    return Llama(config)
 
 
 def _read(path: Path) -> str:

@@ -1,0 +1,201 @@
+"""Which plan trains a decoder fastest on so many ranks: every mesh and plan, priced.
+
+A step is recorded with few layers and once with one more, and each plan is priced on both: what the
+one layer adds counts for all others. So a model of 70 billion parameters takes as long as a small
+one, and none of it is ever in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from luminal.base.costs import Link
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
+from luminal.distribute.distribute import distribute
+from luminal.distribute.held import owners, spec_of_held
+from luminal.distribute.layout import Layout
+from luminal.distribute.mesh import Mesh, Spec
+from luminal.distribute.parts import shape_of_part
+from luminal.distribute.plans import follow
+from luminal.distribute.price import Machine, Price, price
+from luminal.hlir.graph import Graph as FrozenGraph
+from luminal.hlir.prune import pruned
+from luminal.memory.state import Assignable, Parameter, State
+from luminal.models.train import ModelSettings, next_token_loss, unfilled_llama
+from luminal.nn.module import Module
+from luminal.optim import AdamW
+from luminal.session.graph import Graph
+
+FEW = 1
+"""Layers of the smaller of the two steps that are recorded."""
+MOST_TENSOR = 16
+"""The most ranks that products are cut over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is trained: a decoder and its vocabulary, and a global batch of `batch` windows of
+    `length` tokens.
+    """
+
+    model: ModelSettings
+    vocabulary: int
+    batch: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Ranks of one kind, `per_node` of them joined by the link `near`, nodes by `far`."""
+
+    machine: Machine
+    per_node: int
+    near: Link
+    far: Link
+
+    def links(self, mesh: Mesh) -> dict[str, Link]:
+        """The link of each mesh axis: a group that crosses nodes goes by `far`."""
+        links, stride = {}, 1
+        for name, ranks in zip(reversed(mesh.names), reversed(mesh.shape), strict=True):
+            links[name] = self.near if stride * ranks <= self.per_node else self.far
+            stride *= ranks
+        return links
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A mesh and a plan, and what a step takes by them."""
+
+    mesh: Mesh
+    plan: str
+    price: Price
+    fits: bool
+
+    def text(self) -> str:
+        """The choice as text that can be edited and given back (`read_choice`)."""
+        axes = " ".join(f"{n}={k}" for n, k in zip(self.mesh.names, self.mesh.shape, strict=True))
+        return f"mesh {axes}\nplan {self.plan}"
+
+
+def read_choice(text: str) -> tuple[Mesh, str]:
+    """The mesh and the plan of a text such as `Choice.text` gives.
+
+    Raises InputError that names the line it does not understand.
+    """
+    shape: list[int] = []
+    names: list[str] = []
+    plan = ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        word, _, rest = line.partition(" ")
+        if word == "plan" and rest:
+            plan = rest.strip()
+        elif word == "mesh" and rest:
+            for part in rest.split():
+                name, _, count = part.partition("=")
+                if not count.isdigit():
+                    raise InputError(f"plan: {part!r} in {line!r}; write data=8")
+                names.append(name)
+                shape.append(int(count))
+        elif not line.startswith("#"):
+            raise InputError(f"plan: {line!r} is neither 'mesh data=8 tensor=2' nor 'plan zero1'")
+    return Mesh(tuple(shape), tuple(names)), plan or "data"
+
+
+class Planner:
+    """Prices plans of one setting; steps are recorded once."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._layers = setting.model.num_hidden_layers
+        few, more = (
+            _Step(replace(setting.model, num_hidden_layers=n), setting) for n in (FEW, FEW + 1)
+        )
+        self._few, self._more = few, more
+
+    def price(self, mesh: Mesh, plan: str, cluster: Cluster) -> Price:
+        """The predicted step by a plan. Raises ShapeError where it does not divide the model."""
+        links = cluster.links(mesh)
+        few = self._few.price(mesh, plan, cluster.machine, links)
+        more = self._more.price(mesh, plan, cluster.machine, links)
+        return few.plus(more.minus(few), self._layers - FEW)
+
+    def choices(self, ranks: int, cluster: Cluster) -> list[Choice]:
+        """All plans on so many ranks, the fastest that fits first, then those that do not fit."""
+        out = []
+        for mesh, plan in candidates(ranks, self._few.setting):
+            cost = self.price(mesh, plan, cluster)
+            out.append(Choice(mesh, plan, cost, cost.peak <= cluster.machine.memory))
+        return sorted(out, key=lambda c: (not c.fits, c.price.seconds if c.fits else c.price.peak))
+
+
+def candidates(ranks: int, setting: Setting) -> Iterator[tuple[Mesh, str]]:
+    """The meshes and plans that divide the batch, the heads and the inner layers."""
+    model = setting.model
+    heads = model.num_key_value_heads or model.num_attention_heads
+    for tensor in range(1, min(ranks, MOST_TENSOR) + 1):
+        data = ranks // tensor
+        fits = ranks % tensor == 0 and heads % tensor == 0 and setting.batch % data == 0
+        if not fits or model.intermediate_size % tensor or setting.vocabulary % tensor:
+            continue
+        mesh = Mesh((data, tensor), ("data", "tensor"))
+        kinds = ("data", "zero1", "zero3") if data > 1 else ("data",)
+        yield from ((mesh, f"tensor+{kind}" if tensor > 1 else kind) for kind in kinds)
+
+
+class _Step:
+    """A training step of the decoder with some layers, recorded once."""
+
+    def __init__(self, model: ModelSettings, setting: Setting) -> None:
+        self.setting = replace(setting, model=model)
+        self._module = unfilled_llama(model, setting.vocabulary)
+        graph = Graph("step")
+        shape = (setting.batch, setting.length)
+        ids = graph.tensor(shape, "int32", name="ids")
+        targets = graph.tensor(shape, "int32", name="targets")
+        loss = next_token_loss(self._module(ids), targets)
+        loss.output("loss")
+        AdamW(self._module.named_parameters(), lr=1e-3).step(loss, clip_norm=1.0)
+        self._graph: FrozenGraph = pruned(graph.graph())
+
+    def price(self, mesh: Mesh, plan: str, machine: Machine, links: Mapping[str, Link]) -> Price:
+        _unmark(self._module)
+        for name in plan.split("+"):
+            follow(self._module.named_parameters(), name, mesh)
+        specs = {owner: spec_of_held(owner) for owner in owners(self._graph)}
+        states = {owner: spec for owner, spec in specs.items() if spec is not None}
+        batch: Spec = (("data",), ())
+        inputs = {"ids": batch, "targets": batch}
+        out = distribute(self._graph, mesh, inputs, states, _Shapes(), "engine")
+        return price(out, machine, links)
+
+
+def _unmark(module: Module) -> None:
+    for parameter in module.parameters():
+        parameter.spec = parameter.slots_spec = None
+
+
+class _Shapes:
+    """What stands for parts whose shapes alone are asked for: nothing is in memory."""
+
+    def __init__(self) -> None:
+        self._parts: dict[Assignable, Assignable] = {}
+
+    def __call__(self, owner: Assignable, layout: Layout) -> Assignable:
+        if not any(layout):
+            return owner
+        if owner not in self._parts:
+            shape = shape_of_part(owner.shape, layout)
+            self._parts[owner] = (
+                Parameter(shape, owner.dtype, owner.name)
+                if isinstance(owner, Parameter)
+                else _unfilled(shape, owner)
+            )
+        return self._parts[owner]
+
+
+def _unfilled(shape: tuple[int, ...], owner: State) -> State:
+    """A State of a shape that has no memory of its own."""
+    state = State((0,), owner.dtype, 0, owner.name)
+    state.shape = shape
+    return state
