@@ -5,12 +5,16 @@ from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import run_local
 from luminal.runtime.collectives.process import engine, init, local_rank, local_size, rank, size
 from luminal.runtime.collectives.tickets import Label, Ticket
+from luminal.session.parallel import DataParallel, MpiBackend, TensorParallel
 
 __all__ = [
     "CollectiveError",
     "CollectiveTimeoutError",
+    "DataParallel",
     "Engine",
     "Label",
+    "MpiBackend",
+    "TensorParallel",
     "Ticket",
     "engine",
     "init",

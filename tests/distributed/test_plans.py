@@ -96,7 +96,7 @@ def test_all_ranks_together_take_the_step_of_one(
     inputs = BATCH if "data" in names else {}
     outputs, after = on_one(graph.graph(), batch())
     got_outputs, got_after, _ = on_ranks(graph.graph(), mesh, inputs, states, batch(), order)
-    np.testing.assert_allclose(got_outputs["loss"], outputs["loss"], rtol=1e-6)
+    np.testing.assert_allclose(got_outputs["loss"], outputs["loss"], rtol=1e-6)  # the sum's order
     assert got_after.keys() == after.keys()
     for owner, value in after.items():
         # Sums of other lengths are rounded elsewhere: a few ulps of gradients, which an update of

@@ -28,6 +28,7 @@ from luminal.cli import (
     quantize,
     run,
     serve,
+    simulate,
     train,
     transcribe,
 )
@@ -77,6 +78,7 @@ app.command("convert")(convert.command)
 app.command("quantize")(quantize.command)
 app.command("serve")(serve.command)
 app.command("train")(train.command)
+app.command("simulate")(simulate.command)
 app.command("launch", context_settings=launch.SETTINGS)(launch.command)
 app.command("compile")(compile.command)
 app.command("run")(run.command)

@@ -41,31 +41,50 @@ class Edge:
 
     def to_source(self, dimension: int, cut: Cut) -> tuple[int, Cut] | None:
         """What a cut of the user's positions is of the source's; None if it is no cut there."""
-        for k, entry in enumerate(self.map):
-            if isinstance(entry, Expression):
-                block = _source_block(entry, self.shape, dimension, cut, self.domain)
-                if block is not None and _divides(self.value.shape[k], cut, block):
-                    return k, cut._replace(block=block)
-        return None
+        return _to_source(self.map, self.value.shape, self.shape, self.domain, dimension, cut)
 
     def to_user(self, dimension: int, cut: Cut) -> tuple[int, Cut] | None:
         """What a cut of the source is of the user's positions; None if it is no cut there."""
-        entry = self.map[dimension]
-        if not isinstance(entry, Expression):
-            return None
-        for monomial, factor in entry.terms:
-            read = digit(monomial, factor, self.shape)
-            if read is None:
-                continue
-            steps = cut.block.exact_div(read.coefficient)
-            if steps is None:
-                continue
-            user_cut = cut._replace(block=steps * read.divisor)
-            if not _divides(self.shape[read.dimension], user_cut, user_cut.block):
-                continue
-            if self.to_source(read.dimension, user_cut) == (dimension, cut):
-                return read.dimension, user_cut
+        return _to_user(self.map, self.value.shape, self.shape, self.domain, dimension, cut)
+
+
+_Map = tuple[Expression | int, ...]
+
+
+# Layers repeat, and ask the same of the same maps.
+@lru_cache(CACHE)
+def _to_source(
+    entries: _Map, source: Shape, shape: Shape, domain: Expression, dimension: int, cut: Cut
+) -> tuple[int, Cut] | None:
+    for k, entry in enumerate(entries):
+        if isinstance(entry, Expression):
+            block = _source_block(entry, shape, dimension, cut, domain)
+            if block is not None and _divides(source[k], cut, block):
+                return k, cut._replace(block=block)
+    return None
+
+
+@lru_cache(CACHE)
+def _to_user(
+    entries: _Map, source: Shape, shape: Shape, domain: Expression, dimension: int, cut: Cut
+) -> tuple[int, Cut] | None:
+    entry = entries[dimension]
+    if not isinstance(entry, Expression):
         return None
+    for monomial, factor in entry.terms:
+        read = digit(monomial, factor, shape)
+        if read is None:
+            continue
+        steps = cut.block.exact_div(read.coefficient)
+        if steps is None:
+            continue
+        user_cut = cut._replace(block=steps * read.divisor)
+        if not _divides(shape[read.dimension], user_cut, user_cut.block):
+            continue
+        back = _to_source(entries, source, shape, domain, read.dimension, user_cut)
+        if back == (dimension, cut):
+            return read.dimension, user_cut
+    return None
 
 
 @lru_cache(CACHE)

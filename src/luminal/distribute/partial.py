@@ -67,11 +67,11 @@ class Partials:
     def __init__(self, nodes: Sequence[Node], roots: Sequence[Value], sites: Sites) -> None:
         self._sites = sites
         self._nodes = [n for n in nodes if n.op.group not in ("leaf", "view")]
-        self._users: dict[Value, list[tuple[Node, Edge]]] = {}
-        for node in self._nodes:
-            for arg in node.args:
-                edge = edge_of(arg)
-                self._users.setdefault(edge.value, []).append((node, edge))
+        self._edges = {node: [edge_of(arg) for arg in node.args] for node in self._nodes}
+        self._users: dict[Value, list[Node]] = {}
+        for node, edges in self._edges.items():
+            for edge in edges:
+                self._users.setdefault(edge.value, []).append(node)
         self._read = {edge_of(root).value for root in roots}
         self._reduced: set[tuple[Value, str]] = set()
         self.kept: dict[Value, Partial] = {}
@@ -103,7 +103,7 @@ class Partials:
         return {}
 
     def _passed(self, node: Node, kept: Mapping[Value, Partial]) -> Partial:
-        edges = [edge_of(arg) for arg in node.args]
+        edges = self._edges[node]
         parts = [kept.get(edge.value, {}) for edge in edges]
         if not any(parts):
             return {}
@@ -161,7 +161,7 @@ class Partials:
         # collective all the same.
         before = len(self._reduced)
         for value, partial in self.kept.items():
-            for user, _ in self._users.get(value, ()):
+            for user in self._users.get(value, ()):
                 passed = self._passed(user, self.kept)
                 self._reduced.update((value, axis) for axis in partial if axis not in passed)
         return len(self._reduced) > before

@@ -72,18 +72,18 @@ def collective_seconds(kind: str, size: float, ranks: int, link: Link) -> float:
     if ranks == 1:
         return 0.0
     rounds, latency = math.ceil(math.log2(ranks)), link.latency
-    each = size / link.bandwidth
+    transfer = size / link.bandwidth
     share = (ranks - 1) / ranks
     if kind == "all_gather":
-        return min(rounds, ranks - 1) * latency + (ranks - 1) * each
+        return min(rounds, ranks - 1) * latency + (ranks - 1) * transfer
     if kind in ("reduce_scatter", "all_to_all"):
         steps = ranks - 1 if kind == "all_to_all" else rounds
-        return steps * latency + share * each
+        return steps * latency + share * transfer
     if kind == "all_reduce":
-        doubling = rounds * (latency + each)
-        halving = 2 * rounds * latency + 2 * share * each
+        doubling = rounds * (latency + transfer)
+        halving = 2 * rounds * latency + 2 * share * transfer
         return min(doubling, halving)
-    return latency + each
+    return latency + transfer
 
 
 def price(out: Distributed, machine: Machine, links: Mapping[str, Link]) -> Price:
@@ -174,15 +174,15 @@ def _stays(node: Node) -> bool:
 
 def _sources(node: Node) -> set[Value]:
     """The stored values that a node reads, through what is computed on the way."""
-    found: set[Value] = set()
+    stored: set[Value] = set()
     waiting = [edge_of(arg).value for arg in node.args]
     while waiting:
         value = waiting.pop()
-        if value.node.op.is_pointwise and len(found) < 16:
+        if value.node.op.is_pointwise and len(stored) < 16:
             waiting += [edge_of(arg).value for arg in value.node.args]
         elif value.node.op.name not in ("Iota", "Constant"):
-            found.add(value)
-    return found
+            stored.add(value)
+    return stored
 
 
 def _flops(node: Node) -> float:

@@ -13,18 +13,12 @@ from dataclasses import replace
 from luminal.base.costs import Link
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
-from luminal.distribute.distribute import distribute
-from luminal.distribute.held import owners, spec_of_held
-from luminal.distribute.layout import Layout
+from luminal.distribute.choose import priced, rank_of
 from luminal.distribute.mesh import Mesh, Spec
-from luminal.distribute.parts import shape_of_part
-from luminal.distribute.plans import follow
-from luminal.distribute.price import Machine, Price, price
+from luminal.distribute.price import Machine, Price
 from luminal.hlir.graph import Graph as FrozenGraph
 from luminal.hlir.prune import pruned
-from luminal.memory.state import Assignable, Parameter, State
 from luminal.models.train import ModelSettings, next_token_loss, unfilled_llama
-from luminal.nn.module import Module
 from luminal.optim import AdamW
 from luminal.session.graph import Graph
 
@@ -126,7 +120,7 @@ class Planner:
         for mesh, plan in candidates(ranks, self._few.setting):
             cost = self.price(mesh, plan, cluster)
             out.append(Choice(mesh, plan, cost, cost.peak <= cluster.machine.memory))
-        return sorted(out, key=lambda c: (not c.fits, c.price.seconds if c.fits else c.price.peak))
+        return sorted(out, key=lambda choice: rank_of(choice.price, cluster.machine))
 
 
 def candidates(ranks: int, setting: Setting) -> Iterator[tuple[Mesh, str]]:
@@ -138,7 +132,9 @@ def candidates(ranks: int, setting: Setting) -> Iterator[tuple[Mesh, str]]:
         fits = ranks % tensor == 0 and heads % tensor == 0 and setting.batch % data == 0
         if not fits or model.intermediate_size % tensor or setting.vocabulary % tensor:
             continue
-        mesh = Mesh((data, tensor), ("data", "tensor"))
+        mesh = Mesh((data,), ("data",))
+        if tensor > 1:
+            mesh = Mesh((data, tensor), ("data", "tensor"))
         kinds = ("data", "zero1", "zero3") if data > 1 else ("data",)
         yield from ((mesh, f"tensor+{kind}" if tensor > 1 else kind) for kind in kinds)
 
@@ -159,43 +155,7 @@ class _Step:
         self._graph: FrozenGraph = pruned(graph.graph())
 
     def price(self, mesh: Mesh, plan: str, machine: Machine, links: Mapping[str, Link]) -> Price:
-        _unmark(self._module)
-        for name in plan.split("+"):
-            follow(self._module.named_parameters(), name, mesh)
-        specs = {owner: spec_of_held(owner) for owner in owners(self._graph)}
-        states = {owner: spec for owner, spec in specs.items() if spec is not None}
+        named = [*self._module.named_parameters()]
         batch: Spec = (("data",), ())
         inputs = {"ids": batch, "targets": batch}
-        out = distribute(self._graph, mesh, inputs, states, _Shapes(), "engine")
-        return price(out, machine, links)
-
-
-def _unmark(module: Module) -> None:
-    for parameter in module.parameters():
-        parameter.spec = parameter.slots_spec = None
-
-
-class _Shapes:
-    """What stands for parts whose shapes alone are asked for: nothing is in memory."""
-
-    def __init__(self) -> None:
-        self._parts: dict[Assignable, Assignable] = {}
-
-    def __call__(self, owner: Assignable, layout: Layout) -> Assignable:
-        if not any(layout):
-            return owner
-        if owner not in self._parts:
-            shape = shape_of_part(owner.shape, layout)
-            self._parts[owner] = (
-                Parameter(shape, owner.dtype, owner.name)
-                if isinstance(owner, Parameter)
-                else _unfilled(shape, owner)
-            )
-        return self._parts[owner]
-
-
-def _unfilled(shape: tuple[int, ...], owner: State) -> State:
-    """A State of a shape that has no memory of its own."""
-    state = State((0,), owner.dtype, 0, owner.name)
-    state.shape = shape
-    return state
+        return priced(self._graph, named, inputs, mesh, plan, machine, links)

@@ -73,8 +73,8 @@ def collective(attrs: CollectiveAttrs, mesh: Mesh, x: Parts) -> Parts:
                 case "all_gather":
                     out[rank] = np.concatenate([*stacked])
                 case "all_to_all":
-                    own = [np.split(operand, len(group))[k] for operand in stacked]
-                    out[rank] = np.concatenate(own)
+                    pieces = [np.split(operand, len(group))[k] for operand in stacked]
+                    out[rank] = np.concatenate(pieces)
                 case "all_reduce":
                     assert reduced is not None
                     out[rank] = reduced

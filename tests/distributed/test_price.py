@@ -1,0 +1,108 @@
+"""Predicted steps: what collectives take, what hides, and which plan is chosen."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from luminal.base.costs import Link
+from luminal.base.errors import InputError
+from luminal.cli.main import app
+from luminal.distribute.mesh import Mesh
+from luminal.distribute.price import Machine, Price, collective_seconds
+from luminal.models.plans import Cluster, Planner, Setting, read_choice
+from luminal.models.train import ModelSettings
+
+LINK = Link(1e-5, 1e9)
+SMALL = ModelSettings(256, 512, 12, 8, 128, num_key_value_heads=4)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 64, 1024])
+def test_a_large_all_reduce_is_bound_by_bandwidth_and_a_small_one_by_latency(ranks: int) -> None:
+    # Thakur et al.: 2 (P-1)/P n / b for large ones, log2 P rounds for small ones.
+    large = collective_seconds("all_reduce", 1e9, ranks, LINK)
+    # rel: the latency of a large one and the bytes of a small one are less than that.
+    assert large == pytest.approx(2 * (ranks - 1) / ranks * 1e9 / 1e9, rel=0.01)
+    small = collective_seconds("all_reduce", 8, ranks, LINK)
+    assert small == pytest.approx((ranks - 1).bit_length() * 1e-5, rel=0.01)  # as above
+    halves = collective_seconds("reduce_scatter", 1e9, ranks, LINK)
+    parts = collective_seconds("all_gather", 1e9 / ranks, ranks, LINK)
+    assert halves + parts == pytest.approx(large, rel=0.02)  # as above, and twice
+
+
+@functools.cache
+def planner() -> Planner:
+    """Records a training step of a small Llama, once for all tests of a process."""
+    return Planner(Setting(SMALL, 512, 64, 128))
+
+
+def planned(far: Link, memory: float = 1e12, ranks: int = 2) -> dict[str, Price]:
+    """The price of each mesh and plan, the chosen one first."""
+    cluster = Cluster(Machine(1e13, 1e12, memory), 1, LINK, far)
+    return {choice.text(): choice.price for choice in planner().choices(ranks, cluster)}
+
+
+def test_a_slow_link_between_nodes_costs_and_never_less_than_a_fast_one() -> None:
+    fast, slow = planned(Link(1e-5, 1e9)), planned(Link(1e-5, 1e7))
+    assert fast.keys() == slow.keys()
+    assert all(slow[plan].seconds >= fast[plan].seconds for plan in fast)
+    assert slow["mesh data=2\nplan data"].seconds > 2 * fast["mesh data=2\nplan data"].seconds
+
+
+def test_where_memory_is_short_the_fastest_that_fits_is_chosen() -> None:
+    roomy = planned(LINK)
+    room = next(iter(roomy.values())).peak * 0.9
+    chosen = next(iter(planned(LINK, room).values()))
+    fitting = [cost for cost in roomy.values() if cost.peak <= room]
+    assert chosen.seconds == min(cost.seconds for cost in fitting)
+    none = planned(LINK, 1.0)
+    assert next(iter(none.values())).peak == min(cost.peak for cost in none.values())
+
+
+def test_a_layer_more_adds_what_the_layer_before_added() -> None:
+    cluster = Cluster(Machine(1e13, 1e12, 1e12), 4, LINK, LINK)
+    mesh = Mesh((4,), ("data",))
+
+    def seconds(layers: int) -> float:
+        model = ModelSettings(64, 128, layers, 4, 32, num_key_value_heads=2)
+        return Planner(Setting(model, 64, 8, 32)).price(mesh, "data", cluster).sent
+
+    assert seconds(5) - seconds(4) == pytest.approx(seconds(4) - seconds(3))
+
+
+def test_a_plan_is_text_that_can_be_given_back() -> None:
+    first = next(iter(planned(LINK)))
+    mesh, plan = read_choice("# chosen by hand\n" + first)
+    assert (
+        first
+        == "mesh "
+        + " ".join(f"{n}={k}" for n, k in zip(mesh.names, mesh.shape, strict=True))
+        + f"\nplan {plan}"
+    )
+    with pytest.raises(InputError, match="'data=x' in 'mesh data=x'; write data=8"):
+        read_choice("mesh data=x")
+    with pytest.raises(InputError, match="'plans zero1' is neither"):
+        read_choice("plans zero1")
+
+
+def test_the_command_says_what_each_number_of_ranks_takes(tmp_path: Path) -> None:
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    config = {name: getattr(SMALL, name) for name in names} | {"vocab_size": 512}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    given = ["simulate", str(tmp_path), "--ranks", "1..2", "--batch", "16", "--length", "64"]
+    result = CliRunner().invoke(app, [*given, "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.output)
+    assert [sum(row["mesh"].values()) > 0 for row in rows] == [True] * 2
+    assert all(row["seconds"] >= row["kernels"] > 0 for row in rows)
+    for wrong, words in (
+        (["--ranks", "x"], "--ranks 'x'"), (["--near", "1"], "the link '1'"),
+        (["--ranks", "7"], "no mesh divides a batch of 16"),
+    ):  # fmt: skip
+        failed = CliRunner().invoke(app, [*given, *wrong])
+        assert isinstance(failed.exception, InputError)
+        assert words in str(failed.exception)
