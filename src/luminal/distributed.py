@@ -1,6 +1,7 @@
 """Programs of several ranks: `lm.distributed`."""
 
 from luminal.base.errors import CollectiveError, CollectiveTimeoutError
+from luminal.distribute.plans import read_plan
 from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import run_local
 from luminal.runtime.collectives.process import engine, init, local_rank, local_size, rank, size
@@ -21,6 +22,7 @@ __all__ = [
     "local_rank",
     "local_size",
     "rank",
+    "read_plan",
     "run_local",
     "size",
 ]

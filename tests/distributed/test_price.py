@@ -13,8 +13,9 @@ from luminal.base.costs import Link
 from luminal.base.errors import InputError
 from luminal.cli.main import app
 from luminal.distribute.mesh import Mesh
+from luminal.distribute.plans import read_plan
 from luminal.distribute.price import Machine, Price, collective_seconds
-from luminal.models.plans import Cluster, Planner, Setting, read_choice
+from luminal.models.plans import Cluster, Planner, Setting
 from luminal.models.train import ModelSettings
 
 LINK = Link(1e-5, 1e9)
@@ -76,7 +77,7 @@ def test_a_layer_more_adds_what_the_layer_before_added() -> None:
 
 def test_a_plan_is_text_that_can_be_given_back() -> None:
     first = next(iter(planned(LINK)))
-    mesh, plan = read_choice("# chosen by hand\n" + first)
+    mesh, plan = read_plan("# chosen by hand\n" + first)
     assert (
         first
         == "mesh "
@@ -84,9 +85,9 @@ def test_a_plan_is_text_that_can_be_given_back() -> None:
         + f"\nplan {plan}"
     )
     with pytest.raises(InputError, match="'data=x' in 'mesh data=x'; write data=8"):
-        read_choice("mesh data=x")
+        read_plan("mesh data=x")
     with pytest.raises(InputError, match="'plans zero1' is neither"):
-        read_choice("plans zero1")
+        read_plan("plans zero1")
 
 
 def test_the_command_says_what_each_number_of_ranks_takes(tmp_path: Path) -> None:

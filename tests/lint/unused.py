@@ -23,6 +23,7 @@ READERS = (ROOT / "examples", ROOT / "bench")
 PUBLIC_NAMES = ROOT / "tests/unit/frontend/public_names.txt"
 
 EXCEPTIONS: Mapping[str, str] = {
+    "luminal.backends.reference.ranks:interpret_ranks": "the oracle of programs for many ranks",
     "luminal.array_api.inspection:Info": "the array API standard asks for it",
     "luminal.cli.compile:Stage": "members are values of an option, read by their texts",
     "luminal.models.architectures.*:[A-Z]*": "records, which the package takes from its modules",
@@ -31,6 +32,7 @@ EXCEPTIONS: Mapping[str, str] = {
     "luminal.nn.init": "public, with PyTorch's names: users draw first values",
     "luminal.onnx.backend:Backend": "ONNX's own interface of backends, which its suite calls",
     "luminal.rolling.roll:_Choice.is_plain": "choices are compared by their fields",
+    "luminal.session.parallel:_Wrapped.sync_gradients": "public: as programs were written before",
     "luminal.torch_backend.exported:CompiledModel": "public: what `compile_exported` gives",
 }
 """Names that the package does not read and that stay, each with who does: of a module, of a class,

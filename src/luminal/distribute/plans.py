@@ -56,6 +56,30 @@ def follow(named: Iterable[tuple[str, Parameter]], plan: str, mesh: Mesh) -> lis
     return left
 
 
+def read_plan(text: str) -> tuple[Mesh, str]:
+    """The mesh and the plan of a text: lines `mesh data=8 tensor=2` and `plan tensor+zero1`.
+
+    Raises InputError that names the line it does not understand.
+    """
+    shape: list[int] = []
+    names: list[str] = []
+    plan = ""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        word, _, rest = line.partition(" ")
+        if word == "plan" and rest:
+            plan = rest.strip()
+        elif word == "mesh" and rest:
+            for part in rest.split():
+                name, _, count = part.partition("=")
+                if not count.isdigit():
+                    raise InputError(f"plan: {part!r} in {line!r}; write data=8")
+                names.append(name)
+                shape.append(int(count))
+        elif not line.startswith("#"):
+            raise InputError(f"plan: {line!r} is neither 'mesh data=8 tensor=2' nor 'plan zero1'")
+    return Mesh(tuple(shape), tuple(names)), plan or "data"
+
+
 def by_patterns(
     named: Sequence[tuple[str, Assignable]], patterns: Mapping[str, Sequence[object]], mesh: Mesh
 ) -> None:

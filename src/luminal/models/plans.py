@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from luminal.base.costs import Link
-from luminal.base.errors import InputError
 from luminal.base.records import dataclass
 from luminal.distribute.choose import priced, rank_of
 from luminal.distribute.mesh import Mesh, Spec
@@ -68,33 +67,9 @@ class Choice:
     fits: bool
 
     def text(self) -> str:
-        """The choice as text that can be edited and given back (`read_choice`)."""
+        """The choice as text that can be edited and given back (`lm.distributed.read_plan`)."""
         axes = " ".join(f"{n}={k}" for n, k in zip(self.mesh.names, self.mesh.shape, strict=True))
         return f"mesh {axes}\nplan {self.plan}"
-
-
-def read_choice(text: str) -> tuple[Mesh, str]:
-    """The mesh and the plan of a text such as `Choice.text` gives.
-
-    Raises InputError that names the line it does not understand.
-    """
-    shape: list[int] = []
-    names: list[str] = []
-    plan = ""
-    for line in filter(None, map(str.strip, text.splitlines())):
-        word, _, rest = line.partition(" ")
-        if word == "plan" and rest:
-            plan = rest.strip()
-        elif word == "mesh" and rest:
-            for part in rest.split():
-                name, _, count = part.partition("=")
-                if not count.isdigit():
-                    raise InputError(f"plan: {part!r} in {line!r}; write data=8")
-                names.append(name)
-                shape.append(int(count))
-        elif not line.startswith("#"):
-            raise InputError(f"plan: {line!r} is neither 'mesh data=8 tensor=2' nor 'plan zero1'")
-    return Mesh(tuple(shape), tuple(names)), plan or "data"
 
 
 class Planner:
