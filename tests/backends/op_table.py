@@ -18,7 +18,8 @@ from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Builder, Graph, Output
-from luminal.hlir.ops import OPS, TensorType, Value
+from luminal.hlir.ops import OPS, Value
+from luminal.hlir.types import TensorType
 from luminal.memory.state import Parameter, State
 from luminal.runtime.executable import Executable
 from luminal.shape import view as views

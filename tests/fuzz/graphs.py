@@ -18,8 +18,9 @@ from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.hlir.attributes import InputAttrs, LoopAttrs, Shape, StateAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink, topological
-from luminal.hlir.ops import Node, TensorType, Value
+from luminal.hlir.ops import Node, Value
 from luminal.hlir.semantics import extents
+from luminal.hlir.types import TensorType
 from luminal.memory.state import Parameter, State
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, Symbol, const, symbol

@@ -9,7 +9,8 @@ import numpy as np
 from luminal.base import dtypes
 from luminal.hlir.attributes import Body
 from luminal.hlir.graph import Assign, Builder
-from luminal.hlir.ops import BITS, FLOATS, INTEGERS, NUMBERS, TensorType, Value
+from luminal.hlir.ops import BITS, FLOATS, INTEGERS, NUMBERS, Value
+from luminal.hlir.types import TensorType
 from luminal.shape import view as views
 from luminal.shape.expression import Expression, const, product_of
 from tests.fuzz.graphs import CACHE, Growth

@@ -23,7 +23,8 @@ from luminal.hlir.attributes import (
     ScatterAttrs,
     ViewAttrs,
 )
-from luminal.hlir.ops import FLOATS, INTEGERS, NUMBERS, OPS, TensorType
+from luminal.hlir.ops import FLOATS, INTEGERS, NUMBERS, OPS
+from luminal.hlir.types import TensorType
 from luminal.shape.expression import const, symbol
 from luminal.shape.view import View, index
 

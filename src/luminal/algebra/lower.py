@@ -20,6 +20,7 @@ from luminal.algebra.index_form import index_form
 from luminal.algebra.lower_frames import Edge, Frames
 from luminal.algebra.ranges import Ranges
 from luminal.algebra.reductions import without_points
+from luminal.algebra.sequence import sequence
 from luminal.algebra.terms import Axes, Frame, Literal, OpaqueAttrs, Term, Terms, term_order
 from luminal.base import dtypes
 from luminal.base.records import dataclass
@@ -109,7 +110,7 @@ class _Lowering:
     ) -> Lowered:
         first = self.first
         nodes = topological([value for _, value in sinks])
-        self.sequence = _sequence(nodes)
+        self.sequence = sequence(nodes)
         for node in nodes:
             first.add(node)
         edges = [first.see(value) for _, value in sinks]
@@ -337,27 +338,6 @@ class _Lowering:
             frame = self.named(self.first.frames[Value(node, k)])
             attrs = OpaqueAttrs(node.attrs, frames, frame, k, self.sites, body, sequence)
             self.built[Value(node, k)] = self.terms.opaque(node.op.name, args, attrs, result.dtype)
-
-
-# What one rank starts first another one may not start second: each would wait for the other. So
-# their order is decided here, once, whatever becomes kernels: by depth, which is about when each
-# can begin, as gradients come from the last layer to the first.
-def _sequence(nodes: Sequence[Node]) -> dict[Node, int]:
-    """The numbers, from 1, of Collectives and of Loops with some inside, in the order in which all
-    ranks run them.
-    """
-    collecting = [node for node in nodes if _collects(node)]
-    depths: dict[Node, int] = {}
-    for node in nodes if len(collecting) > 1 else ():
-        depths[node] = 1 + max((depths[arg.node] for arg in node.args), default=0)
-    collecting.sort(key=lambda node: depths.get(node, 0))
-    return {node: number for number, node in enumerate(collecting, 1)}
-
-
-def _collects(node: Node) -> bool:
-    if node.op.name == "Loop":
-        return any(map(_collects, topological(node.attrs.body.results)))
-    return node.op.name == "Collective"
 
 
 def _is_one(x: Term) -> bool:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from luminal.autograd.collectives import collective
 from luminal.autograd.matrices import RULES as MATRIX_RULES
 from luminal.autograd.views import transposed
 from luminal.base import dtypes
@@ -25,7 +26,7 @@ from luminal.frontend.pointwise.binary import where
 from luminal.frontend.pointwise.derivatives import differentiated
 from luminal.frontend.scan import scan
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.attributes import AxisAttrs, CollectiveAttrs, GatherAttrs, ScanAttrs, ScatterAttrs
+from luminal.hlir.attributes import AxisAttrs, GatherAttrs, ScanAttrs, ScatterAttrs
 from luminal.hlir.lapack import Evaluation
 from luminal.hlir.ops import OPS, Node, Value
 from luminal.shape.expression import Expression
@@ -272,35 +273,6 @@ def _not_differentiable(at: Applied, gradients: Gradients) -> Gradients:
 
 _LN2 = math.log(2)
 
-_TRANSPOSED = {
-    "all_gather": "reduce_scatter",
-    "reduce_scatter": "all_gather",
-    "all_reduce": "all_reduce",
-    "all_to_all": "all_to_all",
-    "permute": "permute",
-}
-
-
-def _collective(at: Applied, gradients: Gradients) -> Gradients:
-    """A collective is linear, so its gradient goes the other way; all but one of maxima, which
-    raises.
-    """
-    (x,), (g,) = at.args, gradients
-    attrs: CollectiveAttrs = at.node.attrs
-    assert g is not None
-    if attrs.reduction == "Max":
-        raise GraphError(
-            f"the {attrs.kind} of {x.shape} by Max has no derivative; take it of x.detach(), as "
-            "softmax does"
-        )
-    reduction = "Sum" if attrs.kind in ("all_gather", "all_reduce") else ""
-    pairs = tuple((target, source) for source, target in attrs.pairs)
-    back = CollectiveAttrs(
-        _TRANSPOSED[attrs.kind], attrs.axis, attrs.ranks, reduction, pairs, attrs.turn, attrs.label
-    )
-    return (at.graph.wrap(at.graph.builder.make("Collective", [g.value], back).value),)
-
-
 NOT_DIFFERENTIABLE = ("Bitcast", "And", "Or", "Xor", "Shl", "Shr")
 """Operations on bits."""
 
@@ -336,7 +308,7 @@ RULES: Mapping[str, Rule] = {
     "Custom": _custom,
     "After": lambda at, gradients: (gradients[0], None),
     "Shard": lambda at, gradients: gradients,
-    "Collective": _collective,
+    "Collective": collective,
     **dict.fromkeys(NOT_DIFFERENTIABLE, _not_differentiable),
 }
 """By op; a Loop's rule is `loop.py`."""

@@ -126,7 +126,7 @@ def _source_block(
         if read is None or read.dimension != dimension:
             continue
         steps = cut.block.exact_div(read.divisor)
-        if steps is None or (read.divisor * read.count).exact_div(cut.period) is None:
+        if steps is None or (read.divisor * read.positions).exact_div(cut.period) is None:
             continue
         block = steps * read.coefficient
         rest = _below(entry, (monomial, factor), block * cut.ranks)

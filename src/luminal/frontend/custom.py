@@ -15,7 +15,7 @@ from luminal.base.records import dataclass
 from luminal.frontend.handle import Array, Operand, Shape, describe
 from luminal.frontend.pointwise.binary import graph_of
 from luminal.hlir.attributes import CustomKernel
-from luminal.hlir.ops import TensorType
+from luminal.hlir.types import TensorType
 from luminal.shape.expression import Expression, const, product_of
 
 if TYPE_CHECKING:

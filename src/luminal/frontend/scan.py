@@ -12,7 +12,8 @@ from luminal.frontend.handle import Array, Extent, describe
 from luminal.frontend.pointwise.binary import graph_of
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import Body
-from luminal.hlir.ops import TensorType, Value
+from luminal.hlir.ops import Value
+from luminal.hlir.types import TensorType
 from luminal.memory.state import Assignable, Parameter
 from luminal.shape.expression import Expression
 

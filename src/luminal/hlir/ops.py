@@ -8,7 +8,6 @@ it takes, the shape and dtype of its results, and its NumPy meaning (`hlir.seman
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +16,8 @@ from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.base.records import dataclass
-from luminal.hlir import semantics
+from luminal.hlir import semantics, sharding
 from luminal.hlir.attributes import (
-    COLLECTIVES,
     AxisAttrs,
     CastAttrs,
     CollectiveAttrs,
@@ -38,27 +36,11 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.monoid import SCANS
-from luminal.shape.arithmetic import CACHE
+from luminal.hlir.types import TensorType, type_of
 from luminal.shape.expression import const
 
 Array = np.ndarray[Any, Any]
 Meaning = Callable[[Any, Mapping[str, int], Sequence[Array]], tuple[Array, ...]]
-
-
-class TensorType(NamedTuple):
-    """The shape (Expressions) and dtype of one value."""
-
-    shape: Shape
-    dtype: DType
-
-    def __str__(self) -> str:
-        return f"{self.dtype.short}[{', '.join(map(str, self.shape))}]"
-
-
-@lru_cache(CACHE)
-def type_of(shape: Shape, dtype: DType) -> TensorType:
-    """The one object for this type, so that passes can tell types apart by identity first."""
-    return TensorType(shape, dtype)
 
 
 class Node:
@@ -282,41 +264,6 @@ def _custom(args: Sequence[TensorType], attrs: CustomAttrs) -> tuple[TensorType,
     return tuple(type_of(*result) for result in attrs.types)
 
 
-def _shard(args: Sequence[TensorType], attrs: ShardAttrs) -> tuple[TensorType, ...]:
-    if len(attrs.spec) != len(args[0].shape):
-        raise ShapeError(
-            f"Shard: {len(attrs.spec)} entries for {args[0]}; give one for each dimension"
-        )
-    names = [name for names in attrs.spec for name in names]
-    for name in names:
-        if names.count(name) > 1:
-            raise ShapeError(
-                f"Shard: the mesh axis {name!r} cuts {args[0]} twice; it can cut one dimension"
-            )
-    return (args[0],)
-
-
-def _collective(args: Sequence[TensorType], attrs: CollectiveAttrs) -> tuple[TensorType, ...]:
-    x = args[0]
-    if attrs.kind not in COLLECTIVES:
-        raise ShapeError(f"Collective: {attrs.kind!r} is not one of {', '.join(COLLECTIVES)}")
-    if (attrs.reduction in ("Sum", "Max")) != (attrs.kind in ("all_reduce", "reduce_scatter")):
-        raise ShapeError(f"Collective {attrs.kind}: the reduction {attrs.reduction!r} does not fit")
-    if attrs.reduction and x.dtype not in NUMBERS:
-        raise DTypeError(f"Collective {attrs.kind}: {x.dtype}; it takes {dtypes.names(NUMBERS)}")
-    if attrs.kind in ("all_reduce", "permute"):
-        return (x,)
-    part = x.shape[0].exact_div(attrs.ranks) if x.shape else None
-    if attrs.kind == "all_gather" and x.shape:
-        return (type_of((x.shape[0] * attrs.ranks, *x.shape[1:]), x.dtype),)
-    if part is None:
-        raise ShapeError(
-            f"Collective {attrs.kind}: the operand is {x}; its first dimension is that of the "
-            f"parts of {attrs.ranks} ranks along {attrs.axis!r}"
-        )
-    return (type_of((part, *x.shape[1:]), x.dtype) if attrs.kind == "reduce_scatter" else x,)
-
-
 def _after(args: Sequence[TensorType], attrs: None) -> tuple[TensorType, ...]:
     return (args[0],)
 
@@ -386,8 +333,8 @@ _TABLE = (
     _row("Loop",    "other",   None, ANY,      _loop,    None, LoopAttrs),
     _row("Custom",  "other",   None, ANY,      _custom,  semantics.custom, CustomAttrs),
     _row("After",   "other",   2, ANY,         _after,   semantics.after),
-    _row("Shard",   "other",   1, ANY,         _shard,   semantics.detach, ShardAttrs),
-    _row("Collective", "other", 1, ANY,      _collective, None, CollectiveAttrs),
+    _row("Shard",   "other",   1, ANY,         sharding.shard,   semantics.detach, ShardAttrs),
+    _row("Collective", "other", 1, ANY,      sharding.collective, None, CollectiveAttrs),
 )
 # fmt: on
 OPS: dict[str, Op] = {op.name: op for op in _TABLE}

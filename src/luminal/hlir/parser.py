@@ -36,8 +36,9 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.cursor import Line
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
-from luminal.hlir.ops import OPS, Node, TensorType, Value
+from luminal.hlir.ops import OPS, Node, Value
 from luminal.hlir.printer import WORD
+from luminal.hlir.types import TensorType
 from luminal.memory.state import Assignable, Parameter, State
 from luminal.shape.expression import TRUE, Expression, Symbol, symbol
 from luminal.shape.parse import parse as parse_expression

@@ -17,8 +17,9 @@ from luminal.hlir.attributes import (
     ViewAttrs,
 )
 from luminal.hlir.graph import Assign, Graph, check_sinks, topological
-from luminal.hlir.ops import OPS, Node, TensorType, Value, infer
+from luminal.hlir.ops import OPS, Node, Value, infer
 from luminal.hlir.printer import Printer
+from luminal.hlir.types import TensorType
 from luminal.memory.state import Assignable
 from luminal.shape.expression import Expression, Symbol, const
 from luminal.shape.view import index

@@ -13,7 +13,8 @@ from luminal.base import dtypes
 from luminal.base.dots import OF_BITS, ON_BITS
 from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
-from luminal.hlir.ops import OPS, TensorType
+from luminal.hlir.ops import OPS
+from luminal.hlir.types import TensorType
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import (

@@ -12,7 +12,8 @@ from luminal.base.dtypes import uint8
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import Body, LoopAttrs, Shape
 from luminal.hlir.graph import Assign, Builder, Output, Sink, copied
-from luminal.hlir.ops import TensorType, Value
+from luminal.hlir.ops import Value
+from luminal.hlir.types import TensorType
 from luminal.memory.state import Assignable
 from luminal.rolling.block import NodeTable, is_slice
 from luminal.rolling.cost import Inlining

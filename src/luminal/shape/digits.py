@@ -8,12 +8,12 @@ from luminal.shape.expression import Expression, Symbol, const
 
 
 class Digit(NamedTuple):
-    """`coefficient * (i_dimension // divisor % count)`, a summand of an entry of a map."""
+    """`coefficient * (i_dimension // divisor % positions)`, a summand of an entry of a map."""
 
     coefficient: Expression
     dimension: int
     divisor: Expression
-    count: Expression
+    positions: Expression
 
 
 def digit(monomial: Expression, factor: int, shape: tuple[Expression, ...]) -> Digit | None:

@@ -9,9 +9,10 @@ from luminal.base import dtypes
 from luminal.base.errors import GraphError
 from luminal.hlir.attributes import Body, CustomKernel
 from luminal.hlir.graph import Assign, Builder, Graph, Output
-from luminal.hlir.ops import TensorType, Value
+from luminal.hlir.ops import Value
 from luminal.hlir.parser import parse
 from luminal.hlir.printer import to_text
+from luminal.hlir.types import TensorType
 from luminal.hlir.verify import verify
 from luminal.memory.state import Parameter, State
 from luminal.shape import view as views

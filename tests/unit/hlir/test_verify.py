@@ -20,7 +20,8 @@ from luminal.hlir.attributes import (
     ViewAttrs,
 )
 from luminal.hlir.graph import Assign, Builder, Graph, Output
-from luminal.hlir.ops import OPS, Node, TensorType, Value
+from luminal.hlir.ops import OPS, Node, Value
+from luminal.hlir.types import TensorType
 from luminal.hlir.verify import verify
 from luminal.memory.state import State
 from luminal.shape import view as views

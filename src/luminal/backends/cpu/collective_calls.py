@@ -83,7 +83,7 @@ class CollectiveCode:
         # Only sums and maxima are more than bytes to an engine.
         self._dtype = launch.dtype if attrs.reduction else uint8
         self._unit = launch.dtype.size // self._dtype.size
-        self._how = {"label": launch.label or attrs.kind, "pairs": attrs.pairs}
+        self._how: dict[str, Any] = {"label": launch.label or attrs.kind, "pairs": attrs.pairs}
         if attrs.reduction:
             self._how["monoid"] = attrs.reduction.lower()
         self._views: dict[tuple[int, ...], tuple[Array, Array]] = {}

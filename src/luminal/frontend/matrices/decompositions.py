@@ -21,7 +21,7 @@ from luminal.frontend.movement.views import flip
 from luminal.frontend.pointwise.binary import broadcast, promotion, where
 from luminal.hlir import lapack
 from luminal.hlir.lapack import Evaluation, Failure
-from luminal.hlir.ops import TensorType
+from luminal.hlir.types import TensorType
 from luminal.shape.expression import Expression, minimum
 from luminal.shape.view import broadcast_shapes
 

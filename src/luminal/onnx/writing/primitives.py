@@ -25,7 +25,8 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.graph import topological
-from luminal.hlir.ops import Node, TensorType, Value
+from luminal.hlir.ops import Node, Value
+from luminal.hlir.types import TensorType
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.values import NUMBERS
 from luminal.onnx.writing.expressions import Expressions
