@@ -29,6 +29,7 @@ DECIDES = re.compile(
 HOST_MEMORY = re.compile(r"\baligned_empty\b|__array_interface__|\.ctypes\b|\bmemmove\b")
 EDGES = (  # where users' arrays and files come in and results go out
     "memory/data.py",
+    "memory/dlpack_device.py",
     "memory/arrays.py",
     "memory/state.py",
     "runtime/arrays.py",

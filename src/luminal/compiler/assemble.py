@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
@@ -18,7 +17,6 @@ from luminal.kernel.knobs import KnobError, Knobs
 from luminal.kernel.tile_ir import Kernel
 from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import (
-    CollectiveLaunch,
     KernelLaunch,
     Launch,
     LoopLaunch,
@@ -35,7 +33,6 @@ from luminal.program.steps import (
     Partition,
     Step,
 )
-from luminal.shape.expression import const
 
 Tuned = Mapping[str, Knobs]
 """Knobs by `text_key` of the kernel that the default schedule makes."""
@@ -147,7 +144,7 @@ class _Assembly:
         if isinstance(step, CustomStep):
             return self._custom(step)
         if isinstance(step, CollectiveStep):
-            return _collective(step)
+            return step.launch
         # A kernel is named by its text under the default schedule, so that what a search found out
         # about it holds wherever the same kernel occurs, in this program or another, whatever it is
         # tuned to now.
@@ -206,13 +203,6 @@ class _Assembly:
         """The Origin of each kernel."""
         pairs = zip(self.names, self.steps, strict=True)
         return tuple(Origin(name, tuple(steps), text) for (name, text), steps in pairs)
-
-
-def _collective(step: CollectiveStep) -> Launch:
-    attrs, ends = step.attrs, (step.operand, step.result)
-    sent, received = (math.prod(place.shape, start=const(1)) for place in ends)
-    operands = step.operand.operand, step.result.operand
-    return CollectiveLaunch(attrs, step.operand.dtype, operands, (sent, received), attrs.label)
 
 
 def text_key(text: str) -> str:

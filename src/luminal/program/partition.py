@@ -5,7 +5,7 @@ Everything here is a function of the Selection: buffers, who writes them, the or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from luminal.algebra.frames import shape_of
@@ -15,6 +15,7 @@ from luminal.algebra.terms import OpaqueAttrs, Term, below
 from luminal.base.dtypes import int64
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.kernel.fused import Fused, Store
+from luminal.program import whole_buffers
 from luminal.program.bound_loop import BoundLoop
 from luminal.program.buffers import BufferKind
 from luminal.program.in_place import calls_python
@@ -24,8 +25,6 @@ from luminal.program.order import ordered
 from luminal.program.scope import Scope
 from luminal.program.selection import Selection
 from luminal.program.steps import (
-    CollectiveStep,
-    CustomStep,
     LoopStep,
     Partition,
     SortStep,
@@ -33,7 +32,6 @@ from luminal.program.steps import (
     leaves_of,
     state_of,
 )
-from luminal.shape.expression import axis
 
 
 # Nothing is decided here: which values are stored, in which order their axes lie, and what shares a
@@ -139,37 +137,9 @@ def _sort(scope: Scope, term: Term) -> list[Unit]:
     fused = Fused(tuple(stores), {term.args[0]: source}, frozenset(), scope.facts)
     reads = frozenset(term.args)
     steps = (SortStep(fused),)
-    return _behind(before, Unit(tuple(used.values()), reads, steps, leaves=leaves_of(reads)))
-
-
-def _custom(scope: Scope, term: Term) -> list[Unit]:
-    """A hand-written kernel, told by pointers to row-major tensors; all its results at once."""
-    attrs: OpaqueAttrs = term.attrs
-    before: list[Unit] = []
-    edges = zip(term.args, attrs.frames, strict=True)
-    operands = tuple(scope.row_major(arg, frame, before) for arg, frame in edges)
-    used, results = scope.siblings(term), []
-    for k, (shape, dtype) in enumerate(attrs.hlir.types):
-        if k in used:
-            results.append(scope.home(used[k]))
-        else:
-            frame = tuple((axis(f"i{d}", extent),) for d, extent in enumerate(shape))
-            buffer = scope.memory.buffer(BufferKind.ARENA, dtype, shape)
-            results.append(scope.memory.place(buffer, frame))
-    step = CustomStep(attrs.hlir, operands, tuple(results))
-    reads = frozenset(term.args)
-    return _behind(before, Unit(tuple(used.values()), reads, (step,), leaves=leaves_of(reads)))
-
-
-def _collective(scope: Scope, term: Term) -> list[Unit]:
-    """What all ranks do together, told by pointers to row-major tensors."""
-    attrs: OpaqueAttrs = term.attrs
-    before: list[Unit] = []
-    operand = scope.row_major(term.args[0], attrs.frames[0], before)
-    step = CollectiveStep(attrs.hlir, operand, scope.home(term))
-    reads = frozenset(term.args)
-    unit = Unit((term,), reads, (step,), leaves=leaves_of(reads), after=scope.before.get(term))
-    return _behind(before, unit)
+    return whole_buffers.behind(
+        before, Unit(tuple(used.values()), reads, steps, leaves=leaves_of(reads))
+    )
 
 
 def _loop(scope: Scope, term: Term) -> list[Unit]:
@@ -180,7 +150,7 @@ def _loop(scope: Scope, term: Term) -> list[Unit]:
     makes = tuple(scope.siblings(term).values())
     overwrites, after = leaves_of(bound.overwritten), scope.before.get(term)
     unit = Unit(makes, reads, (step,), overwrites, leaves_of(reads), after=after)
-    return _behind(bound.before, unit)
+    return whole_buffers.behind(bound.before, unit)
 
 
 def _after(scope: Scope, term: Term) -> list[Unit]:
@@ -192,19 +162,13 @@ def _after(scope: Scope, term: Term) -> list[Unit]:
     is_end = scope.selection.is_stored
     ends_below = below(term.args, lambda t: t.is_leaf or is_end(t))
     reads = frozenset(t for t in ends_below if t.is_leaf or is_end(t))
-    return _behind(before, Unit((term,), reads, (), leaves=leaves_of(reads)))
-
-
-def _behind(before: Sequence[Unit], unit: Unit) -> list[Unit]:
-    """A unit that reads copies, and those: wherever it moves, they come first."""
-    unit.before = tuple(before)
-    return [*before, unit]
+    return whole_buffers.behind(before, Unit((term,), reads, (), leaves=leaves_of(reads)))
 
 
 _SEVERAL: Mapping[str, Callable[[Scope, Term], list[Unit]]] = {
     "Sort": _sort,
-    "Custom": _custom,
-    "Collective": _collective,
+    "Custom": whole_buffers.custom,
+    "Collective": whole_buffers.collective,
     "Loop": _loop,
     "After": _after,
 }

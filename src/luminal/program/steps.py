@@ -13,8 +13,8 @@ from luminal.kernel.cascade import Cascade
 from luminal.kernel.fused import Fused, Place
 from luminal.memory.state import Assignable
 from luminal.program.buffers import Buffer
-from luminal.program.launch_list import ProgramOutput
-from luminal.shape.expression import Expression
+from luminal.program.launch_list import CollectiveLaunch, ProgramOutput
+from luminal.shape.expression import Expression, product_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,14 @@ class CollectiveStep:
     attrs: CollectiveAttrs
     operand: Place
     result: Place
+
+    @property
+    def launch(self) -> CollectiveLaunch:
+        """The launch that it is: there is nothing to choose."""
+        attrs, ends = self.attrs, (self.operand, self.result)
+        sent, received = (product_of(place.shape) for place in ends)
+        operands = self.operand.operand, self.result.operand
+        return CollectiveLaunch(attrs, self.operand.dtype, operands, (sent, received), attrs.label)
 
 
 @dataclass(frozen=True, slots=True)
