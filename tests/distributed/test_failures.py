@@ -117,20 +117,25 @@ def test_a_rank_that_ends_before_it_is_one() -> None:
     assert "in _come_up_with_all_ranks" in end.err
 
 
-def test_a_forked_child_is_no_rank() -> None:
-    """It ends by itself, well or badly, and the ranks go on."""
+def test_a_child_is_no_rank() -> None:
+    """One that was forked ends by itself, well or badly, and the ranks go on. One that a rank
+    starts is a program of one rank.
+    """
     text = (
         "import os, luminal as lm\nengine = lm.distributed.init()\n"
         "print('rank 0 is ready', flush=True)\nchild = os.fork()\n"
         "if child == 0:\n    assert engine.rank == 0\n"
         "else:\n    status = os.waitpid(child, 0)[1]\n    engine.barrier()\n"
-        "    print('rank', engine.rank, 'status', os.waitstatus_to_exitcode(status))"
+        "    print('rank', engine.rank, 'status', os.waitstatus_to_exitcode(status))\n"
+        "    import subprocess, sys\n"
+        "    text = 'import luminal as lm; print(lm.distributed.size(), flush=True)'\n"
+        "    subprocess.run([sys.executable, '-c', text], check=True)"
     )
     ranks = under_mpiexec(2, "-c", text, LUMINAL_COLLECTIVE_TIMEOUT="20")
     end = ended(ranks)
     assert end.status == 0, end
-    assert "rank 0 status 0" in end.out
-    assert "rank 1 status 1" in end.out
+    lines = sorted(line for line in end.out.splitlines() if "ready" not in line)
+    assert lines == ["1", "1", "rank 0 status 0", "rank 1 status 1"]
     assert "AssertionError" in end.err
 
 

@@ -277,6 +277,12 @@ def variable(name: str) -> str | None:
     return os.environ.get(name) or None
 
 
+def forget(*names: str) -> None:
+    """Takes variables of foreign programs from the environment of this process and its children."""
+    for name in names:
+        os.environ.pop(name, None)
+
+
 def provide(**flags: Value) -> None:
     """Sets flags that the user has left unset, for this process and those that it starts."""
     global changes

@@ -9,6 +9,13 @@ from luminal.base.errors import CollectiveError
 _SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 
 
+def forget_launch() -> None:
+    """Takes from the environment that this process was launched: those that it starts are none of
+    the ranks.
+    """
+    config.forget(*_SIZES, "PMIX_RANK", "SLURM_STEP_NUM_TASKS")
+
+
 def launched_ranks() -> int | None:
     """How many ranks the launcher has started, 1 where there was none, None where only MPI knows.
 

@@ -12,7 +12,7 @@ from luminal.base.errors import CollectiveError
 from luminal.base.records import dataclass
 from luminal.runtime.collectives import hooks
 from luminal.runtime.collectives.engine import Deadlines, Engine
-from luminal.runtime.collectives.launched import launched_ranks
+from luminal.runtime.collectives.launched import forget_launch, launched_ranks
 from luminal.runtime.collectives.local import World, thread_engine
 
 
@@ -67,6 +67,7 @@ def _start_mpi(timeout: float | None, size: int | None) -> Engine:
             f"{installation.hint('mpi')}"
         ) from None
     engine = world(timeout, size)
+    forget_launch()
     hooks.install(engine)
     atexit.register(engine.farewell)
     return engine

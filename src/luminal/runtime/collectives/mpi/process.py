@@ -63,6 +63,7 @@ class MpiProcess:
         self._waits = 0  # threads that drive MPI themselves
         self._note = Note(self.rank)
         self._counts: dict[int, int] = {}  # collectives started, by group
+        self._asked = 0  # the group that others were asked about last, and what they told of it
         self._told: dict[int, Whereabouts] = {}
         self._replies: list[tuple[Any, bytes]] = []
         self._abort_at = float("inf")
@@ -159,7 +160,7 @@ class MpiProcess:
 
     def _ask(self, key: int, ticket: Ticket, members: tuple[int, ...]) -> None:
         with self.lock:
-            question = KEY.pack(key)
+            question, self._asked = KEY.pack(key), key
             for member in members:
                 if member != self.rank:
                     self._send(question, member, ASK)
@@ -174,12 +175,12 @@ class MpiProcess:
         while self._control.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
             data = bytearray(status.Get_count(MPI.BYTE))
             self._control.Recv([data, MPI.BYTE], status.source, status.tag)
+            (key,) = KEY.unpack_from(data)
             if status.tag == ASK:
-                started = self._counts.get(KEY.unpack(data)[0], 0)
-                here = self._note.whereabouts(started)
-                self._send(here.encode(), status.source, TELL)
-            else:
-                self._told[status.source] = Whereabouts.decode(bytes(data))
+                here = self._note.whereabouts(self._counts.get(key, 0))
+                self._send(KEY.pack(key) + here.encode(), status.source, TELL)
+            elif key == self._asked:  # and not a late answer about another group
+                self._told[status.source] = Whereabouts.decode(bytes(data[KEY.size :]))
 
     def _whereabouts(self, members: tuple[int, ...]) -> list[Whereabouts]:
         return [
