@@ -138,8 +138,11 @@ def _joined(launches: Iterable[Launch]) -> tuple[Launch, ...]:
     joined: list[Launch] = []
     for launch in launches:
         last = joined[-1] if joined else None
-        is_collective = isinstance(launch, CollectiveLaunch)
-        if is_collective and _is_wait(launch) and last == replace(launch, phase="start"):
+        if (
+            isinstance(launch, CollectiveLaunch)
+            and launch.phase == "wait"
+            and last == replace(launch, phase="start")
+        ):
             joined[-1] = replace(launch, phase="both", ticket=0)
         else:
             joined.append(launch)
