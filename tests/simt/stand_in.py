@@ -51,13 +51,18 @@ def code(text: str, dialect: str) -> bytes:
     return compile(text, dialect).library.read_bytes()
 
 
-def run(cases: Path, library: Path) -> None:
+def run(cases: Path, library: Path, *options: str, **environment: str) -> None:
     """The tests in a file, in a process that finds this library."""
     path = [str(library.parent), os.environ.get("LD_LIBRARY_PATH", "")]
-    environment = os.environ | {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, path))}
-    options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:benchmark")
-    command = [sys.executable, "-m", "pytest", *options, str(cases)]
+    environment |= {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, path))}
+    plain = ("-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:benchmark")
+    command = [sys.executable, "-m", "pytest", *plain, *options, str(cases)]
     done = subprocess.run(
-        command, env=environment, cwd=HERE.parents[1], capture_output=True, text=True, check=False
+        command,
+        env=os.environ | environment,
+        cwd=HERE.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,9 +29,9 @@
 extern "C" int simt_launch(const simt::Launch*, simt::Fault*);
 
 using Work = std::function<CUresult()>;
-using Graph = std::vector<Work>;
-struct Stream { std::vector<Work> queue; std::unique_ptr<Graph> captured; };
-struct Event { double milliseconds; };
+using Graph = std::deque<Work>;
+struct Stream { std::deque<Work> queue; std::unique_ptr<Graph> captured; };
+struct Event { double milliseconds; std::shared_ptr<bool> is_reached; Stream* stream; };
 struct Module { void* library; };
 struct Function { void (*entry)(void**); std::vector<size_t> sizes; Module* module; };
 
@@ -47,15 +48,18 @@ static simt::Fault fault;  // of the kernel that failed
 
 static Stream& stream(CUstream s) { return (uintptr_t)s <= 2 ? default_stream : *(Stream*)s; }
 
-static CUresult run(Stream& stream) {
-    std::vector<Work> queue;
-    queue.swap(stream.queue);
-    for (Work& work : queue)
+// Runs what a stream was given, up to the point that `until` says has been reached, if any.
+static CUresult run(Stream& stream, const bool* until = nullptr) {
+    while (!stream.queue.empty() && !(until && *until)) {
+        Work work = std::move(stream.queue.front());
+        stream.queue.pop_front();
         if (failed == CUDA_SUCCESS) failed = work();
+    }
     return failed;
 }
 
-static std::map<std::string, int> calls;  // that queue something or wait for it, by name
+// Calls that queue something or wait for it, and bytes copied from and to the host, by name.
+static std::map<std::string, int> calls;
 
 // What a stream that is being captured is given goes into its graph.
 static CUresult queue(CUstream s, Work work) {
@@ -122,6 +126,8 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) 
         if ((to_device && !is_device(to, size)) || (from_device && !is_device(from, size)))
             return CUDA_ERROR_INVALID_VALUE;
         memcpy((void*)to, (void*)from, size);
+        if (!from_device) calls["sent"] += size;
+        if (!to_device) calls["fetched"] += size;
         return CUDA_SUCCESS;
     };
     if (!from_device && !is_pinned(from, size)) {
@@ -129,6 +135,7 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) 
         return queue(s, [=] {
             if (!is_device(to, size)) return CUDA_ERROR_INVALID_VALUE;
             memcpy((void*)to, staged->data(), size);
+            calls["sent"] += size;
             return CUDA_SUCCESS;
         });
     }
@@ -227,9 +234,13 @@ API cuGetErrorName(CUresult error, const char** name) {
 API cuGetErrorString(CUresult, const char** text) {
     return *text = "said by the stand-in driver", CUDA_SUCCESS;
 }
-API cuDeviceGetCount(int* count) { return *count = 1, CUDA_SUCCESS; }
+static int devices() {
+    const char* count = getenv("STAND_IN_DEVICES");
+    return count ? atoi(count) : 1;
+}
+API cuDeviceGetCount(int* count) { return *count = devices(), CUDA_SUCCESS; }
 API cuDeviceGet(CUdevice* device, int number) {
-    return *device = number, number ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+    return *device = number, number < devices() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 API cuDeviceGetName(char* name, int size, CUdevice) {
     return strncpy(name, "stand-in", size), CUDA_SUCCESS;
@@ -380,16 +391,26 @@ API cuGraphLaunch(CUgraphExec graph, CUstream s) {
     return failed;
 }
 API cuEventCreate(CUevent* event, unsigned) {
-    return *event = (CUevent) new Event{-1}, CUDA_SUCCESS;
+    return *event = (CUevent) new Event{-1, nullptr, nullptr}, CUDA_SUCCESS;
 }
 API cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }  // work may still hold it
 API cuEventRecord(CUevent event, CUstream s) {
+    auto is_reached = std::make_shared<bool>(false);
+    ((Event*)event)->is_reached = is_reached;
+    ((Event*)event)->stream = &stream(s);
     return queue(s, [=] {
+        *is_reached = true;
         timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
         ((Event*)event)->milliseconds = now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
         return CUDA_SUCCESS;
     });
+}
+API cuStreamWaitEvent(CUstream s, CUevent event, unsigned) {
+    calls["order"]++;
+    auto [milliseconds, is_reached, from] = *(Event*)event;  // as it was recorded last
+    if (!is_reached) return CUDA_SUCCESS;
+    return queue(s, [=, is_reached = is_reached, from = from] { return run(*from, is_reached.get()); });
 }
 API cuEventSynchronize(CUevent) { return run_all(); }
 API cuEventQuery(CUevent event) {

@@ -45,6 +45,9 @@ HIP hipHostFree(void* at) { return cuMemFreeHost(at); }
 HIP hipEventCreate(void** event) { return cuEventCreate((CUevent*)event, 0); }
 HIP hipEventDestroy(void* event) { return cuEventDestroy_v2((CUevent)event); }
 HIP hipEventRecord(void* event, void* s) { return cuEventRecord((CUevent)event, own(s)); }
+HIP hipStreamWaitEvent(void* s, void* event, unsigned flags) {
+    return cuStreamWaitEvent(own(s), (CUevent)event, flags);
+}
 HIP hipEventSynchronize(void* event) { return cuEventSynchronize((CUevent)event); }
 HIP hipEventElapsedTime(float* milliseconds, void* first, void* last) {
     return cuEventElapsedTime_v2(milliseconds, (CUevent)first, (CUevent)last);

@@ -8,6 +8,7 @@ from typing import Any
 from luminal.backends.backend import Backend, Interpreter
 from luminal.base.errors import CompileError, InputError
 from luminal.base.records import dataclass
+from luminal.memory import dlpack_device
 from luminal.memory.arrays import MemorySpace
 
 
@@ -100,6 +101,8 @@ BACKENDS = {
 }
 
 
+OF_DLPACK = {dlpack_device.CUDA: "cuda", dlpack_device.ROCM: "hip"}
+"""The backends of devices by the numbers that other libraries have for their kinds."""
 AUTOMATIC = ("cuda", "hip", "metal", "cpu", "reference")
 """What "auto" looks for, in this order. A device of OpenCL may be the CPU once more."""
 

@@ -7,7 +7,7 @@ declared dtypes, alive, and written by nobody else during the run, is the caller
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from luminal.runtime.outputs import OutputPlan
 from luminal.runtime.runner import AddressedRunner
@@ -36,8 +36,11 @@ class Addressed:
         self.outputs = tuple(outputs)
         self._sizes = [plan.bytes for plan in self.outputs]
 
-    def run(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Runs once: `inputs` are addresses in the order of `input_names`, `outputs` those of the
         memory to write, which overlaps no other.
+
+        A device's run is queued. What it takes from the host, or leaves there, are arrays instead
+        of addresses, and outputs there are waited for. Its addresses are multiples of 16.
         """
         self._executable.run_at(self._bound, inputs, outputs, self._sizes)

@@ -86,6 +86,21 @@ class DeviceBuffer(Buffer):
             )
 
 
+class LentBuffer(DeviceBuffer):
+    """Another library's memory on a device, which it keeps alive."""
+
+    __slots__ = ()
+
+    def __init__(self, device: Device, shape: tuple[int, ...], dtype: DType, address: int) -> None:
+        self.space = device
+        self.shape = shape
+        self.dtype = dtype
+        self.nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.size
+        self.is_whole = True
+        self.serial = -address  # which tells it from others, as serials count up from 0
+        self.block = device.driver.block_at(address, max(1, self.nbytes))
+
+
 class _Entered:
     """A `with` around what a thread asks of a device: a generator would take five times as long."""
 
@@ -142,6 +157,16 @@ class Device(MemorySpace[DeviceBuffer]):
             self._free()
         finally:
             self._lock.release()
+
+    def follow(self, queue: int) -> None:
+        """Runs from now on wait for all that is in another library's queue by now."""
+        with self.entered() as driver:
+            driver.follow(queue)
+
+    def precede(self, queue: int) -> None:
+        """What comes into another library's queue from now on waits for all runs by now."""
+        with self.entered() as driver:
+            driver.precede(queue)
 
     def finish(self, run: Queued) -> None:
         """Waits until a run is over. Raises what went wrong with it."""

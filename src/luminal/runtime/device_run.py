@@ -12,7 +12,7 @@ from luminal.memory.arrays import Array
 from luminal.runtime.device import DeviceBuffer
 from luminal.runtime.device_array import DeviceArray
 from luminal.runtime.driver import Call, DeviceError, DevicePointer, Driver, Recording
-from luminal.runtime.recordings import Listing, Slot, staged
+from luminal.runtime.recordings import NOTHING, Listing, Slot, staged
 from luminal.runtime.workspace import Layout, Part, part_of
 
 if TYPE_CHECKING:
@@ -33,12 +33,13 @@ class Made(NamedTuple):
 
 class DeviceRun:
     """A run with its arrays; do its outputs `stay` on the device? `copies` are outputs of one
-    buffer: (from, to).
+    buffer: (from, to). Where outputs are addresses, kernels write them there; `sizes` are their
+    bytes.
     """
 
     __slots__ = (
-        "copies", "inputs", "integers", "layout", "listing", "outputs", "runner", "slot", "stay",
-        "workspace",
+        "copies", "copies_there", "inputs", "integers", "layout", "listing", "outputs", "runner",
+        "sizes", "slot", "stay", "workspace",
     )  # fmt: skip
 
     def __init__(
@@ -51,8 +52,12 @@ class DeviceRun:
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         stay: bool,
+        sizes: Sequence[int] = (),
     ) -> None:
-        self.runner, self.copies = runner, copies
+        self.runner = runner
+        there = [pair for pair in copies if any(type(outputs[k]) is int for k in pair)]
+        self.copies = [pair for pair in copies if pair not in there] if there else copies
+        self.copies_there, self.sizes = there, sizes
         self.layout, self.integers = prepared.layout, prepared.integers
         self.workspace, self.listing = workspace, listing
         self.inputs, self.outputs, self.stay = inputs, outputs, stay
@@ -77,6 +82,8 @@ class DeviceRun:
                 driver.enqueue(*call)
         for part in (*self.layout.outputs, *self.layout.large_outputs):
             self._take(driver, part)
+        for pair in self.copies_there:
+            self._copy_there(driver, *pair)
 
     def land(self) -> None:
         """Fills the caller's arrays once all has run."""
@@ -91,8 +98,10 @@ class DeviceRun:
     def _is_recorded(self, driver: Driver) -> bool:
         """Queues it as a recording, if there is one."""
         runner, layout = self.runner, self.layout
-        slot = runner.slot(driver, layout)
-        sent, taken = staged(slot, layout.sent, 0 if self.stay else layout.taken)
+        taken_bytes = 0 if self.stay else layout.taken
+        is_staged = bool(layout.sent or taken_bytes)
+        slot = runner.slot(driver, layout) if is_staged else NOTHING
+        sent, taken = staged(slot, layout.sent, taken_bytes)
 
         def make(launches: Sequence[Call]) -> Recording | None:
             source = DevicePointer(self.workspace.block, layout.sent)
@@ -100,7 +109,8 @@ class DeviceRun:
 
         recording = self.listing.recording(slot, make)
         if recording is None:
-            runner.slots.append(slot)
+            if is_staged:
+                runner.slots.append(slot)
             return False
         sent[: self.integers.nbytes] = self.integers.view(np.uint8)
         for part in layout.inputs:
@@ -111,9 +121,11 @@ class DeviceRun:
             self._give(driver, part)
         runner.told = None  # a copy of its own, which nobody compares
         recording.run()
-        self.slot = slot
+        self.slot = slot if is_staged else None
         for part in (*layout.outputs, *layout.large_outputs) if self.stay else layout.large_outputs:
             self._take(driver, part)
+        for pair in self.copies_there:
+            self._copy_there(driver, *pair)
         return True
 
     def _one_by_one(self, driver: Driver, launches: Sequence[tuple[int, Call]]) -> None:
@@ -140,6 +152,19 @@ class DeviceRun:
         for k in (part.array, *(to for source, to in self.copies if source == part.array)):
             target = self.outputs[k]
             driver.copy(self._place(part), target.place, target.nbytes)
+
+    def _copy_there(self, driver: Driver, source: int, copy: int) -> None:
+        """Queues a copy of an output, of which one or both are addresses."""
+        of, to, size = self.outputs[source], self.outputs[copy], self.sizes[copy]
+        if type(of) is int:
+            place = DevicePointer(driver.block_at(of, max(1, size)))
+        else:
+            parts = (*self.layout.outputs, *self.layout.large_outputs)
+            place = self._place(next(part for part in parts if part.array == source))
+        if type(to) is int:
+            driver.copy(place, DevicePointer(driver.block_at(to, max(1, size))), size)
+        else:
+            driver.fetch(place, to)
 
     def _place(self, part: Part) -> DevicePointer:
         return DevicePointer(self.workspace.block, self.layout.offsets[part.buffer])

@@ -68,7 +68,7 @@ class DeviceRunner:
         self.told: Array | None = None  # the integers that lie in the workspace
         self.listings = Listings()
         self.slots: list[Slot] = []  # of which no run in flight has any
-        self.tables: dict[tuple[tuple[str, ...], tuple[str, ...]], DeviceTable] = {}
+        self.tables: dict[Hashable, DeviceTable] = {}
         self.poisons = config.get("LUMINAL_POISON")
         self.waits = config.get("LUMINAL_SYNC")
 
@@ -76,10 +76,20 @@ class DeviceRunner:
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
     ) -> BoundDevice:
         """The launches with their numbers for these dims."""
-        names = tuple(inputs), tuple(outputs)
-        if names not in self.tables:
-            self.tables[names] = DeviceTable(self, *names)
-        return BoundDevice(self.tables[names], dict(dims), self.quantities.evaluate(dims))
+        table = self.table(tuple(inputs), tuple(outputs))
+        return BoundDevice(table, dict(dims), self.quantities.evaluate(dims))
+
+    def table(
+        self,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        addressed: frozenset[str] = frozenset(),
+    ) -> DeviceTable:
+        """The table of runs with arrays of these names, made at first."""
+        key = inputs, outputs, addressed
+        if key not in self.tables:
+            self.tables[key] = DeviceTable(self, *key)
+        return self.tables[key]
 
     def peaks(self) -> None:
         """Nobody has measured what the device reaches."""
@@ -140,19 +150,32 @@ class DeviceRunner:
 
 
 class DeviceTable:
-    """A Program for runs that take and give arrays of these names, whatever the dims are."""
+    """A Program for runs that take and give arrays of these names, whatever the dims are. Those of
+    `addressed` lie on the device, at addresses that each run is told; the workspace has no room
+    for them.
+    """
 
     def __init__(
-        self, runner: DeviceRunner, inputs: tuple[str, ...], outputs: tuple[str, ...]
+        self,
+        runner: DeviceRunner,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...],
+        addressed: frozenset[str],
     ) -> None:
         self.runner = runner
+        self.inputs, self.outputs = inputs, outputs
         program, plan = runner.program, runner.placements.plan
         self.table = table = Table.of(program, plan, inputs, outputs)
         numbers = program.table
         hidden = dict.fromkeys(number for _, number in table.hidden)
+        read = {numbers[entry]: k for entry, k in table.inputs}
+        written = {numbers[entry]: k for entry, k in table.outputs}
+        self.read_at = [(n, k) for n, k in read.items() if inputs[k] in addressed]
+        self.written_at = [(n, k) for n, k in written.items() if outputs[k] in addressed]
+        self.waits = any(name not in addressed for name in outputs)
         self.plan = Plan(
-            tuple({numbers[entry]: k for entry, k in table.inputs}.items()),
-            tuple({numbers[entry]: k for entry, k in table.outputs}.items()),
+            tuple((n, k) for n, k in read.items() if inputs[k] not in addressed),
+            tuple((n, k) for n, k in written.items() if outputs[k] not in addressed),
             tuple(hidden),
             tuple(plan.buffers),
             runner.launches.integer_bytes,
@@ -210,6 +233,22 @@ class BoundDevice:
         """
         return partial(self._runner.device.finish, self._queue(inputs, outputs))
 
+    def addressed(self, names: frozenset[str]) -> BoundDevice:
+        """The program for `run_at`, with arrays of these names on the device."""
+        table = self._runner.table(self._table.inputs, self._table.outputs, names)
+        return BoundDevice(table, self._dims, self._values)
+
+    def run_at(self, inputs: Sequence[Any], outputs: Sequence[Any], sizes: Sequence[int]) -> None:
+        """Queues a run with the addresses of arrays on the device, and arrays of the host, which
+        have their outputs when this returns; `sizes` are the outputs' bytes.
+        """
+        table = self._table
+        at = [(number, inputs[k]) for number, k in table.read_at]
+        at += [(number, outputs[k]) for number, k in table.written_at]
+        queued = self._queue(inputs, outputs, is_waited_for=table.waits, at=at, sizes=sizes)
+        if table.waits:
+            queued.check()
+
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
         """The device's seconds, from a run's first launch to the end of its last."""
         total = 0.0
@@ -258,8 +297,12 @@ class BoundDevice:
         outputs: Sequence[Any],
         walk: Walk | None = None,
         is_waited_for: bool = False,
+        at: Sequence[tuple[int, int]] = (),
+        sizes: Sequence[int] = (),
     ) -> Queued:
-        """Queues a run, its launches by `walk` if there is one, and waits for it if so asked."""
+        """Queues a run, its launches by `walk` if there is one, and waits for it if so asked. `at`
+        are buffers with the addresses where they lie.
+        """
         # All that can fail for want of memory comes before the first launch is queued, so that a
         # run that raises leaves States as they were.
         runner, table, device = self._runner, self._table, self._runner.device
@@ -277,13 +320,13 @@ class BoundDevice:
         key = (
             prepared.layout.serial, prepared.variant, workspace.serial, stamp,
             *[buffer.serial for buffer in states], *[buffer.serial for buffer in following],
-            stay, *[(k, array.key) for k, array in here],
+            stay, *[(k, array.key) for k, array in here], *at,
         )  # fmt: skip
         listing = runner.listings.get(
-            key, lambda: self._calls(prepared, workspace, states, following, here)
+            key, lambda: self._calls(prepared, workspace, states, following, here, at)
         )
         run = DeviceRun(
-            runner, table.table.copies, prepared, workspace, listing, inputs, outputs, stay
+            runner, table.table.copies, prepared, workspace, listing, inputs, outputs, stay, sizes
         )  # fmt: skip
         with device.entered() as driver:
             if len(device.flight) >= MOST:
@@ -338,6 +381,7 @@ class BoundDevice:
         states: Sequence[DeviceBuffer],
         following: Sequence[DeviceBuffer],
         here: Sequence[tuple[int, DeviceArray]],
+        at: Sequence[tuple[int, int]],
     ) -> list[tuple[int, Call]]:
         runner, table, block = self._runner, self._table, workspace.block
         places = {n: DevicePointer(block, offset) for n, offset in prepared.layout.offsets.items()}
@@ -348,6 +392,9 @@ class BoundDevice:
                 places[number] = buffer.place
         numbers = {k: number for number, k in table.plan.inputs}
         places |= {numbers[k]: array.place for k, array in here if k in numbers}
+        for number, address in at:
+            size = max(1, self._values[runner.sizes[number]])
+            places[number] = DevicePointer(runner.device.driver.block_at(address, size))
         scratch = DevicePointer(block, prepared.layout.scratch)
         bound = table.bound(prepared.variant, self._values)
         return [*calls(bound, runner.entries(places), workspace.place, scratch)]

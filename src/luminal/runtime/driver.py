@@ -125,6 +125,16 @@ class Driver(ABC):
         """The block that is another library's memory, which is not given back here."""
         raise DeviceError(f"{self.name}: memory without addresses")
 
+    def follow(self, queue: int) -> None:
+        """What is queued from now on waits for all that another library has queued by now on this
+        device, in the queue that it knows by this number.
+        """
+        raise DeviceError(f"{self.name}: no other library has a queue here")
+
+    def precede(self, queue: int) -> None:
+        """What that library queues from now on waits for all that is queued here by now."""
+        raise DeviceError(f"{self.name}: no other library has a queue here")
+
     @abstractmethod
     def memory(self) -> DeviceMemory:
         """The memory that the device has, and how much of it is free."""

@@ -7,12 +7,12 @@ leaves inputs and States as they were.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from operator import attrgetter
 from statistics import median
-from typing import Any, NamedTuple, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, cast
 
 import numpy as np
 
@@ -41,6 +41,9 @@ from luminal.runtime.roofline import Peaks
 from luminal.runtime.run import Run, Starting
 from luminal.runtime.runner import AddressedRunner
 from luminal.runtime.variants import Binding, Bindings, Variant
+
+if TYPE_CHECKING:  # a host without a device starts without kernels
+    from luminal.runtime.device_runner import BoundDevice
 
 _shape = attrgetter("shape")
 NO_ENGINES: Engines = {}
@@ -269,23 +272,39 @@ class Executable:
         """The inputs that a run reads, in order."""
         return self._input_names
 
+    @property
+    def device(self) -> Device | None:
+        """Where all of it runs, if that is not the host."""
+        return self._device
+
     def at(
-        self, shapes: Sequence[tuple[int, ...]], dims: Mapping[str, int] | None = None
+        self,
+        shapes: Sequence[tuple[int, ...]],
+        dims: Mapping[str, int] | None = None,
+        host: Collection[str] = (),
     ) -> Addressed:
         """The program for inputs of these shapes, one for each of `input_names`, and dims that they
         do not give: to be run on memory that others own. Raises as a call does.
+
+        `host`: the inputs and outputs of a device's program that are arrays of the host.
         """
         with self._lock:
             binding = self._bindings.bind(tuple(shapes), self._shapes, dims)
-        if not isinstance(binding.bound, AddressedRunner):
+        bound = binding.bound
+        if not isinstance(bound, AddressedRunner):
             raise CompileError("at: this backend runs on arrays only; compile with backend='cpu'")
-        return Addressed(self, binding.dims, binding.outputs, binding.bound)
+        if self._device is not None:
+            if self._device.driver.dlpack_device is None:
+                raise CompileError(f"at: {self._device.name} has memory without addresses")
+            names = {*self._input_names, *self._outputs.names} - {*host}
+            bound = cast("BoundDevice", bound).addressed(frozenset(names))
+        return Addressed(self, binding.dims, binding.outputs, bound)
 
     def run_at(
         self,
         bound: AddressedRunner,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
         sizes: Sequence[int],
     ) -> None:
         """Runs with arrays at these addresses; see `Addressed.run`."""

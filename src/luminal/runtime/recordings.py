@@ -34,6 +34,10 @@ class Slot:
             self.taken = driver.staging(max(taken, len(self.taken)))
 
 
+NOTHING = Slot()
+"""Of runs that send and take nothing: one recording serves all of them."""
+
+
 class Listing:
     """The calls of one run, each with its launch site. What comes again is recorded."""
 

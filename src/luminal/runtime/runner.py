@@ -57,7 +57,7 @@ def on_host(
 class AddressedRunner(BoundRunner, Protocol):
     """A bound program that also runs on memory by address."""
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
+    def run_at(self, inputs: Sequence[Any], outputs: Sequence[Any], sizes: Sequence[int]) -> None:
         """Runs once, with the addresses of the arrays, and the outputs' bytes."""
 
 

@@ -13,6 +13,8 @@ from torch._guards import TracingContext
 from torch.fx import GraphModule
 
 from luminal.torch_backend.decompositions import decompositions
+from luminal.torch_backend.devices import device_of
+from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.functional import (
     copy_kept_sizes,
     has_labels_behind_an_end,
@@ -47,6 +49,10 @@ def luminal_backend(
     for is_eager, reason in _EAGER.items():
         if is_eager(module):
             return left_to_eager(module, reason, falls_back=chosen.falls_back)
+    try:
+        device_of(module, "example_value")
+    except UnsupportedError as error:
+        return left_to_eager(module, str(error), falls_back=chosen.falls_back)
     copy_kept_sizes(module)
     writes = Writes()
     compiler = aot_autograd(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 
 from luminal.base.dtypes import DType
-from luminal.memory.arrays import Array, HostBuffer
+from luminal.memory.arrays import Array, Buffer, HostBuffer
 from luminal.memory.state import State
+from luminal.runtime.device import Device, LentBuffer
 from luminal.torch_backend.types import dtype_of
 
 
@@ -21,12 +22,15 @@ class BorrowedState(State):
     """A State whose buffer is a tensor's memory, another one in each run if need be.
 
     Programs that cannot update it where it lies write a second buffer, which `settle` copies back.
+    `device`: where its program runs and its tensors lie, if that is not the host.
     """
+
+    device: Device | None = None
 
     def __init__(self, shape: Sequence[int], dtype: DType, name: str) -> None:
         super().__init__(tuple(0 for _ in shape), dtype, 0, name)  # no memory of its own
         self.shape = tuple(shape)
-        self._lent = HostBuffer(self.numpy())
+        self._lent: Buffer = HostBuffer(self.numpy())
         self._address = -1  # of no tensor: empty ones have 0
 
     def borrow(self, x: torch.Tensor) -> None:
@@ -35,14 +39,23 @@ class BorrowedState(State):
         # stays where it is.
         if x.data_ptr() != self._address:
             self._address = x.data_ptr()
-            self._lent = HostBuffer(array_of(x).reshape(self.shape))
+            if self.device is None:
+                self._lent = HostBuffer(array_of(x).reshape(self.shape))
+            else:
+                self._lent = LentBuffer(self.device, self.shape, self.dtype, self._address)
         self.buffer = self._lent
 
     def settle(self) -> None:
         """After a run: the value lies in the tensor."""
-        if self.buffer is not self._lent:
+        if self.buffer is self._lent:
+            return
+        if self.device is None:
             self._lent.write(self.buffer.array)
-            self.spare, self.buffer = self.buffer, self._lent
+        else:
+            source, target = cast(LentBuffer, self.buffer), cast(LentBuffer, self._lent)
+            with self.device.entered() as driver:
+                driver.copy(source.place, target.place, source.nbytes)
+        self.spare, self.buffer = self.buffer, self._lent
 
 
 def array_of(x: torch.Tensor) -> Array:

@@ -21,8 +21,11 @@ from luminal.base import forks
 from luminal.base.errors import InputError
 from luminal.hlir.graph import Output
 from luminal.hlir.index_inputs import IndexInput, index_inputs
+from luminal.memory.alignment import ACCESS
 from luminal.memory.arrays import Array
 from luminal.shape.expression import Expression
+from luminal.torch_backend.borrowed_state import array_of
+from luminal.torch_backend.devices import HOST, backend_of, index_of
 from luminal.torch_backend.layout import inverse
 from luminal.torch_backend.sizes import Size
 from luminal.torch_backend.translation import (
@@ -76,8 +79,12 @@ class _Caller:
         self.views = [
             result for result in translation.results if isinstance(result, Derived | Spread)
         ]
-        sinks = translation.graph.sinks
-        self.executable = lm.compile(translation.graph, "cpu", **options) if sinks else None
+        self.there = translation.device.type != "cpu"
+        sinks, backend = translation.graph.sinks, backend_of(translation.device)
+        self.executable = lm.compile(translation.graph, backend, **options) if sinks else None
+        if self.executable is not None and self.there:
+            for state in translation.states:
+                state.state.device = self.executable.device
         self.read = self.executable.input_names if self.executable else ()
         by_name = {plan.name: plan for plan in translation.inputs}
         self.inputs = [by_name.get(name) for name in self.read]  # None: the seed
@@ -86,10 +93,12 @@ class _Caller:
         self.bindings: dict[Any, Binding] = {}
         self.names: dict[str, Any] = {
             "bindings": self.bindings, "bind": self.bind, "empty": _empty_strided_cpu,
+            "empty_there": partial(_empty_on, translation.device), "aligned": aligned,
+            "array": array_of,
             "reinterpret": _reinterpret_tensor,
             "increment_version": torch.autograd.graph.increment_version,
-            "number": torch.tensor, "torch": torch,
-            "random": partial(torch.randint, _LARGEST_SEED, ()),
+            "number": partial(torch.tensor, device=HOST), "torch": torch,
+            "random": partial(torch.randint, _LARGEST_SEED, (), device=HOST),
         }  # fmt: skip
 
     def function(self) -> Callable[[list[Any]], Any]:
@@ -97,6 +106,9 @@ class _Caller:
         body = [
             *self._arguments(), *self._weights(), *self._borrowed(), *self._run(), *self._after()
         ]  # fmt: skip
+        if self.there:
+            self.names["device"] = torch.cuda.device
+            body = [f"with device({index_of(self.made.device)}):", *map("    {}".format, body)]
         # States hold the memory of one call's arguments, so calls take turns.
         if self.made.states:  # which hold the memory of one call's arguments
             self.names["lock"] = forks.rlock()
@@ -112,7 +124,8 @@ class _Caller:
         )
         run: Callable[[Any, Any], None] = _nothing
         if self.executable is not None:
-            program = self.executable.at([tuple(x.shape) for x in inputs], sizes)
+            shapes = [tuple(x.shape) for x in inputs]
+            program = self.executable.at(shapes, sizes, self._of_host())
             run, sizes = program.run, {**sizes, **program.dims}
         outputs = tuple(_making(plan, sizes) for plan in self.plans)
         views = tuple(_viewing(view, sizes) for view in self.views)
@@ -141,7 +154,8 @@ class _Caller:
             return self._laid(plan)
         self.names[f"part{number}"] = partial(_viewed, plan.calls)
         sizes = "".join(f"{name!r}: {_size(place)}, " for name, place in self.made.dims.items())
-        return f"part{number}(a{plan.position}, {{{sizes}}}).contiguous()"
+        laid = f"part{number}(a{plan.position}, {{{sizes}}}).contiguous()"
+        return f"aligned({laid})" if self._is_there(plan) else laid
 
     def _borrowed(self) -> list[str]:
         """States take the memory of arguments, or of a row-major copy, which is copied back."""
@@ -152,11 +166,13 @@ class _Caller:
         return lines
 
     def _settled(self) -> list[str]:
+        return [f"state{k}.settle()" for k, _ in enumerate(self.made.states)]
+
+    def _copied_back(self) -> list[str]:
         lines = []
         for k, plan in enumerate(self.made.states):
             name = f"a{plan.position}"
             lines += [
-                f"state{k}.settle()",
                 f"if s{k}.data_ptr() != {name}.data_ptr():",
                 f"    {name}.copy_(s{k}{_permuted(inverse(plan.order))})",
                 # Autograd notices that a saved tensor was changed by its version alone, and a write
@@ -174,6 +190,8 @@ class _Caller:
         if isinstance(plan, InputPlan) and plan.number is not None:
             return f"number({name}, dtype={plan.number})"
         permuted = _permuted(plan.order or ())
+        if self._is_there(plan):
+            return f"aligned({name}{permuted}.contiguous())"
         if permuted:
             return f"{name}{permuted}.contiguous()"
         # Most tensors are dense; the rest is copied, as memory is read by address.
@@ -202,24 +220,63 @@ class _Caller:
             key += "".join(f"x{k}.shape, " for k in range(len(self.inputs)))
         xs = _listed("x", range(len(self.inputs)))
         outputs = range(len(self.plans))
-        reads = "".join(f"x{k}.data_ptr(), " for k in range(len(self.inputs)))
-        writes = "".join(f"o{k}.data_ptr(), " for k in outputs)
+        reads = [self._place(f"x{k}", self._is_there(x)) for k, x in enumerate(self.inputs)]
+        writes = [self._place(f"o{k}", _lies_there(plan)) for k, plan in enumerate(self.plans)]
+        run = [f"run(({''.join(reads)}), ({''.join(writes)}))"]
+        if self.there:
+            run = self._in_order([*run, *self._settled()])
         return [
             f"binding = bindings.get(({key})) or bind(({key}), ({xs}))",
             "run, made, views, sizes = binding",
             *([f"{_listed('m', outputs)} = made"] if self.plans else []),
-            *(f"o{k} = empty(*m{k})" for k in outputs),
+            *(f"o{k} = {_making_of(plan)}(*m{k})" for k, plan in enumerate(self.plans)),
             *self._index_checks(),
-            f"run(({reads}), ({writes}))",
+            *run,
         ]
+
+    def _in_order(self, run: list[str]) -> list[str]:
+        """A run behind what PyTorch has queued in its current stream, and before what it queues
+        there later: memory that it uses again, too.
+        """
+        device = self.executable.device if self.executable else None
+        if device is None:
+            return run
+        names = {"stream": torch.cuda.current_stream, "follow": device.follow}
+        self.names |= {**names, "precede": device.precede}
+        return [
+            f"queue = stream({index_of(self.made.device)}).cuda_stream",
+            "follow(queue)",
+            "try:",
+            *(f"    {line}" for line in run),
+            "finally:",
+            "    precede(queue)",
+        ]
+
+    def _is_there(self, plan: InputPlan | StatePlan | None) -> bool:
+        """Does an argument lie on a device that computes? The seed does not."""
+        if not self.there or plan is None:
+            return False
+        return isinstance(plan, StatePlan) or not plan.is_host
+
+    def _place(self, name: str, there: bool) -> str:
+        """What a run is told of a tensor: its address, or, of the host's on a device, its array."""
+        return f"array({name}), " if self.there and not there else f"{name}.data_ptr(), "
+
+    def _of_host(self) -> list[str]:
+        """The inputs and outputs of a device's program that the host has."""
+        pairs = zip(self.read, self.inputs, strict=True)
+        read = [name for name, plan in pairs if not self._is_there(plan)]
+        return read + [plan.name for plan in self.plans if not _lies_there(plan)]
 
     def _index_checks(self) -> list[str]:
         positions = {name: n for name, n in self.made.positions.items() if name in self.read}
+        of_host = {*self._of_host()} if self.there else {*self.read}  # the rest a program checks
         uses = index_inputs(self.executable.graph) if self.executable else ()
         checks: list[tuple[str, Callable[[Any, Mapping[str, int]], None]]] = [
             (use.name, partial(_check_use, use))
             for use in uses
-            if use.steps or str(use.extent) not in map(str, positions.get(use.name, ()))
+            if use.name in of_host
+            and (use.steps or str(use.extent) not in map(str, positions.get(use.name, ())))
         ]
         checks += [(name, partial(_check_positions, n)) for name, n in positions.items()]
         for k, (_, check) in enumerate(checks):
@@ -235,7 +292,8 @@ class _Caller:
             self.names[f"sound{k}"] = check
             lines.append(f"sound{k}(o{self.places[plan.name]})")
         # Checks come before copies are written back, so that a wrong result spreads no further.
-        lines += self._settled()
+        lines += [] if self.there else self._settled()
+        lines += self._copied_back()
         lines += [f"a{k}.copy_(o{self.places[plan.name]})" for k, plan in self.made.written]
         results = [self._result(k, result) for k, result in enumerate(self.made.results)]
         return [*lines, f"return [{', '.join(results)}]"]
@@ -251,7 +309,7 @@ class _Caller:
                 self.names[f"retyped{number}"] = partial(_retyped, result.dtype)
                 return f"retyped{number}({how})"
             case Spread(dense):
-                spread = f"empty(*views[{self.views.index(result)}])"
+                spread = f"{_making_of(dense)}(*views[{self.views.index(result)}])"
                 return f"{spread}.copy_(o{self.places[dense.name]})"
             case Number(scalar):
                 return f"o{self.places[scalar.name]}.item()"
@@ -280,6 +338,28 @@ def _check_positions(counts: Sequence[Size], places: Array, sizes: Mapping[str, 
     if places.size and (int(places.min()) < 0 or int(places.max()) >= n):
         wrong = int(places[(places < 0) | (places >= n)].flat[0])
         raise IndexError(f"index {wrong} is out of range for {n}")
+
+
+def aligned(x: torch.Tensor) -> torch.Tensor:
+    """The tensor, or a copy of it where it does not start at what kernels of a device access at
+    once.
+    """
+    return x.clone() if x.data_ptr() % ACCESS else x
+
+
+def _empty_on(
+    device: torch.device, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
+) -> torch.Tensor:
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
+
+
+def _lies_there(plan: OutputPlan) -> bool:
+    return plan.device != HOST
+
+
+def _making_of(plan: OutputPlan) -> str:
+    """The function that makes an output's tensor."""
+    return "empty_there" if _lies_there(plan) else "empty"
 
 
 def _listed(letter: str, numbers: Sequence[int]) -> str:
@@ -342,7 +422,9 @@ def _retyped(
     dtype: torch.dtype, x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int
 ) -> torch.Tensor:
     """Reads the same memory as elements of another dtype."""
-    return torch.empty(0, dtype=dtype).set_(x.untyped_storage(), offset, sizes, strides)
+    flat = _reinterpret_tensor(x, (x.numel(),), (1,), 0).view(dtype)
+    view: torch.Tensor = _reinterpret_tensor(flat, sizes, strides, offset)
+    return view
 
 
 def _viewed(calls: Sequence[Any], x: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:

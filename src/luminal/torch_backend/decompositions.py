@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._decomp import decomposition_table
 
+from luminal.torch_backend.foreach import taken_apart
 from luminal.torch_backend.kernel_checks import left_if_refused
 from luminal.torch_backend.ops.registry import find
 
@@ -24,7 +25,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         and operator not in _LEFT
     }
     ours = {operator: left_if_refused(operator, function) for operator, function in _OWN.items()}
-    return {**theirs, **ours}
+    return {**taken_apart(), **theirs, **ours}
 
 
 _aten = torch.ops.aten

@@ -182,16 +182,17 @@ class _Boundary:
             raise InputError(f"pt2.compile: {node.name} is {held!r}; inputs are tensors")
         self.name = node.name
         self.dtype = held.dtype
+        self.device = held.device
         self.shape = sizes.shape(held.shape)
 
     def check(self, x: Any, dims: dict[str, int]) -> None:
         """Takes the dims that stand bare in the shape."""
         if not isinstance(x, torch.Tensor):
             raise InputError(f"{self.name}: takes a tensor, got a {type(x).__name__}")
-        if x.device.type != "cpu" or x.layout is not torch.strided:
+        if x.device != self.device or x.layout is not torch.strided:
             raise InputError(
-                f"{self.name}: takes a dense tensor in the CPU's memory, got one of {x.layout} on "
-                f"{x.device}; pass x.cpu().to_dense()"
+                f"{self.name}: takes a dense tensor on {self.device}, got one of {x.layout} on "
+                f"{x.device}; pass x.to({str(self.device)!r}).to_dense()"
             )
         if x.dtype is not self.dtype:
             raise DTypeBoundaryError(

@@ -24,12 +24,13 @@ from luminal.memory.state import Parameter
 from luminal.shape.expression import Expression
 from luminal.torch_backend import ops  # noqa: F401  fills the table
 from luminal.torch_backend.borrowed_state import BorrowedState
+from luminal.torch_backend.devices import HOST, device_of
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.kernel_checks import may_refuse, refusal
 from luminal.torch_backend.layout import has_places, inverse, memory_order, strides_of_ones
 from luminal.torch_backend.ops import registry
 from luminal.torch_backend.ops.randomness import keys_for
-from luminal.torch_backend.ops.refusals import noted
+from luminal.torch_backend.ops.refusals import noted, refuse_positions_there
 from luminal.torch_backend.sizes import Size, Sizes, is_known_in_a_run
 from luminal.torch_backend.types import dtype_of
 
@@ -56,7 +57,8 @@ Calls: TypeAlias = "tuple[tuple[Callable[..., Any], Sequence[Any], Mapping[str, 
 class InputPlan:
     """An argument that is a tensor: its name in the graph, and the order of its dims in memory
     (None: it is copied to be row-major). With `calls` it is a view of the argument. `number`:
-    the argument is a number, which becomes a tensor of that dtype.
+    the argument is a number, which becomes a tensor of that dtype. Is it the host's, whatever
+    computes (`is_host`)?
     """
 
     position: int
@@ -65,6 +67,7 @@ class InputPlan:
     parameter: Parameter | None = None
     calls: Calls = ()
     number: torch.dtype | None = None
+    is_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,7 @@ class StatePlan:
 class OutputPlan:
     """A result that the program computes: its shape as PyTorch has it, and the order of dims.
     `of_ones`: dims of one place whose strides are others than their neighbours', and those.
+    `device` is where it lies.
     """
 
     name: str
@@ -87,6 +91,7 @@ class OutputPlan:
     order: tuple[int, ...]
     dtype: torch.dtype
     of_ones: tuple[tuple[int, int], ...] = ()
+    device: torch.device = HOST
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +152,12 @@ SizeSource = tuple[int, int | None]
 class Translation:
     """A recorded graph. `written`: arguments that are overwritten, and with which result.
     `checks`: functions of results that raise for what PyTorch refuses; `positions`: by the name of
-    an Input, how many there are that it may hold.
+    an Input, how many there are that it may hold. `device`: where PyTorch has the tensors.
     """
 
     graph: lm.Graph
     sizes: Sizes
+    device: torch.device = HOST
     arguments: int = 0
     inputs: list[InputPlan] = field(default_factory=list)
     dims: dict[str, SizeSource] = field(default_factory=dict)  # by name: where a call finds it
@@ -199,10 +205,11 @@ class _Translator:
         self.static = static
         self.graph = lm.Graph("torch")
         self.sizes = Sizes(self.graph, _given_sizes(module))
-        self.made = Translation(self.graph, self.sizes)
+        self.device = device_of(module)
+        self.made = Translation(self.graph, self.sizes, self.device)
         self.values: dict[Node, Any] = {}
         self.positions: dict[Node, int] = {}
-        self.outputs: dict[tuple[Node, tuple[int, ...], torch.dtype], OutputPlan] = {}
+        self.outputs: dict[Any, OutputPlan] = {}  # by node, order, dtype and device
         self.states: dict[Node, StatePlan] = {}
         writes = [n.args for n in module.graph.nodes if n.target is torch.ops.aten.copy_.default]
         self.written = {place for place, *_ in writes}
@@ -217,13 +224,26 @@ class _Translator:
                     if not self.goes_on:
                         raise
                     self._pass_over(node, str(reason))
+            if self.device.type != "cpu":
+                refuse_positions_there(self.graph, self._inputs_there(), notes)
         for k, (condition, error) in enumerate(notes.conditions):
-            name = f"refused{k}"
-            self.graph.output(condition, name)
-            plan = OutputPlan(name, (), (), torch.bool)
-            self.made.checks.append((plan, partial(_refused, error)))
+            self._refuse(f"refused{k}", condition, error)
         self.made.positions = notes.positions
         return self.made
+
+    def _inputs_there(self) -> set[str]:
+        """The names of the inputs that lie on the device."""
+        return {plan.name for plan in self.made.inputs if not plan.is_host}
+
+    def _refuse(self, name: str, condition: lm.Tensor, error: Exception) -> None:
+        """Has a call raise an error where a condition is true. A device is not waited for: what is
+        asserted there stops it, as PyTorch's own kernels do.
+        """
+        there = self.device.type != "cpu"
+        self.graph.output(condition.logical_not() if there else condition, name)
+        plan = OutputPlan(name, (), (), torch.bool, device=self.device)
+        check = partial(_asserted, str(error)) if there else partial(_refused, error)
+        self.made.checks.append((plan, check))
 
     def _pass_over(self, node: Node, reason: str) -> None:
         if node.op != "output":
@@ -279,23 +299,25 @@ class _Translator:
 
     def _number_input(self, node: Node, position: int, dtype: torch.dtype) -> None:
         self.values[node] = self.graph.tensor((), dtype_of(dtype), node.name)
-        self.made.inputs.append(InputPlan(position, node.name, (), number=dtype))
+        self.made.inputs.append(InputPlan(position, node.name, (), number=dtype, is_host=True))
 
     def _input(self, node: Node, position: int, held: torch.Tensor) -> None:
-        if held.layout is not torch.strided or held.device.type != "cpu":
-            raise UnsupportedError(f"{node.name}: a tensor of {held.layout} on {held.device}")
+        if held.layout is not torch.strided:
+            raise UnsupportedError(f"{node.name}: a tensor of {held.layout}")
         dtype, order = dtype_of(held.dtype), memory_order(held.shape, held.stride())
         shape = self.sizes.shape(held.shape)
         laid = [shape[k] for k in order] if order else list(shape)
-        if node in self.written and order is not None and all(isinstance(n, int) for n in laid):
-            tensor = self._state(node, position, order, laid)
-        elif position in self.static and order and all(isinstance(n, int) for n in laid):
+        is_fixed = order is not None and all(isinstance(n, int) for n in laid)
+        if node in self.written and is_fixed and held.device == self.device:
+            tensor = self._state(node, position, order, laid)  # type: ignore[arg-type]
+        elif position in self.static and order and is_fixed and self.device.type == "cpu":
             parameter = Parameter(tuple(laid), dtype, node.name)
             tensor = self.graph.weight_of(parameter)
             self.made.inputs.append(InputPlan(position, node.name, order, parameter))
         else:
             tensor = self.graph.tensor(tuple(laid), dtype, node.name)
-            self.made.inputs.append(InputPlan(position, node.name, order))
+            is_host = held.device.type == "cpu"
+            self.made.inputs.append(InputPlan(position, node.name, order, is_host=is_host))
         if order and order != tuple(range(len(order))):
             tensor = tensor.permute(*inverse(order))
         self.values[node] = tensor
@@ -402,7 +424,13 @@ class _Translator:
         shape, dtype = self.sizes.shape(held.shape), dtype_of(held.dtype)
         self.values[node] = self.graph.tensor(shape, dtype, node.name)
         self.made.inputs.append(
-            InputPlan(below.position, node.name, None, calls=calls)  # type: ignore[arg-type]
+            InputPlan(
+                below.position,
+                node.name,
+                None,
+                calls=calls,  # type: ignore[arg-type]
+                is_host=held.device.type == "cpu",
+            )
         )
 
     def _recorded(self, node: Node, held: Any) -> Any:
@@ -529,7 +557,7 @@ class _Translator:
         dtype = torch.int64 if isinstance(node.meta["val"], torch.SymInt) else torch.float64
         plan = OutputPlan(f"out{len(self.outputs)}", (), (), dtype)
         self.graph.output(self._converted(node).cast(dtype_of(dtype)), plan.name)
-        self.outputs[node, (), dtype] = plan
+        self.outputs[node, (), dtype, HOST] = plan
         return Number(plan)
 
     def _derived(self, node: Node, whole: Node) -> Derived | None:
@@ -568,12 +596,12 @@ class _Translator:
         if value.shape != shape:
             value = value.expand(*shape)
         order = memory_order(held.shape, held.stride()) or tuple(range(held.ndim))
-        key = (node, order, held.dtype)
+        key = (node, order, held.dtype, held.device)
         if key in self.outputs:
             return self.outputs[key]
         laid = value.permute(*order) if order != tuple(range(len(order))) else value
         plan = OutputPlan(
-            f"out{len(self.outputs)}", shape, order, held.dtype, strides_of_ones(held)
+            f"out{len(self.outputs)}", shape, order, held.dtype, strides_of_ones(held), held.device
         )
         self.graph.output(laid, plan.name)
         self.outputs[key] = plan
@@ -605,6 +633,10 @@ def _is_far_larger(whole: torch.Tensor, part: torch.Tensor) -> bool:
 def _refused(error: Exception, x: torch.Tensor) -> None:
     if x.item():
         raise error
+
+
+def _asserted(message: str, x: torch.Tensor) -> None:
+    torch.ops.aten._assert_async.msg(x, message)
 
 
 def _checked(

@@ -101,7 +101,8 @@ class CudaDriver(Driver):
         self.most_lanes = self.device.properties.max_threads_per_block
         self.stream = self.device.create_stream()
         self.dlpack_device = dlpack_device.CUDA, number
-        self.stream_number = int(self.stream.handle)
+        self.stream_number: int = int(self.stream.handle)
+        self._event: Any = None  # between our stream and those of others
 
     goes_by_address = True
 
@@ -110,6 +111,27 @@ class CudaDriver(Driver):
 
     def block_at(self, address: int, size: int) -> DeviceBlock:
         return Buffer.from_handle(address, size)
+
+    def follow(self, queue: int) -> None:
+        self._order(queue, self.stream_number)
+
+    def precede(self, queue: int) -> None:
+        self._order(self.stream_number, queue)
+
+    def _order(self, first: int, second: int) -> None:
+        """What the second stream is given from now on waits for what the first was given by now."""
+        with self._reported("wait between streams"):
+            if self._event is None:
+                flags = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING
+                status, self._event = cuda.cuEventCreate(flags)
+                self._check("event", status)
+            # A wait is for what was recorded last when it is queued, so one event serves all.
+            self._check("event", *cuda.cuEventRecord(self._event, first))
+            self._check("wait for a stream", *cuda.cuStreamWaitEvent(second, self._event, 0))
+
+    def _check(self, what: str, status: Any) -> None:
+        if status:
+            raise DeviceError(f"{self.name}: {what}: {status.name}")
 
     def memory(self) -> DeviceMemory:
         with self._reported("memory"):

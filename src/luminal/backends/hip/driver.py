@@ -75,7 +75,8 @@ class HipDriver(Driver):
         self.most_lanes = properties.maxThreadsPerBlock
         self.stream = self._do(hip.hipStreamCreate)
         self.dlpack_device = dlpack_device.ROCM, number
-        self.stream_number = int(self.stream)
+        self.stream_number: int = int(self.stream)
+        self._event: _Event | None = None  # between our stream and those of others
 
     def _do(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What one of hip-python's functions returns beside its status, for this device.
@@ -97,6 +98,20 @@ class HipDriver(Driver):
 
     def block_at(self, address: int, size: int) -> DeviceBlock:
         return address
+
+    def follow(self, queue: int) -> None:
+        self._order(queue, self.stream_number)
+
+    def precede(self, queue: int) -> None:
+        self._order(self.stream_number, queue)
+
+    def _order(self, first: int, second: int) -> None:
+        """What the second stream is given from now on waits for what the first was given by now."""
+        if self._event is None:
+            self._event = _Event(self._do(self.hip.hipEventCreate), self.hip.hipEventDestroy)
+        # A wait is for what was recorded last when it is queued, so one event serves all.
+        self._do(self.hip.hipEventRecord, self._event.event, first)
+        self._do(self.hip.hipStreamWaitEvent, second, self._event.event, 0)
 
     def memory(self) -> DeviceMemory:
         free, total = self._do(self.hip.hipMemGetInfo)

@@ -7,7 +7,7 @@ argument are looked at before the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field
@@ -16,7 +16,9 @@ from typing import Any
 import luminal as lm
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import InputAttrs, StateAttrs, ViewAttrs, WeightAttrs
-from luminal.hlir.ops import Node
+from luminal.hlir.index_inputs import index_inputs
+from luminal.hlir.ops import Node, Value
+from luminal.torch_backend.errors import UnsupportedError
 
 _FEW = 64  # nodes, of which positions are made that no argument decides
 
@@ -69,6 +71,24 @@ def refuse_far_outside(index: Tensor, n: Any) -> None:
         node = node.args[0].node
     if not isinstance(node.attrs, InputAttrs) and not _is_known(index):
         _refuse_computed(index, -n, n)
+
+
+def refuse_positions_there(graph: lm.Graph, names: Collection[str], notes: Noted) -> None:
+    """Has the program look at positions that are inputs of these names, which lie on a device: the
+    host would have to wait for them.
+    """
+    recorded = graph.graph()
+    nodes = {node for some in recorded.by_op().values() for node in some}
+    for use in index_inputs(recorded):
+        if use.name not in names or (not use.steps and use.name in notes.positions):
+            continue
+        if use.steps and use.steps[-1] not in nodes:
+            raise UnsupportedError(f"{use.name}: positions within a loop, on a device")
+        value = Value(use.steps[-1], 0) if use.steps else graph.leaves[use.name]
+        _refuse_computed(graph.wrap(value), -use.extent, use.extent)
+    for name in names & notes.positions.keys():
+        for n in notes.positions.pop(name):
+            _refuse_computed(graph.wrap(graph.leaves[name]), 0, n)
 
 
 def _is_known(index: Tensor) -> bool:
