@@ -109,8 +109,12 @@ def _axis(mesh: Mesh, name: str) -> str:
 
 
 def _with(parameter: Parameter, axis: str, mesh: Mesh) -> Spec | None:
-    """The Parameter's spec with one more mesh axis, on the first dimension that it divides."""
+    """The Parameter's spec with one more mesh axis, on the first dimension that it divides, or as
+    it is where the axis cuts it already: a plan may be followed twice.
+    """
     spec = parameter.spec or ((),) * len(parameter.shape)
+    if any(axis in names for names in spec):
+        return spec
     for k, extent in enumerate(parameter.shape):
         taken = mesh.ranks(axis)
         for name in spec[k]:

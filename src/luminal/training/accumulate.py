@@ -83,7 +83,7 @@ class GradientAccumulator:
         for p, g in self.optimizer.gradients(scaled).items():
             if p not in self.sums:
                 name = f"{self.optimizer.names[p]}.grad"
-                self.sums[p] = State(p.shape, work_dtype(p.dtype), name=name)
+                self.sums[p] = _sum_of(p, name)
             held = self.sums[p]
             totals[p] = loss.graph.read(held) + g.cast(held.dtype)
         return totals, loss.graph.read(self.count) + 1
@@ -116,7 +116,14 @@ class GradientAccumulator:
                 )
             arrays[p] = array
         for p in arrays:
-            self.sums.setdefault(p, State(p.shape, work_dtype(p.dtype), name="grad"))
+            self.sums.setdefault(p, _sum_of(p, "grad"))
         for p, state in self.sums.items():
             state.set(arrays[p]) if p in arrays else state.reset()
         self.count.set(count)
+
+
+def _sum_of(p: Parameter, name: str) -> State:
+    """A State for the sum of a Parameter's gradients, cut over a mesh as its moments are."""
+    total = State(p.shape, work_dtype(p.dtype), name=name)
+    total.follows = p
+    return total

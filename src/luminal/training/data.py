@@ -167,23 +167,40 @@ class Batches:
         return np.random.default_rng((self.seed, epoch)).permutation(count)
 
     def __iter__(self) -> Iterator[Batch]:
+        return self.part(0, 1)
+
+    def rows(self, number: int) -> int:
+        """How many examples a batch of an epoch has."""
+        return min(self.size, len(self.dataset) - number * self.size)
+
+    def part(self, place: int, parts: int) -> Iterator[Batch]:
+        """The rest of the current epoch as one of several ranks has it: of each batch of n rows,
+        those from place * n / parts on. Others are not loaded; the position is that of all ranks.
+
+        Where n does not divide by `parts`, the batch is whole.
+        """
         epoch, count = self.epoch, len(self)
         numbers = range(self.taken, count)
-        for number, batch in zip(numbers, self._made(epoch, numbers), strict=True):
+        batches = self._made(epoch, numbers, place, parts)
+        for number, batch in zip(numbers, batches, strict=True):
             # Before the batch is handed out: who stops in its middle goes on with the next one.
             rest = number + 1 < count
             self.epoch, self.taken = (epoch, number + 1) if rest else (epoch + 1, 0)
             yield batch
 
-    def once(self) -> Iterator[Batch]:
-        """Every batch of epoch 0; the position stays what it is. For validation."""
-        return self._made(0, range(len(self)))
+    def once(self, place: int = 0, parts: int = 1) -> Iterator[Batch]:
+        """Every batch of epoch 0, or what `part` gives of it; the position stays what it is. For
+        validation.
+        """
+        return self._made(0, range(len(self)), place, parts)
 
-    def _made(self, epoch: int, numbers: Sequence[int]) -> Iterator[Batch]:
-        return prefetched(partial(self._batch, self.order(epoch)), numbers, self.prefetch)
+    def _made(self, epoch: int, numbers: Sequence[int], place: int, parts: int) -> Iterator[Batch]:
+        make = partial(self._batch, self.order(epoch), place, parts)
+        return prefetched(make, numbers, self.prefetch)
 
-    def _batch(self, order: npt.NDArray[np.int64], number: int) -> Batch:
-        return self.dataset.take(order[number * self.size : (number + 1) * self.size])
+    def _batch(self, order: npt.NDArray[np.int64], place: int, parts: int, number: int) -> Batch:
+        batch = order[number * self.size : (number + 1) * self.size]
+        return self.dataset.take(batch if len(batch) % parts else np.split(batch, parts)[place])
 
     def state_dict(self) -> dict[str, int]:
         """Where the next batch is, and what its order follows from."""

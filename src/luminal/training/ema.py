@@ -36,8 +36,9 @@ class EMA:
             if not isinstance(p, Parameter):
                 raise InputError(f"EMA: {p!r} is no Parameter; pass model.parameters()")
             work = work_dtype(p.dtype)
-            first = p.numpy().astype(work.numpy)
+            first = p.whole().astype(work.numpy)
             self.averages[p] = State(p.shape, work, first, f"{p.name}.average")
+            self.averages[p].follows = p  # on a mesh it is cut as moments are
         if not self.averages:
             raise InputError("EMA: got no parameters; pass model.parameters()")
 
@@ -64,7 +65,7 @@ class EMA:
     def apply(self) -> None:
         """Sets the Parameters to their averages."""
         for p, state in self.averages.items():
-            p.set(state.numpy().astype(p.dtype.numpy))
+            p.set(state.whole().astype(p.dtype.numpy))
 
     @contextmanager
     def swapped(self) -> Iterator[None]:
@@ -72,7 +73,7 @@ class EMA:
 
         Programs that run inside see the averages; none that trains should.
         """
-        kept = {p: p.numpy().copy() for p in self.averages}
+        kept = {p: p.whole().copy() for p in self.averages}
         self.apply()
         try:
             yield
@@ -84,7 +85,7 @@ class EMA:
 
     def state_dict(self) -> dict[str, Any]:
         """The number of updates, and the averages in the order of the Parameters."""
-        averages = [state.numpy() for state in self.averages.values()]
+        averages = [state.whole() for state in self.averages.values()]
         return {"count": self.count.numpy().item(), "averages": averages}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

@@ -9,12 +9,14 @@ from typing import Any
 
 from luminal.base.errors import InputError
 from luminal.base.near_names import suggesting
+from luminal.distribute.mesh import Mesh
 from luminal.frontend.random.keyed import checked_seed
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import ReduceLROnPlateau
 from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import BOUND, COUNT, check
 from luminal.search.options import CompilationMode
+from luminal.session.parallel import Plan
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batches
 from luminal.training.interrupt import noticed_interrupts
@@ -22,6 +24,7 @@ from luminal.training.metrics import MetricsLog
 from luminal.training.plot import figure_class, plot_losses
 from luminal.training.program import LossFunction, Recipe
 from luminal.training.progress import display
+from luminal.training.ranks import Ranks
 from luminal.training.trainer import Record, Scheduler, Trainer, Validation, is_time
 
 
@@ -52,6 +55,8 @@ def fit(
     statistics: int | None = None,
     detect_nan: bool = False,
     progress: bool = True,
+    mesh: Mesh | None = None,
+    plan: Plan | None = None,
 ) -> Record:
     """Trains `model` in place: a step is one call of a program that the first batch compiles.
 
@@ -79,6 +84,12 @@ def fit(
     `detect_nan` keeps the values from before each step, and where the loss or a new value is not
     finite raises NonFiniteError, which names the first operation that made a NaN and its layer; the
     model is then as it was before that step.
+
+    `mesh`: all ranks of an `lm.Mesh` call this alike and train one model together. Each loads and
+    computes its rows of every batch, losses and norms are those of whole batches, and the first
+    rank shows and logs. `plan`: how the model is cut, as for `lm.shard`: "data" by default, which
+    cuts batches only, "zero1", "zero3", "tensor", "tensor+zero1", specs by patterns; a model that
+    `lm.shard` has cut stays so. Batches must divide by the ranks.
     """
     check(
         "fit", COUNT, epochs=epochs, steps=steps, accumulate=accumulate,
@@ -91,22 +102,43 @@ def fit(
     if plot is not None:
         figure_class()  # asked for before the steps, not after
     seed = checked_seed("fit", seed)
+    ranks = _joined(mesh, plan, model, data, detect_nan, checkpoint)
     recipe = Recipe(
-        model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend, memory_limit
-    )
+        model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend, memory_limit,
+        ranks,
+    )  # fmt: skip
     manager = CheckpointManager(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     trainer = Trainer(
         recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan
     )
+    ranks.check_same(model, trainer.besides())
+    ranks.cut(model, plan)
     total = steps or _steps_of(epochs, data, accumulate)
     if resume:
         trainer.restore()
     record = trainer.record
     record.resumed = record.steps
     _take_steps(trainer, total, validate_every, checkpoint_every, log, progress)
-    if plot is not None and record.history:
+    if plot is not None and record.history and ranks.is_first:
         plot_losses(record.history, plot)
     return record
+
+
+def _joined(
+    mesh: Mesh | None, plan: Plan | None, model: Module, data: Batches, detect_nan: bool,
+    checkpoint: object,
+) -> Ranks:  # fmt: skip
+    """This rank among all; InputError for what several cannot do together."""
+    ranks = Ranks.of(mesh, plan, model)
+    if detect_nan and ranks.size > 1:
+        raise InputError(
+            "fit: detect_nan=True computes a step again on one rank, and the mesh has "
+            f"{ranks.size}; run the same seed and batches without mesh= to look for a NaN"
+        )
+    if checkpoint is not None and ranks.size > 1:
+        raise InputError("fit: checkpoint= is for runs of one rank so far; leave it out with mesh=")
+    ranks.check_batches(data, ranks.parts, f"the ranks of mesh axis {ranks.axis!r}")
+    return ranks
 
 
 def _steps_of(epochs: int, data: Batches, accumulate: int) -> int:
@@ -124,10 +156,14 @@ def _take_steps(
     log: str | Path | None, progress: bool,
 ) -> None:  # fmt: skip
     """Trains up to `total` steps or to Ctrl-C; notes, shows and saves what comes out."""
-    record = trainer.record
-    rows = MetricsLog(log, record.steps) if log is not None else None
+    record, ranks = trainer.record, trainer.recipe.ranks
+    rows = MetricsLog(log, record.steps) if log is not None and ranks.is_first else None
     record.history = rows.rows if rows is not None else []
-    shown = display(total, record.steps, progress)
+    if log is not None and not ranks.is_first:
+        record.history = ranks.agreed(None, "rows of the log")
+    elif log is not None:
+        ranks.agreed(record.history, "rows of the log")
+    shown = display(total, record.steps, progress and ranks.is_first)
     taken = trainer.rows(total, validate_every)
     with noticed_interrupts() as interrupt, _closed(rows), closing(shown), closing(taken):
         for row in taken:
@@ -136,10 +172,12 @@ def _take_steps(
             else:
                 record.history.append(row)
             shown.show(row)
-            is_over = record.steps == total or interrupt.requested
+            # Signals reach ranks between different steps, and all must end after the same one.
+            is_interrupted = ranks.any(interrupt.requested, "is Ctrl-C pressed")
+            is_over = record.steps == total or is_interrupted
             if is_over or is_time(record.steps, checkpoint_every, trainer.epoch_ended):
                 trainer.save(must=is_over)
-            if interrupt.requested:
+            if is_interrupted:
                 record.interrupted = True
                 break
 

@@ -28,8 +28,9 @@ from luminal.search.options import CompilationMode
 from luminal.session.graph import Graph, compile
 from luminal.training.accumulate import GradientAccumulator
 from luminal.training.amp import AMPContext, GradScaler
-from luminal.training.data import Batch
+from luminal.training.data import Batch, Batches
 from luminal.training.layers import Layers, noted_layers
+from luminal.training.ranks import ALONE, Ranks
 from luminal.training.statistics import record_activations, record_gradients
 
 LossFunction = Callable[[Any, Tensor], Tensor]
@@ -50,6 +51,13 @@ class Recipe:
     mode: CompilationMode | str = "fast"
     backend: str | None = None
     memory_limit: int | str | None = None
+    ranks: Ranks = ALONE
+
+    def compiled(self, graph: Graph) -> Executable:
+        """The program of a training step on this rank."""
+        return compile(
+            graph, self.backend, self.mode, memory_limit=self.memory_limit, mesh=self.ranks.mesh
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +104,7 @@ class Steps:
     def _compiled(self, batch: Batch, is_last: bool, statistics: bool) -> Program:
         recipe = self._recipe
         graph = Graph("training step")
-        tensors = inputs_of(graph, batch)
+        tensors = inputs_of(graph, batch, recipe.ranks)
         number = graph.tensor((), int64, "step")
         # Dropout is a function of seed and step, so a run that was stopped draws what it would have
         # drawn.
@@ -118,8 +126,7 @@ class Steps:
         else:
             assert self._accumulator is not None
             self._accumulator.add(loss)
-        executable = compile(graph, recipe.backend, recipe.mode, memory_limit=recipe.memory_limit)
-        return Program(executable, layers)
+        return Program(recipe.compiled(graph), layers)
 
     def _record_update(self, loss: Tensor) -> Tensor | None:
         recipe = self._recipe
@@ -137,23 +144,27 @@ class Losses:
         self._recipe = recipe
         self._programs: dict[Any, Executable] = {}
 
-    def mean(self, batches: Iterator[Batch]) -> float:
+    def mean(self, data: Batches) -> float:
         """The mean over batches, each weighted by its number of examples."""
-        total, count = 0.0, 0
-        for batch in batches:
+        total, count, ranks = 0.0, 0, self._recipe.ranks
+        for number, batch in enumerate(data.once(ranks.place, ranks.parts)):
             # The last batch may be smaller; a mean of means would count its examples more.
-            total += float(self._program(batch)(named(batch))["loss"]) * len(batch[0])
-            count += len(batch[0])
+            rows = data.rows(number)
+            # One that does not divide is whole on every rank, which all compute the same then.
+            is_cut = rows % ranks.parts == 0
+            total += float(self._program(batch, is_cut)(named(batch))["loss"]) * rows
+            count += rows
         return total / count
 
-    def _program(self, batch: Batch) -> Executable:
-        key = types_of(batch)
+    def _program(self, batch: Batch, is_cut: bool) -> Executable:
+        key = (types_of(batch), is_cut)
         if key not in self._programs:
             recipe = self._recipe
             graph = Graph("validation")
+            tensors = inputs_of(graph, batch, recipe.ranks if is_cut else ALONE)
             with in_mode(recipe.model, training=False), precision(recipe):
-                loss_of(recipe.model, recipe.loss_fn, inputs_of(graph, batch)).output("loss")
-            self._programs[key] = compile(graph, recipe.backend)
+                loss_of(recipe.model, recipe.loss_fn, tensors).output("loss")
+            self._programs[key] = compile(graph, recipe.backend, mesh=recipe.ranks.mesh)
         return self._programs[key]
 
 
@@ -162,17 +173,18 @@ def precision(recipe: Recipe) -> AMPContext:
     return AMPContext(recipe.amp or "bfloat16", enabled=recipe.amp is not None)
 
 
-def inputs_of(graph: Graph, batch: Batch) -> list[Tensor]:
-    """An Input for every array of a batch."""
+def inputs_of(graph: Graph, batch: Batch, ranks: Ranks = ALONE) -> list[Tensor]:
+    """An Input for every array of a batch, of which `batch` is this rank's part."""
     if not isinstance(batch, tuple) or len(batch) < 2:
         raise InputError(
             f"fit: a batch is a tuple of arrays, the model's arguments and then the target; got "
             f"{len(batch)} array{'s' * (len(batch) != 1)}"
         )
-    return [
-        graph.tensor(array.shape, dtype_of(array), name)
+    tensors = [
+        graph.tensor((len(array) * ranks.parts, *array.shape[1:]), dtype_of(array), name)
         for name, array in zip(named(batch), batch, strict=True)
     ]
+    return [x if ranks.axis is None else x.shard(ranks.axis) for x in tensors]
 
 
 def inputs_at(batch: Batch, number: int, rates: Sequence[float]) -> dict[str, Array]:

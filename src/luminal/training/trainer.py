@@ -25,6 +25,7 @@ from luminal.training.data import Batch, Batches
 from luminal.training.detect_nan import first_nan
 from luminal.training.metrics import Row
 from luminal.training.program import Losses, Program, Recipe, Steps, inputs_at
+from luminal.training.ranks import Ranks
 from luminal.training.statistics import statistics_row
 
 COLUMNS = (
@@ -110,7 +111,7 @@ class Trainer:
     def rows(self, total: int, validate_every: int | None = None) -> Generator[Row]:
         """Takes the steps up to `total`; the metrics of each."""
         # Batches come from a thread, which must end when the steps do, whatever ends them.
-        with closing(_endless(self.data)) as batches:
+        with closing(_endless(self.data, self.recipe.ranks)) as batches:
             while self.record.steps < total:
                 epoch = self.data.epoch
                 row = self.step([next(batches) for _ in range(self.recipe.accumulate)])
@@ -139,11 +140,11 @@ class Trainer:
         row: Row = {"step": self.record.steps, "loss": loss, "lr": rates[0]}
         if "grad_norm" in results:
             row["grad_norm"] = float(results["grad_norm"])
-        firsts = [batch[0] for batch in batches]
-        row |= {"seconds": seconds, "samples_per_second": sum(map(len, firsts)) / seconds}
+        firsts, parts = [batch[0] for batch in batches], self.recipe.ranks.parts
+        row |= {"seconds": seconds, "samples_per_second": sum(map(len, firsts)) * parts / seconds}
         # Integers in rows are ids of tokens; of other examples there is no such rate.
         if firsts[0].ndim > 1 and firsts[0].dtype.kind in "iu":
-            row["tokens_per_second"] = sum(first.size for first in firsts) / seconds
+            row["tokens_per_second"] = sum(first.size for first in firsts) * parts / seconds
         return row | statistics_row(results)
 
     def _run(self, batch: Batch, k: int, rates: Sequence[float]) -> Results:
@@ -178,10 +179,12 @@ class Trainer:
     def validated(self) -> Row:
         """The metrics of a validation."""
         if isinstance(self._validate, Batches):
-            metrics = {"validation_loss": self._losses.mean(self._validate.once())}
+            metrics = {"validation_loss": self._losses.mean(self._validate)}
         else:
             assert self._validate is not None
             metrics = _numbers(self._validate(self.recipe.model))
+            # Rates and the choice of checkpoints follow from them, which must be those of all.
+            metrics = self.recipe.ranks.agreed(metrics, "metrics of a validation")
         self._metric = metrics.get("validation_loss")
         if isinstance(self.scheduler, ReduceLROnPlateau):
             if self._metric is None:
@@ -195,7 +198,7 @@ class Trainer:
     def _warn(self, loss: float) -> None:
         """Warns of a loss that is not finite, where the one before was."""
         history = self.record.history
-        if not history or math.isfinite(history[-1]["loss"]):
+        if self.recipe.ranks.is_first and (not history or math.isfinite(history[-1]["loss"])):
             warnings.warn(
                 f"fit: the loss of step {self.record.steps + 1} is {loss}; detect_nan=True names "
                 "the first operation that makes a NaN",
@@ -222,7 +225,7 @@ class Trainer:
         """All that the rest of the run depends on."""
         return {
             "model": state_of(self.recipe.model),
-            "besides": {name: held.numpy() for name, held in self._besides().items()},
+            "besides": {name: held.numpy() for name, held in self.besides().items()},
             "optimizer": self.recipe.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "scaler": None if self._steps.scaler is None else self._steps.scaler.state_dict(),
@@ -257,7 +260,7 @@ class Trainer:
             self._steps.scaler.load_state_dict(state["scaler"])
         load_model(self.recipe.model, state["model"])
         besides = state.get("besides", {})
-        for name, held in self._besides().items():
+        for name, held in self.besides().items():
             if name not in besides:
                 raise LoadError(
                     f"fit: the checkpoint has no {name}; give the optimizer and the loss the "
@@ -267,7 +270,7 @@ class Trainer:
         self.recipe.optimizer.load_state_dict(state["optimizer"])
         self.record.steps = state["steps"]
 
-    def _besides(self) -> dict[str, Assignable]:
+    def besides(self) -> dict[str, Assignable]:
         """What a run changes outside of the model: Parameters that the optimizer has from elsewhere
         (by their number there), running statistics of a loss that is a module.
         """
@@ -324,10 +327,10 @@ def _numbers(metrics: Any) -> dict[str, float]:
     return {name: as_number(f"fit: validate: {name}", value) for name, value in metrics.items()}
 
 
-def _endless(data: Batches) -> Generator[Batch]:
-    """The batches of epoch after epoch."""
+def _endless(data: Batches, ranks: Ranks) -> Generator[Batch]:
+    """This rank's part of the batches of epoch after epoch."""
     while True:
-        yield from data
+        yield from data.part(ranks.place, ranks.parts)
 
 
 def is_time(step: int, every: int | None, epoch_ended: bool) -> bool:

@@ -1,0 +1,153 @@
+"""The ranks that train together: which rows each has, and what all of them must agree on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from luminal.base.errors import InputError
+from luminal.base.records import dataclass
+from luminal.distribute.held import Parts, spec_of_held
+from luminal.distribute.layout import of_spec
+from luminal.distribute.mesh import Mesh
+from luminal.memory.state import Assignable
+from luminal.nn.module import Module
+from luminal.runtime.collectives.process import init
+from luminal.session.parallel import Plan, shard
+from luminal.shape.expression import const
+from luminal.training.data import Batches
+
+if TYPE_CHECKING:
+    from luminal.runtime.collectives.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """One rank among those of a mesh: of each batch it has part `place` of `parts`, which lie along
+    the mesh axis `axis`; without an axis it has all rows. `mesh` is None where a run has one rank.
+    """
+
+    mesh: Mesh | None = None
+    engine: Engine | None = None
+    axis: str | None = None
+    place: int = 0
+    parts: int = 1
+
+    @staticmethod
+    def of(mesh: Mesh | None, plan: Plan | None, model: Module) -> Ranks:
+        """This rank of a mesh, whose batches are cut as the plan, or a cut model, has it.
+
+        Raises InputError for a plan without a mesh, and a mesh of other ranks than were launched.
+        """
+        if mesh is None:
+            if plan is not None:
+                raise InputError(f"fit: plan={plan!r}, but there is no mesh; give both")
+            return ALONE
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"fit: mesh is a {type(mesh).__name__}; give lm.Mesh((4,), ('data',))")
+        engine = init()
+        if mesh.size != engine.size:
+            raise InputError(
+                f"fit: the mesh {mesh.shape} has {mesh.size} ranks, and {engine.size} were "
+                f"launched; run luminal launch -n {mesh.size}, or give a mesh of {engine.size}"
+            )
+        axis = _batch_axis(mesh, plan, model)
+        if axis is None:
+            return Ranks(mesh, engine)
+        return Ranks(mesh, engine, axis, mesh.coordinates(engine.rank)[axis], mesh.ranks(axis))
+
+    @property
+    def is_first(self) -> bool:
+        """Is it the rank that writes files and shows how the run goes?"""
+        return self.engine is None or self.engine.rank == 0
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return 1 if self.engine is None else self.engine.size
+
+    def any(self, is_so: bool, what: str) -> bool:
+        """Is it so on any rank? All of them must ask."""
+        if self.size == 1:
+            return is_so
+        assert self.engine is not None
+        return any(self.engine.exchange(b"1" if is_so else b"", what))
+
+    def agreed(self, value: Any, what: str) -> Any:
+        """What the first rank has. All of them must ask."""
+        return value if self.size == 1 else self.engine.broadcast_object(value, what)  # type: ignore[union-attr]
+
+    def check_same(self, model: Module, besides: Mapping[str, Assignable]) -> None:
+        """Raises CollectiveError that names the first Parameter whose values differ between ranks,
+        of those that are not cut yet: ranks that begin apart would train apart.
+        """
+        if self.size == 1:
+            return
+        assert self.engine is not None
+        held: dict[str, Assignable] = dict([*model.named_parameters(), *model.named_buffers()])
+        lines = [
+            f"{path}: {hashlib.blake2b(owner.numpy().tobytes(), digest_size=8).hexdigest()}"
+            for path, owner in {**held, **besides}.items()
+            if owner.part is None
+        ]
+        self.engine.check_same(
+            "\n".join(lines), "the model that fit begins with (lm.manual_seed makes it alike)"
+        )
+
+    def cut(self, model: Module, plan: Plan | None) -> None:
+        """Says how the model is cut: as the plan has it; without one as it is, by `lm.shard`."""
+        if self.mesh is None:
+            return
+        if plan is not None:
+            shard(model, plan, self.mesh)
+        held: list[Assignable] = [p for _, p in model.named_parameters()]
+        for owner in [*held, *(buffer for _, buffer in model.named_buffers())]:
+            self.hold(owner)
+
+    def hold(self, owner: Assignable) -> None:
+        """Lets go of all but this rank's part of a Parameter or State that is cut."""
+        spec = spec_of_held(owner)
+        if self.mesh is None or spec is None or owner.part is not None:
+            return
+        from luminal.session.on_mesh import gathered  # late, as in session/graph.py
+
+        engine = self.engine
+        assert engine is not None
+        layout = of_spec(spec, tuple(map(const, owner.shape)), self.mesh, owner.name)
+        Parts(self.mesh, engine.rank, lambda array, name: gathered(engine, array, name))(
+            owner, layout
+        )
+
+    def check_batches(self, data: Batches, parts: int, what: str) -> None:
+        """Raises InputError where a batch does not fall into so many equal parts."""
+        sizes = dict.fromkeys(data.rows(number) for number in (0, len(data) - 1))
+        for rows in sizes:
+            if rows % parts:
+                is_last = rows != data.size
+                batch = "the last batch of an epoch has" if is_last else "batches have"
+                fix = (
+                    "drop_last=True leaves it out"
+                    if is_last
+                    else f"make them of {-(-rows // parts) * parts}"
+                )
+                raise InputError(
+                    f"fit: {batch} {rows} rows, which do not divide by {parts}, {what}; {fix}"
+                )
+
+
+ALONE = Ranks()
+"""A run of one rank."""
+
+
+def _batch_axis(mesh: Mesh, plan: Plan | None, model: Module) -> str | None:
+    """The mesh axis along which batches are cut: "data", or the only one where no plan has another
+    use for it.
+    """
+    if "data" in mesh.names:
+        return "data"
+    if isinstance(plan, str):
+        is_free = any(name.strip() != "tensor" for name in plan.split("+"))
+    else:
+        is_free = plan is None and all(p.spec is None for p in model.parameters())
+    return mesh.names[0] if is_free and len(mesh.names) == 1 else None
