@@ -75,6 +75,7 @@ def test_failure(how: str, status: int, text: str, again: int) -> None:
         assert "rank 1 of 2:\n" in end.err
         assert 'failing.py", line' in end.err
         assert "runpy" not in end.err
+        assert "rank 1 of 2 ends all: " in end.err
 
 
 @pytest.mark.parametrize("again", REPEATS)
@@ -83,8 +84,9 @@ def test_failure_under_mpiexec_alone(how: str, again: int) -> None:
     """`init` has installed the hook. Of sys.exit it hears nothing: the others ask, and are told."""
     end = ended(under_mpiexec(2, PROGRAM, how, LUMINAL_COLLECTIVE_TIMEOUT="20"))
     assert end.status != 0
-    if how == "exception":
-        assert "ZeroDivisionError: of rank 1" in end.err
+    if how == "exception":  # by the hook, and not only when the others have asked
+        assert "rank 1 of 2:\nTraceback" in end.err
+        assert "rank 1 of 2 ends all: ZeroDivisionError: of rank 1" in end.err
     else:
         assert f"rank 0: {GRADIENT} waits for ranks that will not come: rank 1 has ended" in end.err
         assert "(its last: all_reduce of 'loss 2')" in end.err
