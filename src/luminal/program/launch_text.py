@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from luminal.kernel import tile_text
+from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import (
     CollectiveLaunch,
     KernelLaunch,
@@ -14,19 +17,25 @@ from luminal.program.launch_list import (
 )
 
 
-def to_text(program: Program, *, kernels: bool = False) -> str:
-    """The program; with `kernels` the tile IR of each distinct kernel as well."""
+def to_text(program: Program, *, kernels: bool = False, named: bool = True) -> str:
+    """The program; with `kernels` the tile IR of each distinct kernel as well. `named`: with the
+    names of Parameters and States, which are no part of what it computes.
+    """
     lines = ["program {"]
     lines += [f"  dim {dim.name} in {dim.lo}..{dim.hi}" for dim in program.dims]
     lines += [f"  require {condition}" for condition in program.requirements]
-    lines += [f"  {buffer}" for buffer in program.buffers]
+    buffers = program.buffers
+    if not named:
+        is_held = (BufferKind.STATE, BufferKind.NEXT, BufferKind.WEIGHT)
+        buffers = tuple(replace(b, owner=None) if b.kind in is_held else b for b in buffers)
+    lines += [f"  {buffer}" for buffer in buffers]
     if program.prologue:
         lines += ["  prologue:", *_launches(program, program.prologue, "    ")]
     lines += ["  run:", *_launches(program, program.launches, "    ")]
     for output in program.outputs:
         hidden = " hidden" if output.hidden else ""
         lines.append(f"  output {output.name} = b{output.buffer}{hidden}")
-    lines += [f"  swap {state.name}" for state in program.swaps]
+    lines += [f"  swap {state.name if named else state.shape}" for state in program.swaps]
     lines.append("}")
     if kernels:
         for number, kernel in enumerate(program.kernels):

@@ -41,6 +41,10 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
         )
     if not isinstance(mesh, Mesh):
         raise InputError("shard: a model is cut over a mesh; give mesh=lm.Mesh((4,), ('data',))")
+    for path, parameter in what.named_parameters():
+        # What is waited for is named in errors, and numbers need not be the same on all ranks.
+        if parameter.name == f"parameter{parameter.id}":
+            parameter.name = path
     if isinstance(plan, str):
         for name in plan.split("+"):
             follow(what.named_parameters(), name.strip(), mesh)

@@ -110,7 +110,7 @@ class CpuRunner:
     def text(self) -> str:
         """All that makes ranks compute alike: the launch list and its kernels."""
         kernels = (tile_text.to_text(kernel) for kernel in self.program.kernels)
-        return "\n".join((launch_text.to_text(self.program), *kernels))
+        return "\n".join((launch_text.to_text(self.program, named=False), *kernels))
 
     def peaks(self) -> Peaks:
         """What this machine's threads reach together."""
