@@ -22,11 +22,11 @@ from tests.distributed.graphs import Draw, collective
 
 
 def apart() -> Program:
-    """Two sums over ranks, each of a value that is there early and read late."""
+    """Two collectives, each of a value that is there early and read late."""
     b, n = Builder(), const(64)
     x = b.input("x", (n, n), dtypes.int32)
     first = collective(b, "all_reduce", b.sum(x, 0), 2, label="first")
-    second = collective(b, "all_reduce", b.sum(x, 1), 2, label="second")
+    second = collective(b, "all_reduce", b.sum(x, 1), 2, reduction="Max", label="second")
     y = x
     for _ in range(2):
         y = b.apply("Mul", y, b.apply("Add", y, x))

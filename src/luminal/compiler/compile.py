@@ -16,6 +16,7 @@ from luminal.hlir.graph import Graph, topological
 from luminal.hlir.prune import pruned
 from luminal.program import selection as selections
 from luminal.program import selection_text
+from luminal.program.buckets import bucketed
 from luminal.program.launch_list import Program
 from luminal.program.overlap import overlapped
 from luminal.program.partition import partition
@@ -131,7 +132,7 @@ def arranged(stages: Stages, backend: Backend) -> Stages:
     each other, collectives beside kernels.
     """
     program, origins = side_by_side(stages.program, stages.origins, backend.schedules)
-    return replace(stages, program=overlapped(program), origins=origins)
+    return replace(stages, program=overlapped(bucketed(program)), origins=origins)
 
 
 def reschedule(stages: Stages, backend: Backend, tuned: Tuned) -> Stages:

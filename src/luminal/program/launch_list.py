@@ -13,7 +13,7 @@ from luminal.memory.alignment import ACCESS
 from luminal.memory.state import Assignable
 from luminal.program.buffers import Buffer
 from luminal.shape.divisors import is_multiple
-from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.expression import Expression, Symbol, const, sum_of
 
 _ZERO = const(0)
 
@@ -65,22 +65,29 @@ Phase = Literal["both", "start", "wait"]
 class CollectiveLaunch:
     """What all ranks along a mesh axis do together, or one end of it.
 
-    `operands`: what the rank gives and what it gets, `sizes` their elements. `label` says which
-    value it is. A start and its wait, later in the same list, have one `ticket`.
+    `operands`: what the rank sends, then what it receives; `sizes` are their elements. Of a bucket
+    each half is several buffers that lie side by side. `label` says which value it is. A start and
+    its wait, later in the same list, have one `ticket`.
     """
 
     attrs: CollectiveAttrs
     dtype: DType
-    operands: tuple[Operand, Operand]
-    sizes: tuple[Expression, Expression]
+    operands: tuple[Operand, ...]
+    sizes: tuple[Expression, ...]
     label: str
     phase: Phase = "both"
     ticket: int = 0
 
     @property
-    def roles(self) -> tuple[Role, Role]:
-        """What the launch does to its operands: a wait finds the result as the start left it."""
-        return Role.IN, Role.INOUT if self.phase == "wait" else Role.OUT
+    def members(self) -> int:
+        """The number of collectives that it stands for: one, or as many as are in its bucket."""
+        return len(self.operands) // 2
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """What the launch does to its operands: a wait finds the results as the start left them."""
+        written = Role.INOUT if self.phase == "wait" else Role.OUT
+        return (Role.IN,) * self.members + (written,) * self.members
 
     @property
     def bytes(self) -> Expression:
@@ -89,7 +96,11 @@ class CollectiveLaunch:
         """
         if self.phase == "wait":
             return _ZERO
-        others, (sent, received) = self.attrs.ranks - 1, self.sizes
+        others, halves = (
+            self.attrs.ranks - 1,
+            (self.sizes[: self.members], self.sizes[self.members :]),
+        )
+        sent, received = map(sum_of, halves)
         match self.attrs.kind:
             case "all_gather":
                 count = sent * others
@@ -168,6 +179,15 @@ class Program:
             for entry in self.entries(operand):
                 yield self.table[entry], role
 
+    def ends(self, launch: CollectiveLaunch) -> tuple[set[int], set[int]]:
+        """The buffers that a collective may send and those that it may receive."""
+        halves = launch.operands[: launch.members], launch.operands[launch.members :]
+        sent, received = (
+            {self.table[entry] for operand in half for entry in self.entries(operand)}
+            for half in halves
+        )
+        return sent, received
+
     def roles(self, launch: KernelLaunch | CollectiveLaunch) -> tuple[Role, ...]:
         """What a launch does to each of its operands."""
         if isinstance(launch, CollectiveLaunch):
@@ -182,6 +202,11 @@ def walk(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch | CollectiveLaun
             yield from walk(launch.body)
         else:
             yield launch
+
+
+def collects(launch: Launch) -> bool:
+    """Is a launch a collective, or a Loop with one inside?"""
+    return any(isinstance(inner, CollectiveLaunch) for inner in walk((launch,)))
 
 
 def kernel_launches(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch]:

@@ -77,8 +77,7 @@ def _collective_launch(program: Program, launch: CollectiveLaunch) -> str:
         f"{role.value} {_operand(program, operand)}"
         for operand, role in zip(launch.operands, launch.roles, strict=True)
     )
-    sent, received = launch.sizes
-    told = [f"{attrs.axis} {attrs.ranks}", f"elements {sent} {received}"]
+    told = [f"{attrs.axis} {attrs.ranks}", f"elements {' '.join(map(str, launch.sizes))}"]
     told += [attrs.reduction] * bool(attrs.reduction)
     told += [f"pairs {attrs.pairs}"] * bool(attrs.pairs)
     split = launch.phase != "both"

@@ -8,7 +8,7 @@ body touches lives through the whole Loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from luminal.program.launch_list import (
     LoopLaunch,
     Program,
     barriers,
+    walk,
 )
 
 Path = tuple[int, ...]
@@ -58,11 +59,14 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Arena buffers of a launch list, by id, with their lifetimes; `conflicts[i, j]`: overlap."""
+    """Arena buffers of a launch list, by id, with their lifetimes; `conflicts[i, j]`: overlap.
+    `rows`: places of buffers that lie side by side, in their order.
+    """
 
     buffers: tuple[int, ...]
     lifetimes: tuple[Lifetime, ...]
     conflicts: NDArray[np.bool_]
+    rows: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,20 @@ def plan(program: Program, launches: tuple[Launch, ...]) -> MemoryPlan:
         if kinds[buffer] is BufferKind.ARENA:
             uses.setdefault(buffer, []).append(use)
     lifetimes = tuple(_lifetime(buffer_uses) for buffer_uses in uses.values())
-    return MemoryPlan(tuple(uses), lifetimes, conflicts(lifetimes))
+    return MemoryPlan(tuple(uses), lifetimes, conflicts(lifetimes), _rows(program, launches, uses))
+
+
+def _rows(
+    program: Program, launches: tuple[Launch, ...], buffers: Iterable[int]
+) -> tuple[tuple[int, ...], ...]:
+    """The places of what buckets of collectives send and receive, each row once."""
+    places = {buffer: place for place, buffer in enumerate(buffers)}
+    rows: dict[tuple[int, ...], None] = {}
+    for launch in walk(launches):
+        if isinstance(launch, CollectiveLaunch) and launch.members > 1:
+            for half in (launch.operands[: launch.members], launch.operands[launch.members :]):
+                rows[tuple(places[program.table[operand.entry]] for operand in half)] = None
+    return tuple(rows)
 
 
 def conflicts(lifetimes: Sequence[Lifetime]) -> NDArray[np.bool_]:
@@ -119,12 +136,20 @@ def place(plan: MemoryPlan, sizes: Sequence[int]) -> Placement:
     offsets = np.zeros(len(sizes), np.int64)
     ends = np.zeros(len(sizes), np.int64)
     placed = np.zeros(len(sizes), np.bool_)
-    for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], k)):
-        taken = np.flatnonzero(plan.conflicts[k] & placed)
+    alone = set(range(len(sizes))).difference(*plan.rows)
+    rows = [*((k,) for k in alone), *plan.rows]
+    lengths = {
+        row: sum(map(aligned, (sizes[k] for k in row[:-1]))) + sizes[row[-1]] for row in rows
+    }
+    for row in sorted(rows, key=lambda row: (-lengths[row], row)):
+        met = plan.conflicts[row[0]] if len(row) == 1 else plan.conflicts[[*row]].any(axis=0)
+        taken = np.flatnonzero(met & placed)
         taken = taken[np.argsort(offsets[taken], kind="stable")]
-        offsets[k] = _best_gap(offsets[taken].tolist(), ends[taken].tolist(), sizes[k])
-        ends[k] = offsets[k] + aligned(sizes[k])
-        placed[k] = True
+        reached = _best_gap(offsets[taken].tolist(), ends[taken].tolist(), lengths[row])
+        for k in row:
+            offsets[k] = reached
+            ends[k] = reached = reached + aligned(sizes[k])
+        placed[[*row]] = True
     arena = int(ends.max(initial=0))
     return Placement(tuple(sizes), tuple(offsets.tolist()), arena)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 from luminal.base.errors import VerifyError
 from luminal.hlir.ops import Value
-from luminal.program.steps import Unit
+from luminal.program.steps import CollectiveStep, Unit
 
 _Needs = Mapping[int, list[Unit]]
 """By id of a unit, those that it runs after."""
@@ -30,7 +30,7 @@ def ordered(units: list[Unit]) -> list[Unit]:
     for each other.
     """
     needs = _needs(units)
-    sorted_units = _depth_first(units, needs)
+    sorted_units = _by_rounds(_depth_first(units, needs), needs)
     early = [unit for unit in sorted_units if unit.early]
     late = [unit for unit in sorted_units if not unit.early]
     return _side_by_side(early, needs) + _side_by_side(late, needs)
@@ -74,6 +74,33 @@ def _depth_first(units: list[Unit], needs: _Needs) -> list[Unit]:
                 begun.add(id(unit))
                 stack.extend(reversed(waiting))
     return order
+
+
+# Depth first has a value's readers follow it. Behind a collective that is where they would wait for
+# it, and for the next one behind the next: what needs none of both is to run meanwhile.
+def _by_rounds(order: list[Unit], needs: _Needs) -> list[Unit]:
+    """These units, those first that need fewer collectives one after the other, each round in the
+    order given.
+    """
+    collectives = {id(unit) for unit in order if _is_collective(unit)}
+    if not collectives:
+        return order
+    rounds: dict[int, int] = {}
+    for unit in order:
+        # That one collective comes after another is no need of what that one makes.
+        read = [
+            n
+            for n in needs[id(unit)]
+            if id(n) in collectives and not unit.reads.isdisjoint(n.makes)
+        ]
+        behind = max((rounds[id(n)] + 1 for n in read), default=0)
+        rounds[id(unit)] = max((rounds[id(n)] for n in needs[id(unit)]), default=0)
+        rounds[id(unit)] = max(rounds[id(unit)], behind)
+    return sorted(order, key=lambda unit: rounds[id(unit)])
+
+
+def _is_collective(unit: Unit) -> bool:
+    return any(isinstance(step, CollectiveStep) for step in unit.steps)
 
 
 # Depth first keeps values near their readers, so memory is used again soon. But it puts a unit that

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from luminal.kernel.tile_ir import Role
 from luminal.program import memory_plan
-from luminal.program.launch_list import CollectiveLaunch, Launch, LoopLaunch, Program, walk
+from luminal.program.launch_list import CollectiveLaunch, Launch, LoopLaunch, Program, collects
 
 GROWTH = 1.25  # times the arena without overlap, where no limit is given
 REACHES = (1 << 30, 256, 64, 16, 4)
@@ -29,7 +29,7 @@ def overlapped(program: Program, limit: int | None = None) -> Program:
     `limit`: bytes of the arena at the upper ends of all dims, or as many as without overlap where
     those are more. By default the arena grows to GROWTH times that.
     """
-    if not any(isinstance(launch, CollectiveLaunch) for launch in walk(program.launches)):
+    if not any(map(collects, program.launches)):
         return program
     before = _arena(program)
     most = round(GROWTH * before) if limit is None else max(limit, before)
@@ -61,7 +61,7 @@ class _Moves:
 
     def moved(self, launches: Sequence[Launch]) -> tuple[Launch, ...]:
         """A list with the ends of its collectives where they may be."""
-        if not any(isinstance(launch, CollectiveLaunch) for launch in walk(tuple(launches))):
+        if not any(map(collects, launches)):
             return tuple(launches)
         items = [
             replace(launch, body=self.moved(launch.body))
@@ -80,7 +80,7 @@ class _Moves:
         last = 0  # the place of the start before
         for here, item in enumerate(items):
             if isinstance(item, CollectiveLaunch) and item.phase == "both":
-                sent, received = self._buffers(item)
+                sent, received = self._program.ends(item)
                 free = [written.get(b, 0) for b in sent] + [touched.get(b, 0) for b in received]
                 last = max(last, here - self._reach, *free)
                 ticket = next(self._tickets)
@@ -88,7 +88,7 @@ class _Moves:
                 rest.append(replace(item, phase="wait", ticket=ticket))
             else:
                 rest.append(item)
-                last = here + 1 if _collects(item) else last
+                last = here + 1 if collects(item) else last
             for buffer, role in self._program.accesses(item):
                 touched[buffer] = here + 1
                 if role is not Role.IN:
@@ -104,8 +104,8 @@ class _Moves:
         waits: list[list[Launch]] = [[] for _ in range(end + 1)]
         for here in reversed(range(end)):
             item = items[here]
-            if _is_wait(item):
-                sent, received = self._buffers(item)
+            if isinstance(item, CollectiveLaunch) and item.phase == "wait":
+                sent, received = self._program.ends(item)
                 ends = [written.get(b, end) for b in sent] + [touched.get(b, end) for b in received]
                 waits[min(end, here + self._reach, *ends)].insert(0, item)
             for buffer, role in self._program.accesses(item):
@@ -116,17 +116,6 @@ class _Moves:
         for before, item in zip(waits, items, strict=False):
             moved += before if _is_wait(item) else (*before, item)
         return moved + waits[end]
-
-    def _buffers(self, launch: Launch) -> tuple[set[int], set[int]]:
-        """The buffers that a collective's operand and result may be."""
-        assert isinstance(launch, CollectiveLaunch)
-        table, entries = self._program.table, self._program.entries
-        sent, received = ({table[entry] for entry in entries(o)} for o in launch.operands)
-        return sent, received
-
-
-def _collects(launch: Launch) -> bool:
-    return any(isinstance(inner, CollectiveLaunch) for inner in walk((launch,)))
 
 
 def _is_wait(launch: Launch) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from luminal.base.errors import VerifyError
@@ -22,7 +23,7 @@ from luminal.program.launch_list import (
     barriers,
     walk,
 )
-from luminal.program.memory_plan import MemoryPlan, Placement
+from luminal.program.memory_plan import MemoryPlan, Placement, aligned
 from luminal.shape.expression import Expression
 
 READ_ONLY = (BufferKind.INPUT, BufferKind.WEIGHT, BufferKind.CONSTANT)
@@ -95,12 +96,12 @@ def _verify_launches(
 def _verify_collective(
     program: Program, launch: CollectiveLaunch, depth: int, dims: set[str]
 ) -> None:
-    sent, received = launch.sizes
     ranks, kind = launch.attrs.ranks, launch.attrs.kind
-    wanted = {"all_gather": (sent * ranks, received), "reduce_scatter": (sent, received * ranks)}
-    left, right = wanted.get(kind, (sent, received))
-    if left != right:
-        raise VerifyError(f"{launch.title}: {sent} elements to {received} by {ranks} ranks")
+    more = {"all_gather": (ranks, 1), "reduce_scatter": (1, ranks)}.get(kind, (1, 1))
+    halves = launch.sizes[: launch.members], launch.sizes[launch.members :]
+    for sent, received in zip(*halves, strict=True):
+        if sent * more[0] != received * more[1]:
+            raise VerifyError(f"{launch.title}: {sent} elements to {received} by {ranks} ranks")
     for operand, size in zip(launch.operands, launch.sizes, strict=True):
         _verify_operand(program, launch, operand, depth, dims)
         _verify_dims(launch.label, size, dims)
@@ -129,9 +130,7 @@ def _verify_tickets(program: Program, launches: tuple[Launch, ...]) -> None:
 
 
 def _verify_apart(program: Program, start: CollectiveLaunch, launch: Launch) -> None:
-    sent, received = (
-        {program.table[entry] for entry in program.entries(operand)} for operand in start.operands
-    )
+    sent, received = program.ends(start)
     for number, role in program.accesses(launch):
         if number in received or (number in sent and role is not Role.IN):
             raise VerifyError(
@@ -227,6 +226,11 @@ def verify_placement(
         if offset % ALIGNMENT or offset + size > placement.arena_bytes:
             raise VerifyError(f"b{buffer}: bytes {offset}..{offset + size} do not fit the arena")
         ranges[buffer] = (offset, offset + size)
+    for row in plan.rows:
+        for one, other in pairwise(row):
+            if placement.offsets[other] != placement.offsets[one] + aligned(placement.sizes[one]):
+                apart = f"b{plan.buffers[one]} and b{plan.buffers[other]}"
+                raise VerifyError(f"{apart} are of one collective and do not lie side by side")
     history: dict[int, int] = {}  # buffer: the epoch of its last write
     epochs = _epochs(program, launches)
     writes: list[tuple[int, int]] = []  # (epoch, buffer), ascending

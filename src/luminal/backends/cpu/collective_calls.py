@@ -19,7 +19,6 @@ from luminal.runtime.arrays import Array
 from luminal.runtime.ranks import Engine, Engines
 
 MOST_VIEWS = 64  # pairs of arrays that a collective knows; where inputs move, the oldest go
-_Words = ctypes.c_uint64 * 2
 
 
 class Ranks:
@@ -86,6 +85,7 @@ class CollectiveCode:
         self._how: dict[str, Any] = {"label": launch.label or attrs.kind, "pairs": attrs.pairs}
         if attrs.reduction:
             self._how["monoid"] = attrs.reduction.lower()
+        self._words = ctypes.c_uint64 * (2 * launch.members)
         self._views: dict[tuple[int, ...], tuple[Array, Array]] = {}
         self._function = PROTOTYPE(self._run)
         self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
@@ -95,7 +95,8 @@ class CollectiveCode:
         code knows no exceptions.
         """
         try:
-            key = (*_Words.from_address(slots), *_Words.from_address(dims))
+            words = self._words
+            key = (*words.from_address(slots), *words.from_address(dims))
             views = self._views.get(key)
             if views is None:
                 views = self._viewed(key)
@@ -128,11 +129,17 @@ class CollectiveCode:
             target[...] = stand_in(self._launch.attrs, source)
 
     def _viewed(self, key: tuple[int, ...]) -> tuple[Array, Array]:
-        """The arrays at these addresses, of so many elements: `key` has both, then both numbers."""
-        sent, received, *sizes = key
+        """The arrays at these addresses, of so many elements: `key` has the ones, then the others.
+        Those of a bucket lie side by side: one array reaches over all of them.
+        """
+        members, size = self._launch.members, self._dtype.size
+        pointers, sizes = key[: 2 * members], key[2 * members :]
         source, target = (
-            array_at(pointer, (size * self._unit,), self._dtype)
-            for pointer, size in zip((sent, received), sizes, strict=True)
+            array_at(first, ((last - first) // size + elements * self._unit,), self._dtype)
+            for first, last, elements in (
+                (pointers[half], pointers[half + members - 1], sizes[half + members - 1])
+                for half in (0, members)
+            )
         )
         if len(self._views) >= MOST_VIEWS:
             del self._views[next(iter(self._views))]
