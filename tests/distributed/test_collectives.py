@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from luminal.distribute.mesh import Mesh
 from luminal.hlir.graph import Assign, Builder, Graph, Output
 from luminal.memory.state import Parameter, State
 from luminal.program.launch_list import CollectiveLaunch, LoopLaunch, walk
+from luminal.program.launch_text import to_text
 from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import run_local
 from luminal.shape.expression import const, symbol
@@ -84,6 +86,25 @@ def test_collectives_run_in_the_order_in_which_they_can_begin() -> None:
     labels = [launch.label for launch in walk(program_of(graph).launches)]
     order = [*dict.fromkeys(label for label in labels if label.isdigit())]
     assert order == ["1", "0", "2"]
+
+
+def test_scalars() -> None:
+    def scalar(rank: int) -> Drawn:
+        b = Builder()
+        x = b.input("x", (), dtypes.float64)
+        total = collective(b, "all_reduce", x, 2, reduction="Max", label="x")
+        other = collective(b, "permute", b.apply("Add", x, x), 2, pairs=[(1, 0)], label="2x")
+        graph = Graph((Output(total, "total"), Output(other, "other")))
+        return Drawn(graph, (), {"x": np.array(rank + 1.0)}, {})
+
+    assert len(check([scalar(0), scalar(1)])) == 2
+
+
+def test_a_program_is_kept_between_processes() -> None:
+    program = program_of(Draw(1, 0, 2).drawn().graph)
+    assert any(isinstance(launch, CollectiveLaunch) for launch in walk(program.launches))
+    again = pickle.loads(pickle.dumps(program))
+    assert to_text(again) == to_text(program)
 
 
 # --- engines
