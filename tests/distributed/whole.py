@@ -57,12 +57,14 @@ def on_ranks(
     states: Mapping[Assignable, Spec],
     arrays: Mapping[str, Array],
     order: str = "tree",
+    dims: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, Array], dict[Assignable, Array], Distributed]:
     """Every output and assigned State of all ranks together, and the graph that they ran."""
     out, parts = spread(graph, mesh, inputs, states, order)
     at = [mesh.coordinates(rank) for rank in range(mesh.size)]
+    own_dims = {name: n // out.dims.get(name, 1) for name, n in (dims or {}).items()}
     given = {
-        name: [part(array, out.inputs[name], c) for c in at]
+        name: [part(array, out.inputs[name], c, own_dims) for c in at]
         for name, array in arrays.items()
         if name in out.inputs
     }
@@ -70,17 +72,17 @@ def on_ranks(
         own: tuple(part(owner.numpy(), layout, c) for c in at)
         for owner, (own, layout) in parts.of.items()
     }
-    results = interpret_ranks(out.graph, mesh, given, {}, held)
+    results = interpret_ranks(out.graph, mesh, given, own_dims, held)
     outputs = {}
     for name, own in results.outputs.items():
         layout = out.outputs[name]
         shape = [n * _ranks(cuts) for n, cuts in zip(own[0].shape, layout, strict=True)]
-        outputs[name] = _together(own, shape, layout, mesh)
+        outputs[name] = _together(own, shape, layout, mesh, own_dims)
     owners = {own: (owner, layout) for owner, (own, layout) in parts.of.items()}
     new = {}
     for own_state, values in results.states.items():
         owner, layout = owners.get(own_state, (own_state, ((),) * len(own_state.shape)))
-        new[owner] = _together(values, owner.shape, layout, mesh)
+        new[owner] = _together(values, owner.shape, layout, mesh, own_dims)
     return outputs, new, out
 
 
@@ -91,11 +93,11 @@ def _ranks(cuts: Any) -> int:
     return out
 
 
-def _together(own: Any, shape: Any, layout: Layout, mesh: Mesh) -> Array:
+def _together(own: Any, shape: Any, layout: Layout, mesh: Mesh, dims: Mapping[str, int]) -> Array:
     """The whole of the ranks' parts; ranks that hold the same part must hold the same bits."""
-    out = assembled(own, shape, layout, mesh)
+    out = assembled(own, shape, layout, mesh, dims)
     for rank, values in enumerate(own):
-        again = part(out, layout, mesh.coordinates(rank))
+        again = part(out, layout, mesh.coordinates(rank), dims)
         assert again.tobytes() == np.ascontiguousarray(values).tobytes(), "ranks differ"
     return out
 

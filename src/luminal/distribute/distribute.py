@@ -28,6 +28,8 @@ class Distributed:
     rows: tuple[Moved, ...]
     inputs: Mapping[str, Layout]
     outputs: Mapping[str, Layout]
+    dims: Mapping[str, int]
+    """How many parts the extent is cut into that a dim stands for, where it is cut."""
 
 
 def distribute(
@@ -46,7 +48,8 @@ def distribute(
     """
     if inputs is None:
         inputs = marked_inputs(graph)
-    graph = _with_own_dims(graph, mesh, inputs)
+    parts = _parts_of_dims(graph, mesh, inputs)
+    graph = _with_own_dims(graph, parts)
     held = {
         owner: of_spec(spec, tuple(map(const, owner.shape)), mesh, owner.name)
         for owner, spec in states.items()
@@ -62,7 +65,9 @@ def distribute(
         for sink, layout in zip(graph.sinks, projection.sinks, strict=True)
         if isinstance(sink, Output)
     }
-    return Distributed(projection.graph, projection.rows, ins, outs)
+    return Distributed(
+        projection.graph, projection.rows, ins, outs, {s.name: n for s, n in parts.items()}
+    )
 
 
 def _marks(
@@ -100,8 +105,8 @@ def marked_inputs(graph: Graph) -> dict[str, Spec]:
     return specs
 
 
-def _with_own_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> Graph:
-    """The graph with every dim that is cut written as the ranks times a rank's own extent."""
+def _parts_of_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> dict[Symbol, int]:
+    """Into how many parts each dim is cut; what is not there is whole."""
     parts: dict[Symbol, int] = {}
     for node in all_nodes(graph):
         match node.attrs:
@@ -115,13 +120,15 @@ def _with_own_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> Grap
             if isinstance(extent, Symbol):
                 ranks = math.prod(mesh.ranks(name) for name in names)
                 parts[extent] = math.lcm(parts.get(extent, 1), ranks)
+    return {dim: ranks for dim, ranks in parts.items() if ranks > 1}
+
+
+def _with_own_dims(graph: Graph, parts: Mapping[Symbol, int]) -> Graph:
+    """The graph with every dim that is cut written as the ranks times a rank's own extent."""
     replaced: dict[Symbol, Expression] = {}
     for dim, ranks in parts.items():
-        if ranks > 1:
-            lo, hi = dim.lo or 0, dim.hi or ranks
-            replaced[dim] = (
-                symbol(dim.name, -(-lo // ranks), max(hi // ranks, -(-lo // ranks))) * ranks
-            )
+        lo, hi = dim.lo or 0, dim.hi or ranks
+        replaced[dim] = symbol(dim.name, -(-lo // ranks), max(hi // ranks, -(-lo // ranks))) * ranks
     return _substituted(graph, replaced) if replaced else graph
 
 

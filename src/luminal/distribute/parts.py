@@ -13,10 +13,13 @@ from luminal.hlir.semantics import Array
 from luminal.shape.expression import ZERO, const
 from luminal.shape.view import index
 
+Dims = Mapping[str, int]
+NONE: Dims = {}
 
-def held(extent: int, cuts: Cuts, at: Mapping[str, int]) -> Any:
+
+def held(extent: int, cuts: Cuts, at: Mapping[str, int], dims: Dims) -> Any:
     """The positions of a dimension that a rank at these coordinates holds: a slice where they are
-    neighbours, else an array.
+    neighbours, else an array. `dims`: those of a rank, where a block of a cut is made of some.
     """
     if not cuts:
         return slice(None)
@@ -24,7 +27,7 @@ def held(extent: int, cuts: Cuts, at: Mapping[str, int]) -> Any:
     for cut in cuts:
         part //= cut.ranks
     part_index = ZERO if part == 1 else index(0, const(part))
-    env: dict[str, Any] = {f"rank_{name}": k for name, k in at.items()}
+    env: dict[str, Any] = {**dims} | {f"rank_{name}": k for name, k in at.items()}
     env["i0"] = np.arange(part)
     positions = np.broadcast_to(np.asarray(to_global(part_index, cuts).evaluate(env)), (part,))
     if part and (np.diff(positions) == 1).all():
@@ -32,8 +35,10 @@ def held(extent: int, cuts: Cuts, at: Mapping[str, int]) -> Any:
     return positions
 
 
-def _places(shape: Sequence[int], layout: Layout, at: Mapping[str, int]) -> tuple[Any, ...]:
-    held_by_dimension = [held(n, cuts, at) for n, cuts in zip(shape, layout, strict=True)]
+def _places(
+    shape: Sequence[int], layout: Layout, at: Mapping[str, int], dims: Dims
+) -> tuple[Any, ...]:
+    held_by_dimension = [held(n, cuts, at, dims) for n, cuts in zip(shape, layout, strict=True)]
     if sum(isinstance(places, np.ndarray) for places in held_by_dimension) == 0:
         return tuple(held_by_dimension)
     return np.ix_(
@@ -44,16 +49,18 @@ def _places(shape: Sequence[int], layout: Layout, at: Mapping[str, int]) -> tupl
     )
 
 
-def part(array: Array, layout: Layout, at: Mapping[str, int]) -> Array:
+def part(array: Array, layout: Layout, at: Mapping[str, int], dims: Dims = NONE) -> Array:
     """The part of an array that a rank at these coordinates holds."""
-    return np.ascontiguousarray(array[_places(array.shape, layout, at)]).reshape(
+    return np.ascontiguousarray(array[_places(array.shape, layout, at, dims)]).reshape(
         shape_of_part(array.shape, layout)
     )
 
 
-def put(array: Array, values: Array, layout: Layout, at: Mapping[str, int]) -> None:
+def put(
+    array: Array, values: Array, layout: Layout, at: Mapping[str, int], dims: Dims = NONE
+) -> None:
     """Writes a rank's part into the array of the whole."""
-    array[_places(array.shape, layout, at)] = values
+    array[_places(array.shape, layout, at, dims)] = values
 
 
 def shape_of_part(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
@@ -61,9 +68,11 @@ def shape_of_part(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
     return tuple(n.value for n in local_shape(tuple(map(const, shape)), layout))
 
 
-def assembled(parts: Sequence[Array], shape: Sequence[int], layout: Layout, mesh: Mesh) -> Array:
+def assembled(
+    parts: Sequence[Array], shape: Sequence[int], layout: Layout, mesh: Mesh, dims: Dims = NONE
+) -> Array:
     """The whole array of the parts of all ranks of a mesh."""
     out = np.empty(tuple(shape), parts[0].dtype)
     for rank, values in enumerate(parts):
-        put(out, values, layout, mesh.coordinates(rank))
+        put(out, values, layout, mesh.coordinates(rank), dims)
     return out
