@@ -40,6 +40,7 @@ class Setting:
     is_trained: bool = False
     momentum: Mapping[int, Spec] = field(default_factory=dict)
     order: str = "tree"
+    by_marks: bool = False  # inputs lie as a mark behind them says, not as distribution is told
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Case:
     graph: Graph
     dims: dict[str, int]
     arrays: dict[str, Any]
-    inputs: dict[str, Spec]
+    inputs: dict[str, Spec] | None
     states: dict[Assignable, Spec]
 
 
@@ -76,7 +77,7 @@ class Ranked(Growth):
     def _palette(self) -> list[Extent]:
         rng = self.rng
         sizes = (3, 6, 9, 12) if self.mesh.shape[0] == 3 else EXTENTS
-        extents: list[Extent] = [rng.choice(sizes) for _ in range(rng.choice((1, 2, 2, 3)))]
+        extents: list[Extent] = [rng.choice(sizes) for _ in range(rng.choice((1, 1, 2, 2, 3)))]
         if rng.random() < 0.2:
             extents.append(1)
         if rng.random() < 0.15:
@@ -125,7 +126,57 @@ def again(g: Growth) -> None:
           torch="(_0.tanh() * _0).exp() * 0.25")  # fmt: skip
 
 
-DRAWS: tuple[Callable[[Growth], None], ...] = (*STEPS, *(marked,) * 4, by_hand, again)
+def heads(g: Growth) -> None:
+    """A dimension taken apart, its parts moved, turned by halves and put together again."""
+    x = g.pick(("float32", "float32", "float64"), 2, 3)
+    n = x.shape[-1]
+    if not isinstance(n, int) or n % 4 or not n:
+        g.reject()
+    y = g.add(f"_0.unflatten(-1, ({n // 4}, 4)).transpose(-2, -3)", x)
+    if g.rng.random() < 0.6:
+        y = g.add("lm.cat([-_0[..., 2:], _0[..., :2]], -1) * 0.5 + _0", y)
+    if g.rng.random() < 0.5:
+        y = g.add("(_0 @ _1.mT * 0.5).softmax(-1) @ _1", y, g.like(y.shape, y.dtype))
+    g.add("_0.transpose(-2, -3).flatten(-2)", y)
+
+
+def embedded(g: Growth) -> None:
+    """Rows of a table by integers, whose gradient is a Scatter."""
+    n, width = g.rng.choice((6, 8, 12, 16)), g.extent()
+    if not isinstance(width, int):
+        g.reject()
+    table = g.like((n, width), "float32")
+    at = g.leaf(g.shape(1, 2), "int64", f"below {n}")
+    g.add("F.embedding(_0, _1)", at, table, torch="_1[_0]")
+
+
+def entropy(g: Growth) -> None:
+    """The loss of classes, whose rows are picked by integers."""
+    x = g.static(("float32",), 2)
+    rows, n = x.shape
+    if not rows or not n:
+        g.reject()
+    at = g.leaf((rows,), "int64", f"below {n}")
+    g.add("F.cross_entropy(_0, _1)", x, at)
+
+
+def summed(g: Growth) -> None:
+    """Sums that meet after one dimension or several have been summed."""
+    x = g.pick(("float32", "int32", "int64"), 2, 3)
+    y = g.like(x.shape, x.dtype)
+    k = g.axis(x)
+    keep = g.rng.choice(("", ", keepdim=True"))
+    kinds = (f"_0.sum({k}{keep}) + _1.sum({k}{keep})", f"(_0.sum({k}{keep}) * 3).sum(0{keep})")
+    kinds += (f"_0.sum({k}, keepdim=True) + _1", f"lm.maximum(_0.amax({k}), _1.amax({k}))")
+    kinds += (f"_0.amax({k}, keepdim=True) - _1", f"(_0.sum({k}) - _1.sum({k})).amax(0)")
+    g.add(g.rng.choice(kinds), x, y)
+
+
+RANKED: tuple[Callable[[Growth], None], ...] = (
+    *(marked,) * 5,
+    *(by_hand, again, heads, heads, embedded, embedded, entropy, summed, summed),
+)
+DRAWS = (*STEPS, *RANKED)
 
 
 def drawn(seed: int) -> tuple[Program, Setting]:
@@ -139,10 +190,10 @@ def drawn(seed: int) -> tuple[Program, Setting]:
     chosen = {*rng.sample(kinds, rng.randint(4, len(kinds))), marked}
     if rng.random() < 0.3:
         chosen.discard(marked)
-    grow(g, [step for step in DRAWS if step in chosen], rng.randint(2, 14))
+    grow(g, [step for step in DRAWS if step in chosen], rng.randint(3, 18))
     program = g.program(outputs_of(g, 4))
     leaves, momentum = {}, {}
-    share = rng.choice((0.5, 0.8, 1.0))
+    share = rng.choice((0.6, 0.9, 1.0))
     for node in program.nodes:
         if isinstance(node, Leaf) and node.kind != "constant":
             if rng.random() < share:
@@ -150,12 +201,17 @@ def drawn(seed: int) -> tuple[Program, Setting]:
             momentum[node.seed] = spec_for(rng, mesh, node.shape)
     trained = rng.random() < 0.35
     order = rng.choice(("tree", "tree", "engine"))
-    return program, Setting(mesh, leaves, trained, momentum, order)
+    return program, Setting(mesh, leaves, trained, momentum, order, rng.random() < 0.3)
 
 
 NAMES = {
     "sharded": sharded,
-    "doubled": lm.custom_kernel("doubled", doubled, results=lambda x: (x.shape, x.dtype)),
+    "doubled": lm.custom_kernel(
+        "doubled",
+        doubled,
+        results=lambda x: (x.shape, x.dtype),
+        vjp=lambda operands, results, cotangents: [cotangents[0] * 2 + cotangents[0].mean()],
+    ),
 }
 
 
@@ -166,7 +222,10 @@ def case_of(program: Program, setting: Setting) -> Case:
     for dim in program.dims:
         made.dim(dim.name, dim.lo, dim.hi)
     for node in program.nodes:
-        made.tensors.append(made.make(node))
+        tensor = made.make(node)
+        if setting.by_marks and isinstance(node, Leaf) and node.kind == "input":
+            tensor = sharded(tensor, setting.leaves.get(node.seed, ((),) * len(node.shape)))
+        made.tensors.append(tensor)
     cx = made.cx
     for k, number in enumerate(program.outputs):
         cx.output(made.tensors[number], f"out{k}")
@@ -181,7 +240,8 @@ def case_of(program: Program, setting: Setting) -> Case:
     graph = cx.graph()
     used = {node.attrs.name for node in graph.by_op().get("Input", ())}
     arrays = {n: leaf.array(env, 0) for n, leaf in made.inputs.items() if n in used}
-    return Case(graph, env, arrays, {n: s for n, s in inputs.items() if n in used}, states)
+    told = None if setting.by_marks else {n: s for n, s in inputs.items() if n in used}
+    return Case(graph, env, arrays, told, states)
 
 
 def descend(made: Recording, program: Program, setting: Setting) -> dict[Assignable, Spec]:

@@ -40,7 +40,7 @@ class Parts:
 
 
 def spread(
-    graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec], states: Mapping[Assignable, Spec],
+    graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec] | None, states: Mapping[Assignable, Spec],
     order: str = "tree",
 ) -> tuple[Distributed, Parts]:  # fmt: skip
     """The graph of a rank, verified, and what holds the parts."""
@@ -53,7 +53,7 @@ def spread(
 def on_ranks(
     graph: Graph,
     mesh: Mesh,
-    inputs: Mapping[str, Spec],
+    inputs: Mapping[str, Spec] | None,
     states: Mapping[Assignable, Spec],
     arrays: Mapping[str, Array],
     order: str = "tree",
