@@ -40,6 +40,7 @@ class Setting:
     is_trained: bool = False
     momentum: Mapping[int, Spec] = field(default_factory=dict)
     order: str = "tree"
+    small: int = 4096  # bytes up to which all parts are sent to all
     by_marks: bool = False  # inputs lie as a mark behind them says, not as distribution is told
 
 
@@ -201,7 +202,8 @@ def drawn(seed: int) -> tuple[Program, Setting]:
             momentum[node.seed] = spec_for(rng, mesh, node.shape)
     trained = rng.random() < 0.35
     order = rng.choice(("tree", "tree", "engine"))
-    return program, Setting(mesh, leaves, trained, momentum, order, rng.random() < 0.3)
+    small = rng.choice((8, 64, 4096))
+    return program, Setting(mesh, leaves, trained, momentum, order, small, rng.random() < 0.3)
 
 
 NAMES = {
