@@ -72,7 +72,8 @@ class Ranked(Growth):
 
     def _dims(self) -> tuple[Dim, ...]:
         if self.rng.random() < 0.25:
-            return (Dim("s", 8, 64, (self.rng.choice((8, 16, 24)),)),)
+            values = (9, 12, 24) if self.mesh.size == 3 else (8, 16, 24)
+            return (Dim("s", 8, 64, (self.rng.choice(values),)),)
         return ()
 
     def _palette(self) -> list[Extent]:

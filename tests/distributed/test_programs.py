@@ -6,8 +6,13 @@ floats is cut. A seed is a program, a mesh and how leaves lie: `programs.drawn`.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from luminal.base.errors import ShapeError
+from luminal.distribute.layout import Cut
+from luminal.distribute.parts import part
+from luminal.shape.expression import symbol
 from tests.distributed.compared import Seen, check
 from tests.distributed.programs import drawn
 from tests.long_share import mostly_long
@@ -28,3 +33,9 @@ def test_ranks_agree_with_one(chunk: int) -> None:
     assert seen.masked <= MOST_MASKED * seen.elements, seen
     assert seen.collectives >= CHUNK, seen
     assert seen.by_bits >= seen.elements // 20, seen
+
+
+def test_an_extent_known_at_run_time_that_does_not_divide_is_refused() -> None:
+    layout = ((), (Cut("a", 3, symbol("s", 1, 9)),))
+    with pytest.raises(ShapeError, match="dimension 1 of 16 is cut into 3 parts"):
+        part(np.zeros((2, 16)), layout, {"a": 0}, {"s": 5})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from luminal.base.errors import ShapeError
 from luminal.distribute.layout import Cuts, Layout, local_shape, to_global
 from luminal.distribute.mesh import Mesh
 from luminal.hlir.semantics import Array
@@ -51,9 +53,8 @@ def _places(
 
 def part(array: Array, layout: Layout, at: Mapping[str, int], dims: Dims = NONE) -> Array:
     """The part of an array that a rank at these coordinates holds."""
-    return np.ascontiguousarray(array[_places(array.shape, layout, at, dims)]).reshape(
-        shape_of_part(array.shape, layout)
-    )
+    shape = shape_of_part(array.shape, layout)
+    return np.ascontiguousarray(array[_places(array.shape, layout, at, dims)]).reshape(shape)
 
 
 def put(
@@ -64,7 +65,16 @@ def put(
 
 
 def shape_of_part(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
-    """The shape of a rank's part of an array of this shape."""
+    """The shape of a rank's part of an array of this shape. Raises ShapeError for what a dim is
+    where it does not divide.
+    """
+    for k, (extent, cuts) in enumerate(zip(shape, layout, strict=True)):
+        ranks = math.prod(cut.ranks for cut in cuts)
+        if extent % ranks:
+            raise ShapeError(
+                f"an array of shape {tuple(shape)}: dimension {k} of {extent} is cut into {ranks} "
+                "parts, which do not divide it; give a multiple"
+            )
     return tuple(n.value for n in local_shape(tuple(map(const, shape)), layout))
 
 
