@@ -70,6 +70,9 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "norm of two dtypes": (
         lambda x: F.layer_norm(x, (7,), torch.ones(7, dtype=torch.float64)), "mixed dtype"
     ),
+    "values of another dtype": (
+        lambda x: x.index_put((torch.tensor([0]),), x[:1].double()), "dtypes match"
+    ),
     "heaviside": (lambda x: torch.heaviside(x, x.double()), "different dtypes"),
     "mask of integers": (
         lambda x: x.masked_scatter((x > 0).to(torch.uint8), x), "boolean mask"
@@ -227,6 +230,13 @@ def test_positions_out_of_range_raise(name: str, computed: bool) -> None:
                 fast(v)
             continue
         torch.testing.assert_close(fast(v), wanted)
+
+
+def test_a_single_value_of_another_dtype_is_put_by_a_mask() -> None:
+    def put(x: torch.Tensor) -> torch.Tensor:
+        return x.index_put((x > 7,), torch.tensor(3, dtype=torch.uint8))
+
+    torch.testing.assert_close(compiled(put)(X), put(X))
 
 
 OUTS: dict[str, tuple[Callable[..., Any], tuple[torch.dtype, ...]]] = {

@@ -69,6 +69,15 @@ def _of_source(x: torch.Tensor, *others: torch.Tensor) -> str:
     return _of_dtypes(x, others[-1]) if len(others) == 2 else ""
 
 
+def _of_values(x: torch.Tensor, *others: torch.Tensor) -> str:
+    """What is wrong with the values that are put at positions: a single one is converted where a
+    mask says which.
+    """
+    *positions, values = others
+    by_mask = [position.dtype for position in positions] == [torch.bool] and values.numel() == 1
+    return "" if by_mask else _of_dtypes(x, values)
+
+
 def _widened(x: torch.Tensor, y: torch.Tensor) -> str:
     shape = torch.broadcast_shapes(x.shape, y.shape)  # type: ignore[no-untyped-call]
     return "" if shape == x.shape else f"widens {x.shape}"
@@ -114,6 +123,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     **dict.fromkeys(
         "index_add index_copy scatter scatter_add scatter_reduce".split(), (_of_source,)
     ),
+    "index_put": (_of_values,),
     "index_reduce": (_of_source, _of_rank),
     "soft_margin_loss": (_of_integers, _widened),
     "binary_cross_entropy": (_of_dtypes,),
@@ -124,7 +134,8 @@ _RULES: dict[str, tuple[Rule, ...]] = {
 
 def refusal(op: Operator, args: Sequence[Any], named: Mapping[str, Any]) -> str:
     """Why the kernel refuses a call, as far as it is known before a run; empty if nothing is."""
-    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    flat = [x for arg in args for x in (arg if isinstance(arg, list | tuple) else (arg,))]
+    tensors = [x for x in flat if isinstance(x, torch.Tensor)]
     for rule in _RULES.get(_name(op), ()):
         if reason := rule(*tensors):
             return f"{op}: {reason}"
