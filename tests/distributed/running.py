@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -65,6 +66,19 @@ class Ranks:
             if text in line:
                 return line
         raise AssertionError(f"no line with {text!r}; {self.process.communicate()[1]}")
+
+    def shared(self) -> list[Path]:
+        """The files of shared memory that processes of the program have mapped by MPICH and that
+        others could open.
+        """
+        names: set[str] = set()
+        for number in self.processes():
+            try:
+                maps = Path(f"/proc/{number}/maps").read_text()
+            except OSError:  # it has ended
+                continue
+            names |= set(re.findall(r"/dev/shm/mpich_shm_\w+", maps))
+        return [Path(name) for name in names if Path(name).exists()]
 
     def end(self, seconds: float = 30, grace: float = 10) -> Ended:
         """Waits for the program to end, then `grace` seconds for the last of its processes."""

@@ -68,7 +68,7 @@ def test_an_environment_without_mpi_says_what_to_install() -> None:
 def test_importing_luminal_imports_nothing_of_this() -> None:
     text = (
         "import sys, luminal\n"
-        "print([name for name in sys.modules if 'mpi4py' in name or 'collectives' in name])"
+        "print([name for name in sys.modules if 'mpi4py' in name or 'runtime.collectives' in name])"
     )
     assert (
         subprocess.run(

@@ -17,6 +17,7 @@ from luminal.base.errors import CollectiveError
 from luminal.runtime.collectives.drain import drain
 from luminal.runtime.collectives.engine import ABORTED, Deadlines
 from luminal.runtime.collectives.mpi.library import MPI
+from luminal.runtime.collectives.mpi.shared_memory import let_go
 from luminal.runtime.collectives.note import Note
 from luminal.runtime.collectives.tickets import Ticket
 from luminal.runtime.collectives.whereabouts import (
@@ -54,7 +55,8 @@ class MpiProcess:
                 "MPI was started for one thread only (MPI_THREAD_FUNNELED or less); let "
                 "lm.distributed.init() start it, or ask for MPI_THREAD_SERIALIZED or more"
             )
-        self.communicator = MPI.COMM_WORLD.Dup()
+        self.communicator = MPI.COMM_WORLD.Dup()  # now all ranks have come up
+        let_go()
         self._control = MPI.COMM_WORLD.Dup()
         self.rank, self.size = self._control.rank, self._control.size
         self.lock = threading.Lock()
