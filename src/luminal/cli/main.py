@@ -25,6 +25,7 @@ from luminal.cli import (
     generate,
     info,
     launch,
+    links,
     quantize,
     run,
     serve,
@@ -78,6 +79,7 @@ app.command("convert")(convert.command)
 app.command("quantize")(quantize.command)
 app.command("serve")(serve.command)
 app.command("train")(train.command)
+app.command("links")(links.command)
 app.command("simulate")(simulate.command)
 app.command("launch", context_settings=launch.SETTINGS)(launch.command)
 app.command("compile")(compile.command)
