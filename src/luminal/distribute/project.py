@@ -36,6 +36,7 @@ from luminal.hlir.attributes import (
     Body,
     GatherAttrs,
     InputAttrs,
+    IotaAttrs,
     LoopAttrs,
     ScatterAttrs,
     Shape,
@@ -165,8 +166,11 @@ class _Block:
         """A value that is no View in a layout; each move of it is made once."""
         kept = self._partials.kept.get(value, {})
         x = self.lying[value]
-        if isinstance(value.node.attrs, WeightAttrs):
-            return self._weight(value, x, wanted, why)
+        match value.node.attrs:
+            case WeightAttrs():
+                return self._weight(value, x, wanted, why)
+            case IotaAttrs() as attrs:
+                return self._iota(attrs, wanted)
         if x.partial != kept:
             # Reduced once, to where its site wants it; from there it goes to each reader.
             x = self._reduced(value, kept)
@@ -177,6 +181,13 @@ class _Block:
             moved = self._mover.convert(x._replace(partial={}), wanted, self._why(value, why))
             self._moved[key] = moved._replace(partial=x.partial)
         return self._moved[key]
+
+    def _iota(self, attrs: IotaAttrs, wanted: Layout) -> Lying:
+        """A rank's part of a function of positions is one of its own positions."""
+        where = positions(attrs.shape, wanted)
+        expr = simplify(attrs.expr.substitute(where))  # type: ignore[arg-type]
+        shape = local_shape(attrs.shape, wanted)
+        return Lying(self._mover.builder.iota(expr, shape, attrs.dtype), wanted, {})
 
     def _weight(self, value: Value, x: Lying, wanted: Layout, why: str) -> Lying:
         """A Parameter is gathered anew for each that reads it, as the backward pass does long
