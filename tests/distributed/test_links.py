@@ -36,9 +36,9 @@ class Wire:
 @pytest.mark.parametrize(("latency", "bandwidth"), [(1e-3, 2e9), (5e-5, 5e8)])
 def test_what_a_wire_is_made_of_is_found(latency: float, bandwidth: float) -> None:
     link = measured({"data": Wire(latency, bandwidth)})["data"]
-    # Half as much again: other processes have the cores meanwhile.
-    assert latency <= link.latency < 1.5 * latency
-    assert 0.5 * bandwidth < link.bandwidth < 1.5 * bandwidth
+    # Twice: other processes have the cores meanwhile.
+    assert latency <= link.latency < 2 * latency
+    assert bandwidth / 2 < link.bandwidth < 2 * bandwidth
 
 
 def test_each_axis_of_a_mesh_is_measured_by_all_ranks() -> None:

@@ -116,6 +116,7 @@ class Engine(ABC):
         """
         label = Label(label) if isinstance(label, str) else label
         title = label.of(kind, self.axis)
+        pairs = tuple((sender, receiver) for sender, receiver in pairs)
         request = checked(title, kind, source, target, self.size, monoid, pairs, root)
         if self._compares:
             self._compare(title, request)
