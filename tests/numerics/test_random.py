@@ -211,6 +211,13 @@ def test_dropout_selects() -> None:
         np.testing.assert_array_equal(each, x)
 
 
+def test_dropout_leaves_half_by_default() -> None:
+    x = np.ones((40, 50), np.float32)
+    (y,) = run(lambda key, x: (lm.nn.functional.dropout(x, key=key),), np.uint32([1, 2]), x)
+    assert set(np.unique(y)) == {0, 2}
+    assert 0.45 < (y == 0).mean() < 0.55
+
+
 def test_symbolic_shapes() -> None:
     cx = Recorder()
     n = cx.dim("n", 1, 2**40)
