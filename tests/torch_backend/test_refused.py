@@ -232,6 +232,16 @@ def test_positions_out_of_range_raise(name: str, computed: bool) -> None:
         torch.testing.assert_close(fast(v), wanted)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_positions_that_are_filled_are_int64(dtype: torch.dtype) -> None:
+    def filled(x: torch.Tensor) -> torch.Tensor:
+        return x.index_fill(0, torch.zeros(1, dtype=dtype), 1.0)
+
+    for function in (filled, torch.compile(filled, backend=luminal_backend)):
+        with pytest.raises(IndexError, match="dtype int64"):
+            function(X)
+
+
 def test_a_single_value_of_another_dtype_is_put_by_a_mask() -> None:
     def put(x: torch.Tensor) -> torch.Tensor:
         return x.index_put((x > 7,), torch.tensor(3, dtype=torch.uint8))

@@ -47,6 +47,10 @@ def _of_mask(_: torch.Tensor, mask: torch.Tensor, *__: torch.Tensor) -> str:
     return "" if mask.dtype is torch.bool else f"of a mask of {mask.dtype}"
 
 
+def _of_positions(_: torch.Tensor, positions: torch.Tensor, *__: torch.Tensor) -> str:
+    return "" if positions.dtype is torch.int64 else f"of positions of {positions.dtype}"
+
+
 def _of_bools(*tensors: torch.Tensor) -> str:
     return "of torch.bool" if any(x.dtype is torch.bool for x in tensors) else ""
 
@@ -124,6 +128,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
         "index_add index_copy scatter scatter_add scatter_reduce".split(), (_of_source,)
     ),
     "index_put": (_of_values,),
+    "index_fill": (_of_positions,),
     "index_reduce": (_of_source, _of_rank),
     "soft_margin_loss": (_of_integers, _widened),
     "binary_cross_entropy": (_of_dtypes,),
