@@ -127,6 +127,12 @@ def test_numbers_beyond_a_dtype(number: float, dtype: torch.dtype, is_refused: b
     assert bool(refusal(fill, (x, number), {})) == bool(is_refused)
 
 
+def test_numbers_that_are_computed_with_may_be_beyond_the_dtype() -> None:
+    for op in (torch.ops.aten.mul.Scalar, torch.ops.aten.pow.Tensor_Scalar):
+        assert op(torch.ones(2) * 2, 1e300).isinf().all()
+        assert not refusal(op, (torch.ones(2) * 2, 1e300), {})
+
+
 KEPT = {
     "nearest": (1.05, (1.05, 1.5)),
     "bilinear": (1.05, (1.5, 1.05)),
