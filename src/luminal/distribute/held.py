@@ -11,7 +11,7 @@ from luminal.base.errors import InputError
 from luminal.base.records import dataclass
 from luminal.distribute.layout import Layout, text
 from luminal.distribute.mesh import Mesh, Spec
-from luminal.distribute.parts import assembled, part, shape_of_part
+from luminal.distribute.parts import assembled, held, part, shape_of_part
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.substitute import all_nodes
@@ -94,6 +94,12 @@ class Parts:
             holder.set(cut(owner.numpy()))
             holder.persistent = owner.persistent
         words = f"{text(layout)}, rank {self.rank} of {self.mesh.size}"
-        owner.part = Part(holder, layout, cut, join, words)
+        start = tuple(
+            places.start or 0
+            for places in (held(n, cuts, at) for n, cuts in zip(owner.shape, layout, strict=True))
+        )
+        axes = {one.axis for cuts in layout for one in cuts}
+        is_first = all(at[name] == 0 for name in at if name not in axes)
+        owner.part = Part(holder, layout, cut, join, words, start, is_first)
         owner.release()
         return holder

@@ -77,6 +77,13 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     }
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """The texts by name that a file has beside its tensors."""
+    header, _ = _read_header(map_file(path), path)
+    metadata = header.get(METADATA, {})
+    return metadata if isinstance(metadata, dict) else {}
+
+
 def read_sharded(index_path: Path) -> dict[str, Array]:
     """Every tensor of a checkpoint split over files, from its `*.safetensors.index.json`."""
     weight_map = read_json(index_path).get("weight_map")

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from luminal.base.errors import InputError
 from luminal.loaders.safetensors_file import DTYPES, METADATA
 from luminal.loaders.write_atomic import arrays_of, replacing
@@ -46,4 +48,5 @@ def save_safetensors(
         file.write(len(text).to_bytes(8, "little"))
         file.write(text)
         for name in order:
-            file.write(arrays[name].tobytes())
+            # Its bytes where they lie: a copy would take as much memory once more.
+            file.write(arrays[name].reshape(-1).view(np.uint8).data)

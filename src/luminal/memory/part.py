@@ -20,7 +20,8 @@ Array = np.ndarray[Any, Any]
 class Part:
     """`holder` has the rank's own part, which programs read and write; `cut` takes it out of a
     whole array, `join` is the whole of all ranks' parts, for which all of them must call it.
-    `layout` and `words` say how the whole is cut.
+    `layout` and `words` say how the whole is cut, `start` where the part begins; of ranks with the
+    same part one `writes` it to files.
     """
 
     holder: Assignable
@@ -28,6 +29,8 @@ class Part:
     cut: Callable[[Array], Array]
     join: Callable[[Array], Array]
     words: str
+    start: tuple[int, ...]
+    writes: bool
 
     def refuse(self, name: str) -> GraphError:
         """The error of asking for the value of what is cut."""
@@ -36,3 +39,22 @@ class Part:
             f"{name}.whole() the value, for which all ranks must ask; programs that use it are "
             "compiled with lm.compile(cx, mesh=mesh)"
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """A rank's part of an array of `shape`: `array` lies there from `start` on. Of ranks with the
+    same one `writes` it to files.
+    """
+
+    array: Array
+    shape: tuple[int, ...]
+    start: tuple[int, ...]
+    writes: bool
+
+
+def value_or_piece(held: Assignable) -> Array | Piece:
+    """The value of a Parameter or State, or this rank's part where it is cut over a mesh."""
+    if (part := held.part) is None:
+        return held.numpy()
+    return Piece(held.local(), held.shape, part.start, part.writes)

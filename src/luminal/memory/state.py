@@ -35,6 +35,7 @@ from luminal.memory.arrays import (
 from luminal.memory.data import array_of
 from luminal.memory.part import Part
 from luminal.memory.row_order import Interleaved
+from luminal.memory.stored import stored_or_array
 
 A = TypeVar("A")
 
@@ -50,9 +51,16 @@ def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(int(n) for n in shape)
 
 
-def _checked(what: str, array: Any, shape: tuple[int, ...], dtype: DType) -> Array:
-    """`array` as an ndarray of this very shape and dtype."""
-    checked = array_of(array, dtype, what)
+def _checked(
+    what: str, array: Any, shape: tuple[int, ...], dtype: DType, part: Part | None = None
+) -> Array:
+    """`array` as an ndarray of this very shape and dtype; where it is going to be cut, what lies in
+    a file stays there.
+    """
+    if part is None:
+        checked = array_of(array, dtype, what)
+    else:
+        checked = cast(Array, stored_or_array(array, dtype, what))
     if checked.shape != shape:
         raise ShapeError(f"{what}: expected shape {shape}, got {checked.shape}")
     return checked
@@ -271,7 +279,7 @@ class State(_Held):
 
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
-        array = _checked(self.name, value, *self._type)
+        array = _checked(self.name, value, *self._type, self.part)
         if self.part is not None:
             self.part.holder.set(self.part.cut(array))
             return
@@ -388,7 +396,7 @@ class Parameter(_Held):
 
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
-        array = _checked(self.name, value, self.shape, self.dtype)
+        array = _checked(self.name, value, self.shape, self.dtype, self.part)
         if self.part is not None:
             self.part.holder.set(self.part.cut(array))
             return

@@ -20,6 +20,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.memory.data import array_of
 from luminal.memory.row_order import StoredRows
 from luminal.memory.state import Parameter, State
+from luminal.memory.stored import Stored, stored_or_array
 from luminal.nn.from_torch import twin
 from luminal.nn.init import DrawnParameter
 
@@ -305,12 +306,16 @@ class Module:
 
         Raises ShapeError if a Parameter has no value.
         """
-        arrays: dict[str, Array] = {}
+        return self.state_by(lambda held: held.numpy())
+
+    def state_by(self, value: Callable[[Holder], Any]) -> dict[str, Any]:
+        """The state_dict with what `value` says of Parameters and States that are not packed."""
+        arrays: dict[str, Any] = {}
         for path, held in self._held():
             if isinstance(held, Packed):
                 arrays |= {f"{path}.{end}": array for end, array in held.data_dict.items()}
             else:
-                arrays[path] = held.numpy()
+                arrays[path] = value(held)
         return arrays
 
     def _held(self) -> Iterator[tuple[str, Holder]]:
@@ -335,7 +340,7 @@ class Module:
         whole = _with_packed(wanted, state)
         self._check_names(wanted, whole, strict)
         data: dict[Packed, dict[str, Array]] = {}
-        arrays: dict[Holder, Array | StoredRows] = {}
+        arrays: dict[Holder, Array | Stored | StoredRows] = {}
         packed: dict[Holder, Holder] = {}
         for path, held in wanted.items():
             if isinstance(whole.get(path), Packed):
@@ -485,7 +490,7 @@ def _with_packed(wanted: Mapping[str, Holder], state: Mapping[str, Any]) -> dict
     return weights
 
 
-def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | StoredRows:
+def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | Stored | StoredRows:
     """`value` as an array of the holder's dtype, or as it is if that is adopted."""
     if isinstance(held, Packed):
         raise LoadError(
@@ -495,7 +500,9 @@ def _fitting(path: str, held: Holder, value: Any, adopt_dtype: bool) -> Array | 
     if adopt_dtype and isinstance(value, StoredRows):
         return value
     try:
-        array = array_of(value, None if adopt_dtype else held.dtype, path)
+        array = (
+            array_of(value, None, path) if adopt_dtype else stored_or_array(value, held.dtype, path)
+        )
     except DTypeError as error:
         raise LoadError(str(error)) from None
     if array.shape != held.shape:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from luminal.base.errors import InputError, LoadError, LuminalError
 from luminal.frontend.handle import work_dtype
-from luminal.memory.data import array_of
-from luminal.memory.state import Parameter
+from luminal.memory.state import Parameter, State
+from luminal.memory.stored import stored_or_array
 from luminal.optim.ranges import AT_LEAST_0_INT, check
 
 if TYPE_CHECKING:
@@ -38,8 +38,10 @@ def checked_count(what: str, count: Any) -> int:
     return int(count)
 
 
-def state_dict(optimizer: Optimizer) -> dict[str, Any]:
-    """Gives the state to save; see `Optimizer.state_dict`."""
+def state_dict(
+    optimizer: Optimizer, value: Callable[[State], Any] = lambda held: held.numpy()
+) -> dict[str, Any]:
+    """Gives the state to save, with what `value` says of each State; see `Optimizer.state_dict`."""
     number = {p: k for k, p in enumerate(optimizer.parameters)}
     groups = []
     for group in optimizer.param_groups:
@@ -50,7 +52,7 @@ def state_dict(optimizer: Optimizer) -> dict[str, Any]:
         shared = optimizer.shared(group)
         for p in group["params"]:
             held = optimizer.state.get(p, {})
-            values = {name: x.numpy() for name, x in held.items()}
+            values = {name: value(x) for name, x in held.items()}
             if held:
                 state[number[p]] = {
                     name: x.item() if name in shared else x for name, x in values.items()
@@ -64,8 +66,13 @@ def _plain(option: Any) -> Any:
     return option if kept else None
 
 
-def load_state_dict(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
-    """Takes up a saved state; see `Optimizer.load_state_dict`."""
+def load_state_dict(
+    optimizer: Optimizer, saved: Mapping[str, Any],
+    begin: Callable[[State], None] = lambda held: None,
+) -> None:  # fmt: skip
+    """Takes up a saved state; see `Optimizer.load_state_dict`. `begin` is called with each State
+    that is made for it, before it gets its value.
+    """
     what = type(optimizer).__name__
     try:
         rows = [{**row, "params": [int(k) for k in row["params"]]} for row in saved["param_groups"]]
@@ -90,7 +97,7 @@ def load_state_dict(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
     _check_shared(optimizer, groups, values)
     for group, loaded in zip(optimizer.param_groups, groups, strict=True):
         group.update(loaded)
-    _fill(optimizer, values)
+    _fill(optimizer, values, begin)
 
 
 def _groups(optimizer: Optimizer, rows: Sequence[Mapping[str, Any]]) -> list[Group]:
@@ -146,7 +153,7 @@ def _values(optimizer: Optimizer, group: Group, p: Parameter, entry: Mapping[str
         values[name] = type(first)(number.item())
     for name in slots:
         try:
-            values[name] = array_of(entry[name], work_dtype(p.dtype), name)
+            values[name] = stored_or_array(entry[name], work_dtype(p.dtype), name)
         except LuminalError as error:
             raise LoadError(f"{what}: {error}") from None
         if values[name].shape != p.shape:
@@ -182,7 +189,9 @@ def _check_shared(
                 )
 
 
-def _fill(optimizer: Optimizer, loaded: Mapping[Parameter, Values]) -> None:
+def _fill(
+    optimizer: Optimizer, loaded: Mapping[Parameter, Values], begin: Callable[[State], None]
+) -> None:
     """Sets States, makes those that are not there yet, resets those that the dict has not."""
     for group in optimizer.param_groups:
         fresh: dict[Any, list[Parameter]] = {}
@@ -191,6 +200,8 @@ def _fill(optimizer: Optimizer, loaded: Mapping[Parameter, Values]) -> None:
                 fresh.setdefault(_shared_key(optimizer, group, loaded[p]), []).append(p)
         for members in fresh.values():
             new = optimizer.new_states(group, members)
+            for state in {state: None for states in new for state in states.values()}:
+                begin(state)
             optimizer.state.update(zip(members, new, strict=True))
     for p, states in optimizer.state.items():
         for name, state in states.items():

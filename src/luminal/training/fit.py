@@ -89,7 +89,8 @@ def fit(
     computes its rows of every batch, losses and norms are those of whole batches, and the first
     rank shows and logs. `plan`: how the model is cut, as for `lm.shard`: "data" by default, which
     cuts batches only, "zero1", "zero3", "tensor", "tensor+zero1", specs by patterns; a model that
-    `lm.shard` has cut stays so. Batches must divide by the ranks.
+    `lm.shard` has cut stays so. Batches must divide by the ranks. Each rank writes its parts of a
+    checkpoint, from which any other mesh goes on.
     """
     check(
         "fit", COUNT, epochs=epochs, steps=steps, accumulate=accumulate,
@@ -102,7 +103,7 @@ def fit(
     if plot is not None:
         figure_class()  # asked for before the steps, not after
     seed = checked_seed("fit", seed)
-    ranks = _joined(mesh, plan, model, data, detect_nan, checkpoint)
+    ranks = _joined(mesh, plan, model, data, detect_nan)
     recipe = Recipe(
         model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend, memory_limit,
         ranks,
@@ -125,9 +126,8 @@ def fit(
 
 
 def _joined(
-    mesh: Mesh | None, plan: Plan | None, model: Module, data: Batches, detect_nan: bool,
-    checkpoint: object,
-) -> Ranks:  # fmt: skip
+    mesh: Mesh | None, plan: Plan | None, model: Module, data: Batches, detect_nan: bool
+) -> Ranks:
     """This rank among all; InputError for what several cannot do together."""
     ranks = Ranks.of(mesh, plan, model)
     if detect_nan and ranks.size > 1:
@@ -135,8 +135,6 @@ def _joined(
             "fit: detect_nan=True computes a step again on one rank, and the mesh has "
             f"{ranks.size}; run the same seed and batches without mesh= to look for a NaN"
         )
-    if checkpoint is not None and ranks.size > 1:
-        raise InputError("fit: checkpoint= is for runs of one rank so far; leave it out with mesh=")
     ranks.check_batches(data, ranks.parts, f"the ranks of mesh axis {ranks.axis!r}")
     return ranks
 

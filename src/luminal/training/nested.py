@@ -9,20 +9,22 @@ import numpy as np
 
 from luminal.base.errors import InputError
 from luminal.loaders.mapped import Array
+from luminal.memory.part import Piece
 
 ARRAY, PAIRS, TUPLE = "$array", "$pairs", "$tuple"  # keys of objects that stand for something else
 
 
-def split(state: Any, path: str = "") -> tuple[Any, dict[str, Array]]:
-    """(JSON, arrays by path) of dicts, lists, tuples, arrays, numbers, texts, None and bools.
+def split(state: Any, path: str = "") -> tuple[Any, dict[str, Array | Piece]]:
+    """(JSON, arrays by path) of dicts, lists, tuples, arrays, pieces of them, numbers, texts, None
+    and bools.
 
     Raises InputError for anything else.
     """
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, Array | Piece] = {}
     return _encoded(state, path, arrays), arrays
 
 
-def join(json: Any, arrays: Mapping[str, Array]) -> Any:
+def join(json: Any, arrays: Mapping[str, Any]) -> Any:
     """What `split` took, of the same types. Raises KeyError for an array that is missing."""
     if isinstance(json, list):
         return [join(item, arrays) for item in json]
@@ -36,12 +38,12 @@ def join(json: Any, arrays: Mapping[str, Array]) -> Any:
     return {key: join(value, arrays) for key, value in pairs}
 
 
-def _encoded(state: Any, path: str, arrays: dict[str, Array]) -> Any:
-    if isinstance(state, np.ndarray | np.generic):
+def _encoded(state: Any, path: str, arrays: dict[str, Array | Piece]) -> Any:
+    if isinstance(state, np.ndarray | np.generic | Piece):
         name = path
         while name in arrays:  # keys may hold dots, or be a number and its text
             name += "'"
-        arrays[name] = np.asarray(state)
+        arrays[name] = state if isinstance(state, Piece) else np.asarray(state)
         return {ARRAY: name}
     if state is None or isinstance(state, bool | int | float | str):
         return state

@@ -67,6 +67,11 @@ class Ranks:
         """The number of ranks."""
         return 1 if self.engine is None else self.engine.size
 
+    @property
+    def together(self) -> Engine | None:
+        """What carries values between several ranks; None where there is but one."""
+        return self.engine if self.size > 1 else None
+
     def any(self, is_so: bool, what: str) -> bool:
         """Is it so on any rank? All of them must ask."""
         if self.size == 1:

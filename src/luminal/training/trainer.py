@@ -15,8 +15,10 @@ import numpy as np
 from luminal.base.errors import InputError, LoadError, LuminalError, NonFiniteError
 from luminal.base.records import dataclass
 from luminal.loaders.mapped import Array
+from luminal.memory.part import Piece, value_or_piece
 from luminal.memory.state import Assignable
 from luminal.nn.module import Module
+from luminal.optim import saved
 from luminal.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from luminal.optim.ranges import as_number
 from luminal.runtime.results import Results
@@ -222,11 +224,11 @@ class Trainer:
     # --- checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the rest of the run depends on."""
+        """All that the rest of the run depends on; of what is cut over a mesh this rank's parts."""
         return {
             "model": state_of(self.recipe.model),
-            "besides": {name: held.numpy() for name, held in self.besides().items()},
-            "optimizer": self.recipe.optimizer.state_dict(),
+            "besides": {name: value_or_piece(held) for name, held in self.besides().items()},
+            "optimizer": saved.state_dict(self.recipe.optimizer, value_or_piece),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "scaler": None if self._steps.scaler is None else self._steps.scaler.state_dict(),
             "data": self.data.state_dict(),
@@ -235,8 +237,8 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on from there. Raises InputError or LoadError, and changes nothing, for the state of
-        another run.
+        """Goes on from there. Raises InputError or LoadError for the state of another run; then a
+        run of one rank has changed nothing.
         """
         recipe = self.recipe
         if state["seed"] != recipe.seed:
@@ -244,6 +246,9 @@ class Trainer:
                 f"fit: the checkpoint is of a run with seed {state['seed']}, this one has "
                 f"{recipe.seed}; give the same seed, or resume=False"
             )
+        if recipe.ranks.size > 1:  # to keep what was there would take its memory once more
+            self._load(state)
+            return
         # All or nothing: a state that fits half is put back as a whole.
         before = self.state_dict()
         try:
@@ -267,7 +272,7 @@ class Trainer:
                     "Parameters that they had, or resume=False"
                 )
             held.set(besides[name])
-        self.recipe.optimizer.load_state_dict(state["optimizer"])
+        saved.load_state_dict(self.recipe.optimizer, state["optimizer"], self.recipe.ranks.hold)
         self.record.steps = state["steps"]
 
     def besides(self) -> dict[str, Assignable]:
@@ -291,7 +296,8 @@ class Trainer:
         if self.manager is None:
             return
         try:
-            self.manager.save(self.record.steps, self.state_dict(), self._metric)
+            engine = self.recipe.ranks.together
+            self.manager.save(self.record.steps, self.state_dict(), self._metric, engine)
         except InputError as error:
             if must:
                 raise
@@ -299,19 +305,25 @@ class Trainer:
 
     def restore(self) -> None:
         """Goes on from the newest checkpoint, if there is one."""
-        checkpoint = self.manager.restore() if self.manager is not None else None
+        if self.manager is None:
+            return
+        checkpoint = self.manager.restore(engine=self.recipe.ranks.together)
         if checkpoint is not None:
             self.load_state_dict(checkpoint.state)
 
 
-def state_of(model: Module) -> dict[str, Array]:
-    """A module's Parameters and all its States by path, also those that its files leave out."""
-    return model.state_dict() | {path: buffer.numpy() for path, buffer in model.named_buffers()}
+def state_of(model: Module) -> dict[str, Array | Piece]:
+    """A module's Parameters and all its States by path, also those that its files leave out; of
+    what is cut over a mesh this rank's parts.
+    """
+    buffers = {path: value_or_piece(buffer) for path, buffer in model.named_buffers()}
+    return model.state_by(value_or_piece) | buffers
 
 
-def load_model(model: Module, state: Mapping[str, Array]) -> None:
+def load_model(model: Module, state: Mapping[str, Any]) -> None:
     """Sets what `state_of` gave. Raises LoadError where names or shapes differ."""
-    model.load_state_dict({path: state[path] for path in model.state_dict() if path in state})
+    names = model.state_by(lambda held: held)
+    model.load_state_dict({path: state[path] for path in names if path in state})
     for path, buffer in model.named_buffers():
         if path in state:
             buffer.set(state[path])
