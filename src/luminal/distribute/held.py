@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,24 @@ def owners(graph: Graph) -> Iterator[Assignable]:
                 seen.update((owner, None) for states in assigned for owner in states or ())
     seen.update((sink.state, None) for sink in graph.sinks if isinstance(sink, Assign))
     yield from seen
+
+
+@contextmanager
+def whole_values(owners: Iterable[Assignable]) -> Iterator[None]:
+    """Inside the block every rank has the whole values of what is cut, for programs of one rank,
+    which do not change them; all ranks must enter.
+    """
+    parts = {owner: owner.part for owner in owners if owner.part is not None}
+    try:
+        for owner, its_part in parts.items():
+            value = its_part.join(its_part.holder.numpy())
+            owner.part = None
+            owner.set(value)
+        yield
+    finally:
+        for owner, its_part in parts.items():
+            owner.release()
+            owner.part = its_part
 
 
 @dataclass(frozen=True, slots=True)

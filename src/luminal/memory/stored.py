@@ -44,9 +44,9 @@ class Stored:
             ]
             if any(begin >= end for begin, end in zip(begins, ends, strict=True)):
                 continue
-            here = tuple(map(slice, _minus(begins, start), _minus(ends, start)))
+            here: Any = tuple(map(slice, _minus(begins, start), _minus(ends, start)))
             origin = [begin for begin, _ in box]
-            there = tuple(map(slice, _minus(begins, origin), _minus(ends, origin)))
+            there: Any = tuple(map(slice, _minus(begins, origin), _minus(ends, origin)))
             target = out[(*there, ...)]  # with the dots an array, also of no dimensions
             self._copy(block[(*here, ...)], target)
             filled += target.size
@@ -76,7 +76,7 @@ def _minus(ends: Sequence[int], begins: Sequence[int]) -> list[int]:
 
 
 def stored_or_array(data: Any, dtype: DType, name: str) -> Array | Stored:
-    """Gives what `array_of` gives, but leaves an array of this dtype in its files until it is cut."""
+    """Gives what `array_of` gives, but leaves an array of this dtype in its files."""
     if isinstance(data, Stored) and data.dtype == dtype.numpy:
         return data
     return array_of(data, dtype, name)

@@ -162,7 +162,7 @@ def train_text(run: TextRun, base: str | Path = ".", *, resume: bool = True) -> 
     # load.
     _round(model, run.model.dtype)
     write_folder(folder, model, pairs, run.model.dtype)
-    loss = Losses(Recipe(model, next_token_loss, optimizer)).mean(validation.once())
+    loss = Losses(Recipe(model, next_token_loss, optimizer)).mean(validation)
     # Bits per byte compare runs with different tokenizers; a loss per token falls when tokens get
     # shorter.
     bits = loss / math.log(2) * len(held_ids) / len(held.encode())

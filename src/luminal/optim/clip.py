@@ -49,9 +49,15 @@ def clip_grad_norm(
     if not is_tensor(max_norm):
         check("clip_grad_norm", BOUND, max_norm=max_norm)
     norm = grad_norm(gradients, norm_type)
+    return scaled_to_norm(gradients, norm, max_norm), norm
+
+
+def scaled_to_norm(gradients: Gradients, norm: Tensor, max_norm: float | Tensor) -> Gradients:
+    """Gradients of this norm times min(1, max_norm / (norm + 1e-6))."""
     factor = (max_norm / (norm + TINY)).minimum(1.0)
     leaves, tree = flatten(gradients)
-    return tree.build([(g * factor).cast(g.dtype) for g in leaves]), norm
+    scaled: Gradients = tree.build([(g * factor).cast(g.dtype) for g in leaves])
+    return scaled
 
 
 def clip_grad_value(gradients: Gradients, clip_value: float) -> Gradients:

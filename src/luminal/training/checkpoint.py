@@ -3,7 +3,7 @@
 A checkpoint is `step-N.json` and a safetensors file that it names. The JSON is written last, under
 another name until it is on disk, and holds digests of both: what a crash leaves is not mistaken for
 a checkpoint, and what a disk has changed since is noticed. Where several ranks save together each
-writes a file of its own (`checkpoint_parts.py`), and the JSON names all of them.
+writes a file of its own (`checkpoint_parts.py`), and the JSON names all.
 """
 
 from __future__ import annotations
@@ -192,11 +192,8 @@ class CheckpointManager:
         """The files of arrays that a checkpoint's JSON names; none where that cannot be read."""
         with contextlib.suppress(LoadError, LookupError, TypeError):
             content = read_json(path)
-            return (
-                {str(content.get("arrays")), *(file["name"] for file in content["files"])}
-                if ("files" in content)
-                else {str(content.get("arrays"))}
-            )
+            files = {str(file["name"]) for file in content.get("files", ())}
+            return files | {str(content.get("arrays"))}
         return set()
 
     # --- reading

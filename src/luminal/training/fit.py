@@ -20,6 +20,7 @@ from luminal.session.parallel import Plan
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batches
 from luminal.training.interrupt import noticed_interrupts
+from luminal.training.leaves import check_leaves
 from luminal.training.metrics import MetricsLog
 from luminal.training.plot import figure_class, plot_losses
 from luminal.training.program import LossFunction, Recipe
@@ -57,6 +58,7 @@ def fit(
     progress: bool = True,
     mesh: Mesh | None = None,
     plan: Plan | None = None,
+    leaves: int | None = None,
 ) -> Record:
     """Trains `model` in place: a step is one call of a program that the first batch compiles.
 
@@ -91,34 +93,37 @@ def fit(
     cuts batches only, "zero1", "zero3", "tensor", "tensor+zero1", specs by patterns; a model that
     `lm.shard` has cut stays so. Batches must divide by the ranks. Each rank writes its parts of a
     checkpoint, from which any other mesh goes on.
+
+    `leaves`: a power of two. Batches are cut into so many, whose gradients are added as one tree:
+    the bits of a run are then the same on any number of ranks that divides them, and on one. For
+    losses that are means of rows, as with `accumulate`, whose place it takes.
     """
     check(
         "fit", COUNT, epochs=epochs, steps=steps, accumulate=accumulate,
         validate_every=validate_every, checkpoint_every=checkpoint_every, statistics=statistics,
+        leaves=leaves,
     )  # fmt: skip
     check("fit", BOUND, clip_norm=clip_norm)
     _check_kinds(model, data, optimizer, scheduler, validate, checkpoint)
-    _check_needed("validate_every", validate_every, "validate", validate)
-    _check_needed("checkpoint_every", checkpoint_every, "checkpoint", checkpoint)
+    _check_needed(validate_every, validate, checkpoint_every, checkpoint)
     if plot is not None:
         figure_class()  # asked for before the steps, not after
     seed = checked_seed("fit", seed)
     ranks = _joined(mesh, plan, model, data, detect_nan)
+    _check_leaves(leaves, ranks, plan, data, accumulate, statistics, detect_nan)
     recipe = Recipe(
         model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend, memory_limit,
         ranks,
     )  # fmt: skip
     manager = CheckpointManager(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     trainer = Trainer(
-        recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan
-    )
+        recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan,
+        leaves=leaves,
+    )  # fmt: skip
     ranks.check_same(model, trainer.besides())
     ranks.cut(model, plan)
     total = steps or _steps_of(epochs, data, accumulate)
-    if resume:
-        trainer.restore()
-    record = trainer.record
-    record.resumed = record.steps
+    record = trainer.resumed() if resume else trainer.record
     _take_steps(trainer, total, validate_every, checkpoint_every, log, progress)
     if plot is not None and record.history and ranks.is_first:
         plot_losses(record.history, plot)
@@ -137,6 +142,25 @@ def _joined(
         )
     ranks.check_batches(data, ranks.parts, f"the ranks of mesh axis {ranks.axis!r}")
     return ranks
+
+
+def _check_leaves(
+    leaves: int | None, ranks: Ranks, plan: Any, data: Batches, accumulate: int,
+    statistics: int | None, detect_nan: bool,
+) -> None:  # fmt: skip
+    """InputError for what does not go with leaves."""
+    if leaves is None:
+        return
+    is_cut_elsewhere = plan is not None and (not isinstance(plan, str) or "tensor" in plan)
+    check_leaves(leaves, ranks, is_cut_elsewhere)
+    ranks.check_batches(data, leaves, "the leaves")
+    for name, wanted in (
+        ("accumulate", accumulate > 1), ("statistics", statistics), ("detect_nan", detect_nan),
+    ):  # fmt: skip
+        if wanted:
+            raise InputError(
+                f"fit: {name} sees whole batches, and leaves= cuts them; leave one out"
+            )
 
 
 def _steps_of(epochs: int, data: Batches, accumulate: int) -> int:
@@ -194,9 +218,15 @@ def _check_kinds(
         raise InputError("fit: ReduceLROnPlateau follows the validation loss; give validate=")
 
 
-def _check_needed(name: str, every: int | None, needs: str, needed: object) -> None:
-    if every is not None and needed is None:
-        raise InputError(f"fit: {name}={every}, but there is no {needs}; give both")
+def _check_needed(
+    validate_every: int | None, validate: object, checkpoint_every: int | None, checkpoint: object
+) -> None:
+    for name, every, needs, needed in (
+        ("validate_every", validate_every, "validate", validate),
+        ("checkpoint_every", checkpoint_every, "checkpoint", checkpoint),
+    ):
+        if every is not None and needed is None:
+            raise InputError(f"fit: {name}={every}, but there is no {needs}; give both")
 
 
 def _check_kind(name: str, value: Any, kind: Any, words: str) -> None:

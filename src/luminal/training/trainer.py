@@ -25,6 +25,7 @@ from luminal.runtime.results import Results
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batch, Batches
 from luminal.training.detect_nan import first_nan
+from luminal.training.leaves import LeafSteps
 from luminal.training.metrics import Row
 from luminal.training.program import Losses, Program, Recipe, Steps, inputs_at
 from luminal.training.ranks import Ranks
@@ -98,12 +99,16 @@ class Trainer:
         *,
         statistics: int | None = None,
         detect_nan: bool = False,
+        leaves: int | None = None,
     ) -> None:
         self.recipe, self.data, self.scheduler = recipe, data, scheduler
         self.manager = manager
         self.record = Record()
         self.epoch_ended = False
         self._steps, self._losses = Steps(recipe), Losses(recipe)
+        self._leaves = None
+        if leaves is not None:
+            self._leaves = LeafSteps(recipe, leaves, self._steps.scaler)
         self._validate = validate
         self._statistics, self._detect_nan = statistics, detect_nan
         self._metric: float | None = None  # of a validation after the last step
@@ -131,7 +136,12 @@ class Trainer:
         start = time.perf_counter()
         self._metric = None
         rates = self.rates()
-        runs = [self._run(batch, k, rates) for k, batch in enumerate(batches)]
+        runs: list[Mapping[str, Array]]
+        if self._leaves is not None:
+            (batch,) = batches
+            runs = [self._leaves.run(batch, self.record.steps, rates)]
+        else:
+            runs = [self._run(batch, k, rates) for k, batch in enumerate(batches)]
         results, loss = runs[-1], sum(float(run["loss"]) for run in runs) / len(runs)
         if not math.isfinite(loss):
             self._warn(loss)
@@ -303,13 +313,15 @@ class Trainer:
                 raise
             warnings.warn(f"{error}; training goes on", stacklevel=2)
 
-    def restore(self) -> None:
-        """Goes on from the newest checkpoint, if there is one."""
-        if self.manager is None:
-            return
-        checkpoint = self.manager.restore(engine=self.recipe.ranks.together)
+    def resumed(self) -> Record:
+        """Goes on from the newest checkpoint, if there is one; the record of the run."""
+        checkpoint = None
+        if self.manager is not None:
+            checkpoint = self.manager.restore(engine=self.recipe.ranks.together)
         if checkpoint is not None:
             self.load_state_dict(checkpoint.state)
+        self.record.resumed = self.record.steps
+        return self.record
 
 
 def state_of(model: Module) -> dict[str, Array | Piece]:
