@@ -12,7 +12,7 @@ from luminal.base.errors import InputError
 from luminal.base.records import dataclass
 from luminal.distribute.layout import Layout, text
 from luminal.distribute.mesh import Mesh, Spec
-from luminal.distribute.parts import assembled, held, part, shape_of_part
+from luminal.distribute.parts import NONE, assembled, held, part, shape_of_part
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.substitute import all_nodes
@@ -113,10 +113,9 @@ class Parts:
             holder.set(cut(owner.numpy()))
             holder.persistent = owner.persistent
         words = f"{text(layout)}, rank {self.rank} of {self.mesh.size}"
-        start = tuple(
-            places.start or 0
-            for places in (held(n, cuts, at) for n, cuts in zip(owner.shape, layout, strict=True))
-        )
+        # What lies between runs is cut by a spec: into equal parts, one after the other.
+        slices = [held(n, cuts, at, NONE) for n, cuts in zip(owner.shape, layout, strict=True)]
+        start = tuple(places.start or 0 for places in slices)
         axes = {one.axis for cuts in layout for one in cuts}
         is_first = all(at[name] == 0 for name in at if name not in axes)
         owner.part = Part(holder, layout, cut, join, words, start, is_first)
