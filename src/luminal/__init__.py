@@ -110,6 +110,15 @@ if TYPE_CHECKING:
     from luminal.loaders.write_gguf import save_gguf
     from luminal.nn.quantization import quantize
     from luminal.session.parallel import shard
+    from luminal.session.spmd import (
+        all_gather,
+        all_reduce,
+        all_to_all,
+        permute_ranks,
+        rank_along,
+        reduce_scatter,
+        spmd,
+    )
 
 GraphTensor = Tensor
 newaxis = None
@@ -130,6 +139,13 @@ __all__ = [
     "Parameter",
     "Mesh",
     "shard",
+    "spmd",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "permute_ranks",
+    "rank_along",
+    "reduce_scatter",
     "compile",
     "compile_count",
     "jit",
@@ -250,6 +266,9 @@ __all__ += functions.__all__
 
 _LATE = {
     "Mesh": "luminal.distribute.mesh:Mesh",
+    "all_gather": "luminal.session.spmd:all_gather",
+    "all_reduce": "luminal.session.spmd:all_reduce",
+    "all_to_all": "luminal.session.spmd:all_to_all",
     "array_api": "luminal.array_api",
     "bitwise_invert": "luminal.array_api:bitwise_invert",
     "cumulative_prod": "luminal.array_api:cumulative_prod",
@@ -260,10 +279,14 @@ _LATE = {
     "nn": "luminal.nn",
     "onnx": "luminal.onnx",
     "optim": "luminal.optim",
+    "permute_ranks": "luminal.session.spmd:permute_ranks",
     "pt2": "luminal.pt2",
     "quantize": "luminal.nn.quantization:quantize",
+    "rank_along": "luminal.session.spmd:rank_along",
+    "reduce_scatter": "luminal.session.spmd:reduce_scatter",
     "save_gguf": "luminal.loaders.write_gguf:save_gguf",
     "shard": "luminal.session.parallel:shard",
+    "spmd": "luminal.session.spmd:spmd",
     "training": "luminal.training",
 }
 

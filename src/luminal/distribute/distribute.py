@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from luminal.base.errors import GraphError
 from luminal.base.records import dataclass
-from luminal.distribute.layout import Layout, of_spec
-from luminal.distribute.mesh import Mesh, Spec
-from luminal.distribute.move import Moved
+from luminal.distribute.layout import Layout, of_spec, whole
+from luminal.distribute.mesh import Mesh, Spec, coordinate
+from luminal.distribute.move import Moved, Reason
 from luminal.distribute.partial import settle
 from luminal.distribute.project import PartOf, project
 from luminal.distribute.propagate import Sites, spread_all
@@ -46,6 +47,11 @@ def distribute(
     A dim that is cut stands in a rank's graph for the rank's own extent. Raises ShapeError where an
     extent does not divide or the mesh lacks an axis.
     """
+    if "Collective" in graph.by_op():
+        raise GraphError(
+            "a graph that is spread over a mesh has collectives of its own; either record all of "
+            "it rank by rank (lm.spmd), or mark tensors (x.shard) and leave collectives out"
+        )
     if inputs is None:
         inputs = marked_inputs(graph)
     parts = _parts_of_dims(graph, mesh, inputs)
@@ -68,6 +74,26 @@ def distribute(
     return Distributed(
         projection.graph, projection.rows, ins, outs, {s.name: n for s, n in parts.items()}
     )
+
+
+def as_recorded(graph: Graph, mesh: Mesh) -> Distributed:
+    """A graph that is one rank's already: it only lacks the dims of the rank's coordinates."""
+    dims = [coordinate(name, n) for name, n in zip(mesh.names, mesh.shape, strict=True) if n > 1]
+    local = Graph(graph.sinks, (*graph.dims, *dims), graph.requirements)
+    inputs = {
+        node.attrs.name: whole(len(node.types[0].shape)) for node in graph.by_op().get("Input", ())
+    }
+    outputs = {
+        sink.name: whole(len(sink.value.shape)) for sink in graph.sinks if isinstance(sink, Output)
+    }
+    rows = tuple(
+        Moved(
+            node.attrs.kind, node.attrs.axis, node.attrs.ranks, node.args[0].shape,
+            node.args[0].dtype, Reason(node.attrs.label, "it is written so"),
+        )
+        for node in graph.by_op().get("Collective", ())
+    )  # fmt: skip
+    return Distributed(local, rows, inputs, outputs, {})
 
 
 def _marks(

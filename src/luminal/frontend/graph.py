@@ -53,6 +53,7 @@ class Recorder:
     depth = 0  # how many scan bodies this graph lies inside of
     device: str | None = None  # of compiles that name none
     mesh: Any = None  # likewise
+    spmd: Any = None  # the mesh of a program that is written rank by rank
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or f"graph{next(_numbers)}"

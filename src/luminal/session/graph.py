@@ -205,7 +205,7 @@ def compile(
                 "compile: memory_limit is for programs of one rank; leave it out with mesh=, and "
                 "mark what is computed again with lm.checkpoint"
             )
-        placed = on_mesh(frozen, mesh, collectives)
+        placed = on_mesh(frozen, mesh, collectives, by_rank=graph.spmd is not None)
         frozen = placed.graph
     choices = DimChoices.of(frozen, dims or {})
     options = _options(frozen, choices.narrow, search)

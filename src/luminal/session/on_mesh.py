@@ -9,7 +9,7 @@ import numpy as np
 
 from luminal.base.errors import CompileError, InputError
 from luminal.base.records import dataclass
-from luminal.distribute.distribute import Distributed, distribute
+from luminal.distribute.distribute import Distributed, as_recorded, distribute
 from luminal.distribute.explain import explanation
 from luminal.distribute.held import Parts, owners, spec_of_held
 from luminal.distribute.mesh import Mesh
@@ -53,9 +53,10 @@ class OnMesh:
         return explanation(self.distributed, self.mesh)
 
 
-def on_mesh(graph: Graph, mesh: Mesh, order: str) -> OnMesh:
+def on_mesh(graph: Graph, mesh: Mesh, order: str, *, by_rank: bool = False) -> OnMesh:
     """The program of this rank: what is recorded, spread over the mesh. All ranks must call it.
 
+    `by_rank`: what is recorded is the program of one rank already (`lm.spmd`).
     Raises InputError where the mesh has another number of ranks than were launched.
     """
     if not isinstance(mesh, Mesh):
@@ -69,6 +70,8 @@ def on_mesh(graph: Graph, mesh: Mesh, order: str) -> OnMesh:
             f"launched; run luminal launch -n {mesh.size}, or give a mesh of {engine.size}"
         )
     engines = engines_of(mesh, engine)
+    if by_rank:
+        return OnMesh(mesh, as_recorded(graph, mesh), engines)
     parts = Parts(mesh, engine.rank, lambda array, name: gathered(engine, array, name))
     states = {owner: spec_of_held(owner) for owner in owners(graph)}
     specs = {owner: spec for owner, spec in states.items() if spec is not None}
