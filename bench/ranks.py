@@ -36,11 +36,11 @@ def _batches(rank: int, ranks: int) -> list[tuple[Any, Any]]:
 def ours(plan: str) -> float:
     """The median seconds of a step of this rank, of all ranks that were launched."""
     import luminal as lm
-    from luminal import optim
+    from luminal import distributed, optim
     from luminal.models.train import ModelSettings, new_llama, next_token_loss
 
-    lm.distributed.init()
-    ranks, rank = lm.distributed.size(), lm.distributed.rank()
+    distributed.init()
+    ranks, rank = distributed.size(), distributed.rank()
     mesh = lm.Mesh((ranks,), ("data",))
     settings = ModelSettings(HIDDEN, INNER, LAYERS, HEADS, LENGTH, num_key_value_heads=HEADS)
     model = lm.shard(new_llama(settings, VOCABULARY), plan, mesh)
@@ -78,7 +78,7 @@ def pytorchs() -> float:
         loss = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1), torch.from_numpy(y).flatten()
         )
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     seconds = _timed(step, _batches(rank, ranks))
@@ -118,7 +118,7 @@ def _run(kind: str, ranks: int, threads: int) -> float:
             own = [*launch, "-m", "bench.ranks", "--one", kind]
         outputs = [subprocess.run(own, stdout=subprocess.PIPE, text=True, env=environment).stdout]
     lines = [line for output in outputs for line in output.splitlines() if "seconds" in line]
-    return max(json.loads(line[line.index("{") :])["seconds"] for line in lines)
+    return max(float(json.loads(line[line.index("{") :])["seconds"]) for line in lines)
 
 
 def main() -> None:
