@@ -15,7 +15,7 @@ MESH = lm.Mesh((4,), ("data",))
 ROWS = np.arange(4 * 8 * 3, dtype=np.float32).reshape(4, 8, 3)
 
 
-def run(record: Any) -> list[Any]:
+def run(record: Any, backend: str = "cpu") -> list[Any]:
     """What each of four ranks gets for its own rows."""
 
     def work(engine: Engine) -> Any:
@@ -23,7 +23,7 @@ def run(record: Any) -> list[Any]:
         x = graph.tensor((8, 3), name="x")
         with lm.spmd(MESH):
             record(x).output("y")
-        return lm.compile(graph)({"x": ROWS[engine.rank]})["y"]
+        return lm.compile(graph, backend)({"x": ROWS[engine.rank]})["y"]
 
     return run_local(4, work)
 
@@ -47,8 +47,9 @@ def run(record: Any) -> list[Any]:
     ],
 )
 def test_ranks_do_together(record: Any, expected: list[Any]) -> None:
-    for got, wanted in zip(run(record), expected, strict=True):
-        np.testing.assert_array_equal(got, wanted)
+    for backend in ("cpu", "reference"):
+        for got, wanted in zip(run(record, backend), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
 
 
 def test_gradients_go_the_other_way() -> None:

@@ -121,3 +121,10 @@ class Parts:
         owner.part = Part(holder, layout, cut, join, words, start, is_first)
         owner.release()
         return holder
+
+
+def check_whole(graph: Graph) -> None:
+    """Raises GraphError where a graph for one rank uses what is cut over a mesh."""
+    for owner in owners(graph):
+        if owner.part is not None:
+            raise owner.part.refuse(owner.name)

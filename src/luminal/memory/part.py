@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from luminal.memory.state import Assignable
 
 Array = np.ndarray[Any, Any]
+any_cut = False
+"""Was anything cut in this process? Only then programs of one rank ask whether they use it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +33,10 @@ class Part:
     words: str
     start: tuple[int, ...]
     writes: bool
+
+    def __post_init__(self) -> None:
+        global any_cut
+        any_cut = True
 
     def refuse(self, name: str) -> GraphError:
         """The error of asking for the value of what is cut."""

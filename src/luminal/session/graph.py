@@ -21,6 +21,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
+from luminal.memory import part
 from luminal.memory.state import recorder
 from luminal.runtime import program_cache
 from luminal.runtime.arrays import Array
@@ -197,7 +198,12 @@ def compile(
     frozen = graph.graph()
     placed = None
     mesh = graph.mesh if mesh is None else mesh
-    if mesh is not None:
+    if mesh is None:
+        if part.any_cut:
+            from luminal.distribute.held import check_whole  # late: most programs have one rank
+
+            check_whole(frozen)
+    else:
         from luminal.session.on_mesh import on_mesh  # late: most programs have one rank
 
         if memory_limit is not None:

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from luminal.backends.reference.interpreter import Trace, evaluate
+from luminal.backends.reference.together import Together
 from luminal.base.records import dataclass
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
 from luminal.runtime.arrays import Array
+from luminal.runtime.ranks import Engines
 from luminal.runtime.report import KernelRow, Report, WorkMemory
 from luminal.runtime.report_text import table_lines
 from luminal.runtime.runner import Times, on_host
@@ -24,6 +26,14 @@ class ReferenceRunner:
 
     graph: Graph
     trace: Trace | None = None
+    engines: dict[str, Any] = field(default_factory=dict)  # by mesh axis
+
+    def join(self, engines: Engines) -> None:
+        """Takes the engines of a program that several ranks run."""
+        self.engines.update(engines)
+
+    def stand_alone(self) -> None:
+        """Nothing: the reference is never timed against others."""
 
     def bind(
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
@@ -54,7 +64,9 @@ class BoundReference:
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Evaluates the graph, then copies the results into `outputs`."""
         arrays = dict(zip(self.inputs, inputs, strict=True))
-        results = evaluate(self.runner.graph, arrays, self.dims, self.runner.trace)
+        runner = self.runner
+        domain = Together(runner.engines) if runner.engines else None
+        results = evaluate(runner.graph, arrays, self.dims, runner.trace, domain)
         for name, array in zip(self.outputs, outputs, strict=True):
             array[...] = results[name]
 
@@ -72,7 +84,10 @@ class BoundReference:
         rows = []
         for _ in range(runs):
             BoundReference(
-                ReferenceRunner(self.runner.graph, note), self.dims, self.inputs, self.outputs
+                ReferenceRunner(self.runner.graph, note, self.runner.engines),
+                self.dims,
+                self.inputs,
+                self.outputs,
             ).run(inputs, outputs)
             rows.append([seconds[node] for node in self._nodes()])
         return np.array(rows)

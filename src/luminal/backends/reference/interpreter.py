@@ -71,13 +71,14 @@ def evaluate(
     inputs: Mapping[str, Array],
     dims: Dims | None = None,
     trace: Trace | None = None,
+    domain: Arrays | None = None,
 ) -> dict[str, Array]:
     """Every Output of `graph` by name, hidden ones included; its States then hold new values.
 
     `dims`: the value of every dim by name. `trace(node, arrays, seconds)` is called after each
     node, in Loop bodies once per trip. Raises InputError for a missing input.
     """
-    results = interpret(graph, inputs, dims or {}, Arrays(), trace)
+    results = interpret(graph, inputs, dims or {}, domain or Arrays(), trace)
     outputs = {name: np.array(array, order="C") for name, array in results.outputs.items()}
     for state, array in results.states.items():
         state.set(array)

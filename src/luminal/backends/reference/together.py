@@ -1,0 +1,45 @@
+"""The reference on one rank of several: what is together goes through the engines of the mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from luminal.backends.reference.interpreter import Arrays
+from luminal.base.errors import InputError
+from luminal.hlir.attributes import CollectiveAttrs
+from luminal.hlir.ops import Node
+from luminal.hlir.semantics import Array, Dims, extents
+from luminal.runtime.ranks import Engines
+
+
+class Together(Arrays):
+    """Plain arrays, and the engine of each mesh axis for what ranks do together."""
+
+    def __init__(self, engines: Engines) -> None:
+        self._engines = engines
+
+    def apply(self, node: Node, dims: Dims, args: Sequence[Array]) -> tuple[Array, ...]:
+        """The results of a node; of a collective once all ranks have come."""
+        attrs = node.attrs
+        if not isinstance(attrs, CollectiveAttrs):
+            return super().apply(node, dims, args)
+        engine = self._engines.get(attrs.axis)
+        if engine is None:
+            raise InputError(
+                f"{attrs.kind} over {attrs.axis!r}: no engine for this mesh axis; compile the "
+                "graph with mesh="
+            )
+        source = np.ascontiguousarray(args[0])
+        target = np.zeros(extents(node.types[0].shape, dims), source.dtype)
+        how: dict[str, Any] = {"label": attrs.label or attrs.kind, "pairs": attrs.pairs}
+        if attrs.reduction:
+            how["monoid"] = attrs.reduction.lower()
+            ticket = engine.start(attrs.kind, source.reshape(-1), target.reshape(-1), **how)
+        else:  # only sums and maxima are more than bytes to an engine
+            bytes_of = (array.reshape(-1).view(np.uint8) for array in (source, target))
+            ticket = engine.start(attrs.kind, *bytes_of, **how)
+        engine.wait(ticket, first=True)
+        return (target,)
