@@ -412,7 +412,11 @@ API cuStreamWaitEvent(CUstream s, CUevent event, unsigned) {
     if (!is_reached) return CUDA_SUCCESS;
     return queue(s, [=, is_reached = is_reached, from = from] { return run(*from, is_reached.get()); });
 }
-API cuEventSynchronize(CUevent) { return run_all(); }
+// What other streams were given waits on: a wait for one event may bring no more than that.
+API cuEventSynchronize(CUevent event) {
+    auto [milliseconds, is_reached, from] = *(Event*)event;
+    return is_reached ? run(*from, is_reached.get()) : failed;
+}
 API cuEventQuery(CUevent event) {
     return ((Event*)event)->milliseconds < 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }

@@ -10,10 +10,8 @@ import pytest
 from luminal.backends.cuda import presence
 from tests.simt import compiling, stand_in, torch_library
 
-HERE = Path(__file__).parent
 
-
-def run(cases: str, *options: str) -> None:
+def test_tensors_of_cuda_over_the_stand_in() -> None:
     """In a process of its own: in this one nothing may believe that there is a device."""
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
@@ -22,18 +20,8 @@ def run(cases: str, *options: str) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed (extra torch)")
     stand_in.run(
-        HERE / cases,
+        Path(__file__).with_name("cuda_cases.py"),
         stand_in.library(stand_in.CUDA),
-        *options,
         LD_PRELOAD=str(torch_library.library()),
         STAND_IN_DEVICES="2",
     )
-
-
-def test_tensors_of_cuda_over_the_stand_in() -> None:
-    run("cuda_cases.py", "-m", "not long")
-
-
-@pytest.mark.long
-def test_networks_over_the_stand_in() -> None:
-    run("cuda_cases.py", "-m", "long")

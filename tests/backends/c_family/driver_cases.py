@@ -183,6 +183,18 @@ class StandInCases(DriverCases):
         driver.wait()
         assert driver.memory() == before
 
+    def test_streams_wait_for_each_other(self, driver: Any) -> None:
+        """Another driver of the device has a stream of its own, as another library has."""
+        other, ones = type(driver)(driver.spell), np.ones(4, np.float32)
+        place, two, three = (placed(driver, ones * n) for n in (1, 2, 3))
+        driver.wait()
+        other.copy(two, place, ones.nbytes)
+        driver.follow(other.stream_number)
+        np.testing.assert_array_equal(read(driver, place, ones), ones * 2)
+        driver.copy(three, place, ones.nbytes)
+        driver.precede(other.stream_number)
+        np.testing.assert_array_equal(read(other, place, ones), ones * 3)
+
     def test_code_is_compiled_once_for_the_devices_own_architecture(
         self, driver: Driver, made: list[str]
     ) -> None:
