@@ -43,7 +43,8 @@ class Signature:
     """The inputs and dims of a graph, and the rules that a run's shapes and dims must meet.
 
     `intervals` narrows the graph's own; `coordinates` are dims that every run of this process has
-    alike, those of its rank. Raises GraphError if two inputs share a name.
+    alike, those of its rank. A dim that is cut into `parts` stands for a rank's own part, and a
+    caller names the whole. Raises GraphError if two inputs share a name.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Signature:
         graph: Graph,
         intervals: Mapping[str, Interval] | None = None,
         coordinates: Mapping[str, int] | None = None,
+        parts: Mapping[str, int] | None = None,
     ) -> None:
         self.inputs = tuple([InputSpec(*node.attrs) for node in graph.by_op().get("Input", ())])
         self.requirements = graph.requirements
@@ -61,6 +63,7 @@ class Signature:
         self.declared = frozenset(dim.name for dim in graph.dims) | frozenset(self.needed)
         coordinates = coordinates or {}
         self._coordinates = {n: coordinates[n] for n in self.declared & coordinates.keys()}
+        self._parts = dict(parts or {})
         self.quantities = Quantities(self.needed)
         add = self.quantities.add
         self._extents = [tuple(map(add, spec.shape)) for spec in self.inputs]
@@ -141,7 +144,10 @@ class Signature:
     def _check_interval(self, name: str, value: int) -> None:
         lo, hi = self.intervals[name]
         if not lo <= value <= hi:
-            raise DimError(f"{name}: {value} is outside its interval {lo}..{hi}")
+            parts = self._parts.get(name, 1)  # the whole is what a user has declared
+            raise DimError(
+                f"{name}: {value * parts} is outside its interval {lo * parts}..{hi * parts}"
+            )
 
     def _given(self, named_dims: Mapping[Any, int]) -> Dims:
         dims: Dims = dict(self._coordinates)
@@ -159,7 +165,12 @@ class Signature:
                     f"{name}: {value}, and this rank's place is {self._coordinates[name]}; "
                     "leave it out"
                 )
-            dims[name] = int(value)
+            dims[name], over = divmod(int(value), self._parts.get(name, 1))
+            if over:
+                raise DimError(
+                    f"{name}: {value} is cut into {self._parts[name]} parts, which do not divide "
+                    "it; give a multiple"
+                )
         return dims
 
 

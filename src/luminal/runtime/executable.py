@@ -75,8 +75,9 @@ class Executable:
     `declared` are all its inputs and weights: those that no output needs are taken and left aside,
     but for dims that only their shapes give.
     `sharding` explains how it is cut over a mesh, `engines` carry values to the other ranks of
-    a program that several run, by mesh axis. `title` says in its repr where it comes from,
-    `for_device` makes it for another device, `stage` gives the text of a stage of its compile.
+    a program that several run, by mesh axis, `parts` are those that dims are cut into. `title` says
+    in its repr where it comes from, `for_device` makes it for another device, `stage` gives the
+    text of a stage of its compile.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Executable:
         stage: Callable[[str], str] | None = None,
         engines: Engines = NO_ENGINES,
         sharding: Callable[[], str] | None = None,
+        parts: Mapping[str, int] | None = None,
     ) -> None:
         self.graph = graph
         self._title = title
@@ -99,7 +101,7 @@ class Executable:
         self._sharding = sharding
         self._variants = tuple(variants)
         self._values = {} if values is None else values
-        self._signature = Signature(graph, intervals, _coordinates(engines))
+        self._signature = Signature(graph, intervals, _coordinates(engines), parts)
         self._inputs = self._signature.inputs
         self._device = _device_of(self._variants)
         for variant in self._variants if engines else ():

@@ -43,6 +43,15 @@ class DimChoices:
                 choices.narrow[name] = _interval(declared[name], choice)
         return choices
 
+    def on_ranks(self, parts: Mapping[str, int]) -> DimChoices:
+        """The choices for what a rank has of dims that are cut into `parts`."""
+        narrow = {name: _own(name, i, parts.get(name, 1)) for name, i in self.narrow.items()}
+        buckets = {
+            name: [_own(name, interval, parts.get(name, 1)) for interval in intervals]
+            for name, intervals in self.buckets.items()
+        }
+        return DimChoices(narrow, buckets)
+
     def variants(self) -> Iterable[dict[str, Interval]]:
         """Every combination of buckets, then the general program."""
         if self.buckets:
@@ -60,6 +69,17 @@ def _interval(dim: Symbol, choice: Any) -> Interval:
     if not inside:
         raise DimError(f"dims: {dim.name}: ({lo}, {hi}) is not within its {dim.lo}..{dim.hi}")
     return int(lo), int(hi)
+
+
+def _own(name: str, interval: Interval, parts: int) -> Interval:
+    """The interval of a part of a dim, for the interval of the whole."""
+    lo, hi = -(-interval[0] // parts), interval[1] // parts
+    if lo > hi:
+        raise DimError(
+            f"dims: {name}: {interval} has no multiple of the {parts} parts that {name} is cut "
+            "into; give one"
+        )
+    return lo, hi
 
 
 def narrowed_to(graph: hlir.Graph, intervals: Mapping[str, Interval]) -> hlir.Graph:

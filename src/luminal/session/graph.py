@@ -178,10 +178,11 @@ def compile(
     `mesh`: the graph is one program for all ranks of an `lm.Mesh`, and this is the one of this
     rank, which takes and gives its own part of what is cut (`Tensor.shard`, `lm.shard`) and the
     whole of what is not; all ranks must compile it. `exe.explain_sharding()` lists what crosses
-    the mesh. `collectives`: sums over ranks are added as a balanced "tree" of the ranks, so that
-    the bits follow from the graph and the mesh, or as the "engine" likes to. Raises CompileError,
-    DimError, InputError for a mesh of other ranks than were launched, ShapeError for what does not
-    divide.
+    the mesh. A dim that is cut is bound from a rank's own arrays, while `dims`, here and in a run,
+    names the whole. `collectives`: sums over ranks are added as a balanced "tree" of the ranks,
+    so that the bits follow from the graph and the mesh, or as the "engine" likes to. Raises
+    CompileError, DimError, InputError for a mesh of other ranks than were launched, ShapeError for
+    what does not divide.
     """
     if graph is None or isinstance(graph, str):
         backend = backend if graph is None else graph
@@ -196,6 +197,9 @@ def compile(
         )
     chosen = _backend_of(graph, backend)
     frozen = graph.graph()
+    # A user's numbers are those of the whole, as the dims were recorded.
+    choices = DimChoices.of(frozen, dims or {})
+    options = _options(frozen, choices.narrow, search)
     placed = None
     mesh = graph.mesh if mesh is None else mesh
     if mesh is None:
@@ -212,9 +216,9 @@ def compile(
                 "mark what is computed again with lm.checkpoint"
             )
         placed = on_mesh(frozen, mesh, collectives, by_rank=graph.spmd is not None)
-        frozen = placed.graph
-    choices = DimChoices.of(frozen, dims or {})
-    options = _options(frozen, choices.narrow, search)
+        parts = placed.parts
+        frozen, choices = placed.graph, choices.on_ranks(placed.parts)
+        options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})
     plan = _Plan(chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit)
     return _compiled(graph, frozen, choices, plan, placed)
 
@@ -406,7 +410,7 @@ def _executable(
     declared = placed.declared(graph.leaves)
     return Executable(
         frozen, variants, graph.values, choices.narrow, declared, title, for_device, stage,
-        placed.engines, placed.explanation,
+        placed.engines, placed.explanation, placed.parts,
     )  # fmt: skip
 
 

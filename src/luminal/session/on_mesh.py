@@ -40,6 +40,11 @@ class OnMesh:
         """What this rank runs."""
         return self.distributed.graph
 
+    @property
+    def parts(self) -> Mapping[str, int]:
+        """Into how many parts each dim is cut; what is not there is whole."""
+        return self.distributed.dims
+
     def declared(self, leaves: Mapping[str, Value]) -> dict[str, Value]:
         """The inputs and weights by name, as this rank has them."""
         out = dict(leaves)
