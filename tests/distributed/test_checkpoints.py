@@ -185,6 +185,7 @@ def test_what_is_cut_is_not_saved_by_one_rank(tmp_path: Path) -> None:
         CheckpointManager(tmp_path).save(1, {"w": piece})
 
 
+@pytest.mark.long
 def test_ranks_with_the_same_part_write_it_once(tmp_path: Path) -> None:
     mesh = lm.Mesh((2, 2), ("data", "tensor"))
     plan = {"0.weight": ("tensor", None)}

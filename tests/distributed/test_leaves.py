@@ -39,7 +39,7 @@ def on_one(**options: Any) -> tuple[str, list[tuple[Any, Any]]]:
             (2, "zero3", {}), (4, "data", {}), (8, "zero1", {}), (1, "data", {}),
             (4, "zero3", {}), (2, "zero1", {"amp": "float16"}), (2, "data", {"clip_norm": None}),
         ],
-        2,
+        1,
     ),
 )  # fmt: skip
 def test_the_bits_are_those_of_one_rank(case: tuple[int, str, dict[str, Any]]) -> None:
@@ -50,6 +50,7 @@ def test_the_bits_are_those_of_one_rank(case: tuple[int, str, dict[str, Any]]) -
         assert repr([(row["loss"], row.get("grad_norm")) for row in record.history]) == repr(rows)
 
 
+@pytest.mark.long
 def test_leaves_are_near_the_whole_batch() -> None:
     """The gradient is that of the batch: dropout alone draws otherwise, and is off here."""
     models = [network() for _ in range(2)]
@@ -72,7 +73,7 @@ def test_sums_are_a_balanced_tree() -> None:
     assert not np.array_equal(total.value, reduce(np.add, vectors))
 
 
-@pytest.mark.parametrize("fault", ["leaves", "ranks", "rows"])
+@pytest.mark.parametrize("fault", mostly_long(["ranks", "leaves", "rows"], 1))
 def test_another_order_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: leaves one after another, those of two ranks swapped, the rows of another rank."""
     expected, _ = on_one()  # before the fault is there: it is kept for other tests

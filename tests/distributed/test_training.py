@@ -72,7 +72,7 @@ def check(size: int, kind: str = "norm", mesh: lm.Mesh | None = None, plan: Any 
             (4, {"plan": "tensor+zero1", "mesh": BOTH}),
             (2, {"plan": {"0.weight": ("data", None)}}),
         ],
-        2,
+        1,
     ),
 )
 def test_ranks_train_as_one(case: tuple[int, dict[str, Any]]) -> None:
@@ -80,6 +80,7 @@ def test_ranks_train_as_one(case: tuple[int, dict[str, Any]]) -> None:
     check(size, **options)
 
 
+@pytest.mark.long
 def test_rows_of_metrics_are_of_whole_batches_and_the_first_rank_logs(tmp_path: Any) -> None:
     validation = Batches(examples(30), 8)  # the last of 6 divides, by 2 and not by 4
     log = tmp_path / "log.jsonl"
@@ -195,6 +196,7 @@ def twice(model: nn.Module, **options: Any) -> dict[str, Array]:
     return trained(model)
 
 
+@pytest.mark.long
 def test_a_second_fit_goes_on_with_the_cut_model() -> None:
     models, expected = [network() for _ in range(2)], twice(network())
 
