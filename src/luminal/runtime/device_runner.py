@@ -24,12 +24,12 @@ from luminal.memory.state import Assignable, State, exchange, spare_on
 from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
-from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_array import DeviceArray
-from luminal.runtime.device_launches import Bound, DeviceLaunches, calls
+from luminal.runtime.device_launches import DeviceLaunches, calls
 from luminal.runtime.device_run import DeviceRun, Made, Walk
+from luminal.runtime.device_table import DeviceTable
 from luminal.runtime.driver import Call, DevicePointer, Driver, Mark
 from luminal.runtime.flight import MOST, Moved, Queued
 from luminal.runtime.placements import Placements
@@ -38,10 +38,7 @@ from luminal.runtime.recordings import Listings, Slot
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.runner import Times
 from luminal.runtime.sites import Sites
-from luminal.runtime.table import Table
-from luminal.runtime.workspace import Layout, Plan, aligned, classes, lay_out
-
-KEPT = 32  # layouts of a program, and lists for its dims, that are remembered
+from luminal.runtime.workspace import Layout, aligned
 
 
 class DeviceRunner:
@@ -147,68 +144,6 @@ class DeviceRunner:
             for _, call in calls(bound, table, integers, DevicePointer(memory.block, start)):
                 driver.enqueue(*call)
             driver.wait()
-
-
-class DeviceTable:
-    """A Program for runs that take and give arrays of these names, whatever the dims are. Those of
-    `addressed` lie on the device, at addresses that each run is told; the workspace has no room
-    for them.
-    """
-
-    def __init__(
-        self,
-        runner: DeviceRunner,
-        inputs: tuple[str, ...],
-        outputs: tuple[str, ...],
-        addressed: frozenset[str],
-    ) -> None:
-        self.runner = runner
-        self.inputs, self.outputs = inputs, outputs
-        program, plan = runner.program, runner.placements.plan
-        self.table = table = Table.of(program, plan, inputs, outputs)
-        numbers = program.table
-        hidden = dict.fromkeys(number for _, number in table.hidden)
-        read = {numbers[entry]: k for entry, k in table.inputs}
-        written = {numbers[entry]: k for entry, k in table.outputs}
-        self.read_at = [(n, k) for n, k in read.items() if inputs[k] in addressed]
-        self.written_at = [(n, k) for n, k in written.items() if outputs[k] in addressed]
-        self.waits = any(name not in addressed for name in outputs)
-        self.plan = Plan(
-            tuple((n, k) for n, k in read.items() if inputs[k] not in addressed),
-            tuple((n, k) for n, k in written.items() if outputs[k] not in addressed),
-            tuple(hidden),
-            tuple(plan.buffers),
-            runner.launches.integer_bytes,
-        )
-        around = [*dict(self.plan.inputs), *dict(self.plan.outputs), *hidden]
-        self._around = around
-        self._sizes = [runner.sizes[number] for number in around]
-        self.states = [(numbers[entry], state) for entry, state in table.states]
-        first = {state: k for k, (_, state) in reversed([*enumerate(self.states)])}
-        self.overwritten = [first[state] for state in runner.overwritten]
-        self.following = [(numbers[entry], state) for entry, state in table.following]
-        self._layouts: dict[Hashable, tuple[Layout, Placement]] = {}
-        self._bound: dict[tuple[int, ...], Bound] = {}
-
-    def layout(self, values: Sequence[int]) -> Layout:
-        """Where all of a run lies, if the quantities have these values."""
-        placement = self.runner.placements.at(values)
-        sizes = classes(values, self._sizes)
-        key = (id(placement), sizes)
-        if key not in self._layouts:
-            if len(self._layouts) >= KEPT:
-                del self._layouts[next(iter(self._layouts))]
-            bytes_of = dict(zip(self._around, sizes, strict=True))
-            self._layouts[key] = lay_out(self.plan, placement, bytes_of), placement  # keeps its id
-        return self._layouts[key][0]
-
-    def bound(self, variant: tuple[int, ...], values: Sequence[int]) -> Bound:
-        """The launch list for these values, of which `variant` are those that it depends on."""
-        if variant not in self._bound:
-            if len(self._bound) >= KEPT:
-                del self._bound[next(iter(self._bound))]
-            self._bound[variant] = self.runner.launches.bind(values)
-        return self._bound[variant]
 
 
 class BoundDevice:

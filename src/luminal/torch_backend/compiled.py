@@ -21,13 +21,22 @@ from luminal.base import forks
 from luminal.base.errors import InputError
 from luminal.hlir.graph import Output
 from luminal.hlir.index_inputs import IndexInput, index_inputs
-from luminal.memory.alignment import ACCESS
 from luminal.memory.arrays import Array
 from luminal.shape.expression import Expression
 from luminal.torch_backend.borrowed_state import array_of
 from luminal.torch_backend.devices import HOST, backend_of, index_of
 from luminal.torch_backend.layout import inverse
 from luminal.torch_backend.sizes import Size
+from luminal.torch_backend.tensors import (
+    Made,
+    aligned,
+    empty_on,
+    making,
+    retyped,
+    value,
+    viewed,
+    viewing,
+)
 from luminal.torch_backend.translation import (
     Borrowed,
     Derived,
@@ -45,9 +54,6 @@ from luminal.torch_backend.weights import Weights
 MAX_BINDINGS = 64  # sets of open sizes whose bindings are kept
 
 _LARGEST_SEED = 2**63 - 1
-
-Made = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
-"""How an output's tensor is made: sizes, strides, dtype."""
 
 
 class Binding(NamedTuple):
@@ -93,7 +99,7 @@ class _Caller:
         self.bindings: dict[Any, Binding] = {}
         self.names: dict[str, Any] = {
             "bindings": self.bindings, "bind": self.bind, "empty": _empty_strided_cpu,
-            "empty_there": partial(_empty_on, translation.device), "aligned": aligned,
+            "empty_there": partial(empty_on, translation.device), "aligned": aligned,
             "array": array_of,
             "reinterpret": _reinterpret_tensor,
             "increment_version": torch.autograd.graph.increment_version,
@@ -127,8 +133,8 @@ class _Caller:
             shapes = [tuple(x.shape) for x in inputs]
             program = self.executable.at(shapes, sizes, self._of_host())
             run, sizes = program.run, {**sizes, **program.dims}
-        outputs = tuple(_making(plan, sizes) for plan in self.plans)
-        views = tuple(_viewing(view, sizes) for view in self.views)
+        outputs = tuple(making(plan, sizes) for plan in self.plans)
+        views = tuple(viewing(view, sizes) for view in self.views)
         binding = Binding(run, outputs, views, sizes)
         # The oldest goes: a dict keeps the order of insertion, and looking up which was used last
         # would cost each call.
@@ -152,7 +158,7 @@ class _Caller:
     def _read(self, number: int, plan: InputPlan | None) -> str:
         if plan is None or not plan.calls:
             return self._laid(plan)
-        self.names[f"part{number}"] = partial(_viewed, plan.calls)
+        self.names[f"part{number}"] = partial(viewed, plan.calls)
         sizes = "".join(f"{name!r}: {_size(place)}, " for name, place in self.made.dims.items())
         laid = f"part{number}(a{plan.position}, {{{sizes}}}).contiguous()"
         return f"aligned({laid})" if self._is_there(plan) else laid
@@ -306,7 +312,7 @@ class _Caller:
                 how = f"o{self.places[whole.name]}, *views[{self.views.index(result)}]"
                 if result.dtype is whole.dtype:
                     return f"reinterpret({how})"
-                self.names[f"retyped{number}"] = partial(_retyped, result.dtype)
+                self.names[f"retyped{number}"] = partial(retyped, result.dtype)
                 return f"retyped{number}({how})"
             case Spread(dense):
                 spread = f"{_making_of(dense)}(*views[{self.views.index(result)}])"
@@ -316,7 +322,7 @@ class _Caller:
             case Borrowed(position, ()):
                 return f"a{position}"
             case Borrowed(position, calls):
-                self.names[f"view{number}"] = partial(_viewed, calls)
+                self.names[f"view{number}"] = partial(viewed, calls)
                 return f"view{number}(a{position}, sizes)"
             case Expression():
                 self.names[f"size{number}"] = result.evaluate
@@ -334,23 +340,10 @@ def _check_use(use: IndexInput, places: Array, sizes: Mapping[str, int]) -> None
 
 def _check_positions(counts: Sequence[Size], places: Array, sizes: Mapping[str, int]) -> None:
     """Raises IndexError for one that is negative, or not below the least of the counts."""
-    n = min(_value(counts, sizes))
+    n = min(value(counts, sizes))
     if places.size and (int(places.min()) < 0 or int(places.max()) >= n):
         wrong = int(places[(places < 0) | (places >= n)].flat[0])
         raise IndexError(f"index {wrong} is out of range for {n}")
-
-
-def aligned(x: torch.Tensor) -> torch.Tensor:
-    """The tensor, or a copy of it where it does not start at what kernels of a device access at
-    once.
-    """
-    return x.clone() if x.data_ptr() % ACCESS else x
-
-
-def _empty_on(
-    device: torch.device, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
-) -> torch.Tensor:
-    return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
 def _lies_there(plan: OutputPlan) -> bool:
@@ -390,44 +383,3 @@ def _computed(translation: Translation) -> list[OutputPlan]:
     plans += [plan for plan, _ in translation.checks]
     by_name = {plan.name: plan for plan in plans}
     return [by_name[sink.name] for sink in translation.graph.sinks if isinstance(sink, Output)]
-
-
-def _making(plan: OutputPlan, sizes: Mapping[str, int]) -> Made:
-    size = tuple(_value(n, sizes) for n in plan.shape)
-    # Dense in the order of eager mode's strides; an extent of 0 counts as 1, as PyTorch has it.
-    stride, step = [0] * len(size), 1
-    for k in reversed(plan.order):
-        stride[k] = step
-        step *= max(size[k], 1)
-    for k, eager in plan.of_ones:
-        stride[k] = eager
-    return size, tuple(stride), plan.dtype
-
-
-def _viewing(view: Derived | Spread, sizes: Mapping[str, int]) -> tuple[Any, ...]:
-    if isinstance(view, Spread):
-        shape, strides = (tuple(_value(n, sizes)) for n in (view.dense.shape, view.strides))
-        return shape, strides, view.dense.dtype
-    return tuple(_value(n, sizes) for n in (view.shape, view.strides, view.offset))
-
-
-def _value(n: Any, sizes: Mapping[str, int]) -> Any:
-    """Arguments with open sizes known."""
-    if isinstance(n, list | tuple):
-        return [_value(entry, sizes) for entry in n]
-    return n.evaluate(sizes) if isinstance(n, Expression) else n
-
-
-def _retyped(
-    dtype: torch.dtype, x: torch.Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int
-) -> torch.Tensor:
-    """Reads the same memory as elements of another dtype."""
-    flat = _reinterpret_tensor(x, (x.numel(),), (1,), 0).view(dtype)
-    view: torch.Tensor = _reinterpret_tensor(flat, sizes, strides, offset)
-    return view
-
-
-def _viewed(calls: Sequence[Any], x: torch.Tensor, sizes: Mapping[str, int]) -> torch.Tensor:
-    for function, others, named in calls:
-        x = function(x, *_value(others, sizes), **named)
-    return x
