@@ -80,7 +80,7 @@ class Ranks:
             names |= set(re.findall(r"/dev/shm/mpich_shm_\w+", maps))
         return [Path(name) for name in names if Path(name).exists()]
 
-    def end(self, seconds: float = 30, grace: float = 10) -> Ended:
+    def end(self, seconds: float = 120, grace: float = 10) -> Ended:
         """Waits for the program to end, then `grace` seconds for the last of its processes."""
         try:
             out, err = self.process.communicate(timeout=seconds)

@@ -198,7 +198,7 @@ def test_restarts(tmp_path: Path) -> None:
         "engine.barrier()\n"
     )
     command = [sys.executable, "-m", "luminal", "launch", "-n", "1:2", "--restarts", "3"]
-    end = Ranks([*command, str(program)]).end(40)
+    end = Ranks([*command, str(program)]).end(120)
     assert end.status == 0, end
     assert "status 5; 2 ranks start again, 2 restarts are left" in end.err
     assert "status 137; 1 ranks start again, 1 restarts are left" in end.err

@@ -19,8 +19,9 @@ PROGRAM = str(Path(__file__).with_name("mpi_conformance.py"))
 def test_cases(count: int) -> None:
     ended = under_mpiexec(count, PROGRAM).end()
     assert ended.status == 0, ended.err
-    lines = [f"rank {rank} of {count}: all cases" for rank in range(count)]
-    assert sorted(ended.out.splitlines()) == lines
+    # Two ranks may write at once: then what they write is whole, and their ends of lines are not.
+    for rank in range(count):
+        assert ended.out.count(f"rank {rank} of {count}: all cases") == 1, ended.out
     assert not ended.left
 
 
