@@ -104,7 +104,7 @@ from luminal.session.seeded import (
 from luminal.shape.expression import Expression
 
 if TYPE_CHECKING:
-    from luminal import array_api
+    from luminal import array_api, distributed
     from luminal.array_api import bitwise_invert, cumulative_prod, cumulative_sum
     from luminal.distribute.mesh import Mesh
     from luminal.loaders.write_gguf import save_gguf
