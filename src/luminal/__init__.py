@@ -214,6 +214,7 @@ __all__ = [
     "empty_like",
     # what is written here beside the functions of the table of names
     "array_api",
+    "distributed",
     "bitwise_invert",
     "cumulative_prod",
     "cumulative_sum",
