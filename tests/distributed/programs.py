@@ -18,6 +18,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ShardAttrs
 from luminal.hlir.graph import Graph
 from luminal.memory.state import Assignable, State
+from tests.distributed.directed import inner
 from tests.fuzz.programs.form import Dim, Extent, Leaf, Program
 from tests.fuzz.programs.grown import STEPS, grow, outputs_of
 from tests.fuzz.programs.growth import FLOATS, Growth, Style
@@ -195,10 +196,26 @@ def drawn(seed: int) -> tuple[Program, Setting]:
     if rng.random() < 0.3:
         chosen.discard(marked)
     grow(g, [step for step in DRAWS if step in chosen], rng.randint(3, 18))
-    program = g.program(outputs_of(g, 4))
+    return g.program(outputs_of(g, 4)), setting_of(g)
+
+
+def directed(seed: int, step: Callable[[Growth], None]) -> tuple[Program, Setting]:
+    """A program of this step alone, where it leads to one, and where it runs."""
+    rng = random.Random(f"ranks by {step.__name__} {seed}")
+    meshes = [m for m in MESHES if step is not inner or len(m.names) > 1]
+    g = type("_Ranked", (Ranked,), {"mesh": rng.choice(meshes)})(rng, STYLE)
+    g.recording.names |= NAMES
+    while not g.values:
+        grow(g, [step], 1)
+    return g.program(outputs_of(g, 4)), setting_of(g)
+
+
+def setting_of(g: Ranked) -> Setting:
+    """Where a grown program runs, and how its leaves lie."""
+    rng, mesh = g.rng, g.mesh
     leaves, momentum = {}, {}
     share = rng.choice((0.6, 0.9, 1.0))
-    for node in program.nodes:
+    for node in g.nodes:
         if isinstance(node, Leaf) and node.kind != "constant":
             if rng.random() < share:
                 leaves[node.seed] = spec_for(rng, mesh, node.shape, 0.8)
@@ -206,7 +223,7 @@ def drawn(seed: int) -> tuple[Program, Setting]:
     trained = rng.random() < 0.35
     order = rng.choice(("tree", "tree", "engine"))
     small = rng.choice((8, 64, 4096))
-    return program, Setting(mesh, leaves, trained, momentum, order, small, rng.random() < 0.3)
+    return Setting(mesh, leaves, trained, momentum, order, small, rng.random() < 0.3)
 
 
 NAMES = {

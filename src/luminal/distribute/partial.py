@@ -15,7 +15,7 @@ from luminal.distribute.layout import Cut
 from luminal.distribute.propagate import Sites
 from luminal.hlir.attributes import ConstantAttrs, ScatterAttrs, ViewAttrs
 from luminal.hlir.ops import NUMBERS, Node, Value
-from luminal.shape.expression import TRUE, product_of
+from luminal.shape.expression import product_of
 
 Partial = dict[str, str]
 """By mesh axis the reduction (Sum or Max) of the ranks' parts that is still to be done."""
@@ -109,10 +109,11 @@ class Partials:
             return {}
         site = self._sites.positions.get(node)
         out: Partial = {}
-        for axis, reduction in {a: r for part in parts for a, r in part.items()}.items():
-            if site is None or axis in site.cuts:
+        for axis in dict.fromkeys(axis for part in parts for axis in part):
+            reduction, *others = {part[axis] for part in parts if axis in part}
+            if others or site is None or axis in site.cuts:
                 continue
-            has = [part.get(axis) == reduction for part in parts]
+            has = [axis in part for part in parts]
             if self._keeps(node, edges, has, reduction):
                 out[axis] = reduction
         return out
@@ -122,7 +123,7 @@ class Partials:
     ) -> bool:
         """Is the operation on parts, reduced afterwards, the operation on what was reduced?"""
         for edge, is_partial in zip(edges, has, strict=True):
-            if is_partial and (_grows(edge) or (reduction == "Max" and edge.domain is not TRUE)):
+            if is_partial and _grows(edge):
                 return False
         if node.op.name == ("Add" if reduction == "Sum" else "Maximum"):
             return all(has)
