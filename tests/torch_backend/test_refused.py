@@ -73,6 +73,9 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "values of another dtype": (
         lambda x: x.index_put((torch.tensor([0]),), x[:1].double()), "dtypes match"
     ),
+    "a value of another dtype that is added by a mask": (
+        lambda x: x.index_put((x > 0,), torch.tensor(3, dtype=torch.uint8), True), "dtypes match"
+    ),
     "heaviside": (lambda x: torch.heaviside(x, x.double()), "different dtypes"),
     "mask of integers": (
         lambda x: x.masked_scatter((x > 0).to(torch.uint8), x), "boolean mask"

@@ -89,6 +89,8 @@ def unsafe_index_put(
 def index_put(
     x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
+    if accumulate and values.dtype != x.dtype:  # PyTorch raises, even for one value by a mask
+        raise UnsupportedError(f"index_put adds {values.dtype} to {x.dtype}")
     _refuse_outside(x, indices)
     return lm.index_put(x, tuple(indices), values, accumulate)
 
