@@ -198,3 +198,10 @@ def test_an_error_says_in_which_module_it_is_raised() -> None:
     with pytest.raises(lm.ShapeError) as caught:
         nn.Linear(9, 4)(lm.ones((3, 4)))
     assert "(in " not in str(caught.value)
+
+
+def test_parameters_take_another_float_dtype_and_no_integers() -> None:
+    layer = nn.Linear(2, 3)
+    assert layer.to(lm.float16).weight.dtype is lm.float16
+    with pytest.raises(DTypeError, match="int32 is no float"):
+        layer.to(lm.int32)
