@@ -73,10 +73,10 @@ def leaf(g: Growth, shape: tuple[int, ...]) -> Known:
 def window(g: Growth) -> None:
     """A window whose offset is no multiple of what a rank holds."""
     (n,) = sizes(g, 1)
-    offset = g.rng.randint(1, n)
+    offset = g.rng.choice((1, n, g.rng.randint(1, n)))
     kinds = (f"_0[{offset}:{offset + n}]", f"_0[{offset}::2][:{n}]", f"_0.roll({offset}, 0)[:{n}]")
     kinds += (f"_0[:, 0].unfold(0, 3, 2)[:{n}]",)
-    x, y = leaf(g, (4 * n, 2)), leaf(g, (n, 1))
+    x, y = leaf(g, (g.rng.choice((4 * n, 3 * n + 1)), 2)), leaf(g, (n, 1))
     add(g, f"{g.rng.choice(kinds)} * _1", x, y)
 
 
@@ -113,8 +113,13 @@ def inner(g: Growth) -> None:
 def met(g: Growth) -> None:
     """Sums over ranks that meet sums, maxima and products."""
     n, m = sizes(g, 2)
-    k = g.rng.randint(0, 1)
-    x, y = leaf(g, (n, m)), leaf(g, (n, m))
+    spec = cut(g, (n, m))
+    k = int(bool(spec[1]))
+    x = add(g, f"sharded(_0, {spec!r})", g.leaf((n, m), "float32"))
+    if g.rng.random() < 0.6:
+        y = add(g, f"sharded(_0, {spec!r})", g.leaf((n, m), "float32"))
+    else:
+        y = leaf(g, (n, m))
     add(g, g.rng.choice(SUMS).format(k=k), x, y)
 
 
