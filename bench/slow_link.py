@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal.distribute.timeline import Step, predicted
+from luminal.runtime.timeline import Step, predicted
 
 ROOT = Path(__file__).resolve().parents[1]
 VOCABULARY, LENGTH, HEADS = 1024, 128, 8

@@ -8,7 +8,6 @@ import pytest
 
 from luminal.base.costs import Link
 from luminal.base.dtypes import float32
-from luminal.distribute.timeline import Step, predicted
 from luminal.hlir.attributes import CollectiveAttrs
 from luminal.program.launch_list import (
     CollectiveLaunch,
@@ -18,6 +17,7 @@ from luminal.program.launch_list import (
     Operand,
     Phase,
 )
+from luminal.runtime.timeline import Step, predicted
 from luminal.runtime.report import COLLECTIVE, KernelRow
 from luminal.shape.expression import const
 
