@@ -17,8 +17,8 @@ from luminal.program.launch_list import (
     Operand,
     Phase,
 )
-from luminal.runtime.timeline import Step, predicted
 from luminal.runtime.report import COLLECTIVE, KernelRow
+from luminal.runtime.timeline import Step, predicted
 from luminal.shape.expression import const
 
 LINK = Link(0.5, 8.0)
