@@ -55,14 +55,16 @@ class Ranks:
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         self.start = time.monotonic()
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-            start_new_session=True,
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
+            start_new_session=True, bufsize=0,
         )  # fmt: skip
 
     def line(self, text: str) -> str:
-        """Reads standard output up to a line that has `text`."""
+        """Reads standard output up to a line that has `text`, and no further: what a buffer had
+        read ahead would be lost to `end`.
+        """
         assert self.process.stdout is not None
-        for line in self.process.stdout:
+        while line := self.process.stdout.readline().decode():
             if text in line:
                 return line
         raise AssertionError(f"no line with {text!r}; {self.process.communicate()[1]}")
@@ -93,7 +95,7 @@ class Ranks:
             time.sleep(0.05)
         if left:
             self.kill()
-        return Ended(self.process.returncode, out, err, took, left)
+        return Ended(self.process.returncode, out.decode(), err.decode(), took, left)
 
     def processes(self) -> list[int]:
         """The numbers of all processes that have the mark, zombies not counted."""
