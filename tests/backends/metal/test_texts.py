@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from luminal.base import dtypes
@@ -26,3 +28,9 @@ def test_f64_is_refused_by_name() -> None:
     kernel, _, _ = kernel_of(rows_of(dtypes.float64)[:1])
     with pytest.raises(CompileError, match="Metal computes no f64; cast to f32, or use backend"):
         spell(kernel, METAL)
+
+
+def test_f64_that_nobody_reads_is_refused_too() -> None:
+    kernel, _, _ = kernel_of(rows_of(dtypes.float64)[:1])
+    with pytest.raises(CompileError, match="Metal computes no f64"):
+        spell(replace(kernel, body=()), METAL)

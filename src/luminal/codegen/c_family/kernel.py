@@ -76,7 +76,8 @@ def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
     Raises CompileError for a dtype that the dialect has no name for.
     """
     dtypes = _dtypes(kernel)
-    for dtype in sorted(dtypes, key=str):
+    # A buffer of no elements is read by nobody, and has a pointer all the same.
+    for dtype in sorted({*dtypes, *(memory_type(b.dtype) for b in kernel.buffers)}, key=str):
         if dtype.short not in dialect.types:
             raise CompileError(
                 f"{dialect.name} computes no {dtype.short}; cast to f32, or use backend 'cpu'"
