@@ -42,17 +42,18 @@ def test_mpi_that_a_user_has_started() -> None:
         assert ended.out.count(f"[2.0, 2.0, 2.0] 2 {rank} 2 {threads}") == 1, ended.out
 
 
+def printed(text: str) -> str:
+    """What a program writes in a process of its own."""
+    command = [sys.executable, "-c", text]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
 def test_one_rank_needs_no_mpi() -> None:
     text = (
         "import sys\nsys.modules['mpi4py'] = None\nimport luminal as lm\nlm.distributed.init()\n"
         "print(lm.distributed.rank(), lm.distributed.size(), lm.distributed.local_rank())"
     )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, check=True
-        ).stdout
-        == "0 1 0\n"
-    )
+    assert printed(text) == "0 1 0\n"
 
 
 @needs_mpi()
@@ -70,12 +71,7 @@ def test_importing_luminal_imports_nothing_of_this() -> None:
         "import sys, luminal\n"
         "print([name for name in sys.modules if 'mpi4py' in name or 'runtime.collectives' in name])"
     )
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, check=True
-        ).stdout
-        == "[]\n"
-    )
+    assert printed(text) == "[]\n"
 
 
 def test_the_ranks_of_a_thread_are_its_own() -> None:

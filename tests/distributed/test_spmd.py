@@ -84,7 +84,7 @@ def test_marks_and_collectives_do_not_mix() -> None:
         x = graph.tensor((8, 3), name="x")
         with lm.spmd(MESH):
             y = lm.all_reduce(x, "data")
-        graph.spmd = None
+        graph.is_by_rank = False
         y.output("y")
         lm.compile(graph, mesh=MESH)
 

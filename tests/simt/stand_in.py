@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from luminal.backends.cuda import nvrtc
+from luminal.base import config
 from tests.simt.compiling import (
     HERE,
     cached,
@@ -49,6 +57,26 @@ def library(name: str, *flags: str) -> Path:
 def code(text: str, dialect: str) -> bytes:
     """What the stand-ins take for machine code of the text."""
     return compile(text, dialect).library.read_bytes()
+
+
+@contextmanager
+def nvrtc_stands_in(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, **settings: Any
+) -> Iterator[list[str]]:
+    """Has texts of CUDA compiled for the stand-in, with a cache of its own and these settings, and
+    the stand-in as new afterwards; gives the architectures that are asked for.
+    """
+    architectures: list[str] = []
+
+    def compiled(text: str, architecture: str) -> nvrtc.Cubin:
+        architectures.append(architecture)
+        return nvrtc.Cubin(code(text, "cuda"), 32, 0, 0)
+
+    monkeypatch.setattr(nvrtc, "compile", compiled)
+    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
+    with config.override(LUMINAL_CACHE_DIR=folder, **settings):
+        yield architectures
+    ctypes.CDLL(CUDA).stand_in_reset()
 
 
 def run(cases: Path, library: Path, *options: str, **environment: str) -> None:

@@ -15,8 +15,6 @@ from torch.utils._pytree import tree_leaves
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.backends.cuda import nvrtc
-from luminal.base import config
 from tests.simt import stand_in, torch_cuda
 from tests.torch_backend.whole import compiled
 
@@ -33,14 +31,8 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def compiling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    def code(text: str, architecture: str) -> nvrtc.Cubin:
-        return nvrtc.Cubin(stand_in.code(text, "cuda"), 32, 0, 0)
-
-    monkeypatch.setattr(nvrtc, "compile", code)
-    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
-    with config.override(LUMINAL_CACHE_DIR=tmp_path, LUMINAL_POISON=None):
+    with stand_in.nvrtc_stands_in(monkeypatch, tmp_path, LUMINAL_POISON=None):
         yield
-    ctypes.CDLL(stand_in.CUDA).stand_in_reset()
 
 
 def calls() -> dict[str, int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from luminal.base.errors import GraphError
 from luminal.base.records import dataclass
 from luminal.distribute.layout import Layout, of_spec, whole
-from luminal.distribute.mesh import Mesh, Spec, coordinate
+from luminal.distribute.mesh import Mesh, Spec
 from luminal.distribute.move import Moved, Reason
 from luminal.distribute.partial import settle
 from luminal.distribute.project import PartOf, project
@@ -78,8 +78,7 @@ def distribute(
 
 def as_recorded(graph: Graph, mesh: Mesh) -> Distributed:
     """A graph that is one rank's already: it only lacks the dims of the rank's coordinates."""
-    dims = [coordinate(name, n) for name, n in zip(mesh.names, mesh.shape, strict=True) if n > 1]
-    local = Graph(graph.sinks, (*graph.dims, *dims), graph.requirements)
+    local = Graph(graph.sinks, (*graph.dims, *mesh.dims), graph.requirements)
     inputs = {
         node.attrs.name: whole(len(node.types[0].shape)) for node in graph.by_op().get("Input", ())
     }
@@ -150,16 +149,15 @@ def _parts_of_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> dict
 
 
 def _with_own_dims(graph: Graph, parts: Mapping[Symbol, int]) -> Graph:
-    """The graph with every dim that is cut written as the ranks times a rank's own extent."""
+    """The graph with every dim that is cut written as the ranks times a rank's own extent, a dim of
+    the same name.
+    """
     replaced: dict[Symbol, Expression] = {}
     for dim, ranks in parts.items():
         lo, hi = dim.lo or 0, dim.hi or ranks
         replaced[dim] = symbol(dim.name, -(-lo // ranks), max(hi // ranks, -(-lo // ranks))) * ranks
-    return _substituted(graph, replaced) if replaced else graph
-
-
-def _substituted(graph: Graph, replaced: Mapping[Symbol, Expression]) -> Graph:
-    """The graph in a rank's own dims, which it declares under the same names."""
+    if not replaced:
+        return graph
     out = substitute_dims(graph, replaced)
-    new = [symbol_of for value in replaced.values() for symbol_of in value.symbols()]
-    return Graph(out.sinks, (*out.dims, *new), out.requirements)
+    own_dims = (dim for value in replaced.values() for dim in value.symbols())
+    return Graph(out.sinks, (*out.dims, *own_dims), out.requirements)

@@ -9,6 +9,7 @@ windows that do not overlap, and for the halves of a head that a rotation swaps.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 from luminal.base.records import dataclass
@@ -46,6 +47,16 @@ class Edge:
     def to_user(self, dimension: int, cut: Cut) -> tuple[int, Cut] | None:
         """What a cut of the source is of the user's positions; None if it is no cut there."""
         return _to_user(self.map, self.value.shape, self.shape, self.domain, dimension, cut)
+
+    def of_source(self, cuts: Mapping[str, tuple[int, Cut]]) -> dict[str, tuple[int, Cut]]:
+        """The cuts of the user's positions that are cuts of the source, as those."""
+        moved = {axis: self.to_source(*where) for axis, where in cuts.items()}
+        return {axis: where for axis, where in moved.items() if where is not None}
+
+    def of_user(self, cuts: Mapping[str, tuple[int, Cut]]) -> dict[str, tuple[int, Cut]]:
+        """The cuts of the source that are cuts of the user's positions, as those."""
+        moved = {axis: self.to_user(*where) for axis, where in cuts.items()}
+        return {axis: where for axis, where in moved.items() if where is not None}
 
 
 _Map = tuple[Expression | int, ...]

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from luminal.base.errors import ShapeError
-from luminal.distribute.mesh import Mesh, Spec, coordinate
+from luminal.distribute.mesh import Mesh, Spec
 from luminal.hlir.attributes import Shape
+from luminal.hlir.sharding import coordinate
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 

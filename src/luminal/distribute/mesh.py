@@ -8,7 +8,8 @@ from typing import Any
 
 from luminal.base.errors import ShapeError
 from luminal.base.records import dataclass
-from luminal.shape.expression import Symbol, symbol
+from luminal.hlir.sharding import coordinate
+from luminal.shape.expression import Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,12 @@ class Mesh:
         for size in self.shape:
             if not isinstance(size, int) or size < 1:
                 raise ShapeError(f"Mesh: an axis has {size!r} ranks; give an int of at least 1")
+
+    @property
+    def dims(self) -> tuple[Symbol, ...]:
+        """The dims that a rank's coordinates are, along axes of several ranks."""
+        axes = zip(self.names, self.shape, strict=True)
+        return tuple(coordinate(name, ranks) for name, ranks in axes if ranks > 1)
 
     @property
     def size(self) -> int:
@@ -75,11 +82,6 @@ class Mesh:
         """All groups along an axis; each rank is in one of them."""
         seen = {tuple(self.group(axis, rank)): None for rank in range(self.size)}
         return [list(group) for group in seen]
-
-
-def coordinate(axis: str, ranks: int) -> Symbol:
-    """The dim that stands for a rank's own place along a mesh axis."""
-    return symbol(f"rank_{axis}", 0, ranks - 1)
 
 
 Spec = tuple[tuple[str, ...], ...]

@@ -24,12 +24,13 @@ from luminal.distribute.layout import (
     with_digit,
     without_digit,
 )
-from luminal.distribute.mesh import Mesh, coordinate
+from luminal.distribute.mesh import Mesh
 from luminal.distribute.partial import Partial
 from luminal.hlir.attributes import CollectiveAttrs, Shape
 from luminal.hlir.graph import Builder
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Value
+from luminal.hlir.sharding import coordinate
 from luminal.shape.expression import ONE, ZERO, Expression, ceil_div, product_of
 from luminal.shape.view import index, made, pad, reshape
 

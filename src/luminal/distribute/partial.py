@@ -8,7 +8,7 @@ dimensions of which one is cut. The first use of another kind has the value redu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from luminal.distribute.edges import Edge, edge_of, scattered
 from luminal.distribute.layout import Cut
@@ -50,13 +50,9 @@ def masked(node: Node, sites: Sites) -> list[tuple[int, Cut]]:
 
 def aligned(node: Node, sites: Sites) -> dict[str, tuple[int, Cut]]:
     """The cuts of a Scatter's result that are cuts of what it writes, too."""
-    edge, out = scattered(node), {}
     result = sites.value(node.value).cuts
-    for axis, (dimension, cut) in sites.positions[node].cuts.items():
-        moved = edge.to_source(dimension, cut)
-        if moved is not None and result.get(axis) == moved:
-            out[axis] = moved
-    return out
+    there = scattered(node).of_source(sites.positions[node].cuts)
+    return {axis: moved for axis, moved in there.items() if result.get(axis) == moved}
 
 
 class Partials:
@@ -80,10 +76,10 @@ class Partials:
             if not self._back():
                 break
 
-    def of(self, node: Node, kept: Mapping[Value, Partial]) -> Partial:
-        """What is still to be reduced of a node's result, for operands that stay partial."""
+    def of(self, node: Node) -> Partial:
+        """What is still to be reduced of a node's result, with operands as they are kept."""
         out = self._made(node)
-        for axis, reduction in self._passed(node, kept).items():
+        for axis, reduction in self._passed(node).items():
             out.setdefault(axis, reduction)
         return out
 
@@ -102,9 +98,9 @@ class Partials:
             return {axis: "Sum" for axis in site.cuts if axis not in there}
         return {}
 
-    def _passed(self, node: Node, kept: Mapping[Value, Partial]) -> Partial:
+    def _passed(self, node: Node) -> Partial:
         edges = self._edges[node]
-        parts = [kept.get(edge.value, {}) for edge in edges]
+        parts = [self.kept.get(edge.value, {}) for edge in edges]
         if not any(parts):
             return {}
         site = self._sites.positions.get(node)
@@ -143,7 +139,7 @@ class Partials:
             wanted = self._sites.value(value).cuts
             left = {
                 axis: reduction
-                for axis, reduction in self.of(node, self.kept).items()
+                for axis, reduction in self.of(node).items()
                 if axis not in wanted
                 and (value, axis) not in self._reduced
                 and value not in self._read
@@ -163,7 +159,7 @@ class Partials:
         before = len(self._reduced)
         for value, partial in self.kept.items():
             for user in self._users.get(value, ()):
-                passed = self._passed(user, self.kept)
+                passed = self._passed(user)
                 self._reduced.update((value, axis) for axis in partial if axis not in passed)
         return len(self._reduced) > before
 
@@ -175,7 +171,7 @@ def settle(sites: Sites) -> None:
         for node in nodes:
             site = sites.positions.get(node)
             if site is not None:
-                site.refused.update(partials.of(node, partials.kept))
+                site.refused.update(partials.of(node))
         for value, partial in partials.kept.items():
             sites.value(value).refused.update(partial)
 

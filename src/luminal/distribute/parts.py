@@ -12,6 +12,7 @@ from luminal.base.errors import ShapeError
 from luminal.distribute.layout import Cuts, Layout, local_shape, to_global
 from luminal.distribute.mesh import Mesh
 from luminal.hlir.semantics import Array
+from luminal.hlir.sharding import dims_at
 from luminal.shape.expression import ZERO, const
 from luminal.shape.view import index
 
@@ -29,7 +30,7 @@ def held(extent: int, cuts: Cuts, at: Mapping[str, int], dims: Dims) -> Any:
     for cut in cuts:
         part //= cut.ranks
     part_index = ZERO if part == 1 else index(0, const(part))
-    env: dict[str, Any] = {**dims} | {f"rank_{name}": k for name, k in at.items()}
+    env: dict[str, Any] = {**dims, **dims_at(at)}
     env["i0"] = np.arange(part)
     positions = np.broadcast_to(np.asarray(to_global(part_index, cuts).evaluate(env)), (part,))
     if part and (np.diff(positions) == 1).all():

@@ -28,7 +28,7 @@ from luminal.distribute.layout import (
     to_local,
     whole,
 )
-from luminal.distribute.mesh import Mesh, coordinate
+from luminal.distribute.mesh import Mesh
 from luminal.distribute.move import Lying, Moved, Mover, Reason
 from luminal.distribute.partial import Partial, Partials, aligned, is_zero, masked
 from luminal.distribute.propagate import Sites
@@ -46,6 +46,7 @@ from luminal.hlir.attributes import (
 )
 from luminal.hlir.graph import Assign, Builder, Graph, Sink, topological
 from luminal.hlir.ops import Node, Value
+from luminal.hlir.sharding import coordinate
 from luminal.memory.state import Assignable
 from luminal.shape.expression import Expression
 from luminal.shape.prove import simplify
@@ -75,7 +76,7 @@ def project(
     """The graph of every rank of a mesh, for sites whose layouts are settled."""
     rows: list[Moved] = []
     mover = Mover(Builder(), rows, mesh, order)
-    block = _Block(graph.nodes(), graph.roots, sites, mover, states, part_of)
+    block = _Block(graph.nodes(), graph.roots, sites, mover, part_of)
     block.run()
     sinks: list[Sink] = []
     layouts = []
@@ -90,8 +91,7 @@ def project(
             value = block.at(sink.value, layout, f"output {sink.name}")
             sinks.append(replace(sink, value=value))
         layouts.append(layout)
-    dims = [coordinate(name, n) for name, n in zip(mesh.names, mesh.shape, strict=True) if n > 1]
-    local = Graph(tuple(sinks), (*graph.dims, *dims), graph.requirements)
+    local = Graph(tuple(sinks), (*graph.dims, *mesh.dims), graph.requirements)
     return Projection(local, tuple(rows), tuple(layouts))
 
 
@@ -104,13 +104,11 @@ class _Block:
         roots: Sequence[Value],
         sites: Sites,
         mover: Mover,
-        states: Mapping[Assignable, Layout],
         part_of: PartOf,
     ) -> None:
         self._nodes = nodes
         self._sites = sites
         self._mover = mover
-        self._states = states
         self._part_of = part_of
         self._partials = Partials(nodes, roots, sites)
         self.lying: dict[Value, Lying] = {}
@@ -129,12 +127,7 @@ class _Block:
     def layout_of(self, value: Value) -> Layout:
         """How a value lies where nothing asks for more: as its site, through a View."""
         edge = edge_of(value)
-        cuts = {}
-        for axis, (dimension, cut) in self._sites.value(edge.value).cuts.items():
-            moved = edge.to_user(dimension, cut)
-            if moved is not None:
-                cuts[axis] = moved
-        return of_axes(len(value.shape), cuts)
+        return of_axes(len(value.shape), edge.of_user(self._sites.value(edge.value).cuts))
 
     def at(self, value: Value, layout: Layout, why: str) -> Value:
         """A rank's part of a value, a View or not, in a layout."""
@@ -143,12 +136,7 @@ class _Block:
     def _read(self, edge: Edge, layout: Layout, why: str) -> Lying:
         """An operand as its user's positions lie."""
         source = edge.value
-        cuts: dict[str, tuple[int, Cut]] = {}
-        for axis, (dimension, cut) in by_axis(layout).items():
-            moved = edge.to_source(dimension, cut)
-            if moved is not None:
-                cuts[axis] = moved
-        wanted = of_axes(len(source.shape), cuts)
+        wanted = of_axes(len(source.shape), edge.of_source(by_axis(layout)))
         x = self._as(source, wanted, why)
         if edge.is_identity and wanted == layout:
             return x
@@ -259,7 +247,7 @@ class _Block:
     def _plain(self, node: Node) -> None:
         """An operation along its own positions: element by element, or along one dimension."""
         layout = self._sites.positions[node].layout
-        partial = self._partials.of(node, self._kept_args(node))
+        partial = self._partials.of(node)
         why = f"{node.op.name} goes along {_places(layout)}"
         reads = [
             self._read(edge_of(arg), layout, why)
@@ -277,11 +265,6 @@ class _Block:
         for k in range(len(node.types)):
             self.lying[Value(node, k)] = Lying(Value(made_node, k), layout, partial)
 
-    def _kept_args(self, node: Node) -> dict[Value, Partial]:
-        """What of the operands stays partial in this node's reading of them."""
-        kept = self._partials.kept
-        return {e.value: kept[e.value] for e in map(edge_of, node.args) if e.value in kept}
-
     def _entries(
         self, entries: Sequence[Expression | int], shape: Shape, layout: Layout, source: Layout
     ) -> list[Expression | int]:
@@ -294,12 +277,7 @@ class _Block:
     def _gather(self, node: Node) -> None:
         attrs: GatherAttrs = node.attrs
         layout = self._sites.positions[node].layout
-        edge = gathered(node)
-        cuts = {}
-        for axis, (dimension, cut) in by_axis(layout).items():
-            moved = edge.to_source(dimension, cut)
-            if moved is not None:
-                cuts[axis] = moved
+        cuts = gathered(node).of_source(by_axis(layout))
         looked_up = masked(node, self._sites)
         cuts.update({cut.axis: (dimension, cut) for dimension, cut in looked_up})
         wanted = of_axes(len(node.args[0].shape), cuts)
@@ -313,7 +291,7 @@ class _Block:
             entries[dimension] = Slot(slot)
         gather_attrs = GatherAttrs(local_shape(attrs.shape, layout), tuple(entries))
         value = self._mover.builder.make("Gather", [source.value, *maps], gather_attrs).value
-        partial = self._partials.of(node, self._kept_args(node))
+        partial = self._partials.of(node)
         self.lying[node.value] = Lying(value, layout, partial)
 
     def _shifted(self, x: Value, cut: Cut) -> Value:
@@ -333,7 +311,7 @@ class _Block:
         )
         layout = of_axes(len(site.shape), cuts)
         result = of_axes(len(node.types[0].shape), there)
-        partial = self._partials.of(node, self._kept_args(node)) if attrs.mode == "add" else {}
+        partial = self._partials.of(node) if attrs.mode == "add" else {}
         dest = edge_of(node.args[0])
         added = partial and not is_zero(node.args[0])
         builder = self._mover.builder
@@ -374,7 +352,7 @@ class _Block:
         trips = outer.trips * attrs.trips
         mover = Mover(Builder(), outer.rows, outer.mesh, outer.order, trips=trips)
         nodes = topological([*(a.value for a in body.arguments), *body.results])
-        block = _Block(nodes, body.results, sites, mover, self._states, self._part_of)
+        block = _Block(nodes, body.results, sites, mover, self._part_of)
         arguments = []
         for argument in body.arguments:
             lying = block._leaf(argument)

@@ -53,7 +53,7 @@ class Recorder:
     depth = 0  # how many scan bodies this graph lies inside of
     device: str | None = None  # of compiles that name none
     mesh: Any = None  # likewise
-    spmd: Any = None  # the mesh of a program that is written rank by rank
+    is_by_rank = False  # is it one rank's program already, as lm.spmd records it?
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or f"graph{next(_numbers)}"

@@ -1,13 +1,16 @@
-"""The types of the two operations that say how values lie on ranks, and what ranks do together."""
+"""The types of the two operations that say how values lie on ranks and what ranks do together, and
+the dims that a rank's own place is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from luminal.base import dtypes
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.hlir.attributes import COLLECTIVES, CollectiveAttrs, ShardAttrs
 from luminal.hlir.types import TensorType, type_of
+from luminal.shape.expression import Symbol, symbol
 
 NUMBERS = tuple(d for d in dtypes.COMPUTE if d.kind != "bool")
 
@@ -47,3 +50,16 @@ def collective(args: Sequence[TensorType], attrs: CollectiveAttrs) -> tuple[Tens
             f"parts of {attrs.ranks} ranks along {attrs.axis!r}"
         )
     return (type_of((part, *x.shape[1:]), x.dtype) if attrs.kind == "reduce_scatter" else x,)
+
+
+_DIM = "rank_"
+
+
+def coordinate(axis: str, ranks: int) -> Symbol:
+    """The dim that stands for a rank's own place along a mesh axis."""
+    return symbol(_DIM + axis, 0, ranks - 1)
+
+
+def dims_at(coordinates: Mapping[str, int]) -> dict[str, int]:
+    """The values of those dims, by name, for a rank's place along each mesh axis."""
+    return {_DIM + axis: place for axis, place in coordinates.items()}

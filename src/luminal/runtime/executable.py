@@ -22,6 +22,7 @@ from luminal.frontend.graph import check_shape
 from luminal.hlir.graph import Graph
 from luminal.hlir.index_inputs import index_inputs
 from luminal.hlir.ops import Value
+from luminal.hlir.sharding import dims_at
 from luminal.memory.arrays import Buffer, HostBuffer
 from luminal.memory.state import Parameter, State
 from luminal.runtime import pauses
@@ -101,7 +102,8 @@ class Executable:
         self._sharding = sharding
         self._variants = tuple(variants)
         self._values = {} if values is None else values
-        self._signature = Signature(graph, intervals, _coordinates(engines), parts)
+        places = dims_at({axis: engine.rank for axis, engine in engines.items()})
+        self._signature = Signature(graph, intervals, places, parts)
         self._inputs = self._signature.inputs
         self._device = _device_of(self._variants)
         for variant in self._variants if engines else ():
@@ -555,11 +557,6 @@ class Executable:
                 scratch_bytes=sum(memory.scratch_bytes for memory in held),
                 output_pool_bytes=self._outputs.free_bytes,
             )
-
-
-def _coordinates(engines: Engines) -> dict[str, int]:
-    """The dims that a rank's place along each mesh axis gives."""
-    return {f"rank_{axis}": engine.rank for axis, engine in engines.items()}
 
 
 def _device_of(variants: Sequence[Variant]) -> Device | None:

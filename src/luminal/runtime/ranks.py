@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from luminal.hlir.attributes import CollectiveAttrs
+
 
 class Engine(Protocol):
     """The ranks along one mesh axis, seen by one of them: `rank` of `size`;
@@ -35,6 +37,15 @@ class Engine(Protocol):
 
 Engines: TypeAlias = Mapping[str, Engine]
 """By mesh axis."""
+
+
+def request(attrs: CollectiveAttrs, label: str) -> dict[str, Any]:
+    """What `Engine.start` takes beside the kind and the arrays, for a collective of a graph.
+
+    Only sums and maxima are more than bytes to an engine.
+    """
+    asked: dict[str, Any] = {"label": label or attrs.kind, "pairs": attrs.pairs}
+    return asked | {"monoid": attrs.reduction.lower()} if attrs.reduction else asked
 
 
 @runtime_checkable

@@ -215,7 +215,7 @@ def compile(
                 "compile: memory_limit is for programs of one rank; leave it out with mesh=, and "
                 "mark what is computed again with lm.checkpoint"
             )
-        placed = on_mesh(frozen, mesh, collectives, by_rank=graph.spmd is not None)
+        placed = on_mesh(frozen, mesh, collectives, by_rank=graph.is_by_rank)
         parts = placed.parts
         frozen, choices = placed.graph, choices.on_ranks(placed.parts)
         options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})

@@ -64,25 +64,38 @@ def on_mesh(graph: Graph, mesh: Mesh, order: str, *, by_rank: bool = False) -> O
     `by_rank`: what is recorded is the program of one rank already (`lm.spmd`).
     Raises InputError where the mesh has another number of ranks than were launched.
     """
-    if not isinstance(mesh, Mesh):
-        raise InputError(f"compile: mesh is a {type(mesh).__name__}; give lm.Mesh((4,), ('data',))")
+    engine = engine_for(mesh, "compile")
     if order not in ORDERS:
         raise CompileError(f"compile: collectives={order!r}; it is one of {', '.join(ORDERS)}")
-    engine = init()
-    if mesh.size != engine.size:
-        raise InputError(
-            f"compile: the mesh {mesh.shape} has {mesh.size} ranks, and {engine.size} were "
-            f"launched; run luminal launch -n {mesh.size}, or give a mesh of {engine.size}"
-        )
     engines = engines_of(mesh, engine)
     if by_rank:
         return OnMesh(mesh, as_recorded(graph, mesh), engines)
-    parts = Parts(mesh, engine.rank, lambda array, name: gathered(engine, array, name))
+    parts = parts_on(mesh, engine)
     states = {owner: spec_of_held(owner) for owner in owners(graph)}
     specs = {owner: spec for owner, spec in states.items() if spec is not None}
     return OnMesh(
         mesh, distribute(pruned(graph, (MarkAttrs,)), mesh, None, specs, parts, order), engines
     )
+
+
+def engine_for(mesh: Mesh, what: str) -> Engine:
+    """What carries values between the ranks of a mesh; InputError, which begins with `what`, where
+    it has other ranks than were launched.
+    """
+    if not isinstance(mesh, Mesh):
+        raise InputError(f"{what}: mesh is a {type(mesh).__name__}; give lm.Mesh((4,), ('data',))")
+    engine = init()
+    if mesh.size != engine.size:
+        raise InputError(
+            f"{what}: the mesh {mesh.shape} has {mesh.size} ranks, and {engine.size} were "
+            f"launched; run luminal launch -n {mesh.size}, or give a mesh of {engine.size}"
+        )
+    return engine
+
+
+def parts_on(mesh: Mesh, engine: Engine) -> Parts:
+    """What makes this rank's parts of Parameters and States."""
+    return Parts(mesh, engine.rank, lambda array, name: gathered(engine, array, name))
 
 
 def engines_of(mesh: Mesh, engine: Engine) -> dict[str, Engine]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from luminal.base.dtypes import int64
 from luminal.base.errors import GraphError, InputError
-from luminal.distribute.mesh import Mesh, coordinate
+from luminal.distribute.mesh import Mesh
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import CollectiveAttrs
+from luminal.hlir.sharding import coordinate
 from luminal.shape.expression import const
 
 _mesh: ContextVar[Mesh | None] = ContextVar("luminal_spmd", default=None)
@@ -82,7 +84,7 @@ def rank_along(graph: object, axis: str) -> Tensor:
     """This rank's place along a mesh axis, from 0, as a 0-d int64 Tensor of a graph."""
     mesh = _current(f"rank_along {axis!r}")
     recorder = graph.graph if is_tensor(graph) else graph
-    recorder.root.spmd = recorder.root.mesh = mesh  # type: ignore[attr-defined]
+    _belongs(recorder, mesh)
     ranks = mesh.ranks(axis)
     place = coordinate(axis, ranks) if ranks > 1 else const(0)
     value = recorder.builder.iota(place, (), int64)  # type: ignore[attr-defined]
@@ -95,11 +97,16 @@ def _together(
     mesh = _current(f"{kind} over {axis!r}")
     if not is_tensor(x):
         raise InputError(f"{kind}: takes a Tensor, got a {type(x).__name__}")
-    x.graph.root.spmd = x.graph.root.mesh = mesh
+    _belongs(x.graph, mesh)
     if mesh.ranks(axis) == 1:
         return x * 0 if kind == "permute" and not pairs else x
     attrs = CollectiveAttrs(kind, axis, mesh.ranks(axis), reduction, pairs, label=f"{kind} {axis}")
     return x.graph.wrap(x.graph.builder.make("Collective", [x.value], attrs).value)
+
+
+def _belongs(graph: Any, mesh: Mesh) -> None:
+    """Makes a graph the program of one rank of the mesh."""
+    graph.root.mesh, graph.root.is_by_rank = mesh, True
 
 
 def _current(what: str) -> Mesh:

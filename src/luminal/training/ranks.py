@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
-from luminal.distribute.held import Parts, spec_of_held
+from luminal.distribute.held import spec_of_held
 from luminal.distribute.layout import of_spec
 from luminal.distribute.mesh import Mesh
 from luminal.memory.state import Assignable
 from luminal.nn.module import Module
-from luminal.runtime.collectives.process import init
+from luminal.session.on_mesh import engine_for, parts_on
 from luminal.session.parallel import Plan, shard
 from luminal.shape.expression import const
 from luminal.training.data import Batches
@@ -44,14 +44,7 @@ class Ranks:
             if plan is not None:
                 raise InputError(f"fit: plan={plan!r}, but there is no mesh; give both")
             return ALONE
-        if not isinstance(mesh, Mesh):
-            raise InputError(f"fit: mesh is a {type(mesh).__name__}; give lm.Mesh((4,), ('data',))")
-        engine = init()
-        if mesh.size != engine.size:
-            raise InputError(
-                f"fit: the mesh {mesh.shape} has {mesh.size} ranks, and {engine.size} were "
-                f"launched; run luminal launch -n {mesh.size}, or give a mesh of {engine.size}"
-            )
+        engine = engine_for(mesh, "fit")
         axis = _batch_axis(mesh, plan, model)
         if axis is None:
             return Ranks(mesh, engine)
@@ -115,14 +108,9 @@ class Ranks:
         spec = spec_of_held(owner)
         if self.mesh is None or spec is None or owner.part is not None:
             return
-        from luminal.session.on_mesh import gathered  # late, as in session/graph.py
-
-        engine = self.engine
-        assert engine is not None
+        assert self.engine is not None
         layout = of_spec(spec, tuple(map(const, owner.shape)), self.mesh, owner.name)
-        Parts(self.mesh, engine.rank, lambda array, name: gathered(engine, array, name))(
-            owner, layout
-        )
+        parts_on(self.mesh, self.engine)(owner, layout)
 
     def check_batches(self, data: Batches, parts: int, what: str) -> None:
         """Raises InputError where a batch does not fall into so many equal parts."""

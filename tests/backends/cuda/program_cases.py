@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.backends.cuda import nvrtc
-from luminal.base import config
 from luminal.base.errors import DeviceError
 from tests.simt import stand_in
 
@@ -28,14 +26,8 @@ X = np.random.default_rng(0).standard_normal((ROWS, WIDTH), np.float32)
 
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    def code(text: str, architecture: str) -> nvrtc.Cubin:
-        return nvrtc.Cubin(stand_in.code(text, "cuda"), 32, 0, 0)
-
-    monkeypatch.setattr(nvrtc, "compile", code)
-    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
-    with config.override(LUMINAL_CACHE_DIR=tmp_path, LUMINAL_POISON=None):
+    with stand_in.nvrtc_stands_in(monkeypatch, tmp_path, LUMINAL_POISON=None):
         yield
-    ctypes.CDLL(stand_in.CUDA).stand_in_reset()
 
 
 def calls() -> dict[str, int]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from luminal.backends.cuda import chips, nvrtc, presence
+from luminal.backends.cuda import chips, presence
 from luminal.backends.cuda.driver import CudaDriver
-from luminal.base import config
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import spell
 from luminal.runtime.driver import DevicePointer
@@ -25,22 +23,13 @@ def _spelled(kernel: Any) -> Any:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    architectures: list[str] = []
-
-    def compiled(text: str, architecture: str) -> nvrtc.Cubin:
-        architectures.append(architecture)
-        return nvrtc.Cubin(stand_in.code(text, "cuda"), 32, 0, 0)
-
-    monkeypatch.setattr(nvrtc, "compile", compiled)
-    monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
-    with config.override(LUMINAL_CACHE_DIR=tmp_path):
+    with stand_in.nvrtc_stands_in(monkeypatch, tmp_path) as architectures:
         yield architectures
 
 
 @pytest.fixture
-def driver(made: list[str]) -> Iterator[CudaDriver]:
-    yield CudaDriver(_spelled)
-    ctypes.CDLL(stand_in.CUDA).stand_in_reset()
+def driver(made: list[str]) -> CudaDriver:
+    return CudaDriver(_spelled)
 
 
 class TestCuda(StandInCases):

@@ -16,7 +16,7 @@ from luminal.base.errors import InputError
 from luminal.hlir.stand_in import stand_in
 from luminal.program.launch_list import CollectiveLaunch, Launch, walk
 from luminal.runtime.arrays import Array
-from luminal.runtime.ranks import Engine, Engines
+from luminal.runtime.ranks import Engine, Engines, request
 
 MOST_VIEWS = 64  # pairs of arrays that a collective knows; where inputs move, the oldest go
 
@@ -79,12 +79,9 @@ class CollectiveCode:
     def __init__(self, launch: CollectiveLaunch, ranks: Ranks, calls: PythonCalls) -> None:
         self._launch, self._ranks, self._calls = launch, ranks, calls
         attrs = launch.attrs
-        # Only sums and maxima are more than bytes to an engine.
         self._dtype = launch.dtype if attrs.reduction else uint8
         self._unit = launch.dtype.size // self._dtype.size
-        self._how: dict[str, Any] = {"label": launch.label or attrs.kind, "pairs": attrs.pairs}
-        if attrs.reduction:
-            self._how["monoid"] = attrs.reduction.lower()
+        self._how = request(attrs, launch.label)
         self._words = ctypes.c_uint64 * (2 * launch.members)
         self._views: dict[tuple[int, ...], tuple[Array, Array]] = {}
         self._function = PROTOTYPE(self._run)

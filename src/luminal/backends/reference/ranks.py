@@ -20,6 +20,7 @@ from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import OPS, Node
 from luminal.hlir.semantics import Array, Dims
+from luminal.hlir.sharding import dims_at
 from luminal.memory.state import Assignable
 
 Parts = tuple[Array, ...]
@@ -43,8 +44,7 @@ class Ranks:
         assert node.op.evaluate is not None, node
         results = []
         for rank in range(self.mesh.size):
-            at = self.mesh.coordinates(rank)
-            rank_dims = {**dims, **{f"rank_{name}": k for name, k in at.items()}}
+            rank_dims = {**dims, **dims_at(self.mesh.coordinates(rank))}
             results.append(node.op.evaluate(node.attrs, rank_dims, [arg[rank] for arg in args]))
         return tuple(zip(*results, strict=True))
 

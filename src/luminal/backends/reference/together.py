@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from luminal.base.errors import InputError
 from luminal.hlir.attributes import CollectiveAttrs
 from luminal.hlir.ops import Node
 from luminal.hlir.semantics import Array, Dims, extents
-from luminal.runtime.ranks import Engines
+from luminal.runtime.ranks import Engines, request
 
 
 class Together(Arrays):
@@ -34,12 +33,8 @@ class Together(Arrays):
             )
         source = np.ascontiguousarray(args[0])
         target = np.zeros(extents(node.types[0].shape, dims), source.dtype)
-        how: dict[str, Any] = {"label": attrs.label or attrs.kind, "pairs": attrs.pairs}
-        if attrs.reduction:
-            how["monoid"] = attrs.reduction.lower()
-            ticket = engine.start(attrs.kind, source.reshape(-1), target.reshape(-1), **how)
-        else:  # only sums and maxima are more than bytes to an engine
-            bytes_of = (array.reshape(-1).view(np.uint8) for array in (source, target))
-            ticket = engine.start(attrs.kind, *bytes_of, **how)
-        engine.wait(ticket, first=True)
+        flat = [array.reshape(-1) for array in (source, target)]
+        if not attrs.reduction:
+            flat = [array.view(np.uint8) for array in flat]
+        engine.wait(engine.start(attrs.kind, *flat, **request(attrs, attrs.label)), first=True)
         return (target,)
