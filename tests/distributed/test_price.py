@@ -10,13 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from luminal.base.costs import Link
+from luminal.base.dtypes import float32
 from luminal.base.errors import InputError
 from luminal.cli.main import app
 from luminal.distribute.mesh import Mesh
+from luminal.distribute.move import Moved, Reason
 from luminal.distribute.plans import read_plan
 from luminal.distribute.price import Machine, Price, collective_seconds
+from luminal.hlir.sharding import sent
 from luminal.models.plans import Cluster, Planner, Setting
-from luminal.models.train import ModelSettings
+from luminal.models.train import ModelSettings, unfilled_llama
+from luminal.shape.expression import const
 
 LINK = Link(1e-5, 1e9)
 SMALL = ModelSettings(256, 512, 12, 8, 128, num_key_value_heads=4)
@@ -62,6 +66,32 @@ def test_where_memory_is_short_the_fastest_that_fits_is_chosen() -> None:
     assert chosen.seconds == min(cost.seconds for cost in fitting)
     none = planned(LINK, 1.0)
     assert next(iter(none.values())).peak == min(cost.peak for cost in none.values())
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("all_gather", 36),
+        ("all_reduce", 18),
+        ("reduce_scatter", 9),
+        ("all_to_all", 9),
+        ("permute", 12),
+    ],
+)
+def test_what_a_rank_sends_is_one_number_wherever_it_is_asked(kind: str, expected: int) -> None:
+    # Of 12 elements on 4 ranks.
+    assert sent(kind, const(12), 4) == expected
+    row = Moved(kind, "data", 4, (const(12),), float32, Reason("x", "a test"))
+    assert row.bytes == 4 * expected
+
+
+def test_a_step_sends_what_its_collectives_do() -> None:
+    prices = planned(LINK)
+    # On two ranks an all_reduce sends as many bytes as it is of: gradients, the loss, the count.
+    elements = sum(p.numel() for p in unfilled_llama(SMALL, 512).parameters())
+    assert prices["mesh data=2\nplan data"].sent == 4 * (elements + 2)
+    # Half of that by a reduce_scatter, half by an all_gather; the norm is one scalar more.
+    assert prices["mesh data=2\nplan zero1"].sent == 4 * (elements + 3)
 
 
 def test_a_layer_more_adds_what_the_layer_before_added() -> None:

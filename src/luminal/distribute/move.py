@@ -30,7 +30,7 @@ from luminal.hlir.attributes import CollectiveAttrs, Shape
 from luminal.hlir.graph import Builder
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Value
-from luminal.hlir.sharding import coordinate
+from luminal.hlir.sharding import coordinate, sent
 from luminal.shape.expression import ONE, ZERO, Expression, ceil_div, product_of
 from luminal.shape.view import index, made, pad, reshape
 
@@ -69,11 +69,7 @@ class Moved:
     @property
     def bytes(self) -> Expression:
         """The bytes that a rank sends, by the best algorithm for the kind."""
-        size = product_of(self.shape) * self.dtype.size
-        if self.kind == "all_gather":
-            return size * (self.ranks - 1)
-        rounds = 2 * (self.ranks - 1) if self.kind == "all_reduce" else self.ranks - 1
-        return size * rounds // self.ranks
+        return sent(self.kind, product_of(self.shape) * self.dtype.size, self.ranks)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,8 @@ from luminal.distribute.edges import edge_of
 from luminal.hlir.attributes import CollectiveAttrs, LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Graph, topological
 from luminal.hlir.ops import Node, Value
-from luminal.shape.expression import Expression, product_of
+from luminal.hlir.sharding import sent
+from luminal.shape.expression import Expression, const, product_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,7 @@ class _Schedule:
             link = self._links[node.attrs.axis]
             seconds = collective_seconds(node.attrs.kind, size, node.attrs.ranks, link)
             self.collectives += seconds
-            self.sent += size
+            self.sent += _number(sent(node.attrs.kind, const(round(size)), node.attrs.ranks))
             self._sending = max(self._sending, start) + seconds
             return self._sending
         seconds = self._seconds(node)

@@ -10,7 +10,7 @@ from luminal.base import dtypes
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.hlir.attributes import COLLECTIVES, CollectiveAttrs, ShardAttrs
 from luminal.hlir.types import TensorType, type_of
-from luminal.shape.expression import Symbol, symbol
+from luminal.shape.expression import Expression, Symbol, symbol
 
 NUMBERS = tuple(d for d in dtypes.COMPUTE if d.kind != "bool")
 
@@ -50,6 +50,20 @@ def collective(args: Sequence[TensorType], attrs: CollectiveAttrs) -> tuple[Tens
             f"parts of {attrs.ranks} ranks along {attrs.axis!r}"
         )
     return (type_of((part, *x.shape[1:]), x.dtype) if attrs.kind == "reduce_scatter" else x,)
+
+
+def sent(kind: str, operand: Expression, ranks: int) -> Expression:
+    """What a rank has to send of an operand of so many elements, or bytes, at least: by the best
+    algorithm for the kind.
+    """
+    match kind:
+        case "permute":
+            return operand
+        case "all_gather":
+            return operand * (ranks - 1)
+        case "all_reduce":
+            return operand * (2 * (ranks - 1)) // ranks
+    return operand * (ranks - 1) // ranks
 
 
 _DIM = "rank_"

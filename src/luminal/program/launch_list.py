@@ -8,6 +8,7 @@ from typing import Literal
 from luminal.base.dtypes import DType
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import CollectiveAttrs
+from luminal.hlir.sharding import sent
 from luminal.kernel.tile_ir import Kernel, Role
 from luminal.memory.alignment import ACCESS
 from luminal.memory.state import Assignable
@@ -96,23 +97,8 @@ class CollectiveLaunch:
         """
         if self.phase == "wait":
             return _ZERO
-        others, halves = (
-            self.attrs.ranks - 1,
-            (self.sizes[: self.members], self.sizes[self.members :]),
-        )
-        sent, received = map(sum_of, halves)
-        match self.attrs.kind:
-            case "all_gather":
-                count = sent * others
-            case "reduce_scatter":
-                count = received * others
-            case "all_to_all":
-                count = sent // self.attrs.ranks * others
-            case "all_reduce":
-                count = sent * (2 * others) // self.attrs.ranks
-            case _:
-                count = sent
-        return count * self.dtype.size
+        count = sum_of(self.sizes[: self.members])
+        return sent(self.attrs.kind, count, self.attrs.ranks) * self.dtype.size
 
     @property
     def title(self) -> str:
