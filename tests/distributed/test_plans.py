@@ -49,6 +49,8 @@ def counted(layers: int, plan: str) -> tuple[Counter[str], int, int]:
     graph, states = step(layers, plan, mesh)
     inputs = {} if plan == "tensor" else BATCH
     rows = spread(graph.graph(), mesh, inputs, states, "engine")[0].rows
+    # A gathered Parameter is named by itself, all else by the leaves that it is made of.
+    assert all(row.kind == "all_gather" or " of " in row.reason.value for row in rows)
     assert all(row.reason.value and row.reason.why for row in rows)
     large = sum(len(row.shape) > 2 for row in rows)
     return Counter(row.kind for row in rows), large, sum(row.bytes.value for row in rows)

@@ -391,15 +391,17 @@ def _places(layout: Layout) -> str:
     return "whole dimensions" if not any(layout) else text(layout)
 
 
-_FAR = 24
-"""Operations that are looked through for the name of a value."""
+_FAR = 256
+"""Operations that are looked through for the name of a value: a tanh alone is some twenty."""
+_NAMES = 2
+"""Leaves that a value is named by."""
 
 
 def _words(value: Value) -> str:
     """A value by its operation and the leaves with names that are nearest above it."""
     names: dict[str, None] = {}
     waiting, seen = deque([value.node]), {value.node}
-    while waiting and len(seen) < _FAR:
+    while waiting and len(names) < _NAMES and len(seen) < _FAR:
         node = waiting.popleft()
         match node.attrs:
             case InputAttrs(name=name) | WeightAttrs(name=name):
@@ -408,5 +410,5 @@ def _words(value: Value) -> str:
                 names[state.name] = None
         waiting.extend(arg.node for arg in node.args if arg.node not in seen)
         seen.update(arg.node for arg in node.args)
-    of = ", ".join([*names][:2])
+    of = ", ".join([*names][:_NAMES])
     return f"{value.node.op.name} of {of}" if of and value.node.args else of or value.node.op.name
