@@ -69,7 +69,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[search]'
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml | $(BIN)/python

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from luminal.base import dtypes
 from luminal.egraph import schema
+from luminal.egraph.binding import egraph_class
 from luminal.egraph.rule_text import rule_text
 from luminal.rules import Rule
 
@@ -20,8 +21,6 @@ def base(rules: tuple[Rule, ...]) -> tuple[EGraph, str]:
     """An e-graph with these rules, and its text. Made once, then pushed and popped: compiling the
     rules takes longer than running them.
     """
-    from egglog.bindings import EGraph
-
     pieces = [*schema.header(), *(rule_text(rule) for rule in rules if not rule.handler)]
     for dtype in dtypes.ALL:
         if dtype.is_float:
@@ -33,7 +32,7 @@ def base(rules: tuple[Rule, ...]) -> tuple[EGraph, str]:
                 pieces.append(f'(holds "{dtype.short}" "{narrow.short}")')
                 if narrow.kind == "bool" or narrow.is_float == dtype.is_float:
                     pieces.append(f'(widens "{dtype.short}" "{narrow.short}")')
-    egraph = EGraph()
+    egraph = egraph_class()()
     run(egraph, pieces)
     return egraph, "\n".join(pieces)
 
