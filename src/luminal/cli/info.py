@@ -18,12 +18,19 @@ LONGEST = 40
 
 def command(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A .onnx, .gguf or .safetensors file.")
+        Path,
+        typer.Argument(
+            metavar="FILE|FOLDER", help="A .onnx, .gguf or .safetensors file, or a model's folder."
+        ),
     ],
     every: Annotated[bool, typer.Option("--all", help="Every tensor, however many.")] = False,
 ) -> None:
-    """Show operators, dims and bytes of FILE."""
-    if file.suffix == ".onnx":
+    """Show operators, dims and bytes of FILE, or the architecture, sizes and tensors of FOLDER."""
+    if file.is_dir():
+        from luminal.cli.info_folder import show_folder
+
+        _show_tensors(show_folder(file), every)
+    elif file.suffix == ".onnx":
         _show_model(file)
     elif file.suffix == ".safetensors":
         from luminal.loaders.safetensors_file import read_safetensors
@@ -41,7 +48,7 @@ def command(
         ]
         _show_tensors(rows, every)
     else:
-        raise InputError(f"info: {file}: takes a .onnx, .gguf or .safetensors file")
+        raise InputError(f"info: {file}: takes a .onnx, .gguf or .safetensors file, or a folder")
 
 
 def _show_model(file: Path) -> None:

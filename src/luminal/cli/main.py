@@ -17,6 +17,7 @@ from luminal.cli import (
     chat,
     classify,
     compile,
+    completion,
     convert,
     detect,
     devices,
@@ -34,6 +35,7 @@ from luminal.cli import (
     transcribe,
 )
 from luminal.cli.ending import ended_in_order
+from luminal.cli.options import with_threads
 from luminal.loaders.shown import shown
 
 INTERRUPTED = 130  # the status of a process that Ctrl-C ended: 128 + SIGINT
@@ -69,25 +71,26 @@ def options(
 
 # This is the order in which --help lists them: models first, then files and graphs, then what
 # concerns the installation.
-app.command("generate")(generate.command)
-app.command("chat")(chat.command)
-app.command("classify")(classify.command)
-app.command("detect")(detect.command)
-app.command("embed")(embed.command)
-app.command("transcribe")(transcribe.command)
-app.command("convert")(convert.command)
-app.command("quantize")(quantize.command)
-app.command("serve")(serve.command)
-app.command("train")(train.command)
+app.command("generate")(with_threads(generate.command))
+app.command("chat")(with_threads(chat.command))
+app.command("classify")(with_threads(classify.command))
+app.command("detect")(with_threads(detect.command))
+app.command("embed")(with_threads(embed.command))
+app.command("transcribe")(with_threads(transcribe.command))
+app.command("convert")(with_threads(convert.command))
+app.command("quantize")(with_threads(quantize.command))
+app.command("serve")(with_threads(serve.command))
+app.command("train")(with_threads(train.command))
 app.command("links")(links.command)
 app.command("simulate")(simulate.command)
 app.command("launch", context_settings=launch.SETTINGS)(launch.command)
-app.command("compile")(compile.command)
-app.command("run")(run.command)
+app.command("compile")(with_threads(compile.command))
+app.command("run")(with_threads(run.command))
 app.command("bench")(bench.command)
 app.command("info")(info.command)
 app.command("devices")(devices.command)
 app.command("env")(env.command)
+app.command("completion")(completion.command)
 app.add_typer(cache.app, name="cache")
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Annotated, Any
 
 import typer
+
+from luminal.base import config
 
 Backend = Annotated[
     str, typer.Option("--backend", "--device", help="Where to run; see `luminal devices`.")
@@ -52,3 +58,29 @@ TopP = Annotated[
 ]
 
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampling.")]
+
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads", min=1, help="Most threads that it may use.", show_default="every CPU"
+    ),
+]
+
+
+def with_threads(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option --threads, the flag LUMINAL_THREADS while it runs."""
+
+    @functools.wraps(command)
+    def limited(*arguments: Any, threads: int | None = None, **options: Any) -> None:
+        with nullcontext() if threads is None else config.override(LUMINAL_THREADS=threads):
+            command(*arguments, **options)
+
+    # typer reads options off a signature, with hints as values.
+    signature = inspect.signature(command, eval_str=True)
+    threads_option = inspect.Parameter(
+        "threads", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Threads
+    )
+    parameters = [*signature.parameters.values(), threads_option]
+    limited.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    limited.__annotations__ = {option.name: option.annotation for option in parameters}
+    return limited

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,8 @@ from luminal.base import config
 from luminal.base.errors import InputError
 from luminal.cli.compile import Stage
 from luminal.cli.main import main
+from luminal.models.checkpoint import folder_tensors
+from luminal.models.shipped import SHIPPED
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -78,7 +82,7 @@ def test_cache_info_and_clear(
     "command",
     """
     generate chat serve convert quantize embed transcribe classify detect train compile run bench
-    info devices env cache
+    info devices env cache completion
     """.split(),
 )
 def test_help(
@@ -94,7 +98,56 @@ def test_help_names_every_command_and_no_option_that_changes_a_shell(
     assert run(monkeypatch, "--help") == 0
     printed = capsys.readouterr().out
     assert "generate" in printed
-    assert "completion" not in printed
+    assert "--install-completion" not in printed
+
+
+@pytest.mark.parametrize(("words", "completed"), [("gen", "generate"), ("run --thr", "--threads")])
+def test_a_shell_completes_commands_and_options(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    completed: str,
+) -> None:
+    assert run(monkeypatch, "completion", "bash") == 0
+    assert "_LUMINAL_COMPLETE=complete_bash" in capsys.readouterr().out
+    monkeypatch.setenv("_LUMINAL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"luminal {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    assert run(monkeypatch) == 0
+    assert capsys.readouterr().out.strip() == completed
+
+
+def test_threads_of_a_command_are_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LUMINAL_THREADS", "7")
+    met: list[int | None] = []
+    path = "luminal.cli.onnx_inputs.load_model"
+    monkeypatch.setattr(path, lambda file: met.append(config.get("LUMINAL_THREADS")))
+    for options in ["--threads", "3"], []:
+        with pytest.raises(AttributeError):  # of None, which is no model
+            run(monkeypatch, "run", "m.onnx", *options)
+    assert met == [3, 7]
+    assert run(monkeypatch, "run", "m.onnx", "--threads", "0") == 2
+
+
+def test_info_of_a_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert run(monkeypatch, "info", str(SHIPPED)) == 0
+    printed = capsys.readouterr().out
+    weights = sum(math.prod(array.shape) for array in folder_tensors(SHIPPED).values())
+    assert f"LlamaForCausalLM, {weights:,} weights" in printed
+    assert "tokenizer: 1,024 tokens" in printed
+    assert "model.embed_tokens.weight" in printed
+    shutil.copy(SHIPPED / "model.safetensors", tmp_path)
+    assert "no config.json in it" in str(run(monkeypatch, "info", str(tmp_path)))
+    (tmp_path / "config.json").write_text('{"architectures": ["Fox"], "part": {"width": 3}}')
+    assert run(monkeypatch, "info", str(tmp_path)) == 0
+    printed = capsys.readouterr().out
+    assert "architecture 'Fox' is not supported" in printed.replace("\n", " ")
+    assert "part.width" in printed
 
 
 def test_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,6 +314,8 @@ def test_an_interrupt_is_one_line(
 HALF_WRITTEN = """
 import sys, time, luminal.runtime.object_cache
 from luminal.cli.main import main
+from luminal.models.checkpoint import folder_tensors
+from luminal.models.shipped import SHIPPED
 from luminal.loaders.write_atomic import replacing
 
 def info():
