@@ -44,6 +44,7 @@ class Shares:
     chunk: int  # elements of one that is worth handing out
     part: int  # elements added for each one of a private part, at least: it is written and read
     tried: tuple[int, ...]  # chunks that a search tries
+    beside: int = 1  # rows of a scan that lie side by side and are one share together
 
     def leave_idle(self, points: int, work: int) -> bool:
         """Would a reduction of `work` elements to so few points leave units idle, and does that

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from luminal.algebra.frames import shape_of
 from luminal.algebra.terms import Term
 from luminal.base.dtypes import DType, bool_
@@ -10,13 +13,18 @@ from luminal.kernel.fused import Fused
 from luminal.kernel.lanes import Lanes
 from luminal.kernel.schedule import TileChoice
 from luminal.kernel.tile_ir import Load, Store, Tile
-from luminal.shape.expression import TRUE, Expression, Symbol, const
+from luminal.shape.expression import TRUE, Expression, Symbol, ceil_div, const
 
 
 class GroupRow:
-    """One chunk: a row, by all lanes of a group."""
+    """One chunk: a row, by all lanes of a group.
 
-    def __init__(self, fused: Fused, lanes: int) -> None:
+    `together`: of a dimension that is not the row's, so many positions are one chunk.
+    """
+
+    def __init__(
+        self, fused: Fused, lanes: int, together: Mapping[int, int] = MappingProxyType({})
+    ) -> None:
         self.fused = fused
         self.values = Evaluator(fused)
         self.blocks = self.values.blocks
@@ -28,7 +36,9 @@ class GroupRow:
         self.shape = shape_of(self.term.attrs.result)
         self.extent = self.values.canonical(self.shape[self.axis])
         self.at = [
-            const(0) if k == self.axis else self.values.grid_axis(extent)
+            const(0)
+            if k == self.axis
+            else self.values.grid_axis(ceil_div(extent, together.get(k, 1)))
             for k, extent in enumerate(self.shape)
         ]
 
@@ -51,9 +61,10 @@ class GroupRow:
         self.blocks.put(Load(tile, buffer, offset, guard), level)
         return tile
 
-    def store(self, buffer: str, offset: Expression, value: Tile) -> None:
-        indices = self.values.indices(offset.symbols())
-        self.blocks.put(Store(buffer, offset, value, TRUE, indices), self.blocks.depth)
+    def store(self, buffer: str, offset: Expression, value: Tile, guard: Expression = TRUE) -> None:
+        """Stores an element in the innermost loop."""
+        indices = self.values.indices(offset.symbols() | guard.symbols())
+        self.blocks.put(Store(buffer, offset, value, guard, indices), self.blocks.depth)
 
     def with_(self, position: Expression) -> list[Expression]:
         """The index of a position of the row."""

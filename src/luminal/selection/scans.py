@@ -61,8 +61,9 @@ class _ScanInBlocks:
         """The Scan, in blocks where that pays."""
         length = most(self.extent)
         points = upper(a for d in self.attrs.result for a in d) // length
+        beside = upper(a for d in self.attrs.result[self.axis + 1 :] for a in d)
         size = None
-        if shares.leave_idle(points, points * length):
+        if shares.leave_idle(points // max(1, min(beside, shares.beside)), points * length):
             size = chunk_size(length, points, shares)
         if size is None:
             return self.opaque(BlockedScan(self.kind, self.axis), (self.x,), self.attrs)

@@ -7,12 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import luminal as lm
-from luminal.backends import registry
-from luminal.backends.c_backend import CBackend
-from luminal.compiler.compile import lower_to_program
-from luminal.program.buffers import BufferKind
-from luminal.program.launch_list import walk
-from luminal.schedule.groups.bounds import COPIED
+from tests.backends.groups.predictions import beside_a_copy
 
 N = 4096
 MOST = 1.25
@@ -44,20 +39,11 @@ PROGRAMS: dict[str, Callable[[lm.Tensor], lm.Tensor]] = {
 
 def predicted(name: str) -> float:
     """Times what a copy of the operands and results takes."""
-    backend = registry.compiling("cuda:sm_90a")
-    assert isinstance(backend, CBackend)
-    assert backend.chip is not None
     cx = lm.Graph()
     dtype = "bf16" if "bf16" in name else "f32"
     PROGRAMS[name](cx.tensor((N, N), name="x", dtype=dtype)).output("y")
-    program = lower_to_program(cx.graph(), backend)
-    seconds = 0.0
-    for launch in walk(program.launches):
-        kernel = program.kernels[launch.kernel]
-        seconds += backend.seconds(kernel, {}, 0.0, launch.bytes.value)
-    kinds = (BufferKind.INPUT, BufferKind.OUTPUT)
-    moved = sum(buffer.bytes.value for buffer in program.buffers if buffer.kind in kinds)
-    return seconds / (moved / (COPIED * backend.chip.memory))
+    seconds, copied, _ = beside_a_copy(cx.graph())
+    return seconds / copied
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -174,7 +174,8 @@ class GroupSchedules:
             case CascadeStep(fused, cascade):
                 return "steps", cascades.blocks(fused, cascade, choices, self.groups, group)
             case ScanStep():
-                return rows.scan(step.fused, choices, group)
+                units = self.target.cores if self.groups.meets_often else None
+                return rows.scan(step.fused, choices, group, units)
             case SortStep():
                 return rows.SortChoice(group)
 
