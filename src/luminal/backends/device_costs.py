@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from luminal.base.costs import Costs, LongSums, Shares, Tiles, Weights
 from luminal.base.records import dataclass
+from luminal.schedule.groups.nests import FEW_ROWS
 from luminal.schedule.vectors.vector_target import VectorTarget
 
 
@@ -50,6 +51,7 @@ def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
             columns=1,
             blocks=8,
             passes=128,  # as points
+            rows=FEW_ROWS,
             lanes=32,
             scattered=1 << 12,  # each lane adds on its own
             work=1 << 16,
@@ -77,6 +79,7 @@ def cores(target: VectorTarget, speed: Speed = CORES) -> Costs:
             columns=1,
             blocks=2,
             passes=0,
+            rows=0,
             lanes=32,
             scattered=64,
             work=1 << 16,

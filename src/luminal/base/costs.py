@@ -37,6 +37,7 @@ class Shares:
     columns: int  # results that lie side by side, and are one share together: rows are read whole
     blocks: int  # of results of reductions in one pass, likewise
     passes: int  # such blocks, below which the pass's steps are cut; 0: none's are
+    rows: int  # of a product, that a group sums at once for each column, at most; 0: none are
     lanes: int  # results in such a block
     scattered: int  # positions of a sum at computed positions that may be added in any order
     work: int  # elements read from which idle units matter

@@ -29,6 +29,7 @@ from luminal.selection.limits import KERNEL_TERMS, TILE_ROWS
 from luminal.selection.merge import merges
 from luminal.selection.nested import nest
 from luminal.selection.packed import packed
+from luminal.selection.pairs import are_turned_by_lanes, pairs_side_by_side
 from luminal.selection.pictures import pictures
 from luminal.selection.private_sums import private_sums
 from luminal.selection.quotients import shared_quotients
@@ -104,7 +105,7 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     scanned = scans_in_blocks(laid, costs.shares, numerics)
     chunked = split_cascades(private_sums(scanned, costs.shares, numerics), costs, numerics)
     cut = split_reductions(chunked, costs, numerics)
-    scaled = scales_after_products(cut, costs, numerics)
+    scaled = scales_after_products(pairs_side_by_side(cut, costs), costs, numerics)
     return shared_quotients(scaled, costs) if numerics.allows(ROUNDING) else scaled
 
 
@@ -426,7 +427,7 @@ def _breaks_tiles(reduction: Term, root: Term, kernel: Kernel, costs: Costs) -> 
     registers for, where it has rows enough to fill tiles.
     """
     if is_product(reduction) and reduction.axes != root.axes:
-        return True
+        return not are_turned_by_lanes(reduction, root, costs)
     others = [r for r in kernel.reductions if is_product(r) or is_product(reduction)]
     shared = [_shared(r, reduction) for r in others]
     if any(r.attrs != reduction.attrs for r in others) or not all(shared):

@@ -1,8 +1,8 @@
-"""Norms of a single row, in the kernels of the products that read it.
+"""Norms of few rows, in the kernels of the products that read them.
 
-A norm before the products of a decode step is a kernel of one group, between two that keep all
-units of a device busy: its launch costs more than what it computes. What a norm multiplies the row
-by is the same along the row, so it leaves the products (class rounding):
+A norm before the products of a decode step is a kernel of few groups, between two that keep all
+units of a device busy: its launch costs more than what it computes. What a norm multiplies a row by
+is the same along the row, so it leaves the products (class rounding):
 
     Sum{k} (x[k] * r * g[k]) * w[n, k]  ->  r * Sum{k} (x[k] * g[k]) * w[n, k]
 
@@ -25,15 +25,16 @@ from luminal.selection.rewrite import Respelled
 from luminal.selection.stored import stored_anyway
 from luminal.selection.users import users_of
 
-RESULTS = 4  # of a product that a group computes, and so repeats the sum for, at least
+RESULTS = 8  # of products that lanes compute side by side, and so repeat the sum for, at least
+STEP = 4  # operations of it for each element: a weight, and what is added
 MOST_TERMS = 32  # that are made of a sum
 
 Users = Mapping[Term, Sequence[Term]]
 
 
 def scales_after_products(program: Respelled, costs: Costs, numerics: Numerics) -> Respelled:
-    """The program with what is the same along a single row out of the products that read the row,
-    where that is made of a sum along it.
+    """The program with what is the same along one of few rows out of the products that read the
+    row, where that is made of a sum along it.
     """
     if not costs.shares.passes or not numerics.allows(ROUNDING):
         return program
@@ -42,7 +43,7 @@ def scales_after_products(program: Respelled, costs: Costs, numerics: Numerics) 
     scales: set[Term] = set()
     products: set[Term] = set()
     for term in order:
-        if isinstance(term, Reduction) and _is_of_a_row(term, costs) and term not in stored:
+        if isinstance(term, Reduction) and _is_of_few_rows(term, costs) and term not in stored:
             scaled = _scale(term, users, stored)
             if scaled is not None and _is_worth(scaled[1], costs):
                 scales.add(scaled[0])
@@ -69,7 +70,7 @@ def repeated(order: Sequence[Term], stored: Set[Term], costs: Costs) -> set[Term
         return again
     users = users_of(order)
     for term in order:
-        if isinstance(term, Reduction) and _is_of_a_row(term, costs) and term not in stored:
+        if isinstance(term, Reduction) and _is_of_few_rows(term, costs) and term not in stored:
             members = _made_of(term, users, stored)
             if members is None:
                 continue
@@ -82,10 +83,10 @@ def repeated(order: Sequence[Term], stored: Set[Term], costs: Costs) -> set[Term
     return again
 
 
-def _is_of_a_row(reduction: Reduction, costs: Costs) -> bool:
+def _is_of_few_rows(reduction: Reduction, costs: Costs) -> bool:
     size = upper(reduction.attrs) * reduction.dtype.size
-    one = upper(reduction.axes) == 1 and reduction.is_run
-    return one and not is_contraction(reduction) and size <= costs.row_bytes
+    few = upper(reduction.axes) <= max(1, costs.shares.rows) and reduction.is_run
+    return few and not is_contraction(reduction) and size <= costs.row_bytes
 
 
 def _made_of(reduction: Reduction, users: Users, stored: Set[Term]) -> list[Term] | None:
@@ -168,15 +169,17 @@ def _is_along(user: Term, product: Term, reduction: Reduction) -> bool:
 
 def _keeps_a_scale(term: Term, reduction: Reduction) -> bool:
     """Does a scale of one of its operands scale it?"""
+    # Several rows of factors rounded alike are multiplied by a dot.
+    dtypes = (float32, bfloat16) if upper(reduction.axes) == 1 else (float32,)
     along = term.axes <= reduction.axes.union(reduction.attrs)
-    return along and term.op in ("Mul", "Cast") and term.dtype in (float32, bfloat16)
+    return along and term.op in ("Mul", "Cast") and term.dtype in dtypes
 
 
 def _is_worth(products: Set[Term], costs: Costs) -> bool:
     """Does the sum take less time in each group again than its launch does?"""
-    results = max(upper(product.axes) for product in products)
+    results = sum(upper(product.axes) for product in products)
     (length,) = {upper(product.attrs) for product in products if isinstance(product, Reduction)}
-    return results // RESULTS * 2 * length <= costs.launch_work * costs.units
+    return results // RESULTS * STEP * length <= costs.launch_work * costs.units
 
 
 def _pulled_out(terms: Terms, product: Term, scales: Set[Term]) -> Term:

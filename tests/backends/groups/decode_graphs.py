@@ -26,11 +26,13 @@ def cutting(backend: CBackend, lanes: int) -> Backend:
     return replace(backend, costs_of=few, groups=groups)
 
 
-def decode(layers: int, *, past: int = 255) -> Graph:
-    """A step of a Llama of a billion weights, of one token over `past`."""
+def decode(layers: int, *, past: int = 255, texts: int = 1) -> Graph:
+    """A step of a Llama of a billion weights, of one token of some texts over `past`."""
     model = Llama(LlamaConfig(2048, 8192, layers, 32, 8, 64, 128256, 2048), lm.bfloat16)
-    caches = model.make_caches(past + 1)
+    batch = None if texts == 1 else texts
+    caches = model.make_caches(past + 1, batch=batch)
     graph = lm.Graph("decode")
-    ids, at = graph.tensor((1,), int32, "ids"), graph.dim("past", 0, past)
+    shape = (1,) if batch is None else (batch, 1)
+    ids, at = graph.tensor(shape, int32, "ids"), graph.dim("past", 0, past)
     model(ids, caches, at, last_only=True).output("logits")
     return graph.graph()

@@ -70,7 +70,7 @@ def test_what_is_bound_by_memory(name: str) -> None:
 
 
 def test_a_token_of_a_llama() -> None:
-    """Of 1.2 billion parameters in bf16, behind 128 others: 1.5 ms, and 7 launches a layer."""
+    """Of 1.2 billion parameters in bf16, behind 128 others: 1.5 ms, and 6 launches a layer."""
     keys, place = shape("llama", "1b"), Path("the shape")
     model = Decoder(architecture_of(keys, place).config(Fields(keys, place)), "bf16")
     cx = lm.Graph()
@@ -79,5 +79,5 @@ def test_a_token_of_a_llama() -> None:
     model(ids, model.make_caches(2 * CONTEXT), past).output("logits")
     program = lower_to_program(narrowed(cx), backend())
     (layers,) = (launch for launch in program.launches if isinstance(launch, LoopLaunch))
-    assert len(layers.body) <= 7
+    assert len(layers.body) <= 6
     assert 0.7e-3 < seconds(program, {"past": CONTEXT}) < 1.5e-3

@@ -33,6 +33,9 @@ BUSY = 512  # lanes of a unit that have enough under way, each with some 64 byte
 LONG_STEPS = 16  # of each lane, from which on a larger group is worth its barriers
 STEPS = 4  # tiles of a chunk, where there are many
 RESULTS = 4  # that are summed side by side where they share a factor, in registers
+FEW_ROWS = 16  # of a product, that a lane sums at once
+ROW_RESULTS, ROW_SUMS = 8, 64  # of each such row beside each other, and of all rows, at most
+PARTS = 128  # of these sums, one for each neighbour of a lane: as many registers
 RESIDENT = 3  # groups for each unit, which have enough under way between them
 IDLE = 4  # chunks for each unit, at least, if they can be had
 TURNS = 64  # chunks for each unit, which leave none of them idle for long
@@ -77,6 +80,7 @@ class _Rules:
         self.group = group
         self.in_vectors = in_vectors
         self.tiles: dict[Symbol, TileChoice] = {}
+        self.together: dict[LoopAxis, int] = {}  # results of a lane
         self.left = group  # lanes that have no positions of their own yet
 
     def schedule(self) -> Schedule:
@@ -96,14 +100,15 @@ class _Rules:
             if self.left > 1 and shares:
                 self.deal_inside(())
         elif along is not None:
-            self.deal_inside((along,))
+            few = None if self.in_vectors else self.few_rows(grid)
+            self.deal_inside((along,), 1 if few is None else few.extent.value)
+            if self.left == 1 or few is not None:
+                self.share_factor(grid, few)
         for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
             run = 1
             if turned is not None and loop is turned[0]:
                 run = self.pick("turned", turned[1], (1, 4, 8, 16))
-            self.deal(loop, run=run)
-        if along in facts.sequential and self.left == 1 and not self.in_vectors:
-            self.share_factor(grid)
+            self.deal(loop, self.together.get(loop, 1), run=run)
         steps = self.pick("steps", STEPS if self.has_many(grid) else 1, (1, STEPS, 4 * STEPS))
         return Schedule(
             facts.axes,
@@ -154,26 +159,47 @@ class _Rules:
         return rule, [n for n in (1, 2, 4, 8, 16) if n <= most]
 
     # A product of one row reads the row again for each result: that is twice the bytes of a weight
-    # in bfloat16. Results side by side read it once, and have as many loads under way.
-    def share_factor(self, grid: Sequence[LoopAxis]) -> None:
-        """Gives a group several results at once that one factor is the same for, if enough groups
-        are left.
+    # in bfloat16. Results side by side read it once, and have as many loads under way. Of few rows
+    # a weight is read once for all, by lanes that fold their many sums without a barrier: one group
+    # for each unit, of as many results as there are registers for, reads the rows least often.
+    def share_factor(self, grid: Sequence[LoopAxis], rows: LoopAxis | None) -> None:
+        """Gives a lane several results at once that one factor is the same for, if enough groups
+        are left: all of few rows, and some beside each other.
         """
-        sums = [a for a in self.facts.accesses if a.is_factor]
-        shared = [x for x in grid if x.symbol not in self.tiles and x.extent.is_const]
-        shared = [x for x in shared if any(not a.moves(x) for a in sums)]
-        shared = [x for x in shared if any(a.moves(x) for a in sums)]
-        if not shared:
+        shared = self.shared(grid)
+        if self.in_vectors or not shared:
             return
-        loop = max(shared, key=lambda x: x.estimate)
-        chunks = prod(x.estimate for x in grid)
-        products = len({a.reduction for a in sums if a.moves(loop)})
-        rule = max(
-            1, min(RESULTS // products, floor(chunks // (RESIDENT * self.facts.target.cores)))
-        )
-        rows = self.pick("results", rule, [n for n in (1, 2, 4, 8) if n <= loop.estimate])
-        if rows > 1:
-            self.tiles[loop.symbol] = TileChoice(rows, 1, Lanes())
+        loop = max((x for x in shared if x is not rows), key=lambda x: x.estimate)
+        products = len({a.reduction for a in self.facts.accesses if a.is_factor and a.moves(loop)})
+        chunks, most = prod(x.estimate for x in grid), RESULTS
+        groups = RESIDENT * self.facts.target.cores
+        if rows is not None:
+            self.together[rows] = rows.extent.value
+            groups = self.facts.target.cores
+            chunks = chunks // (rows.extent.value * self.left) + groups - 1
+            most = floor(min(ROW_RESULTS, ROW_SUMS // rows.extent.value))
+        rule = min(most // products, floor(chunks // groups))
+        choices = [n for n in (1, 2, 4, 8) if n <= loop.estimate]
+        self.together[loop] = self.pick("results", max(1, rule), choices)
+
+    def few_rows(self, grid: Sequence[LoopAxis]) -> LoopAxis | None:
+        """The axis of few positions that share a factor, where a lane is to sum all of them: then
+        it is read once.
+        """
+        shared = self.shared(grid)
+        if len(shared) < 2:
+            return None
+        columns = max(shared, key=lambda x: x.estimate)
+        moving = [a for a in self.facts.accesses if a.is_factor and a.moves(columns)]
+        rows = [x for x in shared if not any(a.moves(x) for a in moving)]
+        rows = [x for x in rows if 1 < x.extent.value <= FEW_ROWS]
+        return rows[0] if rows and self.pick("rows", 1, (0, 1)) else None
+
+    def shared(self, grid: Sequence[LoopAxis]) -> list[LoopAxis]:
+        """The axes along which one factor is the same and another is not."""
+        sums = [a for a in self.facts.accesses if a.is_factor]
+        shared = [x for x in grid if x.extent.is_const and any(not a.moves(x) for a in sums)]
+        return [x for x in shared if any(a.moves(x) for a in sums)]
 
     # A lane that reads a sector of such a row uses all of it, and stores with its neighbours whole
     # lines: as few are touched as by way of shared memory, without barriers.
@@ -221,8 +247,10 @@ class _Rules:
             self.tiles[loop.symbol] = TileChoice(unroll * run)
         self.left //= count
 
-    def deal_inside(self, first: tuple[LoopAxis, ...]) -> None:
-        """Gives lanes positions inside the grid: in each nest of loops along one of its axes."""
+    def deal_inside(self, first: tuple[LoopAxis, ...], rows: int = 1) -> None:
+        """Gives lanes positions inside the grid: in each nest of loops along one of its axes. Those
+        that sum several rows at once are few, and have short runs.
+        """
         # Loops that are not inside each other take turns with the same lanes.
         facts, stride = self.facts, self.group // self.left
         ordered = set(facts.ordered)
@@ -235,13 +263,17 @@ class _Rules:
         run = 1
         if first:
             most = first[0].estimate
-            run = runs[first[0]] = self.pick("run", *self.runs(first[0]))
+            rule, others = self.runs(first[0])
+            if rows > 1:
+                rule = min(rule, PARTS // min(ROW_SUMS, ROW_RESULTS * ceiling(rows)))
+            run = runs[first[0]] = self.pick("run", rule, others)
         rule = self.left if most >= ROW_STEPS * self.left else min(self.left, ceiling(most // run))
+        rule = min(rule, LINE) if rows > 1 else rule
         shorter = [n for n in (rule // 2, rule // 4, 2 * rule) if 1 < n <= self.left]
         share = self.pick("short", rule, shorter)
         streams = floor(max(1, min(STREAMS if run == 1 else RUNS, most // (share * run))))
         fitting = [n for n in (1, 2, 4, 8) if n * share * run <= most]
-        streams = self.pick("row_streams", streams, fitting)
+        streams = self.pick("row_streams", 1 if rows > 1 else streams, fitting)
         dealt: list[LoopAxis] = []
         nests = facts.nests
         for loop in wanted:

@@ -22,11 +22,13 @@ from luminal.kernel.product_sides import Sides
 from luminal.kernel.product_tiling import ProductTiling, shared_bytes
 from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.matrices import OFFERED, MatrixChoices, name_of
+from luminal.schedule.groups.nests import FEW_ROWS
 from luminal.schedule.groups.powers import ceiling, powers_to
 from luminal.schedule.vectors.vector_target import VectorTarget
 
 FEW = 4  # rows, or columns, below which a lane had better keep a row to itself
 SHORT = 8  # steps of a sum, below which copies cost more than they save
+LONG = 256  # steps from which on lanes along a sum have some each
 LONGEST = 8  # vectors of lanes: of more, blocks of 128 steps leave the second-level cache
 NO_BLOCKS = "none"
 
@@ -137,7 +139,16 @@ class ProductChoices:
     def pay(self) -> bool:
         """Are elements read often enough to be copied?"""
         _, rows, columns, steps = self.extents
-        return min(rows, columns) >= FEW and steps >= SHORT
+        few = FEW_ROWS + 1 if self.are_read_along_sums else FEW
+        return min(rows, columns) >= few and steps >= SHORT
+
+    @property
+    def are_read_along_sums(self) -> bool:
+        """Would lanes along long sums read whole lines of both factors, each element of the longer
+        one once for a few rows, without waiting for blocks of them?
+        """
+        by_words = self.sides.dot is None and not self.groups.in_vectors
+        return by_words and self.deep_first == (True, True) and self.extents[3] >= LONG
 
     @cached_property
     def ranked(self) -> list[tuple[int, int, tuple[int, int]]]:

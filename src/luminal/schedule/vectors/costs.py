@@ -17,6 +17,7 @@ SHARES = Shares(
     points=16,  # teams up to so many threads
     columns=256,  # as many as there are registers for
     blocks=2,
+    rows=0,
     passes=0,
     lanes=32,
     scattered=64,  # a vector takes 16 of them
