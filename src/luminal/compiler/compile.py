@@ -132,7 +132,7 @@ def arranged(stages: Stages, backend: Backend) -> Stages:
     each other, collectives beside kernels.
     """
     program, origins = side_by_side(stages.program, stages.origins, backend.schedules)
-    return replace(stages, program=overlapped(bucketed(program)), origins=origins)
+    return replace(stages, program=overlapped(bucketed(program), backend.costs), origins=origins)
 
 
 def reschedule(stages: Stages, backend: Backend, tuned: Tuned) -> Stages:

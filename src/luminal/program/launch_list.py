@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from luminal.base.dtypes import DType
 from luminal.base.records import dataclass
@@ -68,7 +68,8 @@ class CollectiveLaunch:
 
     `operands`: what the rank sends, then what it receives; `sizes` are their elements. Of a bucket
     each half is several buffers that lie side by side. `label` says which value it is. A start and
-    its wait, later in the same list, have one `ticket`.
+    its wait have one `ticket`, under which one collective is under way at a time; the wait is later
+    in the same list, in the next trip of a Loop, or behind it.
     """
 
     attrs: CollectiveAttrs
@@ -193,6 +194,17 @@ def walk(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch | CollectiveLaun
 def collects(launch: Launch) -> bool:
     """Is a launch a collective, or a Loop with one inside?"""
     return any(isinstance(inner, CollectiveLaunch) for inner in walk((launch,)))
+
+
+def is_end(launch: Launch, phase: Phase) -> TypeGuard[CollectiveLaunch]:
+    """Is a launch this end of a collective?"""
+    return isinstance(launch, CollectiveLaunch) and launch.phase == phase
+
+
+def tickets(launch: Launch) -> set[int]:
+    """The tickets of what a launch starts or waits for."""
+    ends = (inner for inner in walk((launch,)) if isinstance(inner, CollectiveLaunch))
+    return {end.ticket for end in ends if end.phase != "both"}
 
 
 def kernel_launches(launches: tuple[Launch, ...]) -> Iterator[KernelLaunch]:

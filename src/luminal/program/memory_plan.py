@@ -108,7 +108,9 @@ def _rows(
     for launch in walk(launches):
         if isinstance(launch, CollectiveLaunch) and launch.members > 1:
             for half in (launch.operands[: launch.members], launch.operands[launch.members :]):
-                rows[tuple(places[program.table[operand.entry]] for operand in half)] = None
+                for turn in range(half[0].modulus):  # members take turns together
+                    row = (program.table[o.entry + turn] for o in half)
+                    rows[tuple(places[number] for number in row)] = None
     return tuple(rows)
 
 

@@ -21,10 +21,11 @@ from luminal.program.launch_list import (
     Operand,
     Program,
     barriers,
+    collects,
     walk,
 )
 from luminal.program.memory_plan import MemoryPlan, Placement, aligned
-from luminal.shape.expression import Expression
+from luminal.shape.expression import Expression, const
 
 READ_ONLY = (BufferKind.INPUT, BufferKind.WEIGHT, BufferKind.CONSTANT)
 OWNERS: dict[BufferKind, Any] = {
@@ -108,34 +109,91 @@ def _verify_collective(
 
 
 def _verify_tickets(program: Program, launches: tuple[Launch, ...]) -> None:
-    """Each start has its wait in the same list, and nobody comes between: none writes what is sent
-    or touches what is received.
+    """Each start has its wait behind it, in this trip of a Loop or a later one, and nobody comes
+    between: none writes what is sent or touches what is received.
     """
-    begun: dict[int, CollectiveLaunch] = {}
-    for launch in launches:
-        if isinstance(launch, LoopLaunch):
-            _verify_tickets(program, launch.body)
+    begun: dict[int, tuple[CollectiveLaunch, list[_Touch]]] = {}
+    for launch, trips in _played(launches, ()):
+        touches = [*_touches(program, launch, trips)]
         if isinstance(launch, CollectiveLaunch) and launch.phase == "wait":
-            start = begun.pop(launch.ticket, None)
-            if start is None or replace(start, phase="wait") != launch:
+            start, ends = begun.pop(launch.ticket, (None, None))
+            is_same = (
+                start is not None
+                and replace(start, phase="wait", operands=launch.operands) == launch
+            )
+            if not is_same or ends != [(*touch[:-1], Role.IN) for touch in touches]:
                 raise VerifyError(f"{launch.title}: no start before it has its ticket and operands")
-        for start in begun.values():
-            _verify_apart(program, start, launch)
+        for start, ends in begun.values():
+            _verify_apart(program, start, ends, touches)
         if isinstance(launch, CollectiveLaunch) and launch.phase == "start":
             if launch.ticket in begun:
                 raise VerifyError(f"{launch.title}: its ticket {launch.ticket} is under way")
-            begun[launch.ticket] = launch
-    for start in begun.values():
+            begun[launch.ticket] = launch, [(*touch[:-1], Role.IN) for touch in touches]
+    for start, _ in begun.values():
         raise VerifyError(f"{start.title}: nobody waits for it")
 
 
-def _verify_apart(program: Program, start: CollectiveLaunch, launch: Launch) -> None:
-    sent, received = program.ends(start)
-    for number, role in program.accesses(launch):
-        if number in received or (number in sent and role is not Role.IN):
-            raise VerifyError(
-                f"{start.title}: a launch touches {program.buffers[number]} before the wait"
-            )
+_Touch = tuple[frozenset[int], Expression, Expression, Role]
+"""Buffers of which a launch touches one, from where in it, up to where, and how."""
+
+
+def _played(
+    launches: tuple[Launch, ...], trips: tuple[int, ...]
+) -> Iterator[tuple[Launch, tuple[int, ...]]]:
+    """Launches as they run, with the trips of the Loops around them; of Loops without collectives
+    all at once.
+    """
+    for launch in launches:
+        if isinstance(launch, LoopLaunch) and collects(launch):
+            for trip in range(launch.trips.value if launch.trips.is_const else 2):
+                yield from _played(launch.body, (*trips, trip))
+        else:
+            yield launch, trips
+
+
+def _touches(program: Program, launch: Launch, trips: tuple[int, ...]) -> Iterator[_Touch]:
+    if isinstance(launch, LoopLaunch):
+        for number, role in program.accesses(launch):
+            yield frozenset([number]), const(0), program.buffers[number].bytes, role
+        return
+    sizes = _operand_bytes(program, launch)
+    for operand, role, size in zip(launch.operands, program.roles(launch), sizes, strict=True):
+        entries = program.entries(operand)
+        trip = trips[operand.depth - 1] if operand.depth else 0
+        start = operand.start + operand.stride * trip
+        if operand.offset.is_const:
+            entry = entries[(operand.offset.value + trip) % operand.modulus]
+            entries = range(entry, entry + 1)
+        yield frozenset(program.table[entry] for entry in entries), start, start + size, role
+
+
+def _operand_bytes(program: Program, launch: KernelLaunch | CollectiveLaunch) -> list[Expression]:
+    """The bytes of each operand of a launch."""
+    if isinstance(launch, CollectiveLaunch):
+        return [size * launch.dtype.size for size in launch.sizes]
+    kernel = program.kernels[launch.kernel]
+    values = dict(zip(kernel.params, launch.params, strict=True))
+    return [buffer.size.substitute(values) * buffer.dtype.size for buffer in kernel.buffers]
+
+
+def _verify_apart(
+    program: Program, start: CollectiveLaunch, ends: list[_Touch], touches: list[_Touch]
+) -> None:
+    for k, (buffers, low, high, _) in enumerate(ends):
+        for others, other_low, other_high, role in touches:
+            common = buffers & others
+            is_apart = _is_below(high, other_low) or _is_below(other_high, low)
+            if common and not is_apart and (k >= start.members or role is not Role.IN):
+                number = min(common)
+                raise VerifyError(
+                    f"{start.title}: a launch touches {program.buffers[number]} before the wait"
+                )
+
+
+def _is_below(one: Expression, other: Expression) -> bool:
+    """Is one position surely not behind the other?"""
+    least = (other - one).interval.lo
+    return least is not None and least >= 0
 
 
 def _verify_operand(
