@@ -33,6 +33,8 @@ BUSY = 512  # lanes of a unit that have enough under way, each with some 64 byte
 LONG_STEPS = 16  # of each lane, from which on a larger group is worth its barriers
 STEPS = 4  # tiles of a chunk, where there are many
 RESULTS = 4  # that are summed side by side where they share a factor, in registers
+BESIDE = 8  # sums of all products, likewise
+MANY_SUMS = 3  # of a result: two products, and the norm of what they read
 FEW_ROWS = 16  # of a product, that a lane sums at once
 ROW_RESULTS, ROW_SUMS = 8, 64  # of each such row beside each other, and of all rows, at most
 PARTS = 128  # of these sums, one for each neighbour of a lane: as many registers
@@ -101,8 +103,10 @@ class _Rules:
                 self.deal_inside(())
         elif along is not None:
             few = None if self.in_vectors else self.few_rows(grid)
-            self.deal_inside((along,), 1 if few is None else few.extent.value)
-            if self.left == 1 or few is not None:
+            by_lines = few is not None or self.has_many_sums(grid)
+            rows = 1 if few is None else few.extent.value
+            self.deal_inside((along,), LINE if by_lines else MOST, rows)
+            if self.left == 1 or by_lines:
                 self.share_factor(grid, few)
         for loop in sorted(grid[:-1] if along in grid else grid, key=_longest):
             run = 1
@@ -160,8 +164,8 @@ class _Rules:
 
     # A product of one row reads the row again for each result: that is twice the bytes of a weight
     # in bfloat16. Results side by side read it once, and have as many loads under way. Of few rows
-    # a weight is read once for all, by lanes that fold their many sums without a barrier: one group
-    # for each unit, of as many results as there are registers for, reads the rows least often.
+    # a weight is read once for all: one group for each unit, of as many results as there are
+    # registers for, reads the rows least often.
     def share_factor(self, grid: Sequence[LoopAxis], rows: LoopAxis | None) -> None:
         """Gives a lane several results at once that one factor is the same for, if enough groups
         are left: all of few rows, and some beside each other.
@@ -171,16 +175,21 @@ class _Rules:
             return
         loop = max((x for x in shared if x is not rows), key=lambda x: x.estimate)
         products = len({a.reduction for a in self.facts.accesses if a.is_factor and a.moves(loop)})
-        chunks, most = prod(x.estimate for x in grid), RESULTS
-        groups = RESIDENT * self.facts.target.cores
-        if rows is not None:
+        chunks, groups = prod(x.estimate for x in grid) // self.left, self.facts.target.cores
+        if rows is None:
+            rule = min(RESULTS, BESIDE // products, floor(chunks // (RESIDENT * groups)))
+        else:
             self.together[rows] = rows.extent.value
-            groups = self.facts.target.cores
-            chunks = chunks // (rows.extent.value * self.left) + groups - 1
-            most = floor(min(ROW_RESULTS, ROW_SUMS // rows.extent.value))
-        rule = min(most // products, floor(chunks // groups))
+            most = floor(min(ROW_RESULTS, ROW_SUMS // rows.extent.value)) // products
+            rule = min(most, floor((chunks // rows.extent.value + groups - 1) // groups))
         choices = [n for n in (1, 2, 4, 8) if n <= loop.estimate]
         self.together[loop] = self.pick("results", max(1, rule), choices)
+
+    # Of those that fold their sums in a line of lanes, without a barrier, each has its own results.
+    def has_many_sums(self, grid: Sequence[LoopAxis]) -> bool:
+        """Has each result of products so many sums that a group had better not share them?"""
+        many = not self.in_vectors and len(self.facts.reductions) >= MANY_SUMS
+        return many and bool(self.shared(grid))
 
     def few_rows(self, grid: Sequence[LoopAxis]) -> LoopAxis | None:
         """The axis of few positions that share a factor, where a lane is to sum all of them: then
@@ -247,9 +256,9 @@ class _Rules:
             self.tiles[loop.symbol] = TileChoice(unroll * run)
         self.left //= count
 
-    def deal_inside(self, first: tuple[LoopAxis, ...], rows: int = 1) -> None:
-        """Gives lanes positions inside the grid: in each nest of loops along one of its axes. Those
-        that sum several rows at once are few, and have short runs.
+    def deal_inside(self, first: tuple[LoopAxis, ...], lanes: int = MOST, rows: int = 1) -> None:
+        """Gives so many lanes at most positions inside the grid: in each nest of loops along one of
+        its axes. Those that sum several rows at once have short runs.
         """
         # Loops that are not inside each other take turns with the same lanes.
         facts, stride = self.facts, self.group // self.left
@@ -268,7 +277,7 @@ class _Rules:
                 rule = min(rule, PARTS // min(ROW_SUMS, ROW_RESULTS * ceiling(rows)))
             run = runs[first[0]] = self.pick("run", rule, others)
         rule = self.left if most >= ROW_STEPS * self.left else min(self.left, ceiling(most // run))
-        rule = min(rule, LINE) if rows > 1 else rule
+        rule = min(rule, lanes)
         shorter = [n for n in (rule // 2, rule // 4, 2 * rule) if 1 < n <= self.left]
         share = self.pick("short", rule, shorter)
         streams = floor(max(1, min(STREAMS if run == 1 else RUNS, most // (share * run))))
