@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from luminal.algebra import scans
+from luminal.algebra import scans, sorts
 from luminal.algebra.contract import contract
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import At, Axes, Frame, Index, Leaf, Literal, Term, axis_order, factors
@@ -352,11 +352,20 @@ class Evaluator:
                     args = [
                         self._narrowed(x, t.dtype) for x, t in zip(args, term.args, strict=True)
                     ]
-                in_blocks = isinstance(attrs.hlir, scans.BlockedScan)
-                meaning = scans.evaluate if in_blocks else OPS[term.op].evaluate
-                assert meaning is not None
-                self.opaque[key] = tuple(meaning(attrs.hlir, self.dims, args))
+                self.opaque[key] = tuple(self._meaning(term, args))
         return self.opaque[key]
+
+    def _meaning(self, term: Term, args: Sequence[Array]) -> Sequence[Array]:
+        """The results of an operation that HLIR has, or of its form in blocks."""
+        match term.attrs.hlir:
+            case scans.BlockedScan() as hlir:
+                return scans.evaluate(hlir, self.dims, args)
+            case sorts.SortedBlocks() | sorts.MergedRuns() as hlir:
+                return sorts.evaluate(hlir, args)
+            case hlir:
+                meaning = OPS[term.op].evaluate
+                assert meaning is not None
+                return meaning(hlir, self.dims, args)
 
     def _loop(self, attrs: LoopAttrs, body: Lowered, args: Sequence[Array]) -> tuple[Array, ...]:
         trips = int(attrs.trips.evaluate(self.dims))

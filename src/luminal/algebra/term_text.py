@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.scans import BlockedScan
+from luminal.algebra.sorts import MergedRuns, SortedBlocks
 from luminal.algebra.terms import (
     At,
     Frame,
@@ -195,6 +196,10 @@ def _attributes(hlir: object) -> str:
             return f"{kind} axis={axis}"
         case BlockedScan(kind=kind, axis=axis, size=size):
             return f"{kind} axis={axis} blocks={size}"
+        case SortedBlocks(axis=axis, size=size, order=order):
+            return f"axis={axis} blocks={size} {order}"
+        case MergedRuns(axis=axis, size=size, order=order):
+            return f"axis={axis} runs={size} {order}"
         case AxisAttrs(axis=axis):
             return f"axis={axis}"
         case ScatterAttrs(map=entries, mode=mode):

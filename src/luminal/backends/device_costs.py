@@ -60,6 +60,7 @@ def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
             part=4,
             tried=(64, 512),
             beside=8,  # a sector of memory
+            sorted=8 << 10,  # twice that is near to a group on all of them
         ),
         # A cache of the whole device holds more tiles: `colliding` is no number of tiles at all.
         Tiles(channels=32, fewest=16, most=1 << 14, colliding=1 << 30, columns=128),

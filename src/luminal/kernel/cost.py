@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from luminal.algebra.sorts import MergedRuns
 from luminal.algebra.terms import Term
 from luminal.kernel.fused import Fused
 from luminal.shape.expression import Expression, Symbol, const, minimum
@@ -75,6 +76,7 @@ def label(fused: Fused) -> str:
             continue
         product = term.is_reduction and term.args[0].op == "Mul" and term.args[0].axes - term.axes
         name = "Contract" if product and _is_contraction(fused, term) else term.op
+        name = "Merge" if term.is_opaque and isinstance(term.attrs.hlir, MergedRuns) else name
         if name not in names:
             names.append(name)
     if "Contract" in names and "Mul" in names:

@@ -10,27 +10,32 @@ merge sort, 1988, has the idea; the search instead of his pipeline is the plain 
 Runs have powers of two for lengths, but the last: a key's run, and its place there, are bits of its
 position. Two merges are one step of a loop, from one buffer into another and back, so that no
 buffer is read and written at once.
+
+Of a long row a group takes one block (`selection/sorts.py`).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from luminal.base.dtypes import DType, bool_, int64
+from luminal.algebra.sorts import SortedBlocks
+from luminal.base.dtypes import int64
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused
-from luminal.kernel.group_rows import GroupRow
+from luminal.kernel.group_keys import KeyRow
 from luminal.kernel.schedule import SINGLE
 from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import Carry, Role, Tile
-from luminal.shape.expression import TRUE, Expression, ceil_div, const, sum_of
+from luminal.shape.expression import TRUE, Expression, ceil_div, const, minimum, sum_of
 
 MOST_MERGES = 48
 """The merges of a row whose length has no bound: one of 2**48 keys fits no memory."""
 
 
 def place_group_sort(fused: Fused, lanes: int) -> Placed:
-    """The kernel of a Sort: its first store takes the values, its second their order."""
+    """The kernel of a Sort, or of one in blocks: its first store takes the values, its second their
+    order.
+    """
     return _Sort(fused, lanes).sort()
 
 
@@ -41,30 +46,44 @@ class _Rows(NamedTuple):
     order: str
 
 
-class _Sort(GroupRow):
+class _Sort(KeyRow):
     def sort(self) -> Placed:
         (operand,) = self.term.args
         place, self.dtype = self.fused.reads[operand], operand.dtype
         self.numbers = order_dtype(self.extent)
+        start = self.block()
         first, second = self.working(), self.working()
         at = self.over(self.extent)
-        offset = self.values.canonical(place.layout.offset(self.with_(at), self.shape))
+        there = self.with_(start + at)
+        offset = self.values.canonical(place.layout.offset(there, self.shape))
         source = self.values.operand(place, Role.IN)
         self.store(first.keys, at + 0, self.load(source, offset, self.dtype))
-        self.store(first.order, at + 0, self.values.index(at + 0, self.numbers))
+        self.store(first.order, at + 0, self.values.index(start + at, self.numbers))
         self.blocks.close()
         self.merges(first, second)
         at = self.over(self.extent)
         key = self.load(first.keys, at + 0, self.dtype)
-        position = self.cast(self.load(first.order, at + 0, self.numbers), int64)
+        order = self.fused.stores[1].dtype
+        position = self.cast(self.load(first.order, at + 0, self.numbers), order)
         for store, value in zip(self.fused.stores, (key, position), strict=True):
-            offset = store.place.layout.offset(self.with_(at), self.shape)
+            offset = store.place.layout.offset(self.with_(start + at), self.shape)
             self.values.store(store.place, offset, value, TRUE, add=False)
         return self.values.finish()
 
+    def block(self) -> Expression:
+        """The first position that the group sorts; the extent is that of the block from here on."""
+        hlir = self.term.attrs.hlir
+        self.room = self.shape[self.axis]
+        if not isinstance(hlir, SortedBlocks):
+            return const(0)
+        self.room, whole = const(hlir.size), self.extent
+        start = self.values.grid_axis(ceil_div(whole, hlir.size)) * hlir.size
+        is_even = whole.is_const and whole.value % hlir.size == 0
+        self.extent = self.room if is_even else minimum(self.room, whole - start)
+        return start
+
     def working(self) -> _Rows:
-        extent = self.shape[self.axis]
-        return _Rows(*(self.values.new_buffer(t, extent) for t in (self.dtype, self.numbers)))
+        return _Rows(*(self.values.new_buffer(t, self.room) for t in (self.dtype, self.numbers)))
 
     def merges(self, first: _Rows, second: _Rows) -> None:
         """Merges until the first buffer holds one run; one more than that changes nothing."""
@@ -126,36 +145,3 @@ class _Sort(GroupRow):
         result, rest = blocks.new(axes, int64, level), blocks.new((), int64, level)
         blocks.close((Carry(result, self.number(0), count, after), Carry(rest, length, bit, half)))
         return result
-
-    # --- values
-
-    def number(self, value: int) -> Tile:
-        return self.values.constant(value, int64)
-
-    def cast(self, tile: Tile, dtype: DType) -> Tile:
-        return tile if tile.dtype is dtype else self.values.map("Cast", (tile,), dtype)
-
-    def sum(self, first: Tile, *others: Tile) -> Tile:
-        for other in others:
-            first = self.apply("Add", first, other)
-        return first
-
-    def choose(self, condition: Tile, value: Tile, otherwise: Tile) -> Tile:
-        return self.apply("Select", condition, value, otherwise)
-
-    @property
-    def no(self) -> Tile:
-        return self.values.constant(False, bool_)
-
-    @property
-    def yes(self) -> Tile:
-        return self.values.constant(True, bool_)
-
-    def less(self, a: Tile, b: Tile, *, negated: bool = False) -> Tile:
-        """Does one key come before another? NaN is the greatest."""
-        is_less = self.apply("LessThan", a, b)
-        if a.dtype.is_float:
-            # The comparison is false wherever a NaN takes part; every number shall come before one.
-            not_nan = self.apply("Equal", a, a)
-            is_less = self.choose(self.apply("Equal", b, b), is_less, not_nan)
-        return self.choose(is_less, self.no, self.yes) if negated else is_less

@@ -5,6 +5,7 @@ from __future__ import annotations
 from luminal.algebra.frames import shape_of, spread_frame
 from luminal.algebra.scans import block_size, may_regroup
 from luminal.algebra.terms import Term
+from luminal.hlir.attributes import AxisAttrs
 from luminal.hlir.monoid import SCANS, Monoid
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
@@ -137,6 +138,7 @@ class _WholeRows:
 
     def sort(self) -> Placed:
         """One SortRow per row; keys and order go to their places."""
+        assert isinstance(self.term.attrs.hlir, AxisAttrs), "groups sort in blocks"
         values, order = self.fused.stores
         (operand,) = self.term.args
         source = self.fused.reads[operand]

@@ -11,8 +11,9 @@ from dataclasses import replace
 from luminal.algebra.frames import shape_of
 from luminal.algebra.lower import Root
 from luminal.algebra.scatter import ordered_axes, positions
-from luminal.algebra.terms import OpaqueAttrs, Term, below
+from luminal.algebra.terms import Frame, OpaqueAttrs, Term, below
 from luminal.base.dtypes import int64
+from luminal.hlir.attributes import AxisAttrs
 from luminal.hlir.graph import Assign, Graph, Output
 from luminal.kernel.fused import Fused, Store
 from luminal.program import whole_buffers
@@ -123,18 +124,21 @@ def _sort(scope: Scope, term: Term) -> list[Unit]:
     """The unit of a sort, with both results at once; one that nobody uses gets a buffer all the
     same.
     """
-    used, frame = scope.siblings(term), term.attrs.result
+    used, attrs = scope.siblings(term), term.attrs
+    frame: Frame = attrs.result
     before: list[Unit] = []
-    source = scope.exact(term.args[0], term.attrs.frames[0], before)
+    edges = zip(term.args, attrs.frames, strict=True)
+    sources = {arg: scope.exact(arg, arg_frame, before) for arg, arg_frame in edges}
+    is_plain = isinstance(attrs.hlir, AxisAttrs)
     stores = []
-    for k, dtype in enumerate((term.args[0].dtype, int64)):
+    for k, dtype in enumerate((term.args[0].dtype, int64 if is_plain else attrs.hlir.order)):
         if k in used:
             place = replace(scope.home(used[k]), frame=used[k].attrs.result)
         else:
             buffer = scope.memory.buffer(BufferKind.ARENA, dtype, shape_of(frame))
             place = scope.memory.place(buffer, frame)
         stores.append(Store(term, place, place.frame))
-    fused = Fused(tuple(stores), {term.args[0]: source}, frozenset(), scope.facts)
+    fused = Fused(tuple(stores), sources, frozenset(), scope.facts)
     reads = frozenset(term.args)
     steps = (SortStep(fused),)
     return whole_buffers.behind(

@@ -19,8 +19,8 @@ contraction, `call` the library that a stored term's kernel calls.
 
 A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
 graph which knows what a text only names: the values behind leaves, opaque operations with the
-bodies of Loops (but for Scans in blocks), and the sinks. All else is in the text: another spelling
-of the graph can be read.
+bodies of Loops (but for Scans and Sorts in blocks), and the sinks. All else is in the text: another
+spelling of the graph can be read.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from collections.abc import Iterable, Iterator
 
 from luminal.algebra.lower import Lowered, Root
 from luminal.algebra.scans import BlockedScan
+from luminal.algebra.sorts import MergedRuns, SortedBlocks
 from luminal.algebra.term_text import INDENT, Printer, frame_text
 from luminal.algebra.terms import Frame, OpaqueAttrs, Reduction, Term
 from luminal.base.dots import DOTS, Dot
@@ -263,8 +264,8 @@ class _Reader:
             args = [self.term(item.partition(" ")[0]) for item in words.items("()")]
             return terms.opaque(named.op, args, named.attrs, dtype)
         op = words.match(WORD)
-        if op == "Scan":
-            return self.scan(words, dtype)
+        if op in ("Scan", "Sort"):
+            return self.in_blocks(op, words, dtype)
         if op == "Literal":
             data = bytes.fromhex(text.rpartition("0x")[2].removesuffix(")"))
             return terms.literal(data[::-1], dtype)
@@ -280,22 +281,34 @@ class _Reader:
             raise line.error(f"the graph has no {text!r}")
         return terms.pointwise(op, [self.term(word) for word in words.rest().split(", ")], dtype)
 
-    def scan(self, words: Line, dtype: DType) -> Term:
-        """The term of a Scan in blocks, which no graph knows: `#5 add axis=0 blocks=64 (%1 [a0]) ->
-        [a1]`.
+    def in_blocks(self, op: str, words: Line, dtype: DType) -> Term:
+        """The term of a Scan or a Sort in blocks, which no graph knows: `#5 add axis=0 blocks=64
+        (%1 [a0]) -> [a1]`, `#7.1 axis=0 runs=1024 i32 (%2 [a0], %3 [a0]) -> [a0]`.
         """
         words.expect("#")
-        site, kind = words.integer(), words.match(WORD)
-        words.expect("axis=")
-        along = words.integer()
-        words.expect("blocks=")
-        hlir = BlockedScan(kind, along, words.integer())
+        site, index = words.integer(), words.integer() if words.accept(".") else 0
+        hlir = self.blocked_scan(words) if op == "Scan" else self.blocked_sort(words)
         operands = [Line(words.number, item) for item in words.items("()")]
         args = [self.term(operand.match(_NUMBER)) for operand in operands]
         frames = tuple(map(self.frame, operands))
         words.expect("->")
-        attrs = OpaqueAttrs(hlir, frames, self.frame(words), 0, site)
-        return self.lowered.terms.opaque("Scan", args, attrs, dtype)
+        attrs = OpaqueAttrs(hlir, frames, self.frame(words), index, site)
+        return self.lowered.terms.opaque(op, args, attrs, dtype)
+
+    def blocked_scan(self, words: Line) -> BlockedScan:
+        kind = words.match(WORD)
+        words.expect("axis=")
+        along = words.integer()
+        words.expect("blocks=")
+        return BlockedScan(kind, along, words.integer())
+
+    def blocked_sort(self, words: Line) -> SortedBlocks | MergedRuns:
+        words.expect("axis=")
+        along = words.integer()
+        record = SortedBlocks if words.accept("blocks=") else MergedRuns
+        if record is MergedRuns:
+            words.expect("runs=")
+        return record(along, words.integer(), dtype_of(words.match(WORD)))
 
     def position(self, text: str) -> tuple[Symbol, Expression | Term]:
         """`a0: a1 + 1` or `a0: %3`."""

@@ -56,7 +56,9 @@ class ScanStep:
 
 @dataclass(frozen=True, slots=True)
 class SortStep:
-    """A kernel that sorts rows; its fused stores the values, then their order."""
+    """A kernel that sorts rows, or merges runs of them; its fused stores the values, then their
+    order.
+    """
 
     fused: Fused
 

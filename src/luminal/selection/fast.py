@@ -38,6 +38,7 @@ from luminal.selection.rewrite import Respelled
 from luminal.selection.scan_ends import scan_ends
 from luminal.selection.scans import scans_in_blocks
 from luminal.selection.separable import separable
+from luminal.selection.sorts import sorts_in_blocks
 from luminal.selection.spell import spell
 from luminal.selection.split import split_reductions
 from luminal.selection.split_cascades import split_cascades
@@ -102,7 +103,7 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     tiled = winograd(spelled, costs.tiles) if numerics.allows(DOMAIN) else spelled
     apart = separable(tiled, costs.windows, numerics)
     laid = pictures(apart, costs.windows)
-    scanned = scans_in_blocks(laid, costs.shares, numerics)
+    scanned = sorts_in_blocks(scans_in_blocks(laid, costs.shares, numerics), costs.shares)
     chunked = split_cascades(private_sums(scanned, costs.shares, numerics), costs, numerics)
     cut = split_reductions(chunked, costs, numerics)
     scaled = scales_after_products(pairs_side_by_side(cut, costs), costs, numerics)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import luminal as lm
+from luminal.backends import device_costs
+from luminal.base.costs import Costs
 from luminal.base.dtypes import DType, dtype_of
 from luminal.hlir.graph import Graph
+from luminal.schedule.vectors.vector_target import VectorTarget
 
 Array = np.ndarray[Any, Any]
 Compiled = Callable[[Graph], Callable[[dict[str, Any]], Any]]
@@ -67,3 +71,61 @@ def check_scan(compiled: Compiled, seed: int, most: int = 600) -> None:
         sums = np.asarray(result[name]).astype(np.float64)
         rounded = expected.astype(result[name].dtype).astype(np.float64)
         np.testing.assert_array_equal(sums, rounded, f"{name} of {where}")
+
+
+# --- sorts
+
+BLOCK = 8
+KEYS = ("int32", "float32", "int64", "uint8", "float16", "bfloat16", "int16", "uint64", "bool")
+
+
+def small_blocks(target: VectorTarget) -> Costs:
+    """The costs of a device that sorts rows of more than 32 keys of 4 bytes in blocks of 8."""
+    costs = device_costs.gpu(target)
+    return replace(costs, shares=replace(costs.shares, sorted=8 * BLOCK))
+
+
+def keys(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
+    """Many ties, or few; of floats infinities, both zeros and NaN."""
+    most = min(2 ** min(dtype.bits - 1, 30), int(rng.choice((2, 9, 1 << 30))))
+    x = rng.integers(0, 2 if dtype.short == "bool" else most, shape).astype(dtype.numpy)
+    if dtype.is_float:
+        for k, special in enumerate((np.nan, -0.0, np.inf, -np.inf, 0.0)):
+            x.flat[k :: 5 + int(rng.integers(30))] = special
+    elif dtype.is_signed:
+        x.flat[::3] = -x.flat[::3]
+    return x
+
+
+def check_sort(compiled: Compiled, seed: int, most: int = 70) -> None:
+    """A stable sort of one drawn case: NumPy's order, and the very bits of the keys."""
+    rng = np.random.default_rng(seed)
+    shape, axis = drawn_shape(rng, most)
+    if rng.random() < 0.7:  # a long row
+        edge = BLOCK * int(rng.choice((4, 5, 8, 15, 16, 64)))
+        length = min(edge, most) + int(rng.integers(-1, 2))
+        shape = tuple(length if k == axis else min(n, 2) for k, n in enumerate(shape))
+    dtype = dtype_of(str(rng.choice(KEYS)))
+    lengths = [shape[axis]]
+    cx = lm.Graph()
+    extents: list[Any] = list(shape)
+    if rng.random() < 0.3:
+        extents[axis] = cx.dim("n", 0, shape[axis] + 30)
+        lengths += [0, int(rng.integers(1, BLOCK + 2)), shape[axis] + 30]
+    t = cx.tensor(tuple(extents), name="x", dtype=dtype)
+    use = int(rng.integers(3))  # both results, or one
+    for k, (name, result) in enumerate(zip(("values", "order"), t.sort(axis), strict=True)):
+        if use in (k, 2):
+            result.output(name)
+    exe = compiled(cx.graph())
+    for length in lengths:
+        x = keys(rng, (*shape[:axis], length, *shape[axis + 1 :]), dtype)
+        result = exe({"x": x})
+        wide = x if dtype.is_int or dtype.short == "bool" else x.astype(np.float64)
+        order = np.argsort(wide, axis, kind="stable")
+        where = f"seed {seed}: {dtype}{x.shape} along {axis}"
+        if "order" in result:
+            np.testing.assert_array_equal(result["order"], order, where)
+        if "values" in result:
+            values = np.take_along_axis(x, order, axis)
+            assert np.ascontiguousarray(result["values"]).tobytes() == values.tobytes(), where

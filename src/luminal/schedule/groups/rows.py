@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from luminal.algebra.frames import extent_of, shape_of
+from luminal.algebra.sorts import MergedRuns, SortedBlocks
 from luminal.base.records import dataclass
 from luminal.kernel.evaluate import Placed
 from luminal.kernel.fused import Fused
+from luminal.kernel.group_merge import place_merge
 from luminal.kernel.group_scan import Deal, place_group_scan
 from luminal.kernel.group_sort import place_group_sort
 from luminal.kernel.knobs import Choices
@@ -18,6 +20,7 @@ from luminal.shape.expression import Expression
 CHUNK = 1  # elements: a row for each worker or lane, of which there are many
 RUN = 4  # positions of a lane at a time: that many are scanned for each meeting of all lanes
 LONG = 64  # keys of each lane: of rows as long a device has few, so a group may be large
+MERGED = 8  # neighbours of a merge's result for each lane, whose search then costs a key little
 SECTOR = 32  # bytes of memory that are read together
 BUSY = 1024  # lanes of a unit that hide what one waits for: a row for each, and none needs others
 
@@ -38,12 +41,15 @@ class ScanChoice:
 
 @dataclass(frozen=True, slots=True)
 class SortChoice:
-    """A row for each group."""
+    """A row, or a block of one, for each group; of a merge `run` neighbours for each lane."""
 
     lanes: int
+    run: int = 0
 
     def place(self, fused: Fused) -> Placed:
-        """The kernel of a sort under this choice."""
+        """The kernel of a sort or a merge under this choice."""
+        if self.run:
+            return place_merge(fused, self.lanes, self.run)
         return place_group_sort(fused, self.lanes)
 
 
@@ -94,6 +100,18 @@ def _rows_fill(fused: Fused, units: int) -> bool:
     return beside >= SECTOR and rows >= BUSY * units
 
 
+def sort(fused: Fused, choices: Choices, lanes: int) -> SortChoice:
+    """The choice of a sort, or a merge, by groups of so many lanes."""
+    if not isinstance(_attributes(fused), MergedRuns):
+        return SortChoice(lanes)
+    return SortChoice(lanes, choices.pick("run", MERGED, (MERGED, 2 * MERGED, MERGED // 2, 1)))
+
+
+def is_in_blocks(fused: Fused) -> bool:
+    """Is it a sort of blocks, or a merge, which groups are for?"""
+    return isinstance(_attributes(fused), SortedBlocks | MergedRuns)
+
+
 def is_long(fused: Fused, lanes: int) -> bool:
     """Has a row work for so many lanes?"""
     return _row(fused) >= LONG * lanes
@@ -109,6 +127,10 @@ def _row(fused: Fused) -> int:
     """A guess of how many positions a row has."""
     attrs = fused.stores[0].term.attrs
     return estimate(extent_of(attrs.result[attrs.hlir.axis]))
+
+
+def _attributes(fused: Fused) -> object:
+    return fused.stores[0].term.attrs.hlir
 
 
 def _length(extent: Expression) -> int:

@@ -140,7 +140,7 @@ class GroupSchedules:
             return tiling, choices
         step = _of_words(step)
         group = self.group(choices, step, facts)
-        if group > 1:
+        if group > 1 or (isinstance(step, SortStep) and rows.is_in_blocks(step.fused)):
             chosen = self.shared(step, facts, choices, group)
         else:
             chosen = self.alone(step, facts, choices)
@@ -177,7 +177,7 @@ class GroupSchedules:
                 units = self.target.cores if self.groups.meets_often else None
                 return rows.scan(step.fused, choices, group, units)
             case SortStep():
-                return rows.SortChoice(group)
+                return rows.sort(step.fused, choices, group)
 
     # On CPUs Intel's OpenCL compiler makes a vector of a group's lanes, and a loop around them for
     # each barrier. So what meets at many barriers (a sort, a scan along rows, one query) is faster
@@ -193,8 +193,8 @@ class GroupSchedules:
                 return self.groups.meets_often or not cascades.is_narrow(step.cascade)
             case ScanStep(fused):
                 return self.groups.meets_often or not rows.is_along_rows(fused)
-            case SortStep():
-                return self.groups.meets_often
+            case SortStep(fused):
+                return self.groups.meets_often or rows.is_in_blocks(fused)
 
     def group(self, choices: Choices, step: Step, facts: Facts | None) -> int:
         """The lanes of a group; 1: every worker is alone."""
