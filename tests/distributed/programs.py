@@ -88,23 +88,28 @@ class Ranked(Growth):
         return extents + [dim.name for dim in self.dims] * 2
 
 
+RAGGED = 0.25
+"""How often an axis that does not divide a dimension cuts it all the same."""
+
+
 def spec_for(rng: random.Random, mesh: Mesh, shape: Sequence[Extent], share: float = 0.7) -> Spec:
-    """A drawn spec that divides the shape; a dim is taken to divide."""
+    """A drawn spec that mostly divides the shape; a dim is taken to divide."""
     names: list[list[str]] = [[] for _ in shape]
     left = [n if isinstance(n, int) else mesh.size * 3 for n in shape]
     if not any(n == "s" or isinstance(n, int) for n in shape):
         return tuple(map(tuple, names))
     for axis in rng.sample(mesh.names, len(mesh.names)):
-        ranks = mesh.ranks(axis)
+        ranks, is_ragged = mesh.ranks(axis), rng.random() < RAGGED
         fits = [
             k
             for k, n in enumerate(left)
-            if n and n % ranks == 0 and (isinstance(shape[k], int) or shape[k] == "s")
+            if (n and n % ranks == 0 and (isinstance(shape[k], int) or shape[k] == "s"))
+            or (is_ragged and isinstance(shape[k], int))
         ]
         if fits and rng.random() < share:
             k = rng.choice(fits)
             names[k].append(axis)
-            left[k] //= ranks
+            left[k] = -(-left[k] // ranks)
     return tuple(map(tuple, names))
 
 

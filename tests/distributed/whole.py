@@ -9,10 +9,11 @@ import numpy as np
 
 from luminal.backends.reference.interpreter import Arrays, interpret
 from luminal.backends.reference.ranks import interpret_ranks
+from luminal.base.dtypes import dtype_of
 from luminal.distribute.distribute import Distributed, distribute
 from luminal.distribute.layout import Layout, of_spec
 from luminal.distribute.mesh import Mesh, Spec
-from luminal.distribute.parts import assembled, part, shape_of_part
+from luminal.distribute.parts import assembled, part, shape_of_part, unpadded
 from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.graph import Graph
 from luminal.hlir.prune import pruned
@@ -64,19 +65,19 @@ def on_ranks(
     at = [mesh.coordinates(rank) for rank in range(mesh.size)]
     own_dims = {name: n // out.dims.get(name, 1) for name, n in (dims or {}).items()}
     given = {
-        name: [part(array, out.inputs[name], c, own_dims) for c in at]
+        name: [poisoned(array, out.inputs[name], c, own_dims) for c in at]
         for name, array in arrays.items()
         if name in out.inputs
     }
     held = {
-        own: tuple(part(owner.numpy(), layout, c) for c in at)
+        own: tuple(poisoned(owner.numpy(), layout, c, {}) for c in at)
         for owner, (own, layout) in parts.of.items()
     }
     results = interpret_ranks(out.graph, mesh, given, own_dims, held)
     outputs = {}
     for name, own in results.outputs.items():
         layout = out.outputs[name]
-        shape = [n * _ranks(cuts) for n, cuts in zip(own[0].shape, layout, strict=True)]
+        shape = [int(n.evaluate(own_dims)) for n in out.output_shapes[name]]
         outputs[name] = _together(own, shape, layout, mesh, own_dims)
     owners = {own: (owner, layout) for owner, (own, layout) in parts.of.items()}
     new = {}
@@ -86,10 +87,13 @@ def on_ranks(
     return outputs, new, out
 
 
-def _ranks(cuts: Any) -> int:
-    out = 1
-    for cut in cuts:
-        out *= cut.ranks
+def poisoned(array: Array, layout: Layout, at: Mapping[str, int], dims: Mapping[str, int]) -> Array:
+    """The part of an array with pads that show wherever they leak: NaN, or 113."""
+    out = part(array, layout, at, dims)
+    is_real = np.zeros(out.shape, np.bool_)
+    unpadded(is_real, array.shape, layout, at, dims)[...] = True
+    is_bool, is_float = out.dtype == np.bool_, dtype_of(out).is_float
+    out[~is_real] = True if is_bool else np.nan if is_float else 113
     return out
 
 
@@ -97,8 +101,10 @@ def _together(own: Any, shape: Any, layout: Layout, mesh: Mesh, dims: Mapping[st
     """The whole of the ranks' parts; ranks that hold the same part must hold the same bits."""
     out = assembled(own, shape, layout, mesh, dims)
     for rank, values in enumerate(own):
-        again = part(out, layout, mesh.coordinates(rank), dims)
-        assert again.tobytes() == np.ascontiguousarray(values).tobytes(), "ranks differ"
+        at = mesh.coordinates(rank)
+        again = unpadded(part(out, layout, at, dims), shape, layout, at, dims)
+        here = unpadded(values, shape, layout, at, dims)
+        assert again.tobytes() == here.tobytes(), "ranks differ"
     return out
 
 

@@ -13,7 +13,7 @@ from luminal.distribute.move import Moved, Reason
 from luminal.distribute.partial import settle
 from luminal.distribute.project import PartOf, project
 from luminal.distribute.propagate import Sites, spread_all
-from luminal.hlir.attributes import InputAttrs, ShardAttrs, StateAttrs, WeightAttrs
+from luminal.hlir.attributes import InputAttrs, Shape, ShardAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Graph, Output
 from luminal.hlir.ops import Value
 from luminal.hlir.substitute import all_nodes, substitute_dims
@@ -31,6 +31,9 @@ class Distributed:
     outputs: Mapping[str, Layout]
     dims: Mapping[str, int]
     """How many parts the extent is cut into that a dim stands for, where it is cut."""
+    input_shapes: Mapping[str, Shape]
+    output_shapes: Mapping[str, Shape]
+    """The shapes of the whole, which a part with pads does not tell."""
 
 
 def distribute(
@@ -72,19 +75,23 @@ def distribute(
         if isinstance(sink, Output)
     }
     return Distributed(
-        projection.graph, projection.rows, ins, outs, {s.name: n for s, n in parts.items()}
-    )
+        projection.graph, projection.rows, ins, outs, {s.name: n for s, n in parts.items()},
+        *_shapes(graph),
+    )  # fmt: skip
+
+
+def _shapes(graph: Graph) -> tuple[dict[str, Shape], dict[str, Shape]]:
+    """The shapes of a graph's inputs and of its outputs by name."""
+    inputs = {node.attrs.name: node.types[0].shape for node in graph.by_op().get("Input", ())}
+    outputs = {sink.name: sink.value.shape for sink in graph.sinks if isinstance(sink, Output)}
+    return inputs, outputs
 
 
 def as_recorded(graph: Graph, mesh: Mesh) -> Distributed:
     """A graph that is one rank's already: it only lacks the dims of the rank's coordinates."""
     local = Graph(graph.sinks, (*graph.dims, *mesh.dims), graph.requirements)
-    inputs = {
-        node.attrs.name: whole(len(node.types[0].shape)) for node in graph.by_op().get("Input", ())
-    }
-    outputs = {
-        sink.name: whole(len(sink.value.shape)) for sink in graph.sinks if isinstance(sink, Output)
-    }
+    shapes = _shapes(graph)
+    inputs, outputs = ({n: whole(len(shape)) for n, shape in by_name.items()} for by_name in shapes)
     rows = tuple(
         Moved(
             node.attrs.kind, node.attrs.axis, node.attrs.ranks, node.args[0].shape,
@@ -92,7 +99,7 @@ def as_recorded(graph: Graph, mesh: Mesh) -> Distributed:
         )
         for node in graph.by_op().get("Collective", ())
     )  # fmt: skip
-    return Distributed(local, rows, inputs, outputs, {})
+    return Distributed(local, rows, inputs, outputs, {}, *shapes)
 
 
 def _marks(

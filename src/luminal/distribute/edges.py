@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from luminal.base.records import dataclass
-from luminal.distribute.layout import Cut
+from luminal.distribute.layout import Cut, fits
 from luminal.hlir.attributes import GatherAttrs, ScatterAttrs, Shape, ViewAttrs
 from luminal.hlir.ops import Node, Value
 from luminal.shape.arithmetic import CACHE
@@ -38,7 +38,8 @@ class Edge:
     @property
     def is_identity(self) -> bool:
         """Does each position read itself?"""
-        return self.shape == self.value.shape and self.map == _own(self.shape)
+        is_own = self.shape == self.value.shape and self.map == _own(self.shape)
+        return is_own and self.domain is TRUE
 
     def to_source(self, dimension: int, cut: Cut) -> tuple[int, Cut] | None:
         """What a cut of the user's positions is of the source's; None if it is no cut there."""
@@ -70,7 +71,7 @@ def _to_source(
     for k, entry in enumerate(entries):
         if isinstance(entry, Expression):
             block = _source_block(entry, shape, dimension, cut, domain)
-            if block is not None and _divides(source[k], cut, block):
+            if block is not None and fits(source[k], cut._replace(block=block)):
                 return k, cut._replace(block=block)
     return None
 
@@ -90,7 +91,7 @@ def _to_user(
         if steps is None:
             continue
         user_cut = cut._replace(block=steps * read.divisor)
-        if not _divides(shape[read.dimension], user_cut, user_cut.block):
+        if not fits(shape[read.dimension], user_cut):
             continue
         back = _to_source(entries, source, shape, domain, read.dimension, user_cut)
         if back == (dimension, cut):
@@ -124,10 +125,6 @@ def scattered(node: Node) -> Edge:
     return Edge(node.args[0], node.args[1].shape, attrs.map)
 
 
-def _divides(extent: Expression, cut: Cut, block: Expression) -> bool:
-    return extent.exact_div(block * cut.ranks) is not None
-
-
 def _source_block(
     entry: Expression, shape: Shape, dimension: int, cut: Cut, domain: Expression
 ) -> Expression | None:
@@ -137,7 +134,11 @@ def _source_block(
         if read is None or read.dimension != dimension:
             continue
         steps = cut.block.exact_div(read.divisor)
-        if steps is None or (read.divisor * read.positions).exact_div(cut.period) is None:
+        if steps is None:
+            continue
+        after = read.divisor * read.positions
+        # A digit that has none above it may end in pads.
+        if after != shape[dimension] and after.exact_div(cut.period) is None:
             continue
         block = steps * read.coefficient
         rest = _below(entry, (monomial, factor), block * cut.ranks)

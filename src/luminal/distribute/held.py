@@ -12,7 +12,7 @@ from luminal.base.errors import InputError
 from luminal.base.records import dataclass
 from luminal.distribute.layout import Layout, text
 from luminal.distribute.mesh import Mesh, Spec
-from luminal.distribute.parts import NONE, assembled, held, part, shape_of_part
+from luminal.distribute.parts import NONE, assembled, count, held, part, shape_of_part
 from luminal.hlir.attributes import LoopAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Graph
 from luminal.hlir.substitute import all_nodes
@@ -116,9 +116,14 @@ class Parts:
         # What lies between runs is cut by a spec: into equal parts, one after the other.
         slices = [held(n, cuts, at, NONE) for n, cuts in zip(owner.shape, layout, strict=True)]
         start = tuple(places.start or 0 for places in slices)
+        extents = [
+            count(n, cuts, at) if cuts else n for n, cuts in zip(owner.shape, layout, strict=True)
+        ]
         axes = {one.axis for cuts in layout for one in cuts}
-        is_first = all(at[name] == 0 for name in at if name not in axes)
-        owner.part = Part(holder, layout, cut, join, words, start, is_first)
+        is_first = all(at[name] == 0 for name in at if name not in axes) and all(extents)
+        owner.part = Part(
+            holder, layout, cut, join, words, start, tuple(map(slice, extents)), is_first
+        )
         owner.release()
         return holder
 

@@ -6,10 +6,15 @@ With `block = n / P` these are P parts one after the other; a smaller block is w
 when dimensions are merged, as heads are in front of a product. So one record says all that
 reshapes, transposes and grouped heads can make of a cut, and positions of the whole and of the part
 are made of each other by arithmetic that Expressions already simplify.
+
+Where an extent is no multiple of a cut's period, the dimension is padded to the next one: the last
+ranks hold fewer positions of the value, and pads after them. A pad may hold anything. Whoever would
+mix pads with the value reads through a View that is 0 there (`project`), so a pad is never seen.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,7 +22,7 @@ from luminal.base.errors import ShapeError
 from luminal.distribute.mesh import Mesh, Spec
 from luminal.hlir.attributes import Shape
 from luminal.hlir.sharding import coordinate
-from luminal.shape.expression import Expression, const, product_of
+from luminal.shape.expression import Expression, all_of, ceil_div, const, maximum, product_of
 from luminal.shape.view import index
 
 
@@ -77,33 +82,74 @@ def nested(cuts: Iterable[Cut]) -> Cuts | None:
 
 
 def of_spec(spec: Spec, shape: Shape, mesh: Mesh, what: str) -> Layout:
-    """The layout that a spec means on a mesh: equal parts, one after the other.
+    """The layout that a spec means on a mesh: equal parts, one after the other, the last with
+    pads where a literal extent does not divide.
 
-    Raises ShapeError where the mesh lacks an axis or an extent does not divide.
+    Raises ShapeError where the mesh lacks an axis or an extent with dims in it does not divide.
     """
     layout: list[Cuts] = []
     for k, (names, extent) in enumerate(zip(spec, shape, strict=True)):
-        block, cuts = extent, []
-        for name in names:
+        total = math.prod(map(mesh.ranks, names))
+        block = extent.exact_div(total)
+        if extent.is_const:
+            block = ceil_div(maximum(extent, 1), total)
+        if block is None:
+            raise ShapeError(
+                f"{what}: dimension {k} of {extent} is cut over the {total} ranks of "
+                f"{' and '.join(map(repr, names))}, which do not divide it; only literal extents "
+                "are padded: make it one, or cut another dimension"
+            )
+        cuts: list[Cut] = []
+        for name in reversed(names):
             ranks = mesh.ranks(name)
-            part = block.exact_div(ranks)
-            if part is None:
-                raise ShapeError(
-                    f"{what}: dimension {k} of {extent} is cut over the {ranks} ranks of {name!r}, "
-                    "which do not divide it; pad it, or cut another dimension"
-                )
-            block = part
             if ranks > 1:
-                cuts.append(Cut(name, ranks, block))
+                cuts.insert(0, Cut(name, ranks, block))
+            block = block * ranks
         layout.append(tuple(cuts))
     return tuple(layout)
 
 
 def local_extent(extent: Expression, cuts: Cuts) -> Expression:
-    """How many positions of a dimension a rank holds."""
-    part = extent.exact_div(product_of(cut.ranks for cut in cuts))
+    """How many positions of a dimension a rank has room for, pads among them."""
+    part = with_pads(extent, cuts).exact_div(product_of(cut.ranks for cut in cuts))
     assert part is not None, (extent, cuts)
     return part
+
+
+def with_pads(extent: Expression, cuts: Cuts) -> Expression:
+    """The extent with the pads that its cuts ask for."""
+    if not (cuts and extent.is_const and cuts[0].block.is_const) or extent == const(0):
+        return extent
+    period = cuts[0].period
+    return ceil_div(extent, period) * period
+
+
+def has_pads(extent: Expression, cuts: Cuts) -> bool:
+    """Does a rank hold pads behind its positions of the dimension?"""
+    return with_pads(extent, cuts) != extent
+
+
+def fits(extent: Expression, cut: Cut) -> bool:
+    """Can a dimension of this extent be cut so, with no part larger than the whole?"""
+    if extent.exact_div(cut.period) is not None:
+        return True
+    return extent.is_const and cut.block.is_const and 0 < cut.block.value <= extent.value
+
+
+def is_outermost(extent: Expression, cut: Cut) -> bool:
+    """Does the cut make of the dimension one part for each rank, one after the other?"""
+    return with_pads(extent, (cut,)) == cut.period
+
+
+def is_real(shape: Shape, layout: Layout, dimensions: Iterable[int]) -> Expression:
+    """Where in a rank's part no pads of these dimensions are: an Expression of its indices."""
+    conditions = []
+    for k in dimensions:
+        if has_pads(shape[k], layout[k]):
+            part = local_extent(shape[k], layout[k])
+            part_index = const(0) if part == const(1) else index(k, part)
+            conditions.append(to_global(part_index, layout[k]) < shape[k])
+    return all_of(conditions)
 
 
 def local_shape(shape: Shape, layout: Layout) -> Shape:

@@ -19,6 +19,7 @@ from luminal.distribute.layout import (
     Cuts,
     Layout,
     by_axis,
+    local_extent,
     nested,
     unit,
     with_digit,
@@ -31,7 +32,7 @@ from luminal.hlir.graph import Builder
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Value
 from luminal.hlir.sharding import coordinate, sent
-from luminal.shape.expression import ONE, ZERO, Expression, ceil_div, product_of
+from luminal.shape.expression import ONE, TRUE, ZERO, Expression, ceil_div, product_of
 from luminal.shape.view import index, made, pad, reshape
 
 SMALL = 4096
@@ -44,6 +45,7 @@ class Lying(NamedTuple):
     value: Value
     layout: Layout
     partial: Partial
+    shape: Shape  # of the whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +94,11 @@ class Mover:
         attrs = CollectiveAttrs(kind, cut.axis, cut.ranks, reduction, (), self.turn, reason.value)
         return self.builder.make("Collective", (x,), attrs).value
 
-    def view(self, x: Value, shape: Shape, indices: Sequence[Expression]) -> Value:
+    def view(
+        self, x: Value, shape: Shape, indices: Sequence[Expression], domain: Expression = TRUE
+    ) -> Value:
         """The view of this shape that reads `x` at `indices`."""
-        return self.builder.view(x, made(x.shape, shape, indices))
+        return self.builder.view(x, made(x.shape, shape, indices, domain))
 
     def convert(self, x: Lying, wanted: Layout, reason: Reason) -> Lying:
         """The value as `wanted` says, nothing of it left to be reduced."""
@@ -132,13 +136,13 @@ class Mover:
         cuts = nested([*x.layout[dimension], cut])
         assert cuts is not None
         block = unit(cuts, cuts.index(cut))
-        shape = _resized(x.value.shape, dimension, _part(x.value.shape[dimension], cut))
+        here = x.value.shape[dimension]
+        shape = _resized(x.value.shape, dimension, local_extent(x.shape[dimension], cuts))
         digit = coordinate(cut.axis, cut.ranks)
         at = with_digit(_position(dimension, shape), block, cut.ranks, digit)
         indices = _indices(shape, x.value.shape, dimension, at)
-        return Lying(
-            self.view(x.value, shape, indices), _with(x.layout, dimension, cuts), x.partial
-        )
+        value = self.view(x.value, shape, indices, at < here)
+        return x._replace(value=value, layout=_with(x.layout, dimension, cuts))
 
     def gathered(self, x: Lying, dimension: int, cut: Cut, reason: Reason) -> Lying:
         """The dimension with all its parts, on every rank."""
@@ -151,14 +155,14 @@ class Mover:
         """
         cuts = x.layout[dimension]
         block = unit(cuts, cuts.index(cut))
-        shape = _resized(part, dimension, part[dimension] * cut.ranks)
+        left = tuple(other for other in cuts if other != cut)
+        shape = _resized(part, dimension, local_extent(x.shape[dimension], left))
         position = _position(dimension, shape)
         digit = position // block % cut.ranks
         indices = _indices(shape, part, dimension, without_digit(position, block, cut.ranks))
         indices[0] = digit * part[0] + indices[0]
         value = self.view(parts, shape, indices)
-        left = tuple(other for other in cuts if other != cut)
-        return Lying(value, _with(x.layout, dimension, left), x.partial)
+        return x._replace(value=value, layout=_with(x.layout, dimension, left))
 
     def _parts(self, x: Lying, dimension: int, cut: Cut) -> tuple[Value, Shape, Layout]:
         """The parts that a cut would make, one after the other along the first dimension; and the
@@ -167,12 +171,13 @@ class Mover:
         cuts = nested([*x.layout[dimension], cut])
         assert cuts is not None
         block = unit(cuts, cuts.index(cut))
-        part = _resized(x.value.shape, dimension, _part(x.value.shape[dimension], cut))
+        here = x.value.shape[dimension]
+        part = _resized(x.value.shape, dimension, local_extent(x.shape[dimension], cuts))
         shape = (part[0] * cut.ranks, *part[1:])
         indices = [_position(k, shape) for k in range(len(part))]
         rank, indices[0] = indices[0] // part[0], indices[0] % part[0]
         indices[dimension] = with_digit(indices[dimension], block, cut.ranks, rank)
-        value = self.view(x.value, shape, indices)
+        value = self.view(x.value, shape, indices, indices[dimension] < here)
         return value, part, _with(x.layout, dimension, cuts)
 
     def exchanged(
@@ -181,7 +186,7 @@ class Mover:
         """Cut along another dimension than before: each rank gives each other one a block."""
         parts, part, layout = self._parts(x, target, target_cut)
         moved = self.collective(parts, "all_to_all", cut, reason)
-        return self._joined(moved, part, Lying(moved, layout, x.partial), dimension, cut)
+        return self._joined(moved, part, x._replace(layout=layout), dimension, cut)
 
     def reduced(self, x: Lying, axis: str, target: tuple[int, Cut] | None, reason: Reason) -> Lying:
         """The reduction along a mesh axis done: on every rank, or each rank's part of it."""
@@ -194,9 +199,10 @@ class Mover:
             else:
                 moved = self.collective(parts, "all_to_all", target[1], reason)
                 total = self.tree(moved, target[1].ranks, reduction)
-            return Lying(total, layout, left)
+            return Lying(total, layout, left, x.shape)
         cut = Cut(axis, self.mesh.ranks(axis), ONE)
-        return Lying(self.all_reduced(x.value, cut, reduction, reason), x.layout, left)
+        total = self.all_reduced(x.value, cut, reduction, reason)
+        return x._replace(value=total, partial=left)
 
     def all_reduced(self, x: Value, cut: Cut, reduction: str, reason: Reason) -> Value:
         """The reduction over all ranks of a mesh axis."""
@@ -240,12 +246,6 @@ class Mover:
 
 def _fits(cuts: Cuts, cut: Cut) -> bool:
     return nested([*cuts, cut]) is not None
-
-
-def _part(extent: Expression, cut: Cut) -> Expression:
-    part = extent.exact_div(cut.ranks)
-    assert part is not None, (extent, cut)
-    return part
 
 
 def _position(dimension: int, shape: Shape) -> Expression:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from luminal.distribute.edges import Edge, edge_of, scattered
-from luminal.distribute.layout import Cut
-from luminal.distribute.propagate import Sites
+from luminal.distribute.layout import Cut, is_outermost, with_pads
+from luminal.distribute.propagate import Site, Sites
 from luminal.hlir.attributes import ConstantAttrs, ScatterAttrs, ViewAttrs
 from luminal.hlir.ops import NUMBERS, Node, Value
 from luminal.shape.expression import product_of
@@ -44,15 +44,28 @@ def masked(node: Node, sites: Sites) -> list[tuple[int, Cut]]:
         for dimension, cut in sites.value(source).cuts.values()
         if isinstance(node.attrs.map[dimension], int)
         and cut.axis not in cuts
-        and source.shape[dimension] == cut.period
+        and is_outermost(source.shape[dimension], cut)
     ]
 
 
 def aligned(node: Node, sites: Sites) -> dict[str, tuple[int, Cut]]:
     """The cuts of a Scatter's result that are cuts of what it writes, too."""
-    result = sites.value(node.value).cuts
-    there = scattered(node).of_source(sites.positions[node].cuts)
-    return {axis: moved for axis, moved in there.items() if result.get(axis) == moved}
+    result, site = sites.value(node.value), sites.positions[node]
+    there = scattered(node).of_source(site.cuts)
+    return {
+        axis: (dimension, cut)
+        for axis, (dimension, cut) in there.items()
+        if result.cuts.get(axis) == (dimension, cut)
+        # What the writer has for pads must be pads of the result.
+        and _pads_match(site, site.cuts[axis], result, (dimension, cut))
+    }
+
+
+def _pads_match(a: Site, of_a: tuple[int, Cut], b: Site, of_b: tuple[int, Cut]) -> bool:
+    """Do the pads of a cut dimension of one site lie where those of the other's do?"""
+    (k, cut_of_a), (m, cut_of_b) = of_a, of_b
+    padded_a, padded_b = with_pads(a.shape[k], (cut_of_a,)), with_pads(b.shape[m], (cut_of_b,))
+    return a.shape[k] * padded_b == b.shape[m] * padded_a
 
 
 class Partials:

@@ -26,16 +26,14 @@ def held(extent: int, cuts: Cuts, at: Mapping[str, int], dims: Dims) -> Any:
     """
     if not cuts:
         return slice(None)
-    part = extent
-    for cut in cuts:
-        part //= cut.ranks
+    part = shape_of_part((extent,), (cuts,))[0]
     part_index = ZERO if part == 1 else index(0, const(part))
     env: dict[str, Any] = {**dims, **dims_at(at)}
     env["i0"] = np.arange(part)
     positions = np.broadcast_to(np.asarray(to_global(part_index, cuts).evaluate(env)), (part,))
     if part and (np.diff(positions) == 1).all():
-        return slice(int(positions[0]), int(positions[-1]) + 1)
-    return positions
+        return slice(min(int(positions[0]), extent), min(int(positions[-1]) + 1, extent))
+    return positions[positions < extent]
 
 
 def _places(
@@ -53,15 +51,43 @@ def _places(
 
 
 def part(array: Array, layout: Layout, at: Mapping[str, int], dims: Dims = NONE) -> Array:
-    """The part of an array that a rank at these coordinates holds."""
+    """The part of an array that a rank at these coordinates holds, with its pads, which are 0."""
     shape = shape_of_part(array.shape, layout)
-    return np.ascontiguousarray(array[_places(array.shape, layout, at, dims)]).reshape(shape)
+    values = padded(np.asarray(array[_places(array.shape, layout, at, dims)]), shape)
+    return np.ascontiguousarray(values).reshape(shape)
+
+
+def padded(values: Array, shape: Sequence[int]) -> Array:
+    """The array with as many zeros behind it, in each dimension, as make it of this shape."""
+    if values.shape == tuple(shape):
+        return values
+    return np.pad(values, [(0, n - m) for m, n in zip(values.shape, shape, strict=True)])
+
+
+def unpadded(
+    values: Array,
+    shape: Sequence[int],
+    layout: Layout,
+    at: Mapping[str, int],
+    dims: Dims = NONE,
+) -> Array:
+    """A rank's part of an array of this shape without its pads."""
+    for k, (extent, cuts) in enumerate(zip(shape, layout, strict=True)):
+        if cuts:
+            values = values[(slice(None),) * k + (slice(count(extent, cuts, at, dims)),)]
+    return values
+
+
+def count(extent: int, cuts: Cuts, at: Mapping[str, int], dims: Dims = NONE) -> int:
+    """How many positions of a dimension a rank holds; in its part they come before the pads."""
+    return len(np.arange(extent)[held(extent, cuts, at, dims)])
 
 
 def put(
     array: Array, values: Array, layout: Layout, at: Mapping[str, int], dims: Dims = NONE
 ) -> None:
-    """Writes a rank's part into the array of the whole."""
+    """Writes a rank's part, with its pads or without, into the array of the whole."""
+    values = unpadded(values, array.shape, layout, at, dims)
     array[_places(array.shape, layout, at, dims)] = values
 
 
@@ -71,7 +97,7 @@ def shape_of_part(shape: Sequence[int], layout: Layout) -> tuple[int, ...]:
     """
     for k, (extent, cuts) in enumerate(zip(shape, layout, strict=True)):
         ranks = math.prod(cut.ranks for cut in cuts)
-        if extent % ranks:
+        if extent % ranks and not all(cut.block.is_const for cut in cuts):
             raise ShapeError(
                 f"an array of shape {tuple(shape)}: dimension {k} of {extent} is cut into {ranks} "
                 "parts, which do not divide it; give a multiple"

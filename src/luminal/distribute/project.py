@@ -21,6 +21,8 @@ from luminal.distribute.layout import (
     Cuts,
     Layout,
     by_axis,
+    has_pads,
+    is_real,
     local_shape,
     of_axes,
     positions,
@@ -45,11 +47,12 @@ from luminal.hlir.attributes import (
     WeightAttrs,
 )
 from luminal.hlir.graph import Assign, Builder, Graph, Sink, topological
+from luminal.hlir.monoid import MAXIMUM
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.sharding import coordinate
 from luminal.memory.state import Assignable
-from luminal.shape.expression import Expression
-from luminal.shape.prove import simplify
+from luminal.shape.expression import TRUE, Expression, all_of, const, maximum, minimum
+from luminal.shape.prove import prove, simplify
 from luminal.shape.view import View, made
 
 PartOf = Callable[[Assignable, Layout], Assignable]
@@ -133,12 +136,17 @@ class _Block:
         """A rank's part of a value, a View or not, in a layout."""
         return self._read(edge_of(value), layout, why).value
 
-    def _read(self, edge: Edge, layout: Layout, why: str) -> Lying:
-        """An operand as its user's positions lie."""
+    def _read(
+        self, edge: Edge, layout: Layout, why: str, zeros: Sequence[int] | None = None
+    ) -> Lying:
+        """An operand as its user's positions lie, with 0 for pads of the dimensions `zeros`; what
+        other pads read is anything.
+        """
         source = edge.value
         wanted = of_axes(len(source.shape), edge.of_source(by_axis(layout)))
         x = self._as(source, wanted, why)
-        if edge.is_identity and wanted == layout:
+        is_padded = any(has_pads(edge.shape[k], layout[k]) for k in zeros or ())
+        if edge.is_identity and wanted == layout and not is_padded:
             return x
         shape = local_shape(edge.shape, layout)
         where = positions(edge.shape, layout)
@@ -147,8 +155,12 @@ class _Block:
             simplify(_local(entry, where, cuts), (domain,))
             for entry, cuts in zip(edge.map, wanted, strict=True)
         ]
+        # Pads may read another's pads, and nothing that is not there.
+        if not all(_is_inside(domain, at, n) for at, n in zip(indices, x.value.shape, strict=True)):
+            zeros = range(len(layout))
+        domain = all_of((domain, is_real(edge.shape, layout, zeros or ())))
         view = made(x.value.shape, shape, indices, domain)
-        return Lying(self._mover.builder.view(x.value, view), layout, x.partial)
+        return Lying(self._mover.builder.view(x.value, view), layout, x.partial, edge.shape)
 
     def _as(self, value: Value, wanted: Layout, why: str) -> Lying:
         """A value that is no View in a layout; each move of it is made once."""
@@ -175,7 +187,7 @@ class _Block:
         where = positions(attrs.shape, wanted)
         expr = simplify(attrs.expr.substitute(where))  # type: ignore[arg-type]
         shape = local_shape(attrs.shape, wanted)
-        return Lying(self._mover.builder.iota(expr, shape, attrs.dtype), wanted, {})
+        return Lying(self._mover.builder.iota(expr, shape, attrs.dtype), wanted, {}, attrs.shape)
 
     def _weight(self, value: Value, x: Lying, wanted: Layout, why: str) -> Lying:
         """A Parameter is gathered anew for each that reads it, as the backward pass does long
@@ -229,7 +241,8 @@ class _Block:
             ]
             made_node = self._mover.builder.make(name, args, node.attrs)
             for k, type_ in enumerate(node.types):
-                self.lying[Value(node, k)] = Lying(Value(made_node, k), whole(len(type_.shape)), {})
+                layout = whole(len(type_.shape))
+                self.lying[Value(node, k)] = Lying(Value(made_node, k), layout, {}, type_.shape)
 
     def _leaf(self, node: Node) -> Lying:
         builder = self._mover.builder
@@ -237,20 +250,24 @@ class _Block:
         shape = local_shape(node.types[0].shape, layout)
         match node.attrs:
             case InputAttrs(name=name, dtype=dtype):
-                return Lying(builder.input(name, shape, dtype), layout, {})
+                value = builder.input(name, shape, dtype)
             case WeightAttrs(name=name, parameter=parameter):
-                return Lying(builder.weight(name, self._part_of(parameter, layout)), layout, {})  # type: ignore[arg-type]
+                value = builder.weight(name, self._part_of(parameter, layout))  # type: ignore[arg-type]
             case StateAttrs(state=state):
-                return Lying(builder.state(self._part_of(state, layout)), layout, {})  # type: ignore[arg-type]
-        return Lying(builder.make(node.op.name, (), node.attrs).value, whole(len(shape)), {})
+                value = builder.state(self._part_of(state, layout))  # type: ignore[arg-type]
+            case _:
+                value = builder.make(node.op.name, (), node.attrs).value
+                layout = whole(len(shape))
+        return Lying(value, layout, {}, node.types[0].shape)
 
     def _plain(self, node: Node) -> None:
         """An operation along its own positions: element by element, or along one dimension."""
         layout = self._sites.positions[node].layout
         partial = self._partials.of(node)
         why = f"{node.op.name} goes along {_places(layout)}"
+        zeros = (node.attrs.axis,) if node.op.name == "Sum" else ()
         reads = [
-            self._read(edge_of(arg), layout, why)
+            self._read(edge_of(arg), layout, why, zeros)
             for arg in (node.args[:1] if node.op.name == "After" else node.args)
         ]
         args = [read.value for read in reads]
@@ -259,11 +276,24 @@ class _Block:
         if node.op.name == "Shard":
             self.lying[node.value] = reads[0]
             return
+        if node.op.name == "Max":
+            args = [self._lowest_in_pads(args[0], node.args[0].shape, layout, node.attrs.axis)]
         made_node = self._mover.builder.make(node.op.name, args, node.attrs)
         if node.op.group == "reduce":
             layout = tuple(cuts for k, cuts in enumerate(layout) if k != node.attrs.axis)
         for k in range(len(node.types)):
-            self.lying[Value(node, k)] = Lying(Value(made_node, k), layout, partial)
+            shape = node.types[k].shape
+            self.lying[Value(node, k)] = Lying(Value(made_node, k), layout, partial, shape)
+
+    def _lowest_in_pads(self, x: Value, shape: Shape, layout: Layout, axis: int) -> Value:
+        """The part of an operand of this shape, whose pads along the axis are lower than all."""
+        condition = is_real(shape, layout, (axis,))
+        if condition is TRUE:
+            return x
+        builder = self._mover.builder
+        lowest = builder.constant(MAXIMUM.identity(x.dtype), x.dtype)
+        mask = builder.iota(condition, x.shape, dtypes.bool_)
+        return builder.apply("Select", mask, x, builder.view(lowest, _spread(x.shape)))
 
     def _entries(
         self, entries: Sequence[Expression | int], shape: Shape, layout: Layout, source: Layout
@@ -274,6 +304,17 @@ class _Block:
             for entry, cuts in zip(entries, source, strict=True)
         ]
 
+    def _kept_inside(
+        self, entries: Sequence[Expression | int], extents: Shape
+    ) -> list[Expression | int]:
+        """The entries, where those of pads are positions that there are, too."""
+        return [
+            entry
+            if isinstance(entry, int) or _is_inside(TRUE, entry, extent)
+            else minimum(maximum(entry, 0), extent - 1)
+            for entry, extent in zip(entries, extents, strict=True)
+        ]
+
     def _gather(self, node: Node) -> None:
         attrs: GatherAttrs = node.attrs
         layout = self._sites.positions[node].layout
@@ -282,24 +323,35 @@ class _Block:
         cuts.update({cut.axis: (dimension, cut) for dimension, cut in looked_up})
         wanted = of_axes(len(node.args[0].shape), cuts)
         source = self._read(edge_of(node.args[0]), wanted, "integers look up in it")
-        maps = [self.at(arg, layout, "it looks up") for arg in node.args[1:]]
+        everywhere = range(len(layout))
+        maps = [
+            self._read(edge_of(arg), layout, "it looks up", everywhere).value
+            for arg in node.args[1:]
+        ]
         entries = self._entries(attrs.map, attrs.shape, layout, wanted)
+        entries = self._kept_inside(entries, source.value.shape)
         for dimension, cut in looked_up:
             slot = attrs.map[dimension]
             assert isinstance(slot, int)
-            maps[slot] = self._shifted(maps[slot], cut)
+            maps[slot] = self._shifted(maps[slot], cut, source.shape[dimension])
             entries[dimension] = Slot(slot)
         gather_attrs = GatherAttrs(local_shape(attrs.shape, layout), tuple(entries))
         value = self._mover.builder.make("Gather", [source.value, *maps], gather_attrs).value
         partial = self._partials.of(node)
-        self.lying[node.value] = Lying(value, layout, partial)
+        self.lying[node.value] = Lying(value, layout, partial, attrs.shape)
 
-    def _shifted(self, x: Value, cut: Cut) -> Value:
+    def _shifted(self, x: Value, cut: Cut, extent: Expression) -> Value:
         """Integers as positions in a rank's part; what it does not hold is outside of it."""
         builder = self._mover.builder
         offset = coordinate(cut.axis, cut.ranks) * cut.block * -1
         wide = builder.cast(x, dtypes.int64)
-        return builder.apply("Add", wide, builder.iota(offset, x.shape, dtypes.int64))
+        shifted = builder.apply("Add", wide, builder.iota(offset, x.shape, dtypes.int64))
+        if not has_pads(extent, (cut,)):
+            return shifted
+        # An integer past the whole would find a pad.
+        is_held = builder.apply("LessThan", wide, builder.iota(extent, x.shape, dtypes.int64))
+        outside = builder.iota(const(-1), x.shape, dtypes.int64)
+        return builder.apply("Select", is_held, shifted, outside)
 
     def _scatter(self, node: Node) -> None:
         attrs: ScatterAttrs = node.attrs
@@ -315,20 +367,26 @@ class _Block:
         dest = edge_of(node.args[0])
         added = partial and not is_zero(node.args[0])
         builder = self._mover.builder
-        reads = [self._read(edge_of(arg), layout, "it is written") for arg in node.args[1:]]
+        # Pads add 0, or write pads.
+        everywhere = range(len(layout))
+        reads = [
+            self._read(edge_of(arg), layout, "it is written", everywhere) for arg in node.args[1:]
+        ]
         base = self._read(dest, result, "it is written into")
         start = base.value
         if added:
             zero = builder.constant(np.zeros((), node.types[0].dtype.numpy), node.types[0].dtype)
             start = builder.view(zero, _spread(base.value.shape))
         entries = self._entries(attrs.map, site.shape, layout, result)
+        entries = self._kept_inside(entries, start.shape)
         args = [start, *(read.value for read in reads)]
         value = builder.make("Scatter", args, ScatterAttrs(tuple(entries), attrs.mode)).value
-        lying = Lying(value, result, partial)
+        shape = node.types[0].shape
+        lying = Lying(value, result, partial, shape)
         if added:
             lying = self._mover.convert(lying, result, self._why(node.value, "it is added to"))
             total = builder.apply("Add", base.value, lying.value)
-            lying = Lying(total, result, {})
+            lying = Lying(total, result, {}, shape)
         self.lying[node.value] = lying
 
     def _loop(self, node: Node, attrs: LoopAttrs) -> None:
@@ -372,7 +430,8 @@ class _Block:
         made_node = outer.builder.make("Loop", args, new_attrs)
         layouts = (*inside[:carried], *(((), *layout) for layout in ys))
         for k, layout in enumerate(layouts):
-            self.lying[Value(node, k)] = Lying(Value(made_node, k), layout, {})
+            shape = node.types[k].shape
+            self.lying[Value(node, k)] = Lying(Value(made_node, k), layout, {}, shape)
 
 
 def _local(
@@ -380,6 +439,12 @@ def _local(
 ) -> Expression:
     assert isinstance(entry, Expression)
     return to_local(entry.substitute(where), cuts)  # type: ignore[arg-type]
+
+
+def _is_inside(domain: Expression, position: Expression, extent: Expression) -> bool:
+    """Is the position proven to be one of so many, wherever the domain holds?"""
+    facts = () if domain is TRUE else (domain,)
+    return bool(prove(position >= 0, facts) and prove(position < extent, facts))
 
 
 def _spread(shape: Shape) -> View:

@@ -15,7 +15,7 @@ from dataclasses import field
 
 from luminal.base.records import dataclass
 from luminal.distribute.edges import Edge, edge_of, gathered, scattered
-from luminal.distribute.layout import Cut, Layout, by_axis, nested, of_axes
+from luminal.distribute.layout import Cut, Layout, by_axis, fits, nested, of_axes
 from luminal.hlir.attributes import LoopAttrs, Shape
 from luminal.hlir.graph import Assign, Graph, topological
 from luminal.hlir.ops import Node, Value
@@ -47,7 +47,7 @@ class Site:
             return False
         if dimension in self.closed:
             return False
-        if self.shape[dimension].exact_div(cut.period) is None:
+        if not fits(self.shape[dimension], cut):
             return False
         others = [other for k, other in self.cuts.values() if k == dimension]
         return not others or nested([*others, cut]) is not None

@@ -22,8 +22,9 @@ any_cut = False
 class Part:
     """`holder` has the rank's own part, which programs read and write; `cut` takes it out of a
     whole array, `join` is the whole of all ranks' parts, for which all of them must call it.
-    `layout` and `words` say how the whole is cut, `start` where the part begins; of ranks with the
-    same part one `writes` it to files.
+    `layout` and `words` say how the whole is cut, `start` where the part begins,
+    `real` what of the holder's value is no pad; of ranks with the same part one `writes` it to
+    files.
     """
 
     holder: Assignable
@@ -32,6 +33,7 @@ class Part:
     join: Callable[[Array], Array]
     words: str
     start: tuple[int, ...]
+    real: tuple[slice, ...]
     writes: bool
 
     def __post_init__(self) -> None:

@@ -93,11 +93,11 @@ class _Held(ABC):
 
     def local(self) -> Array:
         """What this rank has of the value: its part where that is cut over a mesh, else all."""
-        return self.numpy() if self.part is None else self.part.holder.numpy()
+        return self.numpy() if self.part is None else self.part.holder.numpy()[self.part.real]
 
     def whole(self) -> Array:
         """The value, also where it is cut over a mesh: then all ranks must ask for it."""
-        return self.numpy() if self.part is None else self.part.join(self.local())
+        return self.numpy() if self.part is None else self.part.join(self.part.holder.numpy())
 
     @property
     def ndim(self) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from luminal.autograd import transforms
@@ -408,7 +409,12 @@ def _executable(
             stage,
         )  # fmt: skip
     declared = placed.declared(graph.leaves)
-    return Executable(
+    kind: Callable[..., Executable] = Executable
+    if placed.has_pads:
+        from luminal.session.padded import PaddedExecutable  # late: most programs have one rank
+
+        kind = partial(PaddedExecutable, placed)
+    return kind(
         frozen, variants, graph.values, choices.narrow, declared, title, for_device, stage,
         placed.engines, placed.explanation, placed.parts,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from luminal.base.records import dataclass
 from luminal.distribute.distribute import Distributed, as_recorded, distribute
 from luminal.distribute.explain import explanation
 from luminal.distribute.held import Parts, owners, spec_of_held
+from luminal.distribute.layout import has_pads
 from luminal.distribute.mesh import Mesh
 from luminal.hlir.attributes import MarkAttrs
 from luminal.hlir.graph import Graph
@@ -32,6 +33,7 @@ class OnMesh:
     """A program of one rank of a mesh, and the engine of each mesh axis that has several ranks."""
 
     mesh: Mesh
+    rank: int
     distributed: Distributed
     engines: Mapping[str, Engine]
 
@@ -44,6 +46,17 @@ class OnMesh:
     def parts(self) -> Mapping[str, int]:
         """Into how many parts each dim is cut; what is not there is whole."""
         return self.distributed.dims
+
+    @property
+    def has_pads(self) -> bool:
+        """Has an input or output of some rank pads?"""
+        one = self.distributed
+        both = (one.inputs, one.input_shapes), (one.outputs, one.output_shapes)
+        return any(
+            any(map(has_pads, shapes[name], layout))
+            for layouts, shapes in both
+            for name, layout in layouts.items()
+        )
 
     def declared(self, leaves: Mapping[str, Value]) -> dict[str, Value]:
         """The inputs and weights by name, as this rank has them."""
@@ -69,13 +82,12 @@ def on_mesh(graph: Graph, mesh: Mesh, order: str, *, by_rank: bool = False) -> O
         raise CompileError(f"compile: collectives={order!r}; it is one of {', '.join(ORDERS)}")
     engines = engines_of(mesh, engine)
     if by_rank:
-        return OnMesh(mesh, as_recorded(graph, mesh), engines)
+        return OnMesh(mesh, engine.rank, as_recorded(graph, mesh), engines)
     parts = parts_on(mesh, engine)
     states = {owner: spec_of_held(owner) for owner in owners(graph)}
     specs = {owner: spec for owner, spec in states.items() if spec is not None}
-    return OnMesh(
-        mesh, distribute(pruned(graph, (MarkAttrs,)), mesh, None, specs, parts, order), engines
-    )
+    distributed = distribute(pruned(graph, (MarkAttrs,)), mesh, None, specs, parts, order)
+    return OnMesh(mesh, engine.rank, distributed, engines)
 
 
 def engine_for(mesh: Mesh, what: str) -> Engine:
