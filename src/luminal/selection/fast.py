@@ -30,6 +30,7 @@ from luminal.selection.merge import merges
 from luminal.selection.nested import nest
 from luminal.selection.packed import packed
 from luminal.selection.pairs import are_turned_by_lanes, pairs_side_by_side
+from luminal.selection.parts import scaled_whole
 from luminal.selection.pictures import pictures
 from luminal.selection.private_sums import private_sums
 from luminal.selection.quotients import shared_quotients
@@ -106,7 +107,8 @@ def respell(lowered: Lowered, costs: Costs, numerics: Numerics) -> Respelled:
     scanned = sorts_in_blocks(scans_in_blocks(laid, costs.shares, numerics), costs.shares)
     chunked = split_cascades(private_sums(scanned, costs.shares, numerics), costs, numerics)
     cut = split_reductions(chunked, costs, numerics)
-    scaled = scales_after_products(pairs_side_by_side(cut, costs), costs, numerics)
+    paired = pairs_side_by_side(scaled_whole(cut, costs), costs)
+    scaled = scales_after_products(paired, costs, numerics)
     return shared_quotients(scaled, costs) if numerics.allows(ROUNDING) else scaled
 
 

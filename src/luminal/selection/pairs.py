@@ -38,6 +38,7 @@ def pairs_side_by_side(program: Respelled, costs: Costs) -> Respelled:
         term: axis
         for term in order
         if isinstance(term, Reduction) and is_contraction(term) and term not in stored
+        if _has_few_rows(term, costs)
         if (axis := _pair(term, users[term])) is not None
     }
     if not turned:
@@ -104,9 +105,15 @@ def are_turned_by_lanes(product: Term, root: Term, costs: Costs) -> bool:
     """Does a kernel store no more of a product of few rows than its pairs, turned, wherever? The
     lanes that sum them hold all rows of a pair.
     """
-    sides = [upper(factor.axes & product.axes) for factor in product.args[0].args]
     stored = root.axes
     if root.op == "Scatter":
         stored = frozenset(axis for dimension in root.attrs.frames[1] for axis in dimension)
     pair = stored - product.axes
-    return min(sides) <= costs.shares.rows and product.axes <= stored and upper(pair) <= len(ENDS)
+    few = _has_few_rows(product, costs)
+    return few and product.axes <= stored and upper(pair) <= len(ENDS)
+
+
+# Blocks of more rows are copied to shared memory, each for its own columns, and stored in order.
+def _has_few_rows(product: Term, costs: Costs) -> bool:
+    sides = [upper(factor.axes & product.axes) for factor in product.args[0].args]
+    return min(sides) <= max(1, costs.shares.rows)

@@ -117,7 +117,10 @@ class GroupSchedules:
         buffers = [buffer for kernel in kernels for buffer in (*kernel.buffers, *kernel.scratch)]
         shared = [b for b in buffers if b.space is Space.SHARED]
         size = sum(b.size.constant * b.dtype.size for b in shared)
-        if len(buffers) > MOST_BUFFERS or size > self.groups.shared_bytes - FOLD_BYTES:
+        if (
+            len(buffers) - len(shared) > MOST_BUFFERS
+            or size > self.groups.shared_bytes - FOLD_BYTES
+        ):
             return False
         return not any(
             isinstance(statement, Copy) or (isinstance(statement, Loop) and statement.part)
