@@ -33,7 +33,7 @@ DEBUG_LADDER = (
 )
 """What LUMINAL_DEBUG=n shows: step n and every step below it."""
 
-TARGETS = ("native", "avx512", "avx2", "baseline")
+TARGETS = ("native", "avx512", "avx2", "sve256", "v8.6", "v8.2", "neon", "baseline")
 
 
 @dataclass(frozen=True, slots=True)

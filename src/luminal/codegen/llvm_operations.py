@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from luminal.base.dots import BF16_PAIRS, UINT8_BY_INT8
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
 from luminal.base.dtypes import DType, bool_, float32, float64, int32, int64, uint16
-from luminal.codegen import llvm_dots
+from luminal.codegen import llvm_arm_dots, llvm_dots
+from luminal.codegen.llvm_arm_dots import dot_of_words
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_dots import bf16_pairs, bytes_by_signed
 from luminal.codegen.llvm_library import library
@@ -21,6 +22,7 @@ from luminal.expand.ir import Type
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 SCATTERED = (float32, float64, int32, int64)  # of which AVX-512 stores elements of a vector apart
 Emit = Callable[[FunctionBuilder, DType, list[IRValue], Type], IRValue]
+DotEmit = Callable[[FunctionBuilder, IRValue, IRValue, IRValue], IRValue]
 
 
 _FLOATS = {4: "float", 8: "double"}
@@ -145,11 +147,34 @@ def _narrow_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Typ
     return b.cast("bitcast", halves, ir_type(out))
 
 
+def _of_aarch64(features: tuple[str, ...]) -> set[tuple[str, Type]]:
+    available = {("max", Type(int32, n)) for n in WIDTHS[1:]}
+    available |= {("widen_half", Type(float32, n)) for n in WIDTHS}
+    available |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
+    for dot, (feature, *_) in llvm_arm_dots.INSTRUCTIONS.items():
+        if feature in features:
+            available |= {(dot.name, Type(dot.accumulator, n)) for n in llvm_arm_dots.WIDTHS}
+    return available
+
+
+def _dot(dot: Dot, of_x86: DotEmit | None = None) -> Emit:
+    """By the instruction of AArch64, else as x86-64 has it."""
+
+    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+        if of_x86 is None or "neon" in b.features:
+            return dot_of_words(b, dot, *args)
+        return of_x86(b, *args)
+
+    return emit
+
+
 @lru_cache
 def instructions(features: tuple[str, ...]) -> Instructions:
     """The operations that only some machines have, for one with these features."""
     # What expanded IR may say of a machine: `expand` writes a plain loop or sequence for all else.
     available = {(name, Type(float64, n)) for name in ("sin", "cos") for n in WIDTHS}
+    if "neon" in features:
+        available |= _of_aarch64(features)
     if "avx2" in features:
         available |= {("max", Type(int32, n)) for n in WIDTHS[1:]}
     if "avx512f" in features:
@@ -202,8 +227,9 @@ OPERATIONS: Mapping[str, Emit] = {
     "any": _any,
     "count": _count,
     "scale": _scale,
-    BF16_PAIRS.name: lambda b, dtype, args, out: bf16_pairs(b, *args),
-    UINT8_BY_INT8.name: lambda b, dtype, args, out: bytes_by_signed(b, *args),
+    BF16_PAIRS.name: _dot(BF16_PAIRS, bf16_pairs),
+    INT8_FOURS.name: _dot(INT8_FOURS),
+    UINT8_BY_INT8.name: _dot(UINT8_BY_INT8, bytes_by_signed),
     "widen_half": _widen_half,
     "narrow_half": _narrow_half,
 }

@@ -49,6 +49,8 @@ def render(kernel: Kernel, target: LlvmTarget) -> str:
     module = ModuleBuilder(target.features)
     bits = target.vector_bits
     width = f'nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"'
+    if "sve" in target.features:  # registers of this width and no other: vectors have a fixed one
+        width += f" vscale_range({bits // 128},{bits // 128})"
     b = FunctionBuilder(module, "kernel", VOID, _PARAMS, attributes=width)
     _Walk(b).kernel(kernel)
     b.ret()
@@ -131,8 +133,9 @@ class _Walk:
         if kernel.begin is not None:
             self.bind(kernel.begin, begin)
         self.counted("chunk", kernel.chunk, (begin, end), 1, (), kernel.body)
-        if self.non_temporal:
-            b.call("llvm.x86.sse.sfence", VOID, [])  # seen before what says that this is done
+        if self.non_temporal and "neon" not in b.features:
+            # Seen before what says that this is done; AArch64 orders such stores as others.
+            b.call("llvm.x86.sse.sfence", VOID, [])
         self.zeros.write(b.module)
 
     def bind(self, value: Value, is_: IRValue) -> None:

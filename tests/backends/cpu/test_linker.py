@@ -143,5 +143,5 @@ def test_what_cannot_be_loaded_is_named(before: str, after: str, message: str) -
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF" + bytes(80), b"x" * 100])
 def test_bytes_that_are_no_object_file(data: bytes) -> None:
-    with pytest.raises(CompileError, match="these bytes are no object file of x86-64"):
+    with pytest.raises(CompileError, match="these bytes are no object file of x86-64 or AArch64"):
         linker.link(data, (), {})

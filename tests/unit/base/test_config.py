@@ -55,7 +55,11 @@ def test_override_takes_typed_values(tmp_path: Path) -> None:
         ("LUMINAL_DEBUG", "7", "takes an integer from 0 to 6"),
         ("LUMINAL_DEBUG", "much", "takes an integer from 0 to 6"),
         ("LUMINAL_THREADS", "0", "takes an integer >= 1"),
-        ("LUMINAL_TARGET", "sse", "takes one of native, avx512, avx2, baseline"),
+        (
+            "LUMINAL_TARGET",
+            "sse",
+            "takes one of native, avx512, avx2, sve256, v8.6, v8.2, neon, baseline",
+        ),
         ("LUMINAL_VERIFY", "perhaps", "takes 1 or 0"),
         ("LUMINAL_CACHE_BYTES", "-1", "takes a number of bytes >= 0"),
     ],

@@ -20,7 +20,7 @@ import pytest
 
 from luminal.backends import registry
 from luminal.backends.cpu.backend import Cpu
-from luminal.backends.cpu.target import LEVELS, CpuTarget
+from luminal.backends.cpu.target import X86_64, CpuTarget
 from luminal.compiler import dump
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,7 +34,7 @@ BLOCK = re.compile(r"(?<=\n)```(\w+ (?:dump|file)=[^\n]*)\n(.*?)(?<=\n)```\n", r
 @cache
 def stages() -> dump.Dump:
     """The example for a fixed machine, so that the tour is the same everywhere."""
-    level = LEVELS["avx512"]
+    level = X86_64.levels["avx512"]
     target = CpuTarget(
         name="avx512",
         triple="x86_64-unknown-linux-gnu",

@@ -1,22 +1,25 @@
 """What LLVM says of this machine, kept between processes: loading it takes 30 ms.
 
 The answer follows from what the processor says of itself, as far as the system lets programs use
-it: from lines of /proc/cpuinfo. Without that file LLVM is asked each time.
+it: from lines of /proc/cpuinfo and, on AArch64, from the kernel's own words (`hwcaps`). Without
+that file LLVM is asked each time.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
+from luminal.backends.cpu import hwcaps
 from luminal.base.records import dataclass
 from luminal.runtime import object_cache
 
 CPUINFO = Path("/proc/cpuinfo")
-FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags")
+FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU implementer", "CPU part")
 PACKAGE = "llvmlite"
 
 
@@ -37,7 +40,7 @@ def host() -> Host:
     processor = _processor()
     if processor is None:
         return _asked()
-    objects, key = object_cache.default(), object_cache.key("host 1", llvm_version(), processor)
+    objects, key = object_cache.default(), object_cache.key("host 2", llvm_version(), processor)
     kept = objects.get(key)
     if kept is not None:
         return Host(**json.loads(kept))
@@ -71,10 +74,16 @@ def _processor() -> str | None:
             lines = file.read(1 << 14).split("\n\n")[0].splitlines()
     except OSError:
         return None
-    return "\n".join(line for line in lines if line.split("\t")[0].strip() in FIELDS)
+    fields = [line for line in lines if line.split("\t")[0].strip() in FIELDS]
+    return "\n".join([os.uname().machine, *fields, *map(str, hwcaps.words())])
 
 
 def _asked() -> Host:
     from luminal.backends.cpu import machine_code
 
-    return Host(*machine_code.host())
+    triple, cpu, features = machine_code.host()
+    if hwcaps.MACHINE in triple:
+        # The kernel knows what it lets programs use, and an emulator what it can; LLVM reads a file
+        # that may speak of another processor.
+        features = hwcaps.features(*hwcaps.words())
+    return Host(triple, cpu, features)

@@ -2,29 +2,30 @@
 
 Code of ours is position-independent and small: it refers to its own constants and functions by
 distance, and to libc and libm by calls. So few kinds of relocation occur, and a process that runs
-kept code only needs no LLVM to load it. What is outside may be too far for a distance of 32 bits:
-its address stands in a slot, and a call goes to a jump through that slot. Tables for unwinding are
-left out: nothing is thrown through code of ours.
+kept code only needs no LLVM to load it. What is outside may be too far for a distance: its address
+stands in a slot, and a call goes to a jump through that slot. Tables for unwinding are left out:
+nothing is thrown through code of ours. What differs between machines is a table each
+(`relocations.py`).
 
-ELF: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html; relocations: the x86-64 psABI.
+ELF: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
-import mmap
-import os
 import struct
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from luminal.backends.cpu import code_pages
+from luminal.backends.cpu.code_pages import PAGE
+from luminal.backends.cpu.relocations import ENTRY, MACHINES, Leads, Row, address
 from luminal.base.errors import CompileError
 
 KERNEL = "kernel"
 
-_MAGIC, _X86_64 = b"\x7fELF\x02\x01", 62  # 64 bits, little-endian
+_MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -33,12 +34,6 @@ _RELOCATION = struct.Struct("<QIIq")
 _SYMBOLS, _RELOCATIONS, _ZEROS = 2, 4, 8  # kinds of sections
 _WRITE, _ALLOC, _EXECUTE = 1, 2, 4  # their flags
 _UNWINDING = ".eh_frame"
-
-_ADDRESS, _DISTANCE, _CALL = 1, 2, 4  # relocations: R_X86_64_64, _PC32, _PLT32
-_BY_SLOT = 9, 41, 42  # R_X86_64_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX
-_ENTRY = 8  # bytes of a slot, and of a jump through one, which takes 6 of them
-_JUMP = struct.Struct("<2si")  # jmp *distance(%rip), the distance from its end
-_JUMP_CODE = b"\xff\x25"
 
 
 class LoadedCode:
@@ -50,7 +45,7 @@ class LoadedCode:
 
     def __init__(self, start: int, size: int, symbols: dict[str, int]) -> None:
         self.symbols = symbols
-        weakref.finalize(self, _libc().munmap, start, size).atexit = False
+        weakref.finalize(self, code_pages.unmap, start, size).atexit = False
 
     @property
     def address(self) -> int:
@@ -65,14 +60,13 @@ def link(object_bytes: bytes, symbols: tuple[str, ...], foreign: Mapping[str, in
     Raises CompileError where something is missing, or is of a kind that is not loaded here.
     """
     image = _Image(object_bytes)
-    start = _mapped(image.size)
+    start = code_pages.mapped(image.size)
     code = LoadedCode(start, image.size, {name: start + image.place_of(name) for name in symbols})
     filled = image.filled(start, foreign)
     ctypes.memmove(start, (ctypes.c_char * len(filled)).from_buffer(filled), len(filled))
-    # Only now, after all is written: no page is writable and executable at the same time, which
-    # hardened systems forbid.
-    _protect(start, image.constants, mmap.PROT_READ | mmap.PROT_EXEC)
-    _protect(start + image.constants, image.variables - image.constants, mmap.PROT_READ)
+    # Only now, after all is written.
+    code_pages.make_code(start, image.constants)
+    code_pages.make_constant(start + image.constants, image.variables - image.constants)
     return code
 
 
@@ -111,7 +105,7 @@ class _Reference(NamedTuple):
     addend: int
 
 
-# Nothing here is general: code that LLVM makes of our modules has two kinds of relocations.
+# Nothing here is general: code that LLVM makes of our modules has few kinds of relocations.
 # Anything else is refused, so an object that was damaged or made otherwise cannot be half linked.
 class _Image:
     """An object file as it is to lie in memory: code and jumps, `constants` and slots, `variables`,
@@ -120,8 +114,11 @@ class _Image:
 
     def __init__(self, data: bytes) -> None:
         header = _HEADER.unpack_from(data.ljust(_HEADER.size, b"\0"))
-        if not header[0].startswith(_MAGIC) or header[2] != _X86_64:
-            raise CompileError("linking: these bytes are no object file of x86-64")
+        machine = MACHINES.get(header[2])
+        if not header[0].startswith(_MAGIC) or machine is None:
+            names = " or ".join(machine.name for machine in MACHINES.values())
+            raise CompileError(f"linking: these bytes are no object file of {names}")
+        self._machine = machine
         self._data = data
         start, size, count = header[6], header[11], header[12]
         rows = _SECTION.iter_unpack(data[start : start + size * count])
@@ -146,17 +143,17 @@ class _Image:
             if section.kind != _ZEROS:
                 image[place : place + section.size] = self._bytes(section)
         for symbol, (slot, jump) in self._apart.items():
-            struct.pack_into("<Q", image, slot, self._address(symbol, start, foreign))
-            _JUMP.pack_into(image, jump, _JUMP_CODE, slot - (jump + _JUMP.size))
+            address(image, slot, self._address(symbol, start, foreign))
+            self._machine.jump(image, jump, slot)
         for section_number, offset, kind, symbol, addend in self._references:
             # Distances do not depend on where the image lies, so only absolute addresses ask for
             # `start`.
             place = self._places[section_number] + offset
-            if kind == _ADDRESS:
-                address = self._address(symbol, start, foreign) + addend
-                struct.pack_into("<Q", image, place, address)
+            row = self._row(kind, symbol)
+            if row.leads is Leads.ADDRESS:
+                row.fill(image, place, self._address(symbol, start, foreign) + addend)
             else:
-                struct.pack_into("<i", image, place, self._target(symbol, kind) + addend - place)
+                row.fill(image, place, self._target(symbol, kind, row.leads) + addend)
         return image
 
     # --- reading
@@ -191,16 +188,17 @@ class _Image:
         apart = dict.fromkeys(
             reference.symbol
             for reference in self._references
-            if reference.kind in _BY_SLOT or self._symbols[reference.symbol].section == 0
+            if self._row(reference.kind, reference.symbol).leads is Leads.SLOT
+            or self._symbols[reference.symbol].section == 0
         )
         self._places: dict[int, int] = {}  # of sections by number
-        jumps = _aligned(self._put(_EXECUTE, 0), _ENTRY)
-        self.constants = _aligned(jumps + len(apart) * _ENTRY, mmap.PAGESIZE)
-        slots = _aligned(self._put(0, self.constants), _ENTRY)
-        self.variables = _aligned(slots + len(apart) * _ENTRY, mmap.PAGESIZE)
-        self.size = _aligned(self._put(_WRITE, self.variables), mmap.PAGESIZE)
+        jumps = _aligned(self._put(_EXECUTE, 0), ENTRY)
+        self.constants = _aligned(jumps + len(apart) * ENTRY, PAGE)
+        slots = _aligned(self._put(0, self.constants), ENTRY)
+        self.variables = _aligned(slots + len(apart) * ENTRY, PAGE)
+        self.size = _aligned(self._put(_WRITE, self.variables), PAGE)
         self._apart = {  # of symbols by number: slot and jump
-            reference: (slots + n * _ENTRY, jumps + n * _ENTRY) for n, reference in enumerate(apart)
+            reference: (slots + n * ENTRY, jumps + n * ENTRY) for n, reference in enumerate(apart)
         }
 
     def _put(self, access: int, end: int) -> int:
@@ -217,60 +215,29 @@ class _Image:
             return start + self._places[section] + value
         if section != 0:
             raise CompileError(f"linking: {name} is in section {section}, which is not loaded")
-        return foreign[name] if name in foreign else _in_process(name)
+        return foreign[name] if name in foreign else code_pages.address_of(name)
 
-    def _target(self, number: int, kind: int) -> int:
+    def _row(self, kind: int, number: int) -> Row:
+        row = self._machine.rows.get(kind)
+        if row is None:
+            raise self._unsupported(kind, number)
+        return row
+
+    def _target(self, number: int, kind: int, leads: Leads) -> int:
         """What a distance leads to, as a place in the image."""
-        name, section, value = self._symbols[number]
-        if kind in _BY_SLOT:
+        _, section, value = self._symbols[number]
+        if leads is Leads.SLOT:
             return self._apart[number][0]
-        if kind in (_DISTANCE, _CALL) and section in self._places:
+        if section in self._places:
             return self._places[section] + value
-        if kind == _CALL and section == 0:
+        if leads is Leads.CALL and section == 0:
             return self._apart[number][1]
-        raise CompileError(f"linking: relocation {kind} to {name or 'a section'} is not supported")
+        raise self._unsupported(kind, number)
+
+    def _unsupported(self, kind: int, number: int) -> CompileError:
+        name = self._symbols[number].name or "a section"
+        return CompileError(f"linking: relocation {kind} to {name} is not supported")
 
 
 def _aligned(place: int, alignment: int) -> int:
     return -(-place // max(alignment, 1)) * max(alignment, 1)
-
-
-# --- the process ----------------------------------------------------------------------------------
-
-
-@functools.cache
-def _libc() -> Any:
-    library = ctypes.CDLL(None, use_errno=True)
-    library.mmap.restype = ctypes.c_void_p
-    words = ctypes.c_void_p, ctypes.c_size_t
-    library.mmap.argtypes = (*words, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
-    library.munmap.argtypes = words
-    library.mprotect.argtypes = *words, ctypes.c_int
-    return library
-
-
-def _in_process(name: str) -> int:
-    """The address of a symbol of libc, libm or another library of the process."""
-    try:
-        return ctypes.cast(_libc()[name], ctypes.c_void_p).value or 0
-    except AttributeError:
-        raise CompileError(f"linking: {name} is not in the object, nor in libc or libm") from None
-
-
-def _mapped(size: int) -> int:
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    start: int = _libc().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
-    _check(start != ctypes.c_void_p(-1).value)
-    return start
-
-
-def _protect(start: int, size: int, access: int) -> None:
-    _check(_libc().mprotect(start, size, access) == 0)
-
-
-def _check(is_done: bool) -> None:
-    if not is_done:
-        raise CompileError(
-            f"linking: no memory for code: {os.strerror(ctypes.get_errno())}; a rule of this "
-            "system may forbid memory that is first written, then run"
-        )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from luminal.backends.cpu import libraries
 from luminal.backends.cpu.host import host as host_facts
+from luminal.backends.cpu.hwcaps import SVE_BITS
 from luminal.base import config
 from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
 from luminal.base.errors import CompileError
@@ -18,11 +18,6 @@ from luminal.base.records import dataclass
 from luminal.schedule.vectors.vector_target import VectorTarget
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-DOTS = (
-    (BF16_PAIRS, "avx512bf16"),
-    (INT8_FOURS, "avx2"),
-    (UINT8_BY_INT8, "avx2"),
-)
 # Stand-ins where sysfs says nothing (some containers): small, so that tiles still fit.
 DEFAULT_CACHE_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 
@@ -40,21 +35,59 @@ class CpuTarget(VectorTarget):
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One of x86-64's published feature levels: LLVM's CPU name and what it needs of the host."""
+    """A published feature level: LLVM's CPU name and what it needs of the host."""
 
     cpu: str
     features: tuple[str, ...]
     vector_bits: int
     registers: int
+    llvm_features: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """An instruction set: its levels from the highest on, the dots that a feature brings, and the
+    feature that has fused multiply-adds.
+    """
+
+    levels: Mapping[str, Level]
+    dots: tuple[tuple[Dot, str], ...]
+    fma: str
 
 
 _AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _AVX512 = ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
-LEVELS = {
-    "avx512": Level("x86-64-v4", _AVX2 + _AVX512, 512, 32),
-    "avx2": Level("x86-64-v3", _AVX2, 256, 16),
-    "baseline": Level("x86-64", (), 128, 16),
-}
+X86_64 = Machine(
+    {
+        "avx512": Level("x86-64-v4", _AVX2 + _AVX512, 512, 32),
+        "avx2": Level("x86-64-v3", _AVX2, 256, 16),
+        "baseline": Level("x86-64", (), 128, 16),
+    },
+    ((BF16_PAIRS, "avx512bf16"), (INT8_FOURS, "avx2"), (UINT8_BY_INT8, "avx2")),
+    "fma",
+)
+
+
+def _arm(vector_bits: int, *features: str) -> Level:
+    """A level of AArch64, whose CPU is LLVM's plain one with features."""
+    return Level("generic", features, vector_bits, 32, ",".join(f"+{name}" for name in features))
+
+
+_V8_2 = ("fp-armv8", "neon", "lse", "rdm", "fullfp16", "dotprod")
+_V8_6 = (*_V8_2, "bf16", "i8mm")
+AARCH64 = Machine(
+    {
+        "sve256": _arm(SVE_BITS, *_V8_6, "sve"),
+        "v8.6": _arm(128, *_V8_6),
+        "v8.2": _arm(128, *_V8_2),
+        "neon": _arm(128, "fp-armv8", "neon"),
+    },
+    ((BF16_PAIRS, "bf16"), (INT8_FOURS, "dotprod"), (UINT8_BY_INT8, "i8mm")),
+    "neon",
+)
+MACHINES = {"x86_64": X86_64, "aarch64": AARCH64}
+BASELINE = "baseline"
+"""The lowest level of every machine."""
 
 
 def current() -> CpuTarget:
@@ -66,18 +99,15 @@ def current() -> CpuTarget:
 def detect() -> CpuTarget:
     """The facts of this machine, all it has.
 
-    Raises CompileError where this is not Linux on x86-64.
+    Raises CompileError where this is not Linux on x86-64 or AArch64.
     """
     # The level whose features the machine has decides vector width and registers: equal levels so
     # make equal programs, whatever else the processor can do.
     host = host_facts()
-    if not re.match("x86_64-.*linux", host.triple):
-        raise CompileError(
-            f"cpu backend: {host.triple}: only x86-64 Linux is supported; use backend='reference'"
-        )
+    machine = machine_of(host.triple)
     features = tuple(sorted(name for name, present in host.features.items() if present))
-    # From the highest on; the last asks for nothing, so there always is one.
-    level = next(row for row in LEVELS.values() if set(row.features) <= set(features))
+    # From the highest on; the last asks for nothing that any machine lacks, so there always is one.
+    level = next(row for row in machine.levels.values() if set(row.features) <= set(features))
     return CpuTarget(
         name="native",
         triple=host.triple,
@@ -88,8 +118,8 @@ def detect() -> CpuTarget:
         ),
         vector_bits=level.vector_bits,
         registers=level.registers,
-        fma="fma" in features,
-        dots=_dots(features),
+        fma=machine.fma in features,
+        dots=_dots(machine, features),
         cores=len(os.sched_getaffinity(0)),
         l1_bytes=_cache_bytes(1),
         l2_bytes=_cache_bytes(2),
@@ -98,18 +128,33 @@ def detect() -> CpuTarget:
     )
 
 
+def machine_of(triple: str) -> Machine:
+    """The instruction set of a triple. Raises CompileError where there is no backend for it."""
+    architecture = triple.split("-")[0]
+    if "linux" not in triple or architecture not in MACHINES:
+        raise CompileError(
+            f"cpu backend: {triple}: only Linux on x86-64 and AArch64 is supported; "
+            "use backend='reference'"
+        )
+    return MACHINES[architecture]
+
+
 @functools.cache
 def cap(target: CpuTarget, name: str) -> CpuTarget:
-    """The target reduced to a feature level: "avx512", "avx2", "baseline"; "native" keeps it.
+    """The target reduced to a level of its machine: "avx512", "avx2", "baseline"; on AArch64
+    "sve256", "v8.6", "v8.2", "neon", where "baseline" is the last. "native" keeps it.
 
     A capped target is the same on every machine but for its cores and caches, so code for older
     CPUs can be tested on newer ones. Raises CompileError where the target lacks the level.
     """
     if name == "native":
         return target
-    if name not in LEVELS:
-        raise CompileError(f"target {name!r}: takes native, {', '.join(LEVELS)}")
-    level = LEVELS[name]
+    machine = machine_of(target.triple)
+    if name == BASELINE:
+        name = [*machine.levels][-1]
+    if name not in machine.levels:
+        raise CompileError(f"target {name!r}: takes native, {', '.join(machine.levels)}")
+    level = machine.levels[name]
     missing = sorted(set(level.features) - set(target.features))
     if missing:
         raise CompileError(
@@ -121,18 +166,18 @@ def cap(target: CpuTarget, name: str) -> CpuTarget:
         name=name,
         cpu=level.cpu,
         features=level.features,
-        llvm_features="",
+        llvm_features=level.llvm_features,
         vector_bits=level.vector_bits,
         registers=level.registers,
-        fma="fma" in level.features,
-        dots=_dots(level.features),
+        fma=machine.fma in level.features,
+        dots=_dots(machine, level.features),
         # Those of this machine are not those of the next one, and capped targets are to be alike.
         libraries=(),
     )
 
 
-def _dots(features: Sequence[str]) -> tuple[Dot, ...]:
-    return tuple(dot for dot, feature in DOTS if feature in features)
+def _dots(machine: Machine, features: Sequence[str]) -> tuple[Dot, ...]:
+    return tuple(dot for dot, feature in machine.dots if feature in features)
 
 
 def _cache_bytes(level: int) -> int:

@@ -97,10 +97,10 @@ def native() -> Native:
 
 
 def _loaded() -> Native:
-    # Plain x86-64: one object serves every target, and it has no vectors to gain.
-    plain = target.cap(target.detect(), "baseline")
+    # The lowest level: one object serves every target, and it has no vectors to gain.
+    plain = target.cap(target.detect(), target.BASELINE)
     names = (ENTER, POINT, ALIKE, AGAIN, APART)
-    code = compiler.build(team_ir(), plain, (INIT, *names))
+    code = compiler.build(team_ir(plain.triple), plain, (INIT, *names))
     _initialize(code.symbols[INIT])
     enter, point, alike, again, apart = (builtin(name, code.symbols[name]) for name in names)
     code_of_team = Native(enter(0), point(0), alike, again, apart(0), code)

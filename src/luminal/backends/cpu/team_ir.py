@@ -42,6 +42,7 @@ from luminal.backends.cpu.launch_ir import MAX_LOOP_DEPTH
 from luminal.backends.cpu.launch_walk import WALK_IR
 from luminal.backends.cpu.team_arrays import ARRAYS_IR
 from luminal.backends.cpu.team_entry import ENTRY_IR, OBJECT_BYTES
+from luminal.backends.cpu.team_machines import MACHINES
 from luminal.backends.cpu.team_runs import RUNS_IR
 from luminal.backends.cpu.team_waits import WAITS_IR
 from luminal.backends.cpu.team_workers import WORKERS_IR
@@ -112,15 +113,14 @@ declare i32 @pthread_setaffinity_np(i64, i64, ptr)
 declare i32 @sched_getaffinity(i32, i64, ptr)
 declare i32 @sched_getcpu()
 declare i64 @syscall(i64, ...)
-declare void @llvm.x86.sse2.pause()
-declare i64 @llvm.readcyclecounter()
-declare void @llvm.x86.sse.stmxcsr(ptr)
-declare void @llvm.x86.sse.ldmxcsr(ptr)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
-"""
+$MACHINE"""
 
 
-def team_ir() -> str:
-    """The module's text. It exports `luminal_team_init()` and what Python calls (`team_entry`)."""
+def team_ir(triple: str) -> str:
+    """The module's text for a machine. It exports `luminal_team_init()` and what Python calls
+    (`team_entry`).
+    """
     text = _DECLARATIONS + WAITS_IR + WALK_IR + WORKERS_IR + RUNS_IR + ENTRY_IR + ARRAYS_IR
-    return Template(text).substitute(_LAYOUT)
+    machine = MACHINES[triple.split("-")[0]]
+    return Template(text).substitute(_LAYOUT, **machine)

@@ -9,8 +9,8 @@ RUNS_IR = """
 define internal void @set_ieee() {
 entry:
   %mode = alloca i32, align 4
-  store i32 8064, ptr %mode
-  call void @llvm.x86.sse.ldmxcsr(ptr %mode)
+  store i32 $IEEE_MODE, ptr %mode
+  $WRITE_MODE
   ret void
 }
 
@@ -19,10 +19,10 @@ entry:
 define internal i64 @luminal_run(ptr %run) {
 entry:
   %mode = alloca i32, align 4
-  call void @llvm.x86.sse.stmxcsr(ptr %mode)
+  $READ_MODE
   %bits = load i32, ptr %mode
-  %control.bits = and i32 %bits, 65472
-  %ieee = icmp eq i32 %control.bits, 8064
+  %control.bits = and i32 %bits, $MODE_BITS
+  %ieee = icmp eq i32 %control.bits, $IEEE_MODE
   br i1 %ieee, label %plain, label %odd
 plain:
   %size = tail call i64 @run_on_team(ptr %run)
@@ -30,7 +30,7 @@ plain:
 odd:
   call void @set_ieee()
   %size.odd = call i64 @run_on_team(ptr %run)
-  call void @llvm.x86.sse.ldmxcsr(ptr %mode)
+  $WRITE_MODE
   ret i64 %size.odd
 }
 
@@ -73,7 +73,7 @@ lease: ; take what is idle now, wait for nobody
   %wakes = icmp ne i64 %wakes.wide, 0
   %last.at = getelementptr i8, ptr %control, i64 $LAST
   %last = load atomic i64, ptr %last.at monotonic, align 8
-  %ticks = call i64 @llvm.readcyclecounter()
+  %ticks = $TICKS
   %since = sub i64 %ticks, %last
   %closely = icmp ult i64 %since, $CLOSELY
   br label %scan
@@ -106,7 +106,7 @@ look:
 pass:
   br i1 %closely, label %rouse, label %leave
 rouse:
-  %futex = call i64 (i64, ...) @syscall(i64 202, ptr %state.at, i32 129, i32 1)
+  %futex = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %state.at, i32 129, i32 1)
   br label %leave
 leave:
   store atomic i32 $IDLE, ptr %state.at release, align 4
@@ -194,7 +194,7 @@ release:
   br i1 %release.more, label %release, label %exit
 exit:
   %members.all = phi i64 [1, %alone], [%size, %release]
-  %ended = call i64 @llvm.readcyclecounter()
+  %ended = $TICKS
   store atomic i64 %ended, ptr %last.at monotonic, align 8
   ret i64 %members.all
 }

@@ -13,14 +13,14 @@ WAITS_IR = """
 define internal i64 @linger(ptr %word, i32 %seen, ptr %sleepers, i64 %begun, i64 %spins,
                             ptr %team) {
 entry:
-  %now = call i64 @llvm.readcyclecounter()
+  %now = $TICKS
   %first = icmp eq i64 %begun, 0
   %since = select i1 %first, i64 %now, i64 %begun
   %ticks = sub i64 %now, %since
   %spinning = icmp ult i64 %ticks, %spins
   br i1 %spinning, label %spin, label %rest
 spin:
-  call void @llvm.x86.sse2.pause()
+  $PAUSE
   ret i64 %since
 rest:
   %lends = icmp ne ptr %team, null
@@ -30,7 +30,7 @@ lend:
   br label %sleep
 sleep:
   %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  %futex = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 128, i32 %seen, ptr null)
+  %futex = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 128, i32 %seen, ptr null)
   %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
   ret i64 0
 }
@@ -42,7 +42,7 @@ entry:
   %asleep = icmp ne i32 %count, 0
   br i1 %asleep, label %wake, label %exit
 wake:
-  %futex = call i64 (i64, ...) @syscall(i64 202, ptr %word, i32 129, i32 2147483647)
+  %futex = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 129, i32 2147483647)
   br label %exit
 exit:
   ret void
