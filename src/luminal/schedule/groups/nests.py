@@ -256,7 +256,7 @@ class _Rules:
             self.tiles[loop.symbol] = TileChoice(unroll * run)
         self.left //= count
 
-    def deal_inside(self, first: tuple[LoopAxis, ...], lanes: int = MOST, rows: int = 1) -> None:
+    def deal_inside(self, first: tuple[LoopAxis, ...], widest: int = MOST, rows: int = 1) -> None:
         """Gives so many lanes at most positions inside the grid: in each nest of loops along one of
         its axes. Those that sum several rows at once have short runs.
         """
@@ -277,7 +277,7 @@ class _Rules:
                 rule = min(rule, PARTS // min(ROW_SUMS, ROW_RESULTS * ceiling(rows)))
             run = runs[first[0]] = self.pick("run", rule, others)
         rule = self.left if most >= ROW_STEPS * self.left else min(self.left, ceiling(most // run))
-        rule = min(rule, lanes)
+        rule = min(rule, widest)
         shorter = [n for n in (rule // 2, rule // 4, 2 * rule) if 1 < n <= self.left]
         share = self.pick("short", rule, shorter)
         streams = floor(max(1, min(STREAMS if run == 1 else RUNS, most // (share * run))))
