@@ -86,6 +86,28 @@ def test_where_memory_is_short_fewer_trips_wait_for_another(
     assert made(1) < made(9)
 
 
+def test_what_one_pass_needs_alone_lives_no_longer_than_it() -> None:
+    program = program_of(layers(6)[0].graph)
+    loop = next(
+        launch
+        for launch in program.launches
+        if isinstance(launch, LoopLaunch) and carried(replace(program, launches=(launch,)))
+    )
+    sent = {n for each in walk(loop.body) if isinstance(each, CollectiveLaunch)
+            for n, _ in program.accesses(each)}  # fmt: skip
+    still = {
+        program.table[operand.entry]
+        for launch in walk(loop.body)
+        for operand in launch.operands
+        if operand.modulus == 1 and operand.stride == 0
+    }
+    local = {n for n in still - sent if program.buffers[n].kind is BufferKind.ARENA}
+    others = [launch for launch in program.launches if launch is not loop]
+    outside = {n for launch in others for n, _ in program.accesses(launch)}
+    assert len(local) > 4
+    assert local.isdisjoint(outside)
+
+
 # --- planted faults
 
 SEED = 8
