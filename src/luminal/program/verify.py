@@ -256,8 +256,12 @@ def _verify_outputs(program: Program) -> None:
         for number, role in program.accesses(launch)
         if role is not Role.IN
     }
+    taken: dict[int, str] = {}
     for output in program.outputs:
         kind = program.buffers[output.buffer].kind
+        other = taken.setdefault(output.buffer, output.name)
+        if other != output.name:
+            raise VerifyError(f"output {output.name}: b{output.buffer} is {other} already")
         if kind is not BufferKind.OUTPUT and not output.hidden:
             raise VerifyError(f"output {output.name}: b{output.buffer} is an {kind.value} buffer")
         if kind is BufferKind.OUTPUT and output.buffer not in written:

@@ -21,7 +21,7 @@ class Addressed:
     of the run, `outputs` what it writes, in order.
     """
 
-    __slots__ = ("_bound", "_executable", "_sizes", "dims", "outputs")
+    __slots__ = ("_bound", "_executable", "dims", "outputs")
 
     def __init__(
         self,
@@ -34,7 +34,6 @@ class Addressed:
         self._bound = bound
         self.dims = dims
         self.outputs = tuple(outputs)
-        self._sizes = [plan.bytes for plan in self.outputs]
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Runs once: `inputs` are addresses in the order of `input_names`, `outputs` those of the
@@ -43,4 +42,4 @@ class Addressed:
         A device's run is queued. What it takes from the host, or leaves there, are arrays instead
         of addresses, and outputs there are waited for. Its addresses are multiples of 16.
         """
-        self._executable.run_at(self._bound, inputs, outputs, self._sizes)
+        self._executable.run_at(self._bound, inputs, outputs)

@@ -32,32 +32,26 @@ class Made(NamedTuple):
 
 
 class DeviceRun:
-    """A run with its arrays; do its outputs `stay` on the device? `copies` are outputs of one
-    buffer: (from, to). Where outputs are addresses, kernels write them there; `sizes` are their
-    bytes.
+    """A run with its arrays; do its outputs `stay` on the device? Where they are addresses, kernels
+    write them there.
     """
 
     __slots__ = (
-        "copies", "copies_there", "inputs", "integers", "layout", "listing", "outputs", "runner",
-        "sizes", "slot", "stay", "workspace",
+        "inputs", "integers", "layout", "listing", "outputs", "runner",
+        "slot", "stay", "workspace",
     )  # fmt: skip
 
     def __init__(
         self,
         runner: DeviceRunner,
-        copies: Sequence[tuple[int, int]],
         prepared: Made,
         workspace: DeviceBuffer,
         listing: Listing,
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         stay: bool,
-        sizes: Sequence[int] = (),
     ) -> None:
         self.runner = runner
-        there = [pair for pair in copies if any(type(outputs[k]) is int for k in pair)]
-        self.copies = [pair for pair in copies if pair not in there] if there else copies
-        self.copies_there, self.sizes = there, sizes
         self.layout, self.integers = prepared.layout, prepared.integers
         self.workspace, self.listing = workspace, listing
         self.inputs, self.outputs, self.stay = inputs, outputs, stay
@@ -82,8 +76,6 @@ class DeviceRun:
                 driver.enqueue(*call)
         for part in (*self.layout.outputs, *self.layout.large_outputs):
             self._take(driver, part)
-        for pair in self.copies_there:
-            self._copy_there(driver, *pair)
 
     def land(self) -> None:
         """Fills the caller's arrays once all has run."""
@@ -92,8 +84,6 @@ class DeviceRun:
                 array = self.outputs[part.array]
                 array[...] = part_of(self.slot.taken, part, array)
             self.runner.slots.append(self.slot)
-        for source, copy in () if self.stay else self.copies:
-            self.outputs[copy][...] = self.outputs[source]
 
     def _is_recorded(self, driver: Driver) -> bool:
         """Queues it as a recording, if there is one."""
@@ -124,8 +114,6 @@ class DeviceRun:
         self.slot = slot if is_staged else None
         for part in (*layout.outputs, *layout.large_outputs) if self.stay else layout.large_outputs:
             self._take(driver, part)
-        for pair in self.copies_there:
-            self._copy_there(driver, *pair)
         return True
 
     def _one_by_one(self, driver: Driver, launches: Sequence[tuple[int, Call]]) -> None:
@@ -149,22 +137,8 @@ class DeviceRun:
         if not self.stay:
             driver.fetch(self._place(part), self.outputs[part.array])
             return
-        for k in (part.array, *(to for source, to in self.copies if source == part.array)):
-            target = self.outputs[k]
-            driver.copy(self._place(part), target.place, target.nbytes)
-
-    def _copy_there(self, driver: Driver, source: int, copy: int) -> None:
-        """Queues a copy of an output, of which one or both are addresses."""
-        of, to, size = self.outputs[source], self.outputs[copy], self.sizes[copy]
-        if type(of) is int:
-            place = DevicePointer(driver.block_at(of, max(1, size)))
-        else:
-            parts = (*self.layout.outputs, *self.layout.large_outputs)
-            place = self._place(next(part for part in parts if part.array == source))
-        if type(to) is int:
-            driver.copy(place, DevicePointer(driver.block_at(to, max(1, size))), size)
-        else:
-            driver.fetch(place, to)
+        target = self.outputs[part.array]
+        driver.copy(self._place(part), target.place, target.nbytes)
 
     def _place(self, part: Part) -> DevicePointer:
         return DevicePointer(self.workspace.block, self.layout.offsets[part.buffer])

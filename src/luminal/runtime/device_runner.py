@@ -173,14 +173,14 @@ class BoundDevice:
         table = self._runner.table(self._table.inputs, self._table.outputs, names)
         return BoundDevice(table, self._dims, self._values)
 
-    def run_at(self, inputs: Sequence[Any], outputs: Sequence[Any], sizes: Sequence[int]) -> None:
+    def run_at(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Queues a run with the addresses of arrays on the device, and arrays of the host, which
-        have their outputs when this returns; `sizes` are the outputs' bytes.
+        have their outputs when this returns.
         """
         table = self._table
         at = [(number, inputs[k]) for number, k in table.read_at]
         at += [(number, outputs[k]) for number, k in table.written_at]
-        queued = self._queue(inputs, outputs, is_waited_for=table.waits, at=at, sizes=sizes)
+        queued = self._queue(inputs, outputs, is_waited_for=table.waits, at=at)
         if table.waits:
             queued.check()
 
@@ -233,7 +233,6 @@ class BoundDevice:
         walk: Walk | None = None,
         is_waited_for: bool = False,
         at: Sequence[tuple[int, int]] = (),
-        sizes: Sequence[int] = (),
     ) -> Queued:
         """Queues a run, its launches by `walk` if there is one, and waits for it if so asked. `at`
         are buffers with the addresses where they lie.
@@ -261,7 +260,7 @@ class BoundDevice:
             key, lambda: self._calls(prepared, workspace, states, following, here, at)
         )
         run = DeviceRun(
-            runner, table.table.copies, prepared, workspace, listing, inputs, outputs, stay, sizes
+            runner, prepared, workspace, listing, inputs, outputs, stay
         )  # fmt: skip
         with device.entered() as driver:
             if len(device.flight) >= MOST:

@@ -304,16 +304,10 @@ class Executable:
             bound = cast("BoundDevice", bound).addressed(frozenset(names))
         return Addressed(self, binding.dims, binding.outputs, bound)
 
-    def run_at(
-        self,
-        bound: AddressedRunner,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        sizes: Sequence[int],
-    ) -> None:
+    def run_at(self, bound: AddressedRunner, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Runs with arrays at these addresses; see `Addressed.run`."""
         with self._lock:
-            self._run(bound.run_at, inputs, outputs, sizes)
+            self._run(bound.run_at, inputs, outputs)
 
     def _run(self, run: Callable[..., T], *arrays: Any) -> T:
         """Runs with the locks held of what this program may assign, and of what others may."""

@@ -57,8 +57,8 @@ def on_host(
 class AddressedRunner(BoundRunner, Protocol):
     """A bound program that also runs on memory by address."""
 
-    def run_at(self, inputs: Sequence[Any], outputs: Sequence[Any], sizes: Sequence[int]) -> None:
-        """Runs once, with the addresses of the arrays, and the outputs' bytes."""
+    def run_at(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Runs once, with the addresses of the arrays."""
 
 
 class Runner(Protocol):

@@ -21,7 +21,6 @@ class Table:
 
     inputs: tuple[tuple[int, int], ...]
     outputs: tuple[tuple[int, int], ...]
-    copies: tuple[tuple[int, int], ...]  # outputs of one buffer: (from, to)
     states: tuple[tuple[int, Assignable], ...]
     following: tuple[tuple[int, Assignable], ...]
     fixed: tuple[tuple[int, int], ...]  # weights, literals, derived: (entry, buffer)
@@ -36,14 +35,7 @@ class Table:
         # Done once for a program: a run then writes addresses by two numbers, without looking at a
         # buffer.
         place = {name: k for k, name in enumerate(outputs)}
-        # One buffer may be several outputs: a run writes the first, the others are copies of it.
-        first: dict[int, int] = {}
-        copies = []
-        for output in program.outputs:
-            if output.name in place:
-                k = place[output.name]
-                if first.setdefault(output.buffer, k) != k:
-                    copies.append((first[output.buffer], k))
+        taken = {o.buffer: place[o.name] for o in program.outputs if o.name in place}
         planned = {number: k for k, number in enumerate(plan.buffers)}
         by_kind: dict[BufferKind, list[tuple[int, Any]]] = {kind: [] for kind in BufferKind}
         hidden = []
@@ -53,8 +45,8 @@ class Table:
             match buffer.kind:
                 case BufferKind.INPUT:
                     by_kind[buffer.kind].append((entry, inputs.index(str(buffer.owner))))
-                case BufferKind.OUTPUT if number in first:
-                    by_kind[buffer.kind].append((entry, first[number]))
+                case BufferKind.OUTPUT if number in taken:
+                    by_kind[buffer.kind].append((entry, taken[number]))
                 case BufferKind.OUTPUT:
                     hidden.append((entry, number))
                 case BufferKind.STATE | BufferKind.NEXT:
@@ -66,7 +58,6 @@ class Table:
         return cls(
             inputs=tuple(by_kind[BufferKind.INPUT]),
             outputs=tuple(by_kind[BufferKind.OUTPUT]),
-            copies=tuple(copies),
             states=tuple(by_kind[BufferKind.STATE]),
             following=tuple(by_kind[BufferKind.NEXT]),
             fixed=tuple(by_kind[BufferKind.WEIGHT]),

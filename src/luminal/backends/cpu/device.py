@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -191,7 +190,6 @@ class BoundCpu:
         self._newest: int | None = None  # version of any Parameter, when the frame was made ready
         self._poisons = runner.poisons
         self._swaps = runner.program.swaps
-        self._ends = bool(self._swaps or frame.table.copies)  # does `_finish` do anything?
         self._point = team.native().point
         self._enter: Callable[[int], Any] = team.entry()
 
@@ -204,11 +202,11 @@ class BoundCpu:
             self._poison(outputs)
         self._point(frame.record_address, inputs, outputs)
         self._enter(frame.record_address)
-        if self._ends:
-            self._finish(outputs)
+        if self._swaps:
+            self._finish()
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
-        """Runs once, with the addresses of the arrays, and the outputs' bytes."""
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Runs once, with the addresses of the arrays."""
         frame = self._frame
         if frame.ready_for is not self or self._newest != Parameter.newest:
             self._prepare()
@@ -220,10 +218,7 @@ class BoundCpu:
         for entry, k in table.outputs:
             slots[entry] = outputs[k]
         self._enter(frame.record_address)
-        for state in self._swaps:
-            exchange(state, HOST)
-        for source, copy in table.copies:
-            ctypes.memmove(outputs[copy], outputs[source], sizes[copy])
+        self._finish()
 
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
         """The seconds of `runs` runs by the host's clock."""
@@ -244,7 +239,7 @@ class BoundCpu:
             self._point(self._frame.record_address, inputs, outputs)
             record = self._frame.timed_record(row)
             self._enter(record.ctypes.data)
-            self._finish(outputs)
+            self._finish()
         return nanoseconds[:, launches["kind"] == KERNEL] * 1e-9
 
     def report(self) -> Report:
@@ -259,7 +254,7 @@ class BoundCpu:
     def recognizer(self, inputs: Sequence[Familiar], outputs: Sequence[Familiar]) -> Recognizer:
         """The Recognizer of calls with such arrays."""
         frame, calls = self._frame, team.calls(inputs, outputs, self._frame.record_address)
-        is_native = self._enter is team.native().enter and not self._ends
+        is_native = self._enter is team.native().enter and not self._swaps
 
         def again(arrays: Mapping[Any, Any], outputs: Sequence[Array]) -> Recognized:
             if is_native and frame.ready_for is self and self._newest == Parameter.newest:
@@ -318,12 +313,10 @@ class BoundCpu:
         frame.take_memory(self._placement, threads, self._wakes, runner.arena, runner.scratch)
         frame.memory_stamp = runner.memory_stamp
 
-    def _finish(self, outputs: Sequence[Array]) -> None:
-        """What a run leaves to do: States change buffers, an output given twice is copied."""
+    def _finish(self) -> None:
+        """What a run leaves to do: States change buffers."""
         for state in self._swaps:
             exchange(state, HOST)
-        for source, copy in self._frame.table.copies:
-            outputs[copy][...] = outputs[source]
 
 
 class BoundPython(BoundCpu):
@@ -342,9 +335,9 @@ class BoundPython(BoundCpu):
         with self._runner.python.alone():
             super().run(inputs, outputs)
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         with self._runner.python.alone():
-            super().run_at(inputs, outputs, sizes)
+            super().run_at(inputs, outputs)
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         with self._runner.python.alone():
