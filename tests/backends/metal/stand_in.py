@@ -17,6 +17,8 @@ from tests.simt.compiling import TextError, compile
 from tests.simt.launching import At, DeviceFault, launch
 
 MEMORY = 1 << 30
+BUFFERS = 31  # that a kernel may have
+DISPATCH = 1 << 5  # MTLIndirectCommandTypeConcurrentDispatch
 MTLCompileOptions = SimpleNamespace(new=lambda: SimpleNamespace(setFastMathEnabled_=bool))
 
 
@@ -41,6 +43,7 @@ class Encoder:
     def __init__(self, work: list[Callable[[], None]]) -> None:
         self.work = work
         self.arguments: dict[int, Any] = {}
+        self.used: list[Buffer] = []
 
     def copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
         self, source: Buffer, start: int, target: Buffer, to: int, size: int
@@ -67,8 +70,115 @@ class Encoder:
         arguments = [self.arguments[n] for n in range(len(self.arguments))]
         self.work.append(lambda: launch(self.module, KERNEL, groups, threads, arguments))
 
+    def useResource_usage_(self, buffer: Buffer, usage: int) -> None:
+        assert usage == 3  # it is read and written
+        self.used.append(buffer)
+
+    def executeCommandsInBuffer_withRange_(
+        self, commands: IndirectCommandBuffer, span: tuple[int, int]
+    ) -> None:
+        if span != (0, len(commands.commands)):
+            raise ValueError(f"commands {span} of {len(commands.commands)}")
+        used = list(self.used)
+        self.work.append(lambda: commands.run(used))
+
     def endEncoding(self) -> None:
         pass
+
+
+class Descriptor(SimpleNamespace):
+    """What is set of an object before it is made: `setName_(value)`."""
+
+    @classmethod
+    def new(cls) -> Descriptor:
+        return cls()
+
+    def __getattr__(self, name: str) -> Any:
+        if not (name.startswith("set") and name.endswith("_")):
+            raise AttributeError(name)
+        return lambda value: setattr(self, name[3:-1], value)
+
+
+class MTLIndirectCommandBufferDescriptor(Descriptor):
+    """What an indirect command buffer will hold."""
+
+
+class MTLComputePipelineDescriptor(Descriptor):
+    """What a pipeline is made of."""
+
+
+class IndirectCommand:
+    """A launch, refused where Metal's rules are broken."""
+
+    def __init__(self, buffers: int) -> None:
+        self.most = buffers
+        self.pipeline: Any = None
+        self.shape: tuple[Any, Any] | None = None
+        self.is_barrier = False
+        self.bound: dict[int, tuple[Buffer, int]] = {}
+
+    def setComputePipelineState_(self, pipeline: Any) -> None:
+        if not pipeline.is_for_indirect:
+            raise ValueError("the pipeline does not support indirect command buffers")
+        self.pipeline = pipeline
+
+    def setKernelBuffer_offset_atIndex_(self, buffer: Buffer, offset: int, index: int) -> None:
+        if not 0 <= index < self.most:
+            raise ValueError(f"buffer {index} of a command that has {self.most}")
+        if not isinstance(buffer, Buffer) or not 0 <= offset <= buffer.length():
+            raise ValueError("no place in a buffer")
+        self.bound[index] = buffer, offset
+
+    def setBarrier(self) -> None:
+        self.is_barrier = True
+
+    def concurrentDispatchThreadgroups_threadsPerThreadgroup_(
+        self, groups: Any, threads: Any
+    ) -> None:
+        if self.pipeline is None:
+            raise ValueError("a launch before its pipeline is set")
+        self.shape = groups, threads
+
+    def run(self) -> None:
+        assert self.shape is not None
+        count = max(self.bound) + 1
+        nothing = np.zeros(0, np.uint8), 0
+        places = [self.bound.get(n) for n in range(count)]
+        at = [At(*((place[0].bytes, place[1]) if place else nothing)) for place in places]
+        launch(self.pipeline.module, KERNEL, *self.shape, at)
+
+
+class IndirectCommandBuffer:
+    """So many commands. Those with no barrier between them run in any order: from the last."""
+
+    def __init__(self, descriptor: Any, count: int) -> None:
+        if descriptor.CommandTypes != DISPATCH or not 0 < count <= 16384:
+            raise ValueError("no such commands, or too many")
+        if descriptor.InheritBuffers or descriptor.InheritPipelineState:
+            raise ValueError("commands with their own buffers and pipelines inherit none")
+        if not 0 < descriptor.MaxKernelBufferBindCount <= BUFFERS:
+            raise ValueError(f"{descriptor.MaxKernelBufferBindCount} buffers of {BUFFERS}")
+        most = descriptor.MaxKernelBufferBindCount
+        self.commands = [IndirectCommand(most) for _ in range(count)]
+
+    def indirectComputeCommandAtIndex_(self, number: int) -> IndirectCommand:
+        return self.commands[number]
+
+    def run(self, used: list[Buffer]) -> None:
+        for command in self.commands:
+            if command.shape is None:
+                raise DeviceFault("a command that was never set")
+            for buffer, _ in command.bound.values():
+                if not any(buffer is other for other in used):
+                    raise DeviceFault("a command's buffer is not resident: nobody uses it")
+        apart: list[IndirectCommand] = []
+        for command in [*self.commands, None]:
+            if command is None or command.is_barrier:
+                for free in reversed(apart):
+                    free.run()
+                apart = []
+            if command is not None:
+                apart.append(command)
 
 
 class CommandBuffer:
@@ -157,11 +267,24 @@ class Device:
             module = compile(text, "metal")
         except TextError as refused:
             return None, str(refused)
-        pipeline = SimpleNamespace(module=module, maxTotalThreadsPerThreadgroup=lambda: 1024)
-        return SimpleNamespace(newFunctionWithName_=lambda name: pipeline), None
+        return SimpleNamespace(newFunctionWithName_=lambda name: module), None
 
-    def newComputePipelineStateWithFunction_error_(self, function: Any, error: None) -> Any:
-        return function, None
+    def newComputePipelineStateWithDescriptor_options_reflection_error_(
+        self, descriptor: Any, options: int, reflection: None, error: None
+    ) -> Any:
+        assert options == 0
+        pipeline = SimpleNamespace(
+            module=descriptor.ComputeFunction,
+            maxTotalThreadsPerThreadgroup=lambda: 1024,
+            is_for_indirect=getattr(descriptor, "SupportIndirectCommandBuffers", False),
+        )
+        return pipeline, None, None
+
+    def newIndirectCommandBufferWithDescriptor_maxCommandCount_options_(
+        self, descriptor: Any, count: int, options: int
+    ) -> IndirectCommandBuffer:
+        assert options == 0
+        return IndirectCommandBuffer(descriptor, count)
 
 
 def MTLCopyAllDevices() -> list[Device]:

@@ -6,6 +6,7 @@ somebody waits. Its encoders run one after the other, as do a queue's command bu
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from luminal.backends.c_backend import CCode
 from luminal.backends.metal import presence
+from luminal.backends.metal.recording import Copied, MetalRecording, places, recorded
 from luminal.base import tracing
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.dialect import KERNEL
@@ -20,6 +22,7 @@ from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import (
     Array,
+    Call,
     DeviceBlock,
     DeviceError,
     DeviceMemory,
@@ -49,6 +52,7 @@ class MetalDriver(Driver):
         self.queue = self.device.newCommandQueue()
         self.open: Any = None
         self.handed: list[Any] = []
+        self._staged: dict[int, Any] = {}  # by the address of the host's array
 
     def memory(self) -> DeviceMemory:
         total, used = self.device.recommendedMaxWorkingSetSize(), self.device.currentAllocatedSize()
@@ -83,7 +87,7 @@ class MetalDriver(Driver):
 
     def copy(self, source: DevicePointer, target: DevicePointer, size: int) -> None:
         if size:
-            encoder = self._commands().blitCommandEncoder()
+            encoder = self.commands().blitCommandEncoder()
             encoder.copyFromBuffer_sourceOffset_toBuffer_destinationOffset_size_(
                 source.block, source.offset, target.block, target.offset, size
             )
@@ -100,7 +104,7 @@ class MetalDriver(Driver):
             if library is None:
                 raise CompileError(f"Metal refuses a kernel:\n{error}\n{spelled.text}")
             function = library.newFunctionWithName_(KERNEL)
-            pipeline, error = self.device.newComputePipelineStateWithFunction_error_(function, None)
+            pipeline, error = self._pipeline(function)
         if pipeline is None:
             raise CompileError(f"Metal refuses a kernel:\n{error}\n{spelled.text}")
         most = pipeline.maxTotalThreadsPerThreadgroup()
@@ -119,16 +123,56 @@ class MetalDriver(Driver):
         integers: DevicePointer | None,
         scratch: DevicePointer | None,
     ) -> None:
-        places = [*operands, scratch or DevicePointer(None), *([integers] if integers else ())]
-        encoder = self._commands().computeCommandEncoder()
+        call = Call(code, workers, operands, integers, scratch)
+        encoder = self.commands().computeCommandEncoder()
         encoder.setComputePipelineState_(code.handle)
-        for number, place in enumerate(places):
+        for number, place in enumerate(places(call)):
             encoder.setBuffer_offset_atIndex_(place.block, place.offset, number)
-        most = min(GROUP, code.handle.maxTotalThreadsPerThreadgroup())
-        groups, threads = launch_shape(code, workers, most, scratch)
-        size = self.metal.MTLSizeMake
-        encoder.dispatchThreadgroups_threadsPerThreadgroup_(size(groups, 1, 1), size(threads, 1, 1))
+        encoder.dispatchThreadgroups_threadsPerThreadgroup_(*self.shape(call))
         encoder.endEncoding()
+
+    def shape(self, call: Call) -> tuple[Any, Any]:
+        """How many groups a launch has, and threads in each, as Metal takes them."""
+        most = min(GROUP, call.code.handle.maxTotalThreadsPerThreadgroup())
+        groups, threads = launch_shape(call.code, call.workers, most, call.scratch)
+        size = self.metal.MTLSizeMake
+        return size(groups, 1, 1), size(threads, 1, 1)
+
+    # Memory is the device's and the host's, so what is staged is copied by the device, in order
+    # with launches.
+    def staging(self, size: int) -> Array:
+        block = self.allocate(max(1, size))
+        array = np.frombuffer(block.contents().as_buffer(block.length()), np.uint8)[:size]
+        self._staged[array.ctypes.data] = block
+        weakref.finalize(array, self._staged.pop, array.ctypes.data, None)
+        return array
+
+    def record(
+        self,
+        sent: tuple[Array, DevicePointer],
+        calls: Sequence[Call],
+        taken: tuple[DevicePointer, Array],
+    ) -> MetalRecording | None:
+        commands = recorded(self, calls)
+        if commands is None:
+            return None
+        (source, target), (result, into) = sent, taken
+        before = Copied(self._place(source), target, source.nbytes)
+        after = Copied(result, self._place(into), into.nbytes)
+        return MetalRecording(self, commands, calls, before, after)
+
+    def _place(self, staged: Array) -> DevicePointer:
+        """Where an array of `staging` lies, from its first byte; of none, nowhere."""
+        return DevicePointer(self._staged[staged.ctypes.data] if staged.nbytes else None)
+
+    def _pipeline(self, function: Any) -> tuple[Any, Any]:
+        """The pipeline of a function, which recordings may use too, or what is wrong with it."""
+        descriptor = self.metal.MTLComputePipelineDescriptor.new()
+        descriptor.setComputeFunction_(function)
+        descriptor.setSupportIndirectCommandBuffers_(True)
+        make = self.device.newComputePipelineStateWithDescriptor_options_reflection_error_
+        pipeline, _, error = make(descriptor, 0, None, None)
+        return pipeline, error
 
     def wait(self, mark: Mark | None = None) -> None:
         self._hand_over()
@@ -145,14 +189,14 @@ class MetalDriver(Driver):
         return next(places, 0)
 
     def mark(self) -> Mark:
-        self._commands()
+        self.commands()
         return self._hand_over()
 
     def seconds(self, first: Mark, last: Mark) -> float:
         last.waitUntilCompleted()
         return float(last.GPUEndTime() - first.GPUEndTime())
 
-    def _commands(self) -> Any:
+    def commands(self) -> Any:
         """The command buffer that takes what is queued next."""
         if self.open is None:
             self.open = self.queue.commandBuffer()
