@@ -293,8 +293,8 @@ class _Rules:
             run = runs[loop]
             count = min(share, ceiling(-(-loop.estimate // run)))
             unroll = streams if count * run * streams <= loop.estimate else 1
-            lanes = Lanes(count, stride, run if count > 1 else 1)
-            self.tiles[loop.symbol] = TileChoice(unroll, 1, lanes)
+            owned = Lanes(count, stride, run if count > 1 else 1)
+            self.tiles[loop.symbol] = TileChoice(unroll, 1, owned)
         self.left //= share
 
     def chunk(self, loop: LoopAxis, steps: int) -> int:
