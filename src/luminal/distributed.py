@@ -6,9 +6,11 @@ from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import run_local
 from luminal.runtime.collectives.process import engine, init, local_rank, local_size, rank, size
 from luminal.runtime.collectives.tickets import Label, Ticket
+from luminal.session.choosing import Auto, choose
 from luminal.session.parallel import DataParallel, MpiBackend, TensorParallel
 
 __all__ = [
+    "Auto",
     "CollectiveError",
     "CollectiveTimeoutError",
     "DataParallel",
@@ -17,6 +19,7 @@ __all__ = [
     "MpiBackend",
     "TensorParallel",
     "Ticket",
+    "choose",
     "engine",
     "init",
     "local_rank",

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import luminal as lm
 from luminal.base.costs import Link
 from luminal.base.dtypes import float32
 from luminal.base.errors import InputError
 from luminal.cli.main import app
+from luminal.distribute.choose import priced
 from luminal.distribute.mesh import Mesh
 from luminal.distribute.move import Moved, Reason
 from luminal.distribute.plans import read_plan
@@ -137,3 +139,15 @@ def test_the_command_says_what_each_number_of_ranks_takes(tmp_path: Path) -> Non
         failed = CliRunner().invoke(app, [*given, *wrong])
         assert isinstance(failed.exception, InputError)
         assert words in str(failed.exception)
+
+
+def test_what_is_shared_is_looked_at_once() -> None:
+    # Sums of a value and itself, as those of random numbers are: as many paths as 2^60.
+    graph = lm.Graph()
+    x = graph.tensor((8,), name="x")
+    for _ in range(60):
+        x = x + x.tanh()
+    x.sum().output("y")
+    mesh = Mesh((1,), ("data",))
+    cost = priced(graph.graph(), [], {}, mesh, "data", Machine(1e9, 1e9, 1e9), {})
+    assert cost.kernels == 4 * (8 + 1) / 1e9

@@ -46,8 +46,9 @@ def command(
     Links are seconds before the first byte arrives, and bytes a second. The times are a model's:
     kernels at the rates given, collectives by their best algorithm, both side by side.
     """
+    from luminal.distribute.choose import Choice
     from luminal.distribute.price import Machine
-    from luminal.models.plans import Choice, Cluster, Planner, Setting
+    from luminal.models.plans import Cluster, Planner, Setting
 
     settings, vocabulary = _settings(model, length)
     cluster = Cluster(Machine(flops, bandwidth, memory), per_node, _link(near), _link(far))

@@ -22,13 +22,13 @@ UNITS = {"": 1, "B": 1} | {
 }
 
 
-def bytes_of(limit: int | str) -> int:
-    """The bytes of a limit such as `2_000_000`, "2MB" or "1.5 GiB". Raises CompileError for
-    anything else.
+def bytes_of(limit: int | str, what: str = "memory_limit") -> int:
+    """The bytes of a limit such as `2_000_000`, "2MB" or "1.5 GiB". Raises CompileError, which
+    begins with `what`, for anything else.
     """
     matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\w*)", str(limit).strip())
     if isinstance(limit, bool) or matched is None or matched[2] not in UNITS:
-        raise CompileError(f"memory_limit {limit!r}: give bytes, or a text as '200MB' or '1.5GiB'")
+        raise CompileError(f"{what} {limit!r}: give bytes, or a text as '200MB' or '1.5GiB'")
     return int(float(matched[1]) * UNITS[matched[2]])
 
 

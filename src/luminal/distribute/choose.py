@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from luminal.base.costs import Link
 from luminal.base.errors import CompileError, ShapeError
@@ -20,12 +20,30 @@ from luminal.memory.state import Assignable, Parameter, State
 Named = Sequence[tuple[str, Parameter]]
 
 
-@dataclass(frozen=True, slots=True)
-class Priced:
-    """A plan, and what a step takes by it."""
+InputsBy = Callable[[Mesh, str], Mapping[str, Spec] | None]
+"""How a graph's inputs lie by a plan on a mesh; None: as the graph's marks say."""
+MOST_TENSOR = 16
+"""The most ranks that products are cut over."""
 
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A mesh and a plan, and what a step takes by them; `fits`: within a rank's memory?"""
+
+    mesh: Mesh
     plan: str
     price: Price
+    fits: bool
+
+    def text(self) -> str:
+        """The choice as text that can be edited and given back (`lm.distributed.read_plan`)."""
+        return f"mesh {axes_of(self.mesh, '=')}\nplan {self.plan}"
+
+
+def axes_of(mesh: Mesh, between: str = " ") -> str:
+    """The axes of a mesh in words: `data 4 tensor 2`."""
+    axes = zip(mesh.names, mesh.shape, strict=True)
+    return " ".join(f"{name}{between}{ranks}" for name, ranks in axes)
 
 
 def priced(
@@ -42,6 +60,8 @@ def priced(
     try:
         for name in plan.split("+"):
             follow(named, name, mesh)
+            if name == "tensor" and mesh.ranks("tensor") > 1 and not _any_cut(named):
+                raise ShapeError("no layer has a name whose products are cut (q_proj, fc1, ...)")
         specs = {owner: spec_of_held(owner) for owner in owners(graph)}
         states = {owner: spec for owner, spec in specs.items() if spec is not None}
         return price(distribute(graph, mesh, inputs, states, _Shapes(), "engine"), machine, links)
@@ -54,37 +74,54 @@ def plans_of(mesh: Mesh) -> list[str]:
     """The plans that a mesh has axes for."""
     alone = len(mesh.names) == 1
     data = mesh.names[0] if alone and "tensor" not in mesh.names else "data"
-    kinds = ["data", "zero1", "zero3"] if data in mesh.names else []
+    kinds = ["data"] if data in mesh.names else []
+    if kinds and mesh.ranks(data) > 1:
+        kinds += ["zero1", "zero3"]
     if "tensor" not in mesh.names:
         return kinds
     return ["tensor", *(f"tensor+{kind}" for kind in kinds[1:])]
 
 
-def cheapest(
-    graph: Graph, named: Named, inputs: Mapping[str, Spec] | None, mesh: Mesh,
-    machine: Machine, links: Mapping[str, Link],
-) -> list[Priced]:  # fmt: skip
-    """The plans for a graph on a mesh, the fastest that fits into memory first.
+def meshes_of(ranks: int) -> list[Mesh]:
+    """The meshes of so many ranks: all along "data", and each number of them along "tensor"."""
+    counts = [n for n in range(2, min(ranks, MOST_TENSOR) + 1) if ranks % n == 0]
+    flat = Mesh((ranks,), ("data",))
+    return [flat, *(Mesh((ranks // n, n), ("data", "tensor")) for n in counts)]
 
-    Raises CompileError where no plan divides the graph.
+
+def choices(
+    graph: Graph, named: Named, inputs: InputsBy, meshes: Sequence[Mesh], machine: Machine,
+    links: Callable[[Mesh], Mapping[str, Link]],
+) -> list[Choice]:  # fmt: skip
+    """The plans for a graph, the fastest that fits into memory first, then by their memory.
+
+    `inputs` as in `distribute`, for a mesh and a plan. Raises CompileError where no plan divides
+    the graph.
     """
     out, refused = [], []
-    for plan in plans_of(mesh):
-        try:
-            cost = priced(graph, named, inputs, mesh, plan, machine, links)
-        except ShapeError as error:
-            refused.append(str(error))
-        else:
-            out.append(Priced(plan, cost))
+    for mesh in meshes:
+        for plan in plans_of(mesh):
+            try:
+                cost = priced(graph, named, inputs(mesh, plan), mesh, plan, machine, links(mesh))
+            except ShapeError as error:
+                refused.append(f"{plan} on {axes_of(mesh)}: {error}")
+            else:
+                out.append(Choice(mesh, plan, cost, cost.peak <= machine.memory))
     if not out:
-        raise CompileError(f"shard: no plan fits the mesh {mesh.shape}: {'; '.join(refused)}")
-    return sorted(out, key=lambda p: rank_of(p.price, machine))
+        shapes = ", ".join(axes_of(mesh) for mesh in meshes)
+        why = "; ".join(refused) or "a mesh of several axes has one named 'data' or 'tensor'"
+        raise CompileError(f"plan 'auto': no plan is for {shapes}: {why}")
+    return sorted(out, key=lambda choice: rank_of(choice.price, machine))
 
 
 def rank_of(cost: Price, machine: Machine) -> tuple[bool, float]:
     """What plans are ordered by: those that fit by their time, the others by their memory."""
     is_over = cost.peak > machine.memory
     return is_over, cost.peak if is_over else cost.seconds
+
+
+def _any_cut(named: Named) -> bool:
+    return any(parameter.spec is not None for _, parameter in named)
 
 
 class _Shapes:

@@ -176,9 +176,13 @@ def _stays(node: Node) -> bool:
 def _sources(node: Node) -> set[Value]:
     """The stored values that a node reads, through what is computed on the way."""
     stored: set[Value] = set()
+    seen: set[Value] = set()  # random numbers are of a value that many paths lead to
     waiting = [edge_of(arg).value for arg in node.args]
     while waiting:
         value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
         if value.node.op.is_pointwise and len(stored) < 16:
             waiting += [edge_of(arg).value for arg in value.node.args]
         elif value.node.op.name not in ("Iota", "Constant"):

@@ -78,6 +78,8 @@ class _Held(ABC):
     """The mesh axes that cut each dimension (`lm.shard`); None: every rank has the whole."""
     slots_spec: tuple[tuple[str, ...], ...] | None = None
     """Of a Parameter that is trained: how its moments are cut, where that is not as it is."""
+    undecided: Any = None
+    """Of a Parameter whose plan is not chosen yet (`lm.shard(model, "auto", mesh)`): what waits."""
     part: Part | None = None
     """From the first program on a mesh that cuts it: what this rank holds."""
     order: Interleaved | None = None

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from luminal.base.costs import Link
 from luminal.base.records import dataclass
-from luminal.distribute.choose import priced, rank_of
+from luminal.distribute.choose import Choice, meshes_of, plans_of, priced, rank_of
 from luminal.distribute.mesh import Mesh, Spec
 from luminal.distribute.price import Machine, Price
 from luminal.hlir.graph import Graph as FrozenGraph
@@ -23,8 +23,6 @@ from luminal.session.graph import Graph
 
 FEW = 1
 """Layers of the smaller of the two steps that are recorded."""
-MOST_TENSOR = 16
-"""The most ranks that products are cut over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +55,6 @@ class Cluster:
         return links
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A mesh and a plan, and what a step takes by them."""
-
-    mesh: Mesh
-    plan: str
-    price: Price
-    fits: bool
-
-    def text(self) -> str:
-        """The choice as text that can be edited and given back (`lm.distributed.read_plan`)."""
-        axes = " ".join(f"{n}={k}" for n, k in zip(self.mesh.names, self.mesh.shape, strict=True))
-        return f"mesh {axes}\nplan {self.plan}"
-
-
 class Planner:
     """Prices plans of one setting; steps are recorded once."""
 
@@ -102,16 +85,12 @@ def candidates(ranks: int, setting: Setting) -> Iterator[tuple[Mesh, str]]:
     """The meshes and plans that divide the batch, the heads and the inner layers."""
     model = setting.model
     heads = model.num_key_value_heads or model.num_attention_heads
-    for tensor in range(1, min(ranks, MOST_TENSOR) + 1):
-        data = ranks // tensor
-        fits = ranks % tensor == 0 and heads % tensor == 0 and setting.batch % data == 0
+    for mesh in meshes_of(ranks):
+        tensor = mesh.ranks("tensor") if "tensor" in mesh.names else 1
+        fits = heads % tensor == 0 and setting.batch % mesh.ranks("data") == 0
         if not fits or model.intermediate_size % tensor or setting.vocabulary % tensor:
             continue
-        mesh = Mesh((data,), ("data",))
-        if tensor > 1:
-            mesh = Mesh((data, tensor), ("data", "tensor"))
-        kinds = ("data", "zero1", "zero3") if data > 1 else ("data",)
-        yield from ((mesh, f"tensor+{kind}" if tensor > 1 else kind) for kind in kinds)
+        yield from ((mesh, plan) for plan in plans_of(mesh))
 
 
 class _Step:

@@ -209,14 +209,16 @@ def compile(
 
             check_whole(frozen)
     else:
-        from luminal.session.on_mesh import on_mesh  # late: most programs have one rank
+        from luminal.session.choosing import decide  # late: most programs have one rank
+        from luminal.session.on_mesh import on_mesh
 
         if memory_limit is not None:
             raise CompileError(
                 "compile: memory_limit is for programs of one rank; leave it out with mesh=, and "
                 "mark what is computed again with lm.checkpoint"
             )
-        placed = on_mesh(frozen, mesh, collectives, by_rank=graph.is_by_rank)
+        why = decide(narrowed_to(frozen, choices.narrow), mesh, chosen)
+        placed = on_mesh(frozen, mesh, collectives, by_rank=graph.is_by_rank, why=why)
         parts = placed.parts
         frozen, choices = placed.graph, choices.on_ranks(placed.parts)
         options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})

@@ -36,6 +36,8 @@ class OnMesh:
     rank: int
     distributed: Distributed
     engines: Mapping[str, Engine]
+    why: str = ""
+    """What is to be said of a plan that was chosen for it."""
 
     @property
     def graph(self) -> Graph:
@@ -68,13 +70,17 @@ class OnMesh:
 
     def explanation(self) -> str:
         """Every collective with its value, reason and bytes."""
-        return explanation(self.distributed, self.mesh)
+        told = explanation(self.distributed, self.mesh)
+        return f"{self.why}\n{told}" if self.why else told
 
 
-def on_mesh(graph: Graph, mesh: Mesh, order: str, *, by_rank: bool = False) -> OnMesh:
+def on_mesh(
+    graph: Graph, mesh: Mesh, order: str, *, by_rank: bool = False, why: str = ""
+) -> OnMesh:
     """The program of this rank: what is recorded, spread over the mesh. All ranks must call it.
 
-    `by_rank`: what is recorded is the program of one rank already (`lm.spmd`).
+    `by_rank`: what is recorded is the program of one rank already (`lm.spmd`). `why`: what its
+    explanation says of a plan that was chosen.
     Raises InputError where the mesh has another number of ranks than were launched.
     """
     engine = engine_for(mesh, "compile")
@@ -87,7 +93,7 @@ def on_mesh(graph: Graph, mesh: Mesh, order: str, *, by_rank: bool = False) -> O
     states = {owner: spec_of_held(owner) for owner in owners(graph)}
     specs = {owner: spec for owner, spec in states.items() if spec is not None}
     distributed = distribute(pruned(graph, (MarkAttrs,)), mesh, None, specs, parts, order)
-    return OnMesh(mesh, engine.rank, distributed, engines)
+    return OnMesh(mesh, engine.rank, distributed, engines, why)
 
 
 def engine_for(mesh: Mesh, what: str) -> Engine:

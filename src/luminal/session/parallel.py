@@ -15,9 +15,10 @@ from luminal.frontend.tensor import Tensor
 from luminal.memory.state import Assignable, Parameter, State
 from luminal.nn.module import Module
 from luminal.runtime.collectives.process import init
+from luminal.session.choosing import Auto, leave_undecided
 
-Plan = str | Mapping[str, Sequence[Any]]
-"""The name of a plan, several joined by "+", or specs by patterns of paths."""
+Plan = str | Mapping[str, Sequence[Any]] | Auto
+"""The name of a plan, several joined by "+", specs by patterns of paths, or what "auto" goes by."""
 
 
 def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> Any:
@@ -27,8 +28,10 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
     "zero2", "zero3", "tensor", several as "tensor+zero1" (see docs/distributed.md), or
     {"*.q_proj.weight": ("tensor", None)}: for each dimension the mesh axis that cuts it. What no
     pattern names stays whole. Programs compiled with `lm.compile(cx, mesh=mesh)` from then on go by
-    it. Raises InputError for an unknown plan or a pattern that matches nothing, ShapeError for
-    what does not divide.
+    it. "auto" (`lm.distributed.Auto()`): the first of these programs chooses the plan by which it
+    is predicted to be fastest within a rank's memory, so compile the training step first;
+    `exe.explain_sharding()` says why. Raises InputError for an unknown plan or a pattern that
+    matches nothing, ShapeError for what does not divide.
     """
     if is_tensor(what):
         return what.shard(*_entries(plan))
@@ -41,11 +44,10 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
         )
     if not isinstance(mesh, Mesh):
         raise InputError("shard: a model is cut over a mesh; give mesh=lm.Mesh((4,), ('data',))")
-    for path, parameter in what.named_parameters():
-        # What is waited for is named in errors, and numbers need not be the same on all ranks.
-        if parameter.name == f"parameter{parameter.id}":
-            parameter.name = path
-    if isinstance(plan, str):
+    name_by_path(what)
+    if (auto := Auto.of(plan)) is not None:
+        leave_undecided([*what.named_parameters()], mesh, auto)
+    elif isinstance(plan, str):
         for name in plan.split("+"):
             follow(what.named_parameters(), name.strip(), mesh)
     elif isinstance(plan, Mapping):
@@ -54,6 +56,14 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
     else:
         raise InputError(f"shard: the plan is {plan!r}; give a name, or specs by patterns of paths")
     return what
+
+
+def name_by_path(model: Module) -> None:
+    """Names Parameters without a name of their own by their paths."""
+    for path, parameter in model.named_parameters():
+        # What is waited for is named in errors, and numbers need not be the same on all ranks.
+        if parameter.name == f"parameter{parameter.id}":
+            parameter.name = path
 
 
 def _entries(plan: Any) -> Sequence[Any]:

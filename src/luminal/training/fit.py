@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from luminal.training.data import Batches
 from luminal.training.interrupt import noticed_interrupts
 from luminal.training.leaves import check_leaves
 from luminal.training.metrics import MetricsLog
+from luminal.training.plan import decided
 from luminal.training.plot import figure_class, plot_losses
 from luminal.training.program import LossFunction, Recipe
 from luminal.training.progress import display
@@ -91,8 +93,10 @@ def fit(
     computes its rows of every batch, losses and norms are those of whole batches, and the first
     rank shows and logs. `plan`: how the model is cut, as for `lm.shard`: "data" by default, which
     cuts batches only, "zero1", "zero3", "tensor", "tensor+zero1", specs by patterns; a model that
-    `lm.shard` has cut stays so. Batches must divide by the ranks. Each rank writes its parts of a
-    checkpoint, from which any other mesh goes on.
+    `lm.shard` has cut stays so; "auto" takes the plan, and without a mesh the mesh of all ranks,
+    that the step is predicted to be fastest by within a rank's memory (`record.plan` says why,
+    `lm.distributed.Auto` sets that memory). Batches must divide by the ranks. Each rank writes its
+    parts of a checkpoint, from which any other mesh goes on.
 
     `leaves`: a power of two. Batches are cut into so many, whose gradients are added as one tree:
     the bits of a run are then the same on any number of ranks that divides them, and on one. For
@@ -108,22 +112,22 @@ def fit(
     _check_needed(validate_every, validate, checkpoint_every, checkpoint)
     if plot is not None:
         figure_class()  # asked for before the steps, not after
-    seed = checked_seed("fit", seed)
-    ranks = _joined(mesh, plan, model, data, detect_nan)
-    _check_leaves(leaves, ranks, plan, data, accumulate, statistics, detect_nan)
     recipe = Recipe(
-        model, loss_fn, optimizer, clip_norm, amp, accumulate, seed, mode, backend, memory_limit,
-        ranks,
+        model, loss_fn, optimizer, clip_norm, amp, accumulate, checked_seed("fit", seed), mode,
+        backend, memory_limit,
     )  # fmt: skip
+    mesh, plan, why = decided(plan, recipe, data, mesh, leaves)
+    ranks = _joined(mesh, plan, recipe, data, leaves, statistics, detect_nan)
+    recipe = replace(recipe, ranks=ranks)
     manager = CheckpointManager(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     trainer = Trainer(
         recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan,
         leaves=leaves,
     )  # fmt: skip
-    ranks.check_same(model, trainer.besides())
-    ranks.cut(model, plan)
+    ranks.cut(model, plan, trainer.besides())
     total = steps or _steps_of(epochs, data, accumulate)
     record = trainer.resumed() if resume else trainer.record
+    record.plan = why
     _take_steps(trainer, total, validate_every, checkpoint_every, log, progress)
     if plot is not None and record.history and ranks.is_first:
         plot_losses(record.history, plot)
@@ -131,16 +135,18 @@ def fit(
 
 
 def _joined(
-    mesh: Mesh | None, plan: Plan | None, model: Module, data: Batches, detect_nan: bool
-) -> Ranks:
+    mesh: Mesh | None, plan: Plan | None, recipe: Recipe, data: Batches, leaves: int | None,
+    statistics: int | None, detect_nan: bool,
+) -> Ranks:  # fmt: skip
     """This rank among all; InputError for what several cannot do together."""
-    ranks = Ranks.of(mesh, plan, model)
+    ranks = Ranks.of(mesh, plan, recipe.model)
     if detect_nan and ranks.size > 1:
         raise InputError(
             "fit: detect_nan=True computes a step again on one rank, and the mesh has "
             f"{ranks.size}; run the same seed and batches without mesh= to look for a NaN"
         )
     ranks.check_batches(data, ranks.parts, f"the ranks of mesh axis {ranks.axis!r}")
+    _check_leaves(leaves, ranks, plan, data, recipe.accumulate, statistics, detect_nan)
     return ranks
 
 

@@ -102,6 +102,13 @@ class Steps:
         return self._programs[key]
 
     def _compiled(self, batch: Batch, is_last: bool, statistics: bool) -> Program:
+        graph, layers = self.recorded(batch, is_last, statistics)
+        return Program(self._recipe.compiled(graph), layers)
+
+    def recorded(
+        self, batch: Batch, is_last: bool = True, statistics: bool = False
+    ) -> tuple[Graph, Layers]:
+        """The graph of a step of such batches, and of which layer its nodes are."""
         recipe = self._recipe
         graph = Graph("training step")
         tensors = inputs_of(graph, batch, recipe.ranks)
@@ -126,7 +133,7 @@ class Steps:
         else:
             assert self._accumulator is not None
             self._accumulator.add(loss)
-        return Program(recipe.compiled(graph), layers)
+        return graph, layers
 
     def _record_update(self, loss: Tensor) -> Tensor | None:
         recipe = self._recipe

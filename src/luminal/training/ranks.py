@@ -45,7 +45,8 @@ class Ranks:
                 raise InputError(f"fit: plan={plan!r}, but there is no mesh; give both")
             return ALONE
         engine = engine_for(mesh, "fit")
-        axis = _batch_axis(mesh, plan, model)
+        is_cut = any(parameter.spec is not None for parameter in model.parameters())
+        axis = batch_axis(mesh, plan, is_cut)
         if axis is None:
             return Ranks(mesh, engine)
         return Ranks(mesh, engine, axis, mesh.coordinates(engine.rank)[axis], mesh.ranks(axis))
@@ -93,8 +94,12 @@ class Ranks:
             "\n".join(lines), "the model that fit begins with (lm.manual_seed makes it alike)"
         )
 
-    def cut(self, model: Module, plan: Plan | None) -> None:
-        """Says how the model is cut: as the plan has it; without one as it is, by `lm.shard`."""
+    def cut(self, model: Module, plan: Plan | None, besides: Mapping[str, Assignable]) -> None:
+        """Says how the model is cut: as the plan has it; without one as it is, by `lm.shard`.
+
+        Raises as `check_same` does.
+        """
+        self.check_same(model, besides)
         if self.mesh is None:
             return
         if plan is not None:
@@ -133,14 +138,14 @@ ALONE = Ranks()
 """A run of one rank."""
 
 
-def _batch_axis(mesh: Mesh, plan: Plan | None, model: Module) -> str | None:
+def batch_axis(mesh: Mesh, plan: Plan | None, is_cut: bool) -> str | None:
     """The mesh axis along which batches are cut: "data", or the only one where no plan has another
-    use for it.
+    use for it, nor `lm.shard`, by which the model `is_cut`.
     """
     if "data" in mesh.names:
         return "data"
     if isinstance(plan, str):
         is_free = any(name.strip() != "tensor" for name in plan.split("+"))
     else:
-        is_free = plan is None and all(p.spec is None for p in model.parameters())
+        is_free = plan is None and not is_cut
     return mesh.names[0] if is_free and len(mesh.names) == 1 else None

@@ -46,19 +46,21 @@ class Record:
     """How a run went.
 
     `history`: a row of metrics for each step, that of earlier runs too where a log holds them;
-    `steps`: those done in all; `interrupted`: Ctrl-C ended it; `resumed`: the step it went on from.
+    `steps`: those done in all; `interrupted`: Ctrl-C ended it; `resumed`: the step it went on from;
+    `plan`: why "auto" has chosen its plan.
     """
 
     history: list[Row] = field(default_factory=list)
     steps: int = 0
     interrupted: bool = False
     resumed: int = 0
+    plan: str = ""
 
     def __repr__(self) -> str:
         """A few lines: `history` holds the rest."""
         ended = ", ended by Ctrl-C" if self.interrupted else ""
         begun = f" (from step {self.resumed} on)" if self.resumed else ""
-        lines = [f"{self.steps} steps{begun}{ended}"]
+        lines = [f"{self.steps} steps{begun}{ended}", self.plan.partition(";")[0]]
         if self.history:
             losses, last = self.losses, self.history[-1]
             lines += [

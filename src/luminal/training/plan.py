@@ -1,0 +1,47 @@
+"""The plan "auto" of `fit`: what a step would take is asked of its first batch's graph."""
+
+from __future__ import annotations
+
+from luminal.backends import registry
+from luminal.base.errors import InputError
+from luminal.distribute.mesh import Mesh, Spec
+from luminal.session.choosing import Auto, chosen_for
+from luminal.session.device_choice import chosen_device
+from luminal.session.parallel import Plan, name_by_path
+from luminal.training.data import Batch, Batches
+from luminal.training.program import Recipe, Steps, named
+from luminal.training.ranks import batch_axis
+
+
+def decided(
+    plan: Plan | None, recipe: Recipe, data: Batches, mesh: Mesh | None, leaves: int | None
+) -> tuple[Mesh | None, Plan | None, str]:
+    """The mesh and the plan of a run, and why they were chosen, where that is by "auto". All ranks
+    must call it.
+    """
+    auto = Auto.of(plan)
+    if auto is None:
+        return mesh, plan, ""
+    if leaves is not None:
+        raise InputError(
+            "fit: plan='auto' predicts a step of whole batches, and leaves= cuts them; name a plan"
+        )
+    name_by_path(recipe.model)  # before slots take their names from them
+    batch = _first(data)
+    graph, _ = Steps(recipe).recorded(batch)
+
+    def inputs(mesh: Mesh, plan: str) -> dict[str, Spec]:
+        axis = batch_axis(mesh, plan, is_cut=False)
+        if axis is None:
+            return {}
+        return {name: ((axis,), *((),) * (x.ndim - 1)) for name, x in named(batch).items()}
+
+    backend = registry.find(chosen_device(recipe.backend))
+    parameters = [*recipe.model.named_parameters()]
+    chosen = chosen_for(graph.graph(), parameters, inputs, mesh, auto, backend)
+    return chosen.mesh, chosen.plan, chosen.why
+
+
+def _first(data: Batches) -> Batch:
+    """The first batch of all; the position stays what it is."""
+    return next(data.once())
