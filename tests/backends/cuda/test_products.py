@@ -30,3 +30,17 @@ def test_the_default_blocks_of_products_do_not_spill(dtype: str, architecture: s
     (kernel,) = lower_by_stages(cx.graph(), CHIP).program.kernels
     assert kernel.lanes >= 64
     assert nvrtc.compile(CHIP.text(kernel), architecture).spilled == 0
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("rows", mostly_long([8, 2, 3, 4, 5, 12, 16], 1))
+def test_sums_of_few_rows_do_not_spill(rows: int) -> None:
+    """Two products of a row, each by weights in bfloat16, beside the norm of few rows."""
+    cx = lm.Graph()
+    x = cx.tensor((rows, 2048), name="x")
+    x = x * ((x * x).mean(-1, keepdim=True) + 1e-5).rsqrt()
+    a, b = (cx.tensor((1024, 2048), lm.bfloat16, name) for name in "ab")
+    ((x @ a.cast(lm.float32).mT).sigmoid() * (x @ b.cast(lm.float32).mT)).output("y")
+    (kernel,) = lower_by_stages(cx.graph(), CHIP).program.kernels
+    assert kernel.lanes >= 64
+    assert nvrtc.compile(CHIP.text(kernel), "sm_90a").spilled == 0
