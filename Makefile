@@ -39,6 +39,7 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/python -m tests.lint.docstrings
 	@$(BIN)/python -m tests.lint.unused
 	@$(BIN)/python -m tests.lint.tolerances
+	@$(BIN)/python -m tests.lint.platforms
 
 # After a change of the table of names, or of a public name.
 names: $(VENV)/.installed-test

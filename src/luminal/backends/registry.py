@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import Any
 
@@ -53,6 +54,8 @@ class Row:
             self.current()
         except (CompileError, ImportError) as error:
             return str(error)
+        except Exception as error:  # a library of the device's that is of another version, say
+            return f"{type(error).__name__}: {error}"
         return None
 
 
@@ -103,8 +106,10 @@ BACKENDS = {
 
 OF_DLPACK = {dlpack_device.CUDA: "cuda", dlpack_device.ROCM: "hip"}
 """The backends of devices by the numbers that other libraries have for their kinds."""
-AUTOMATIC = ("cuda", "hip", "metal", "cpu", "reference")
-"""What "auto" looks for, in this order. A device of OpenCL may be the CPU once more."""
+AUTOMATIC = ("cuda", "hip", "metal", "cpu", "opencl", "reference")
+"""What "auto" looks for, in this order. A device of OpenCL may be the CPU once more, so it comes
+after it.
+"""
 
 
 def find(name: str) -> Backend | Interpreter:
@@ -115,8 +120,7 @@ def find(name: str) -> Backend | Interpreter:
     Raises CompileError for an unknown name and for what cannot be used here.
     """
     if name == "auto":
-        rows = (BACKENDS[automatic] for automatic in AUTOMATIC)
-        return next(row for row in rows if row.unavailable() is None).current()
+        return _automatic()
     base, _, text = str(name).partition(":")
     row = BACKENDS.get(base)
     if row is not None and row.knows_chips and not text.isdecimal() and base != name:
@@ -134,6 +138,24 @@ def find(name: str) -> Backend | Interpreter:
     if number >= count:
         raise CompileError(f"backend {name!r}: there {_are(count)} here, from '{base}:0'")
     return row.current(number)
+
+
+def _automatic() -> Backend | Interpreter:
+    """The first backend of AUTOMATIC that can be used; a warning where it is not even the CPU."""
+    reasons = {}
+    for name in AUTOMATIC:
+        reason = BACKENDS[name].unavailable()
+        if reason is None:
+            break
+        reasons[name] = reason
+    if "cpu" in reasons:
+        warnings.warn(
+            f"backend 'auto': the CPU backend is not usable: {reasons['cpu']}; "
+            f"{name!r} is used, which is slower",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return BACKENDS[name].current()
 
 
 def compiling(name: str) -> Backend:

@@ -11,8 +11,8 @@ A matrix instruction is a row too: lanes that step together multiply a block of 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import enum
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -253,17 +253,21 @@ def shortened(factor: Array) -> Array:
 
 
 def of_library(name: str, arity: int, kind: Any = ctypes.c_double) -> Callable[..., Array]:
-    """A function of the C library, element by element."""
-    function = getattr(ctypes.CDLL(ctypes.util.find_library("m")), name)
+    """A function of C's mathematical library, element by element."""
+    # Of POSIX it is part of the process, as Python itself needs it.
+    library = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
+    function = getattr(library, name)
     function.restype, function.argtypes = kind, [kind] * arity
     elementwise: Callable[..., Array] = np.frompyfunc(function, arity, 1)
     return elementwise
 
 
-# NumPy has none. Computing in float64 instead would round the sum twice, to 64 bits and to 32.
-_FMA = {4: of_library("fmaf", 3, ctypes.c_float), 8: of_library("fma", 3)}
+@cache
+def _fma(itemsize: int) -> Callable[..., Array]:
+    # NumPy has none. Computing in float64 instead would round the sum twice, to 64 bits and to 32.
+    return of_library("fmaf", 3, ctypes.c_float) if itemsize == 4 else of_library("fma", 3)
 
 
 def fused(a: Array, b: Array, c: Array) -> Array:
     """`a*b + c` of floats, rounded once."""
-    return np.asarray(_FMA[a.dtype.itemsize](a, b, c)).astype(a.dtype)
+    return np.asarray(_fma(a.dtype.itemsize)(a, b, c)).astype(a.dtype)

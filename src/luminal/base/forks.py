@@ -2,12 +2,13 @@
 
 A child has one thread, the one that forked. A lock that another thread held at that moment would
 never be given back there: it is made free. What such a lock guarded may be half changed; whoever
-needs to know that registers a function of its own (`os.register_at_fork`) after making the lock.
+needs to know that registers a function of its own (`on_fork`) after making the lock.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from functools import wraps
@@ -81,4 +82,18 @@ def _free_in_child() -> None:
             held._at_fork_reinit()  # as the standard library does with its own locks
 
 
-os.register_at_fork(after_in_child=_free_in_child)
+def on_fork(
+    after_in_child: Callable[[], object],
+    before: Callable[[], object] = lambda: None,
+    after_in_parent: Callable[[], object] = lambda: None,
+) -> None:
+    """Has these functions called around each fork of this process; nothing on Windows, which has
+    none.
+    """
+    if sys.platform != "win32":
+        os.register_at_fork(
+            before=before, after_in_parent=after_in_parent, after_in_child=after_in_child
+        )
+
+
+on_fork(_free_in_child)

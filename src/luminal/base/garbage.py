@@ -7,7 +7,6 @@ them again and again to find nothing: 40% of the time that 128 layers take.
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -47,4 +46,4 @@ def _without_holders() -> None:
     _holders = 0
 
 
-os.register_at_fork(after_in_child=_without_holders)
+forks.on_fork(_without_holders)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import resource
-import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from luminal.base import host
 from luminal.base.errors import InputError
 from luminal.cli.console import console, table
 
@@ -148,9 +147,7 @@ def _facts(
             count, further = whole
             row["whole"] = {"layers": count, **_whole(work, further[work])}
         rows.append(row)
-    peaks, usage = speed.peaks, resource.getrusage(resource.RUSAGE_SELF)
-    # getrusage(2) counts in bytes on macOS and in KiB on Linux.
-    peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    peaks, peak = speed.peaks, host.peak_bytes()
     return {
         "model": name,
         "layers": speed.layers,

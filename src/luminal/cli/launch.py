@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from luminal.base import config
+from luminal.base import config, host
 from luminal.base.errors import InputError
-from luminal.runtime.collectives.launcher import Ranks, launch
 
 SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 """What follows the script is the script's, options too."""
@@ -41,6 +40,9 @@ def command(
     arguments = list(program or ()) if module is None else ["-m", module, *(program or ())]
     if not arguments:
         raise InputError("luminal launch: no program; name a script, or a module after -m")
+    host.require_posix("luminal launch")
+    from luminal.runtime.collectives.launcher import Ranks, launch
+
     if timeout is not None:
         config.provide(LUMINAL_COLLECTIVE_TIMEOUT=timeout)
     raise typer.Exit(launch(Ranks.parse(ranks), arguments, restarts))

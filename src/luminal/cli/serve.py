@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from luminal.base import host as system
 from luminal.base import installation
 from luminal.base.errors import InputError
 from luminal.cli.options import Backend, ComputeDtype, KeepQuantized, Template, Tokenizer
@@ -64,6 +65,7 @@ def command(
     compute_dtype: ComputeDtype = None,
 ) -> None:
     """Serve a model until SIGTERM or Ctrl-C."""
+    system.require_posix("luminal serve")
     accepted_keys = [] if keys is None else _read_keys(keys)
     origins = [_checked_origin(origin) for origin in cors_origin or ()]
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -66,7 +65,7 @@ def _begin_anew() -> None:
         base.cache_clear()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+forks.on_fork(_begin_anew)
 
 
 # Each node that egglog's parser makes holds the text that was parsed: one text for everything took

@@ -9,6 +9,7 @@ import math
 import mmap
 import os
 import stat
+import sys
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,6 +25,11 @@ Array = npt.NDArray[Any]
 WEIGHT_DTYPES = tuple(map(np.dtype, (np.float32, np.float16, ml_dtypes.bfloat16, np.float64)))
 MAX_RANK = 64  # of NumPy's arrays
 MAX_BYTES = 2**63 - 1  # NumPy's strides are 64-bit
+
+if sys.platform == "win32":
+    _READ = os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT
+else:
+    _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -53,7 +59,7 @@ def open_file(path: Path) -> IO[bytes]:
     """A regular file, open for reading; waits for nobody. Raises LoadError for anything else."""
     try:
         # Opening a FIFO would wait for somebody who writes to it.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(path, _READ)
     except OSError as error:
         raise LoadError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:  # a name that no file can have

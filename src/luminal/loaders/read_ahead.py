@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from luminal.base import host
 from luminal.loaders.mapped import Array, is_mapped
 from luminal.memory.arrays import address
 
@@ -32,8 +33,8 @@ def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:
     None where there are no such arrays, or more than memory holds.
     """
     held = [array for array in arrays if array.nbytes and is_mapped(array)]
-    memory = mmap.PAGESIZE * os.sysconf("SC_PHYS_PAGES")
-    if not held or sum(array.nbytes for array in held) > SHARE * memory:
+    memory, _ = host.memory()
+    if not held or memory is None or sum(array.nbytes for array in held) > SHARE * memory:
         return None
     # The arrays are an argument: what they look into is there as long as the thread is.
     thread = threading.Thread(target=_touch, args=(held,), name="read ahead", daemon=True)
@@ -42,9 +43,13 @@ def read_ahead(arrays: Iterable[Array]) -> threading.Thread | None:
 
 
 def let_go(arrays: Iterable[Array]) -> None:
-    """Unmaps the pages of those that look into mapped files; all others are left alone."""
-    for start, stop in runs(filter(is_mapped, arrays)):
-        _madvise()(start, stop - start, DONT_NEED)
+    """Unmaps the pages of those that look into mapped files; all others are left alone.
+
+    Windows takes pages back by itself, so nothing is done there.
+    """
+    if sys.platform != "win32":
+        for start, stop in runs(filter(is_mapped, arrays)):
+            _madvise()(start, stop - start, DONT_NEED)
 
 
 def runs(arrays: Iterable[Array]) -> Iterator[tuple[int, int]]:

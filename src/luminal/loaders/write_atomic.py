@@ -16,6 +16,7 @@ import numpy as np
 from luminal.base.errors import InputError
 from luminal.loaders.mapped import Array
 
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)  # Windows has texts, too
 _MOST_LINKS = 40  # one after the other, as for Linux
 
 
@@ -47,7 +48,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     # Beside the target, since a rename replaces nothing on another file system.
     draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        descriptor = os.open(draft, _NEW, 0o666)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     try:

@@ -7,14 +7,13 @@ in `runtime/device.py`.
 from __future__ import annotations
 
 import ctypes
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from luminal.base import config
+from luminal.base import config, host
 from luminal.base.dtypes import DType
 from luminal.memory.alignment import ALIGNMENT
 from luminal.memory.poison import poison
@@ -144,14 +143,7 @@ class Host(MemorySpace[HostBuffer]):
         return HostBuffer(array)
 
     def memory(self) -> DeviceMemory:
-        return DeviceMemory(_pages("SC_PHYS_PAGES"), _pages("SC_AVPHYS_PAGES"))
-
-
-def _pages(name: str) -> int | None:
-    """Bytes of so many pages; None where the system does not count them."""
-    if name not in os.sysconf_names:
-        return None
-    return os.sysconf(name) * os.sysconf("SC_PAGE_SIZE")
+        return DeviceMemory(*host.memory())
 
 
 HOST = Host()

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import stat
 import time
 import warnings
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from luminal.base import config, forks
 from luminal.base.records import dataclass
-from luminal.runtime.private_folder import opened, read_private
+from luminal.runtime.private_folder import Folder, opened
 
 SUFFIX = ".o"
 UNFINISHED = ".part"
@@ -93,13 +92,13 @@ class ObjectCache:
             return None  # whoever owns the folders: nothing there is trusted
         try:
             with self._folder(name) as folder:
-                data = read_private(folder, key + SUFFIX)
+                data = folder.read(key + SUFFIX)
                 if data is None:
                     return None
                 payload = data[HASH_BYTES:]
                 if _hash(key, payload) == data[:HASH_BYTES]:
                     return payload
-                _unlink(folder, key + SUFFIX)
+                folder.remove(key + SUFFIX)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -134,13 +133,13 @@ class ObjectCache:
         self._bytes = None
         return count
 
-    def _folder(self, *names: str, create: bool = False) -> AbstractContextManager[int]:
+    def _folder(self, *names: str, create: bool = False) -> AbstractContextManager[Folder]:
         return opened(self.directory.parent, self.directory.name, *names, create=create)
 
     def _try_out(self) -> None:
         try:
             with self._folder(create=True) as folder:
-                if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
+                if not folder.is_writable():
                     self._writable = False  # what is there serves all the same
                     self._warn("it is not writable; what is new is kept in memory only")
         except OSError as error:
@@ -163,14 +162,14 @@ class ObjectCache:
         with self._folder(name, create=True) as folder:
             draft = secrets.token_hex(8) + UNFINISHED
             try:
-                _create(folder, draft, data)
-                os.replace(draft, key + SUFFIX, src_dir_fd=folder, dst_dir_fd=folder)
+                folder.create(draft, data)
+                folder.rename(draft, key + SUFFIX)
             except BaseException as error:
-                _unlink(folder, draft)
+                folder.remove(draft)
                 if isinstance(error, IsADirectoryError):
                     return  # whoever made one in the place of an entry may have something in it
                 raise
-            sizes = [] if self._bytes is not None else [f.size for f in _listed(name, folder)]
+            sizes = [] if self._bytes is not None else [f.size for f in folder.files(SUFFIX)]
         with self._lock:
             if self._bytes is None:
                 self._bytes = FOLDERS * sum(sizes)
@@ -203,13 +202,13 @@ class ObjectCache:
         files = []
         for name in self._folders():
             with suppress(OSError), self._folder(name) as folder:
-                files += _listed(name, folder, ending)
+                files += [_File(name, e.name, e.size, e.used) for e in folder.files(ending)]
         return files
 
     def _folders(self) -> list[str]:
         try:
             with self._folder() as folder:
-                return sorted(os.listdir(folder))
+                return sorted(folder.names())
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -223,7 +222,7 @@ class ObjectCache:
         for name, entries in by_folder.items():
             with suppress(OSError), self._folder(name) as folder:
                 for entry in entries:
-                    _unlink(folder, entry)
+                    folder.remove(entry)
 
 
 def _folder_of(key: str) -> str:
@@ -233,40 +232,6 @@ def _folder_of(key: str) -> str:
 def _hash(key: str, payload: bytes) -> bytes:
     """The digest of a payload under its key: another key's payload is not this one's."""
     return hashlib.sha256(f"{len(key)}:{key}".encode() + payload).digest()
-
-
-def _create(folder: int, name: str, data: bytes) -> None:
-    # A file or a link of this random name can only have been put there by somebody else, so it is
-    # never written to.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(name, flags, 0o600, dir_fd=folder)
-    try:
-        rest = memoryview(data)
-        while rest:
-            # write(2) may take less than it was given.
-            rest = rest[os.write(file, rest) :]
-    finally:
-        os.close(file)
-
-
-def _unlink(folder: int, name: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder)
-
-
-def _listed(name: str, folder: int, ending: str = SUFFIX) -> list[_File]:
-    with os.scandir(folder) as entries:
-        return [file for e in entries if e.name.endswith(ending) for file in _described(name, e)]
-
-
-def _described(folder: str, entry: os.DirEntry[str]) -> list[_File]:
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except FileNotFoundError:  # another process evicted it
-        return []
-    if stat.S_ISDIR(status.st_mode):  # no entry
-        return []
-    return [_File(folder, entry.name, status.st_size, status.st_mtime)]
 
 
 _caches: dict[tuple[Path, int], ObjectCache] = {}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
+
+from luminal.base import forks
 
 T = TypeVar("T")
 
@@ -52,6 +53,4 @@ def _after_in_child() -> None:
             abandon(owner)
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
-)
+forks.on_fork(_after_in_child, before=_before_fork, after_in_parent=_after_in_parent)

@@ -6,100 +6,65 @@ nobody can put another one in its place in between.
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Protocol
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # waits for no FIFO
-_NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EACCES)  # nothing, a link, a socket, shut
-_OTHERS_WRITE = 0o022
-_OTHERS = 0o077
+from luminal.base.records import dataclass
 
 
 class Unsafe(OSError):
     """A folder that others may change, or that is not a folder of this user's."""
 
 
-@contextmanager
-def opened(root: Path, *names: str, create: bool = False) -> Iterator[int]:
-    """A descriptor of the folder `root/names...`; every folder from `root` on is checked.
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in a folder: its bytes, and when it was last used, in seconds since 1970."""
+
+    name: str
+    size: int
+    used: float
+
+
+class Folder(Protocol):
+    """An open folder that only this user can change. Names are of files right in it."""
+
+    def is_writable(self) -> bool:
+        """Whether files can be made here."""
+
+    def names(self) -> list[str]:
+        """The names of all that is in it."""
+
+    def files(self, ending: str) -> list[Entry]:
+        """The files whose names end so; what goes meanwhile is left out."""
+
+    def read(self, name: str) -> bytes | None:
+        """A file of this user's, marked as used; None for anything else."""
+
+    def create(self, name: str, data: bytes) -> None:
+        """Makes a file that was not there."""
+
+    def rename(self, name: str, new: str) -> None:
+        """Puts a file in the place of another one, at once."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
+
+    def settle(self, name: str) -> None:
+        """Makes an empty file unless there is one of this user's, which others cannot write. Raises
+        Unsafe for what is something else.
+        """
+
+
+def opened(root: Path, *names: str, create: bool = False) -> AbstractContextManager[Folder]:
+    """The folder `root/names...`; every folder from `root` on is checked.
 
     Others may look into the root, but not write there. With `create`, missing folders are made.
     Raises Unsafe where one breaks the rules, FileNotFoundError or another OSError.
     """
-    path = str(root)
-    try:
-        folder = _open(path, path, None, _OTHERS_WRITE, create)
-    except (FileNotFoundError, Unsafe):
-        if not create:
-            raise
-        root.parent.mkdir(parents=True, exist_ok=True)  # says why if what is there is in the way
-        folder = _open(path, path, None, _OTHERS_WRITE, create)
-    try:
-        for name in names:
-            path = os.path.join(path, name)
-            inner = _open(name, path, folder, _OTHERS, create)
-            os.close(folder)
-            folder = inner
-        yield folder
-    finally:
-        os.close(folder)
-
-
-def _open(name: str, path: str, inside: int | None, closed: int, create: bool) -> int:
-    try:
-        folder = os.open(name, _FOLDER, dir_fd=inside)
-    except FileNotFoundError:
-        if not create:
-            raise
-        _make(name, inside)
-        folder = os.open(name, _FOLDER, dir_fd=inside)
-    except NotADirectoryError:
-        raise Unsafe(f"{path} is not a directory, or a link to one") from None
-    except OSError as error:
-        error.filename = path
-        raise
-    try:
-        _check(os.fstat(folder), path, closed)
-    except BaseException:
-        os.close(folder)
-        raise
-    return folder
-
-
-def _make(name: str, inside: int | None) -> None:
-    try:
-        # Closed from the start: made first and closed later, it would be open to others in between.
-        os.mkdir(name, 0o700, dir_fd=inside)
-    except FileExistsError:  # another process was first
-        return
-
-
-def _check(status: os.stat_result, path: str, closed: int) -> None:
-    if status.st_uid != os.getuid():
-        raise Unsafe(f"{path} is owned by user {status.st_uid}, not by you")
-    if status.st_mode & closed:
-        mode = stat.S_IMODE(status.st_mode)
-        raise Unsafe(f"{path} is open to other users (mode {mode:o}); chmod it to 700")
-
-
-def read_private(folder: int, name: str) -> bytes | None:
-    """A file of this user's in an open folder, marked as used; None for anything else."""
-    try:
-        file = os.open(name, _FILE, dir_fd=folder)
-    except OSError as error:
-        if error.errno in _NO_FILE:
-            return None
-        raise
-    status = os.fstat(file)
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
-        os.close(file)
-        return None
-    with os.fdopen(file, "rb") as stream:
-        with suppress(OSError):  # the file system may be one to read only
-            os.utime(file)
-        return stream.read()
+    if sys.platform == "win32":
+        from luminal.runtime import private_folder_windows as system
+    else:
+        from luminal.runtime import private_folder_posix as system
+    return system.opened(root, *names, create=create)

@@ -9,9 +9,7 @@ a row that is not what this module wrote is passed over.
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
-import stat
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any, TypeVar
 
 from luminal.base import config, forks
 from luminal.base.records import dataclass
-from luminal.runtime.private_folder import Unsafe, opened
+from luminal.runtime.private_folder import opened
 
 FILE = "search.sqlite3"
 FORMAT = 2  # of the tables; a file of another one begins anew
@@ -149,7 +147,7 @@ class Database:
     def _open(self) -> sqlite3.Connection:
         try:
             with opened(self.path.parent, create=True) as folder:
-                _check_file(folder, self.path)
+                folder.settle(self.path.name)
             return _connect(str(self.path))
         except (OSError, *FAILURES) as error:
             return self._instead_of_it(error)
@@ -180,26 +178,11 @@ class Database:
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
         self._warn(f"{error}; it was renamed to {aside.name}, and a new one begins")
         with opened(self.path.parent) as folder:
-            _check_file(folder, self.path)
+            folder.settle(self.path.name)
         return _connect(str(self.path))
 
     def _warn(self, text: str) -> None:
         warnings.warn(f"search database {self.path}: {text}", RuntimeWarning, stacklevel=4)
-
-
-def _check_file(folder: int, path: Path) -> None:
-    """The file in its open folder, made if it is not there. Raises Unsafe unless it is private."""
-    try:
-        os.close(os.open(path.name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
-    except FileExistsError:
-        status = os.lstat(path.name, dir_fd=folder)
-        if not stat.S_ISREG(status.st_mode):
-            raise Unsafe(f"{path} is a link, or no file") from None
-        if status.st_uid != os.getuid():
-            raise Unsafe(f"{path} is owned by user {status.st_uid}, not by you") from None
-        if status.st_mode & 0o022:
-            mode = stat.S_IMODE(status.st_mode)
-            raise Unsafe(f"others may write {path} (mode {mode:o}); chmod it to 600") from None
 
 
 def _is_damage(error: OSError | Failure) -> bool:
@@ -254,4 +237,4 @@ def _after_fork() -> None:
     _databases.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+forks.on_fork(_after_fork)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import tempfile
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ import numpy as np
 
 from luminal.algebra import term_text
 from luminal.backends.backend import Backend
-from luminal.base import config, tracing
+from luminal.base import config, host, tracing
 from luminal.base.errors import CompileError, LuminalError
 from luminal.base.numerics import Numerics
 from luminal.compiler.assemble import text_key
@@ -134,7 +133,7 @@ class _Search:
         self.arrays = arrays
         self.key = key
         backend = space.backend
-        workers = options.workers or len(os.sched_getaffinity(0))
+        workers = options.workers or len(host.core_ids())
         self.shared = shared
         self.builders = Builders(backend.name, workers, options.build_seconds)
         self.runner = Runner(backend.name, self.shared, options.run_seconds)

@@ -92,7 +92,7 @@ class Worker:
         """Takes the arrays that programs run on."""
         assert self.descriptor is not None
         size = os.fstat(self.descriptor).st_size
-        self.shared = mmap.mmap(self.descriptor, size, prot=mmap.PROT_READ)
+        self.shared = mmap.mmap(self.descriptor, size, access=mmap.ACCESS_READ)
         self.operands = operands
         for kind, number in self.leaves:
             self.settle(kind, number)

@@ -7,13 +7,13 @@ h11 parses strictly, but reads on where RFC 9112 lets a server refuse: see Stric
 from __future__ import annotations
 
 import asyncio
-import resource
 from http import HTTPStatus
 from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from luminal.base import host
 from luminal.serve.errors import ApiError, too_large
 from luminal.serve.replies import to_json
 
@@ -110,7 +110,7 @@ class Connection(H11Protocol):
         self.conn = Strict(self._body)
         # With no descriptor left, accept fails for everyone and the loop spins on it. One client
         # less is the better answer.
-        if len(self.connections) + SPARE_FILES > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
+        if len(self.connections) + SPARE_FILES > host.open_files():
             transport.abort()
         transport.set_write_buffer_limits(0)  # writing is paused while anything is not sent
         self._await_request()

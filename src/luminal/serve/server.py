@@ -7,7 +7,6 @@ import errno
 import gc
 import json
 import logging
-import resource
 import socket
 import time
 from functools import partial
@@ -17,6 +16,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from luminal.base import host
 from luminal.base.errors import InputError
 from luminal.serve.connection import BACKLOG, SPARE_FILES, Connection
 
@@ -111,17 +111,16 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int, body: int) -> No
             listener.listen(BACKLOG)
         except OSError as error:  # another process has bound it too, and was faster
             raise _no_listening(name, port, error.strerror) from None
-        host = f"[{name}]" if listener.family == socket.AF_INET6 else name
-        LOG.info("Listens on http://%s:%d", host, port)
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        shown = f"[{name}]" if listener.family == socket.AF_INET6 else name
+        LOG.info("Listens on http://%s:%d", shown, port)
+    # The soft limit is often 1024, which is a default for programs with select, not a wish of
+    # whoever runs the server.
+    most = host.raise_open_files()
     if most <= SPARE_FILES:
         raise InputError(
             f"serve: the process may open {most} files, which must be more than {SPARE_FILES}; "
             "raise `ulimit -n`"
         )
-    # The soft limit is often 1024, which is a default for programs with select, not a wish of
-    # whoever runs the server.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gc.collect()
     gc.freeze()  # programs stay: to search them for garbage would hold up every text for 0.2 s
     make_server(app, drain, body).run(sockets)

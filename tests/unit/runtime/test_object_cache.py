@@ -212,7 +212,9 @@ def test_a_cache_that_is_only_read_is_read(
     """As one in an image of a machine is; what is new is in memory."""
     ObjectCache(directory, MEBIBYTE).put("k", b"payload")
     real = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.F_OK and real(path, mode))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode, **where: mode == os.F_OK and real(path, mode)
+    )
     with pytest.warns(RuntimeWarning, match="is not writable; what is new is kept in memory only"):
         cache = ObjectCache(directory, MEBIBYTE)
     assert cache.get("k") == b"payload"

@@ -55,7 +55,7 @@ def test_the_default_is_the_cpu_until_another_one_is() -> None:
 
 
 def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    usable = {"cpu", "reference", "opencl", DEVICE}
+    usable = {"cpu", "reference", "opencl"}
     monkeypatch.setattr(
         registry.Row, "unavailable", lambda row: None if row.name in usable else "not here"
     )
@@ -63,8 +63,10 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> No
     for added, expected in (("", "cpu"), ("metal", "metal"), ("hip", "hip"), ("cuda", "cuda")):
         usable.add(added)
         assert registry.find("auto").name == expected
-    usable -= {"cuda", "hip", "metal", "cpu"}
-    assert registry.find("auto").name == "reference"
+    for missing, expected in ({"cuda", "hip", "metal", "cpu"}, "opencl"), ({"opencl"}, "reference"):
+        usable -= missing
+        with pytest.warns(RuntimeWarning, match=f"CPU backend.*not here; '{expected}' is used"):
+            assert registry.find("auto").name == expected
 
 
 def test_a_jitted_function_is_compiled_for_each_default() -> None:

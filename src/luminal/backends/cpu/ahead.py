@@ -9,7 +9,6 @@ none long.
 
 from __future__ import annotations
 
-import os
 import pickle
 import selectors
 import subprocess
@@ -21,7 +20,9 @@ from contextlib import suppress
 from typing import IO
 
 from luminal.backends.cpu.beside import Beside, Key
+from luminal.base import forks
 from luminal.base.errors import LuminalError
+from luminal.base.host import core_ids
 from luminal.codegen.llvm_target import LlvmTarget
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.pipes import close, receive, send
@@ -45,7 +46,7 @@ class Ahead(threading.local):
         self._waiting: dict[Key, Kernel] = {}
         self._made: dict[Key, bytes] = {}
         self._helpers: list[Helper] = []
-        cores = len(os.sched_getaffinity(0))
+        cores = len(core_ids())
         self._beside = Beside() if cores > 1 else None
         self._may_start = min(cores - 1, MOST_HELPERS)
         self._has_spare = cores >= SPARE
@@ -222,4 +223,4 @@ def _begin_anew() -> None:
     ahead = Ahead()
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+forks.on_fork(_begin_anew)

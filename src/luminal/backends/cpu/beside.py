@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -163,4 +162,4 @@ def _begin_anew() -> None:
         sys.setswitchinterval(_usual)
 
 
-os.register_at_fork(after_in_child=_begin_anew)
+forks.on_fork(_begin_anew)

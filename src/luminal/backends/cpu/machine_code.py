@@ -11,7 +11,6 @@ code stands in `compiler.py`.
 from __future__ import annotations
 
 import functools
-import os
 import re
 import threading
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from luminal.base import forks
 from luminal.base.errors import CompileError
 from luminal.codegen.llvm_builder import IN_ORDER
 from luminal.codegen.llvm_target import LlvmTarget
@@ -42,7 +42,7 @@ def _after_fork() -> None:
     lock.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+forks.on_fork(_after_fork, before=_before_fork, after_in_parent=_after_fork)
 
 
 def host() -> tuple[str, str, dict[str, bool]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from luminal.backends.cpu.hwcaps import SVE_BITS
 from luminal.base import config
 from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
 from luminal.base.errors import CompileError
+from luminal.base.host import core_ids
 from luminal.base.records import dataclass
 from luminal.schedule.vectors.vector_target import VectorTarget
 
@@ -120,7 +120,7 @@ def detect() -> CpuTarget:
         registers=level.registers,
         fma=machine.fma in features,
         dots=_dots(machine, features),
-        cores=len(os.sched_getaffinity(0)),
+        cores=len(core_ids()),
         l1_bytes=_cache_bytes(1),
         l2_bytes=_cache_bytes(2),
         l3_bytes=_cache_bytes(3),

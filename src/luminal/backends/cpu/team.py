@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
@@ -35,6 +34,7 @@ from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
 from luminal.base import config, forks
 from luminal.base.dtypes import int64
 from luminal.base.errors import CompileError, VerifyError
+from luminal.base.host import core_ids
 from luminal.memory.arrays import Array
 from luminal.runtime.recognition import Familiar, Recognized
 
@@ -72,7 +72,7 @@ def team_size_default() -> int:
     now = monotonic()
     if now >= until or changes != config.changes:
         changes, threads = config.changes, config.get("LUMINAL_THREADS")
-        wanted = len(os.sched_getaffinity(0)) if threads is None else threads
+        wanted = len(core_ids()) if threads is None else threads
         size = min(wanted, MAX_WORKERS + 1)
         _size = (now + FRESH, changes, size)
     return size

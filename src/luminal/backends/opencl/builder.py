@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import pickle
 import selectors
 import signal
@@ -38,7 +37,7 @@ class Builder:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = forks.lock()
-        os.register_at_fork(after_in_child=self._forget)
+        forks.on_fork(self._forget)
 
     def binary(self, text: str, options: Sequence[str]) -> bytes:
         """The binary of a text. Raises Refused, or CompileError where the compiler died every

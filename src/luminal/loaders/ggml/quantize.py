@@ -4,13 +4,13 @@ it is fitted (`k_quantizers.py`).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 
+from luminal.base import host
 from luminal.base.errors import InputError
 from luminal.loaders.ggml import k_quantizers, simple
 from luminal.loaders.ggml.blocks import VALUES_AT_ONCE
@@ -109,7 +109,7 @@ def quantized(name: str, array: Array, kind: str) -> Array:
         with np.errstate(all="ignore"):  # told by what is not finite then
             blocks[piece] = QUANTIZERS[kind](values[piece].astype(np.float32))
 
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:  # NumPy lets other threads run
+    with ThreadPoolExecutor(len(host.core_ids())) as pool:  # NumPy lets other threads run
         [*pool.map(make, range(0, len(values), step))]
     numbers = [field for field in ("scale", "least") if field in (blocks.dtype.names or ())]
     if not all(np.isfinite(blocks[field]).all() for field in numbers):

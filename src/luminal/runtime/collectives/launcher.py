@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import NamedTuple
 
-from luminal.base import config, installation
+from luminal.base import config, host, installation
 from luminal.base.errors import InputError
 from luminal.runtime.collectives.hooks import INTERRUPTED
 from luminal.runtime.collectives.mpich import mpiexec
@@ -41,7 +40,7 @@ class Ranks(NamedTuple):
 
     def first(self) -> int:
         """How many to start: where it may be fewer, at most one for each core."""
-        return max(self.least, min(self.most, len(os.sched_getaffinity(0))))
+        return max(self.least, min(self.most, len(host.core_ids())))
 
     def after(self, count: int, status: int) -> int:
         """How many to start after `count` of them ended so. Ranks are killed where memory is short:

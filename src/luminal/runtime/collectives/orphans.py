@@ -15,9 +15,8 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
 
     Of the parent, it is the thread that counts which started this process: it must last.
     """
-    if not sys.platform.startswith("linux"):
-        return
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
-    if os.getppid() != parent:  # it has ended meanwhile
-        os.kill(os.getpid(), number)
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        if os.getppid() != parent:  # it has ended meanwhile
+            os.kill(os.getpid(), number)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import socket
 
-from luminal.base import config, installation
+from luminal.base import config, host, installation
 from luminal.base.errors import CollectiveError
 from luminal.base.records import dataclass
 from luminal.runtime.collectives import hooks
@@ -49,7 +48,7 @@ def init(timeout: float | None = None) -> Engine:
     size = launched_ranks()
     if size == 1:
         engine = World(1, Deadlines.of(timeout)).engine(0)
-        _Process.place = Place(0, 1, len(os.sched_getaffinity(0)))
+        _Process.place = Place(0, 1, len(host.core_ids()))
     else:
         engine = _start_mpi(timeout, size)
         _Process.place = _placed(engine)
@@ -59,6 +58,7 @@ def init(timeout: float | None = None) -> Engine:
 
 
 def _start_mpi(timeout: float | None, size: int | None) -> Engine:
+    host.require_posix("several ranks: MPI")
     try:
         from luminal.runtime.collectives.mpi.engine import world  # late: an extra
     except (ImportError, RuntimeError) as error:  # the second where there is no library
@@ -75,10 +75,10 @@ def _start_mpi(timeout: float | None, size: int | None) -> Engine:
 
 def _placed(engine: Engine) -> Place:
     """This rank's place, from what all say of theirs: host, and the cores that each may use."""
-    here = json.dumps([socket.gethostname(), sorted(os.sched_getaffinity(0))])
+    here = json.dumps([socket.gethostname(), host.core_ids()])
     places = [json.loads(data) for data in engine.exchange(here.encode(), "places of ranks")]
-    host, cores = places[engine.rank]
-    neighbours = [rank for rank, place in enumerate(places) if place[0] == host]
+    name, cores = places[engine.rank]
+    neighbours = [rank for rank, place in enumerate(places) if place[0] == name]
     # A core that several ranks may use counts for each of them in part: mpiexec binds ranks to
     # cores, or does not.
     share = sum(1 / sum(core in places[rank][1] for rank in neighbours) for core in cores)

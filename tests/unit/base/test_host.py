@@ -1,0 +1,164 @@
+"""The host's facts on each system, and the package on a system that lacks what POSIX has."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from luminal.base import config, host
+from luminal.base.host import darwin, linux, posix, windows
+
+
+class Kernel:
+    """A library whose sysctlbyname knows these numbers."""
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self.numbers = numbers
+
+    def sysctlbyname(self, name: bytes, value: Any, size: Any, *new: object) -> int:
+        number = self.numbers.get(name.decode())
+        if number is None:
+            return -1
+        value._obj.value = number
+        return 0
+
+
+@pytest.fixture
+def mac(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """What the kernel of a Mac says, to be filled."""
+    numbers: dict[str, int] = {}
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Kernel(numbers))
+    return numbers
+
+
+def test_of_a_macs_cores_the_fast_ones_count(
+    mac: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mac.update(
+        {"hw.perflevel0.logicalcpu": 6, "hw.perflevel1.logicalcpu": 2, "hw.memsize": 8 << 30}
+    )
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    assert darwin.core_ids() == [0, 1, 2, 3, 4, 5]
+    assert darwin.memory() == (8 << 30, None)
+    del mac["hw.perflevel0.logicalcpu"]  # one of Intel's
+    assert len(darwin.core_ids()) == 8
+
+
+def test_a_mac_opens_no_more_files_than_its_kernel_allows(
+    mac: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[tuple[int, int]] = []
+    monkeypatch.setattr(posix.resource, "getrlimit", lambda kind: (256, 2**63 - 1))
+    monkeypatch.setattr(posix.resource, "setrlimit", lambda kind, both: limits.append(both))
+    mac["kern.maxfilesperproc"] = 61_440
+    assert darwin.raise_open_files() == 61_440
+    assert linux.raise_open_files() == 2**63 - 1
+    assert limits == [(61_440, 2**63 - 1), (2**63 - 1, 2**63 - 1)]
+
+
+def test_peaks_are_bytes_on_both_systems(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posix, "peak", lambda: 7)
+    assert darwin.peak_bytes() == 7
+    assert linux.peak_bytes() == 7 * 1024
+
+
+def test_memory_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Windows:
+        @staticmethod
+        def GlobalMemoryStatusEx(status: Any) -> int:
+            assert status._obj.length == 64  # what MEMORYSTATUSEX takes
+            status._obj.total, status._obj.free = 16 << 30, 5 << 30
+            return 1
+
+    monkeypatch.setattr(ctypes, "WinDLL", lambda name: Windows, raising=False)
+    assert windows.memory() == (16 << 30, 5 << 30)
+
+
+def test_this_host_knows_itself() -> None:
+    total, free = host.memory()
+    assert total is None or free is None or 0 < free <= total
+    assert host.core_ids()
+    assert (host.peak_bytes() or 1 << 30) > 1 << 20
+
+
+ELSEWHERE = """
+import importlib, os, pkgutil, sys, asyncio, email, llvmlite.binding, multiprocessing.connection
+import http.client, numpy, ml_dtypes, platformdirs, rich.console, rich.progress, rich.table
+import sqlite3, subprocess, tempfile, tokenizers, typer, uuid, cloudpickle, concurrent.futures
+import onnx, uvicorn, starlette.applications, jinja2, prometheus_client, huggingface_hub
+for name in ("fcntl", "resource", "termios", "pwd", "grp"):
+    sys.modules[name] = None
+for name in (
+    "fork", "register_at_fork", "sched_getaffinity", "sched_setaffinity", "sched_yield", "sysconf",
+    "sysconf_names", "getuid", "geteuid", "memfd_create", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC",
+    "O_DIRECTORY", "O_NOFOLLOW", "killpg", "getpgid", "setsid", "nice", "mkfifo", "uname",
+):
+    delattr(os, name)
+os.O_BINARY, os.O_NOINHERIT = 0, os.open("/dev/null", 0) * 0
+sys.platform = "win32"
+import ctypes
+libraries = ctypes.CDLL
+ctypes.CDLL = lambda name, *rest, **more: libraries(
+    None if name == "ucrtbase" else name, *rest, **more
+)
+class Windows:
+    GlobalMemoryStatusEx = staticmethod(lambda status: 0)
+ctypes.WinDLL = lambda name: Windows
+import luminal as lm
+from tests.lint.platforms import ONLY_LINUX, ONLY_POSIX
+only = tuple(
+    path.removeprefix("src/").removesuffix(".py").rstrip("/").replace("/", ".")
+    for path in (*ONLY_LINUX, *ONLY_POSIX)
+)
+beside = *only, *(
+    f"luminal.{name}" for name in (
+        "torch_backend", "pt2", "serve", "__main__", "runtime.collectives.started",
+        "backends.cuda", "backends.hip", "backends.metal", "backends.opencl",  # of extras
+    )
+)
+for module in pkgutil.walk_packages(lm.__path__, "luminal."):
+    if not module.name.startswith(beside):
+        importlib.import_module(module.name)
+cx = lm.Graph()
+x = cx.tensor((2, 3), name="x")
+(x.exp().sum(1)).output("y")
+from luminal.base import host
+exe = lm.compile(cx, backend="reference")
+print(exe({"x": numpy.zeros((2, 3), numpy.float32)})["y"], host.core_ids.__module__)
+print({device.name: device.usable for device in lm.devices()}["reference"])
+from luminal.runtime.object_cache import ObjectCache
+from pathlib import Path
+cache = ObjectCache(Path(sys.argv[1]) / "a" / "objects", 1 << 20)
+cache.put("ab12", b"code")
+print(cache.get("ab12"), cache.info().entries, cache.clear(), cache.get("ab12"))
+from luminal.cli.main import app
+for words in (["launch", "x.py"], ["env"]):
+    try:
+        app(words, standalone_mode=False)
+    except lm.InputError as error:
+        print(error)
+"""
+
+
+def test_everything_imports_and_the_reference_runs_where_nothing_of_posix_is(
+    tmp_path: Any,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ELSEWHERE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=config.child_environment(),
+    )
+    assert not done.returncode, done.stderr[-3000:]
+    lines = done.stdout.splitlines()
+    assert lines[0] == "[3. 3.] luminal.base.host.windows"
+    assert lines[1] == "True"
+    assert lines[2] == "b'code' 1 1 None"
+    assert lines[3] == "luminal launch needs Linux or macOS (on Windows, WSL)"
+    assert any(line.startswith("python ") for line in lines)
