@@ -7,7 +7,13 @@ from luminal.runtime.collectives.local import run_local
 from luminal.runtime.collectives.process import engine, init, local_rank, local_size, rank, size
 from luminal.runtime.collectives.tickets import Label, Ticket
 from luminal.session.choosing import Auto, choose
-from luminal.session.parallel import DataParallel, MpiBackend, TensorParallel
+from luminal.session.parallel import (
+    DataParallel,
+    MpiBackend,
+    NcclBackend,
+    RcclBackend,
+    TensorParallel,
+)
 
 __all__ = [
     "Auto",
@@ -17,6 +23,8 @@ __all__ = [
     "Engine",
     "Label",
     "MpiBackend",
+    "NcclBackend",
+    "RcclBackend",
     "TensorParallel",
     "Ticket",
     "choose",

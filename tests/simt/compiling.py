@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -76,7 +77,7 @@ def write_library(target: Path, *arguments: str | Path, text: str | None = None)
     program = compiler()
     assert program is not None, "no C++ compiler: tests that build skip where there is none"
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(f".{os.getpid()}")
+    partial = target.with_suffix(f".{os.getpid()}-{threading.get_ident()}")
     command = [program, "-std=c++17", "-fPIC", "-shared", *map(str, arguments), "-o", str(partial)]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:

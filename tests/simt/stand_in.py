@@ -6,7 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +28,8 @@ from tests.simt.compiling import (
 
 CUDA, HIP = "libcuda.so.1", "libamdhip64.so"
 SOURCES = {CUDA: ("stand_in_cuda.cpp",), HIP: ("stand_in_hip.cpp", "stand_in_cuda.cpp")}
+NCCL = {CUDA: "libnccl.so.2", HIP: "librccl.so"}
+"""The library of collectives by the driver that it goes with."""
 
 
 def headers() -> Path | None:
@@ -51,6 +53,41 @@ def library(name: str, *flags: str) -> Path:
         soname = f"-Wl,-soname,{name}"
         parts = (*flags, "-I", found, HERE / own[0], *linked(runtime), soname)
         write_library(target, "-O1", *parts)
+    return target
+
+
+def _offset(hip: Any, field: str) -> int:
+    """Where a field of the record of properties starts: these headers come with ROCm alone."""
+    properties = hip.hipDeviceProp_t()
+    size, start = properties.c_sizeof(), properties.as_c_void_p().value
+    ctypes.memset(start, 0, size)
+    for offset in range(size):
+        ctypes.memset(start + offset, ord("x"), 1)
+        if getattr(properties, field):
+            return offset
+        ctypes.memset(start + offset, 0, 1)
+    raise AssertionError(field)
+
+
+def hip_flags(hip: Any) -> tuple[str, ...]:
+    """What the stand-in of HIP has to know of hip-python's record of properties."""
+    fields = {
+        "MULTIPROCESSORS_OFFSET": "multiProcessorCount",
+        "MOST_THREADS_OFFSET": "maxThreadsPerBlock",
+        "BUS_OFFSET": "pciBusID",
+        "ARCHITECTURE_OFFSET": "gcnArchName",
+    }
+    size = f"-DPROPERTIES_SIZE={hip.hipDeviceProp_t().c_sizeof()}"
+    return size, *(f"-D{name}={_offset(hip, field)}" for name, field in fields.items())
+
+
+def nccl_library(driver: str) -> Path:
+    """NCCL's or RCCL's, built once, which finds this driver where it is loaded."""
+    source, flags = "stand_in_nccl.cpp", ("-O1", f'-DDRIVER="{driver}"')
+    folder = cached("stand-in-nccl", *flags, *sources((source,)))
+    target = folder.with_suffix("") / NCCL[driver]
+    if not target.exists():
+        write_library(target, *flags, HERE / source, f"-Wl,-soname,{target.name}", "-lpthread")
     return target
 
 
@@ -79,9 +116,10 @@ def nvrtc_stands_in(
     ctypes.CDLL(CUDA).stand_in_reset()
 
 
-def run(cases: Path, library: Path, *options: str, **environment: str) -> None:
-    """The tests in a file, in a process that finds this library."""
-    path = [str(library.parent), os.environ.get("LD_LIBRARY_PATH", "")]
+def run(cases: Path, libraries: Path | Sequence[Path], *options: str, **environment: str) -> None:
+    """The tests in a file, in a process that finds these libraries."""
+    every = [libraries] if isinstance(libraries, Path) else libraries
+    path = [*(str(library.parent) for library in every), os.environ.get("LD_LIBRARY_PATH", "")]
     environment |= {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, path))}
     plain = ("-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:benchmark")
     command = [sys.executable, "-m", "pytest", *plain, *options, str(cases)]

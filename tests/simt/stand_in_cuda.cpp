@@ -5,7 +5,10 @@
 // Work on a stream waits until somebody waits for it, so that a missing wait shows. As in a real
 // driver a copy from the host's memory takes the bytes at once, one to it runs all that is queued
 // before; arguments are taken when a kernel is launched; the first failure of a kernel stays the
-// answer to every later call.
+// answer to every later call. Several threads may call, each with a device of its own.
+//
+// Work may not be ready: a collective, until all its ranks have come (stand_in_nccl.cpp). Then its
+// stream stands, and who waits for it looks again.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -18,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 #include "runtime.h"
@@ -28,10 +32,37 @@
 
 extern "C" int simt_launch(const simt::Launch*, simt::Fault*);
 
-using Work = std::function<CUresult()>;
-using Graph = std::deque<Work>;
-struct Stream { std::deque<Work> queue; std::unique_ptr<Graph> captured; };
-struct Event { double milliseconds; std::shared_ptr<bool> is_reached; Stream* stream; };
+// `tag` is common to the collectives of all ranks of a communicator.
+struct Work { std::function<CUresult()> run; const void* tag = nullptr; };
+struct Stream;
+// Work in the order in which it was captured, in branches that were streams; branch 0 is the one
+// that was captured. An item is work, or it records the event of a number, or waits for it.
+struct Item { enum { WORK, RECORD, WAIT } kind; size_t branch; Work work; size_t event; };
+struct Graph {
+    std::vector<Item> items;
+    std::vector<size_t> events;  // the branch in which each was recorded
+    std::vector<Stream*> branches;
+};
+// `last[b]` counts the work of branch b, `seen[b][c]` how much of branch c is before all of b.
+struct Capture {
+    std::unique_ptr<Graph> graph{new Graph};
+    std::vector<Stream*> streams;
+    std::vector<size_t> last;
+    std::vector<std::vector<size_t>> seen, recorded;
+};
+struct Stream {
+    std::deque<Work> queue;
+    std::shared_ptr<Capture> captured;
+    size_t branch = 0;
+    bool is_running = false, is_side = false;
+};
+struct Event {
+    double milliseconds;
+    std::shared_ptr<bool> is_reached;
+    Stream* stream;
+    std::shared_ptr<Capture> captured;
+    size_t number;
+};
 struct Module { void* library; };
 struct Function { void (*entry)(void**); std::vector<size_t> sizes; Module* module; };
 
@@ -40,42 +71,87 @@ static std::map<CUdeviceptr, size_t> allocations;
 static size_t used;
 static std::vector<std::unique_ptr<Stream>> streams;
 static Stream default_stream;
-static CUcontext current;
-static int handle;  // contexts and pools are but handles
+static thread_local CUcontext current;
+static int handle, contexts[64];  // contexts and pools are but handles
 static CUresult failed = CUDA_SUCCESS;
+static std::recursive_mutex lock;
+static bool is_eager;  // collectives run as early as they may, not as late
+using Locked = std::lock_guard<std::recursive_mutex>;
 
 static simt::Fault fault;  // of the kernel that failed
 
 static Stream& stream(CUstream s) { return (uintptr_t)s <= 2 ? default_stream : *(Stream*)s; }
 
+// Does the next work of a stream, if it is ready.
+static CUresult step(Stream& stream) {
+    if (stream.is_running) return CUDA_ERROR_NOT_READY;  // it is why we are asked
+    stream.is_running = true;
+    Work work = stream.queue.front();
+    CUresult result = failed == CUDA_SUCCESS ? work.run() : failed;
+    stream.is_running = false;
+    if (result == CUDA_ERROR_NOT_READY) return result;
+    stream.queue.pop_front();
+    return failed = result;
+}
+
 // Runs what a stream was given, up to the point that `until` says has been reached, if any.
 static CUresult run(Stream& stream, const bool* until = nullptr) {
-    while (!stream.queue.empty() && !(until && *until)) {
-        Work work = std::move(stream.queue.front());
-        stream.queue.pop_front();
-        if (failed == CUDA_SUCCESS) failed = work();
+    Locked locked(lock);
+    while (!stream.queue.empty() && !(until && *until))
+        if (step(stream) == CUDA_ERROR_NOT_READY) return CUDA_ERROR_NOT_READY;
+    return failed;  // what is not reached by now was lost when the stand-in started anew
+}
+
+// Runs it however long other ranks take to come.
+static CUresult finish(Stream& stream, const bool* until = nullptr) {
+    for (;;) {
+        CUresult result = run(stream, until);
+        if (result != CUDA_ERROR_NOT_READY) return result;
+        usleep(50);
     }
-    return failed;
 }
 
 // Calls that queue something or wait for it, and bytes copied from and to the host, by name.
 static std::map<std::string, int> calls;
+static void count(const char* name, int more = 1) {
+    Locked locked(lock);
+    calls[name] += more;
+}
+
+static void hurry() {
+    for (size_t i = 0; is_eager && i < streams.size(); i++)
+        if (streams[i]->is_side) run(*streams[i]);
+}
 
 // What a stream that is being captured is given goes into its graph.
-static CUresult queue(CUstream s, Work work) {
+static CUresult queue(CUstream s, std::function<CUresult()> work, const void* tag = nullptr) {
+    Locked locked(lock);
     Stream& to = stream(s);
-    if (failed == CUDA_SUCCESS) (to.captured ? *to.captured : to.queue).push_back(std::move(work));
+    if (failed) return failed;
+    if (tag) to.is_side = true;
+    if (to.captured) {
+        to.captured->last[to.branch]++;
+        to.captured->graph->items.push_back({Item::WORK, to.branch, {std::move(work), tag}, 0});
+        return CUDA_SUCCESS;
+    }
+    to.queue.push_back({std::move(work), tag});
+    hurry();
     return failed;
 }
 
+// Runs all that is ready: of what waits for other ranks a free must not wait, whose thread may hold
+// what they need.
 static CUresult run_all() {
-    run(default_stream);
-    for (auto& each : streams) run(*each);
-    return failed;
+    Locked locked(lock);
+    CUresult result = run(default_stream);
+    for (size_t i = 0; i < streams.size(); i++)
+        if (CUresult other = run(*streams[i])) result = other;
+    return result;
 }
 
 // Is it memory of the device, up to its last byte? Host memory is what is no device's.
 static bool is_device(CUdeviceptr at, size_t size) {
+    Locked locked(lock);
     auto after = allocations.upper_bound(at);
     if (after == allocations.begin()) return false;
     --after;
@@ -84,6 +160,7 @@ static bool is_device(CUdeviceptr at, size_t size) {
 
 static std::map<CUdeviceptr, size_t> pinned;  // the host's, which the device copies by itself
 static bool is_pinned(CUdeviceptr at, size_t size) {
+    Locked locked(lock);
     auto after = pinned.upper_bound(at);
     if (after == pinned.begin()) return false;
     --after;
@@ -91,6 +168,7 @@ static bool is_pinned(CUdeviceptr at, size_t size) {
 }
 
 static CUresult allocate(CUdeviceptr* at, size_t size) {
+    Locked locked(lock);
     if (failed) return failed;
     if (size == 0) return CUDA_ERROR_INVALID_VALUE;
     if (size > MEMORY - used) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -117,7 +195,7 @@ static CUresult release(CUdeviceptr at) {
 
 static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) {
     if (failed) return failed;
-    calls["copy"]++;
+    count("copy");
     bool to_device = is_device(to, 1), from_device = is_device(from, 1);
     if (stream(s).captured && !((to_device || is_pinned(to, size)) &&
                                 (from_device || is_pinned(from, size))))
@@ -126,8 +204,8 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) 
         if ((to_device && !is_device(to, size)) || (from_device && !is_device(from, size)))
             return CUDA_ERROR_INVALID_VALUE;
         memcpy((void*)to, (void*)from, size);
-        if (!from_device) calls["sent"] += size;
-        if (!to_device) calls["fetched"] += size;
+        if (!from_device) count("sent", size);
+        if (!to_device) count("fetched", size);
         return CUDA_SUCCESS;
     };
     if (!from_device && !is_pinned(from, size)) {
@@ -135,15 +213,16 @@ static CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream s) 
         return queue(s, [=] {
             if (!is_device(to, size)) return CUDA_ERROR_INVALID_VALUE;
             memcpy((void*)to, staged->data(), size);
-            calls["sent"] += size;
+            count("sent", size);
             return CUDA_SUCCESS;
         });
     }
     CUresult result = queue(s, copied);
-    return to_device || is_pinned(to, size) ? result : run(stream(s));
+    return to_device || is_pinned(to, size) ? result : finish(stream(s));
 }
 
 static CUresult load(Module** module, const void* image) {
+    Locked locked(lock);
     if (failed) return failed;
     // A shared library's length stands at the end of its section headers.
     auto bytes = (const unsigned char*)image;
@@ -209,10 +288,35 @@ static CUresult attribute(int* value, int which) {
 }
 
 // For tests: how often something was queued by a call of this name, or waited for.
-extern "C" int stand_in_calls(const char* name) { return calls[name]; }
+extern "C" int stand_in_calls(const char* name) {
+    Locked locked(lock);
+    return calls[name];
+}
+extern "C" void stand_in_hurry(int is_asked) { is_eager = is_asked; }
+
+// For the library that stands in for NCCL.
+extern "C" int stand_in_queue(CUstream s, int (*work)(void*), void* data, const void* tag) {
+    return queue(s, [=] { return (CUresult)work(data); }, tag);
+}
+extern "C" int stand_in_is_device(const void* at, size_t size) {
+    return is_device((CUdeviceptr)at, size);
+}
+extern "C" void stand_in_enter() { lock.lock(); }
+extern "C" void stand_in_leave() { lock.unlock(); }
+// Has each stream come to its first work of this tag and do that, where it can.
+extern "C" void stand_in_demand(const void* tag) {
+    for (size_t i = 0; i < streams.size(); i++) {
+        Stream& stream = *streams[i];
+        size_t first = 0;
+        while (first < stream.queue.size() && stream.queue[first].tag != tag) first++;
+        if (first == stream.queue.size() || stream.is_running) continue;
+        for (size_t left = first + 1; left && step(stream) != CUDA_ERROR_NOT_READY;) left--;
+    }
+}
 
 // For tests, which do after a failure what a program cannot: start anew.
 extern "C" void stand_in_reset() {
+    Locked locked(lock);
     failed = CUDA_SUCCESS;
     default_stream.queue.clear();
     for (auto& each : streams) each->queue.clear();
@@ -245,13 +349,15 @@ API cuDeviceGet(CUdevice* device, int number) {
 API cuDeviceGetName(char* name, int size, CUdevice) {
     return strncpy(name, "stand-in", size), CUDA_SUCCESS;
 }
-API cuDeviceGetUuid_v2(CUuuid* id, CUdevice) { return memset(id, 7, sizeof *id), CUDA_SUCCESS; }
+API cuDeviceGetUuid_v2(CUuuid* id, CUdevice device) {
+    return memset(id, 7 + device, sizeof *id), CUDA_SUCCESS;
+}
 API cuDeviceTotalMem_v2(size_t* size, CUdevice) { return *size = MEMORY, CUDA_SUCCESS; }
 API cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
     return attribute(value, which);
 }
-API cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
-    return *context = (CUcontext)&handle, CUDA_SUCCESS;
+API cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+    return *context = (CUcontext)&contexts[device], CUDA_SUCCESS;
 }
 IGNORED(cuDevicePrimaryCtxRelease_v2, CUdevice)
 API cuCtxSetCurrent(CUcontext context) { return current = context, CUDA_SUCCESS; }
@@ -262,9 +368,16 @@ API cuCtxPopCurrent_v2(CUcontext* context) {
     return CUDA_SUCCESS;
 }
 API cuCtxGetDevice(CUdevice* device) {
-    return *device = 0, current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    *device = current ? int((int*)current - contexts) : 0;
+    return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
-API cuCtxSynchronize() { return run_all(); }
+API cuCtxSynchronize() {
+    for (;;) {
+        CUresult result = run_all();
+        if (result != CUDA_ERROR_NOT_READY) return result;
+        usleep(50);
+    }
+}
 API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
     return *least = *greatest = 0, CUDA_SUCCESS;
 }
@@ -276,12 +389,14 @@ API cuMemAllocFromPoolAsync(CUdeviceptr* at, size_t size, CUmemoryPool, CUstream
 API cuMemAllocAsync(CUdeviceptr* at, size_t size, CUstream) { return allocate(at, size); }
 API cuMemAlloc_v2(CUdeviceptr* at, size_t size) { return allocate(at, size); }
 API cuMemAllocHost_v2(void** at, size_t size) {
+    Locked locked(lock);
     *at = malloc(size);
     return pinned[(CUdeviceptr)*at] = size, CUDA_SUCCESS;
 }
 API cuMemFreeHost(void* at) {
-    run_all();
-    return free(at), pinned.erase((CUdeviceptr)at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    Locked locked(lock);
+    if (run_all() != CUDA_ERROR_NOT_READY) free(at);  // else somebody may come to read it
+    return pinned.erase((CUdeviceptr)at) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 API cuMemFree_v2(CUdeviceptr at) { return run_all(), release(at); }
 API cuMemFreeAsync(CUdeviceptr at, CUstream s) { return queue(s, [=] { return release(at); }); }
@@ -329,16 +444,17 @@ API cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** va
 
 // Streams and events.
 API cuStreamCreateWithPriority(CUstream* s, unsigned, int) {
+    Locked locked(lock);
     streams.push_back(std::make_unique<Stream>());
     return *s = (CUstream)streams.back().get(), CUDA_SUCCESS;
 }
-API cuStreamDestroy_v2(CUstream s) { return run(stream(s)); }
+API cuStreamDestroy_v2(CUstream s) { return finish(stream(s)); }
 API cuStreamSynchronize(CUstream s) {
-    calls["wait"]++;
-    return stream(s).captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : run(stream(s));
+    count("wait");
+    return stream(s).captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : finish(stream(s));
 }
 API cuStreamGetCtx(CUstream, CUcontext* context) {
-    return *context = (CUcontext)&handle, CUDA_SUCCESS;
+    return *context = current ? current : (CUcontext)&contexts[0], CUDA_SUCCESS;
 }
 API cuStreamGetFlags(CUstream, unsigned* flags) { return *flags = 1, CUDA_SUCCESS; }
 API cuStreamGetPriority(CUstream, int* priority) { return *priority = 0, CUDA_SUCCESS; }
@@ -353,21 +469,40 @@ API cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus* status, cuuint6
                               const CUgraphEdgeData** edges, size_t* count) {
     if (status) *status = capturing(s);
     if (id) *id = 1;
-    if (graph) *graph = (CUgraph)stream(s).captured.get();
+    auto& capture = stream(s).captured;
+    if (graph) *graph = capture ? (CUgraph)capture->graph.get() : nullptr;
     if (nodes) *nodes = nullptr;
     if (edges) *edges = nullptr;
     if (count) *count = 0;
     return CUDA_SUCCESS;
 }
 
-// Graphs, which are what a stream was given while it was captured.
+// Graphs, which are what a stream was given while it was captured, and what other streams were that
+// came to wait for it.
+static size_t enter(const std::shared_ptr<Capture>& capture, Stream& stream) {
+    stream.captured = capture;
+    stream.branch = capture->streams.size();
+    capture->streams.push_back(&stream);
+    capture->last.push_back(0);
+    for (auto& seen : capture->seen) seen.push_back(0);
+    for (auto& seen : capture->recorded) seen.push_back(0);
+    capture->seen.emplace_back(capture->streams.size(), 0);
+    return stream.branch;
+}
 API cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode) {
+    Locked locked(lock);
     if (stream(s).captured) return CUDA_ERROR_ILLEGAL_STATE;
-    return stream(s).captured = std::make_unique<Graph>(), CUDA_SUCCESS;
+    enter(std::make_shared<Capture>(), stream(s));
+    return CUDA_SUCCESS;
 }
 API cuStreamEndCapture(CUstream s, CUgraph* graph) {
-    if (!stream(s).captured) return CUDA_ERROR_ILLEGAL_STATE;
-    return *graph = (CUgraph)stream(s).captured.release(), CUDA_SUCCESS;
+    Locked locked(lock);
+    auto capture = stream(s).captured;
+    if (!capture || stream(s).branch) return CUDA_ERROR_ILLEGAL_STATE;
+    for (Stream* each : capture->streams) each->captured = nullptr;
+    capture->seen[0][0] = capture->last[0];
+    if (capture->seen[0] != capture->last) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    return *graph = (CUgraph)capture->graph.release(), CUDA_SUCCESS;
 }
 API cuGraphCreate(CUgraph* graph, unsigned) { return *graph = (CUgraph) new Graph, CUDA_SUCCESS; }
 API cuGraphDestroy(CUgraph graph) { return delete (Graph*)graph, CUDA_SUCCESS; }
@@ -385,43 +520,99 @@ IGNORED(cuUserObjectRelease, CUuserObject, unsigned)
 IGNORED(cuGraphRetainUserObject, CUgraph, CUuserObject, unsigned, unsigned)
 IGNORED(cuGraphReleaseUserObject, CUgraph, CUuserObject, unsigned)
 API cuGraphExecDestroy(CUgraphExec graph) { return delete (Graph*)graph, CUDA_SUCCESS; }
-API cuGraphLaunch(CUgraphExec graph, CUstream s) {
-    calls["graph"]++;
-    for (Work& work : *(Graph*)graph) queue(s, work);
+API cuGraphLaunch(CUgraphExec graph_exec, CUstream s) {
+    count("graph");
+    Locked locked(lock);
+    Graph& graph = *(Graph*)graph_exec;
+    std::vector<std::shared_ptr<bool>> reached;
+    for (size_t i = 0; i < graph.events.size(); i++) reached.push_back(std::make_shared<bool>());
+    auto branch = [&](size_t number) -> Stream& {
+        while (graph.branches.size() < number) {
+            streams.push_back(std::make_unique<Stream>());
+            graph.branches.push_back(streams.back().get());
+        }
+        return number ? *graph.branches[number - 1] : stream(s);
+    };
+    for (Item& item : graph.items) {
+        Stream& to = branch(item.branch);
+        Work work = item.work;
+        if (work.tag) to.is_side = true;
+        if (item.kind == Item::RECORD)
+            work.run = [flag = reached[item.event]] { return *flag = true, CUDA_SUCCESS; };
+        if (item.kind == Item::WAIT)
+            work.run = [flag = reached[item.event], from = &branch(graph.events[item.event])] {
+                return run(*from, flag.get());
+            };
+        if (failed == CUDA_SUCCESS) to.queue.push_back(std::move(work));
+    }
+    hurry();
     return failed;
 }
 API cuEventCreate(CUevent* event, unsigned) {
-    return *event = (CUevent) new Event{-1, nullptr, nullptr}, CUDA_SUCCESS;
+    return *event = (CUevent) new Event{-1, nullptr, nullptr, nullptr, 0}, CUDA_SUCCESS;
 }
 API cuEventDestroy_v2(CUevent) { return CUDA_SUCCESS; }  // work may still hold it
-API cuEventRecord(CUevent event, CUstream s) {
+API cuEventRecord(CUevent which, CUstream s) {
+    Locked locked(lock);
+    Event& event = *(Event*)which;
+    Stream& from = stream(s);
+    event.captured = from.captured;
+    if (from.captured) {
+        Capture& capture = *from.captured;
+        event.number = capture.graph->events.size();
+        capture.graph->events.push_back(from.branch);
+        capture.graph->items.push_back({Item::RECORD, from.branch, {}, event.number});
+        capture.recorded.push_back(capture.seen[from.branch]);
+        capture.recorded.back()[from.branch] = capture.last[from.branch];
+        return CUDA_SUCCESS;
+    }
     auto is_reached = std::make_shared<bool>(false);
-    ((Event*)event)->is_reached = is_reached;
-    ((Event*)event)->stream = &stream(s);
-    return queue(s, [=] {
+    event.is_reached = is_reached;
+    event.stream = &from;
+    return queue(s, [is_reached, &event] {
         *is_reached = true;
         timespec now;
         clock_gettime(CLOCK_MONOTONIC, &now);
-        ((Event*)event)->milliseconds = now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
+        event.milliseconds = now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
         return CUDA_SUCCESS;
     });
 }
-API cuStreamWaitEvent(CUstream s, CUevent event, unsigned) {
-    calls["order"]++;
-    auto [milliseconds, is_reached, from] = *(Event*)event;  // as it was recorded last
-    if (!is_reached) return CUDA_SUCCESS;
-    return queue(s, [=, is_reached = is_reached, from = from] { return run(*from, is_reached.get()); });
+API cuStreamWaitEvent(CUstream s, CUevent which, unsigned) {
+    count("order");
+    Locked locked(lock);
+    Event& event = *(Event*)which;  // as it was recorded last
+    Stream& to = stream(s);
+    if (event.captured) {
+        if (event.captured->streams[0]->captured != event.captured) return CUDA_ERROR_INVALID_VALUE;
+        if (!to.captured) enter(event.captured, to);
+        if (to.captured != event.captured) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+        Capture& capture = *to.captured;
+        for (size_t i = 0; i < capture.last.size(); i++) {
+            size_t& seen = capture.seen[to.branch][i];
+            seen = std::max(seen, capture.recorded[event.number][i]);
+        }
+        capture.graph->items.push_back({Item::WAIT, to.branch, {}, event.number});
+        return CUDA_SUCCESS;
+    }
+    if (!event.is_reached) return CUDA_SUCCESS;
+    if (to.captured) return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    return queue(s, [flag = event.is_reached, from = event.stream] {
+        return run(*from, flag.get());
+    });
 }
 // What other streams were given waits on: a wait for one event may bring no more than that.
-API cuEventSynchronize(CUevent event) {
-    auto [milliseconds, is_reached, from] = *(Event*)event;
-    return is_reached ? run(*from, is_reached.get()) : failed;
+API cuEventSynchronize(CUevent which) {
+    Event event = *(Event*)which;
+    return event.is_reached ? finish(*event.stream, event.is_reached.get()) : failed;
 }
-API cuEventQuery(CUevent event) {
-    return ((Event*)event)->milliseconds < 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+API cuEventQuery(CUevent which) {
+    Locked locked(lock);
+    Event event = *(Event*)which;
+    return event.is_reached ? run(*event.stream, event.is_reached.get()) : failed;
 }
 API cuEventElapsedTime_v2(float* milliseconds, CUevent first, CUevent last) {
-    if (cuEventQuery(first) || cuEventQuery(last)) return CUDA_ERROR_NOT_READY;
+    for (CUevent each : {first, last})
+        if (((Event*)each)->milliseconds < 0) return CUDA_ERROR_NOT_READY;
     *milliseconds = float(((Event*)last)->milliseconds - ((Event*)first)->milliseconds);
     return CUDA_SUCCESS;
 }
@@ -452,7 +643,7 @@ API cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel, CUdev
 API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic,
                    CUstream s, void** parameters, void**) {
-    calls["launch"]++;
+    count("launch");
     if (getenv("STAND_IN_SKIP")) return CUDA_SUCCESS;  // to time the host alone
     auto& function = *(Function*)f;
     if (!(grid_x && grid_y && grid_z && block_x && block_y && block_z) ||
@@ -467,7 +658,7 @@ API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid
 API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
-            calls["chained"] += config->attrs[i].value.programmaticStreamSerializationAllowed;
+            count("chained", config->attrs[i].value.programmaticStreamSerializationAllowed);
     return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
                           config->blockDimX, config->blockDimY, config->blockDimZ,
                           config->sharedMemBytes, config->hStream, parameters, nullptr);

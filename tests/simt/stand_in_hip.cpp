@@ -7,11 +7,12 @@
 static CUstream own(void* s) { return (CUstream)s; }
 
 HIP hipGetDeviceCount(int* count) { return cuDeviceGetCount(count); }
-HIP hipSetDevice(int) { return cuCtxSetCurrent((CUcontext)&handle); }
-HIP hipGetDevicePropertiesR0600(char* properties, int) {
+HIP hipSetDevice(int device) { return cuCtxSetCurrent((CUcontext)&contexts[device]); }
+HIP hipGetDevicePropertiesR0600(char* properties, int device) {
     memset(properties, 0, PROPERTIES_SIZE);
     *(int*)(properties + MULTIPROCESSORS_OFFSET) = 2;
     *(int*)(properties + MOST_THREADS_OFFSET) = 1024;
+    *(int*)(properties + BUS_OFFSET) = device;
     strcpy(properties + ARCHITECTURE_OFFSET, "gfx942:sramecc+:xnack-");
     return 0;
 }
@@ -26,6 +27,10 @@ HIP hipMemcpyWithStream(void* to, void* from, size_t size, int kind, void* s) {
     return status ? status : run(stream(own(s)));
 }
 HIP hipStreamCreate(void** s) { return cuStreamCreateWithPriority((CUstream*)s, 0, 0); }
+HIP hipMemsetAsync(void* to, int value, size_t size, void* s) {
+    return cuMemsetD8Async((CUdeviceptr)to, value, size, own(s));
+}
+HIP hipEventQuery(void* event) { return cuEventQuery((CUevent)event); }
 HIP hipStreamSynchronize(void* s) { return cuStreamSynchronize(own(s)); }
 HIP hipStreamDestroy(void*) { return 0; }
 HIP hipStreamBeginCapture(void* s, int) {

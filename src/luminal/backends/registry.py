@@ -20,13 +20,15 @@ class Row:
     """One backend. `module` has `current(number)`, which gives it for one of its devices as this
     machine has it, and `count()`, how many there are; both may raise CompileError or ImportError.
     Where it knows chips, one of which is the `example`, `named(chip)` gives it for one that need
-    not be here.
+    not be here. `library` is a module, with a `name`, for what moves values between its devices:
+    `version()` is its own, and raises CompileError where it is not there.
     """
 
     name: str
     summary: str
     module: str
     example: str = ""
+    library: str = ""
 
     @property
     def knows_chips(self) -> bool:
@@ -47,6 +49,20 @@ class Row:
         """The number of the backend's devices."""
         number: int = import_module(self.module).count()
         return number
+
+    def collectives(self) -> str:
+        """The name and the version of what moves values between devices; "" where nothing can."""
+        if not self.library:
+            return ""
+        library = import_module(self.library)
+        try:
+            return f"{library.NAME} {library.version()}"
+        except CompileError:
+            return f"no {library.NAME}"
+
+    def check_library(self) -> None:
+        """Raises CompileError where what moves values between devices is not there."""
+        import_module(self.library).version()
 
     def unavailable(self) -> str | None:
         """Why it cannot be used here, if so."""
@@ -77,12 +93,14 @@ BACKENDS = {
             "CUDA C++ through NVRTC, on NVIDIA's GPUs",
             "luminal.backends.cuda.backend",
             example="sm_90a",
+            library="luminal.backends.cuda.nccl",
         ),
         Row(
             "hip",
             "HIP through hiprtc, on AMD's GPUs",
             "luminal.backends.hip.backend",
             example="gfx942",
+            library="luminal.backends.hip.rccl",
         ),
         Row(
             "metal",
@@ -104,7 +122,8 @@ BACKENDS = {
 }
 
 
-OF_DLPACK = {dlpack_device.CUDA: "cuda", dlpack_device.ROCM: "hip"}
+CUDA, ROCM = "cuda", "hip"
+OF_DLPACK = {dlpack_device.CUDA: CUDA, dlpack_device.ROCM: ROCM}
 """The backends of devices by the numbers that other libraries have for their kinds."""
 AUTOMATIC = ("cuda", "hip", "metal", "cpu", "opencl", "reference")
 """What "auto" looks for, in this order. A device of OpenCL may be the CPU once more, so it comes
@@ -156,6 +175,24 @@ def _automatic() -> Backend | Interpreter:
             stacklevel=3,
         )
     return BACKENDS[name].current()
+
+
+def of_rank(name: str, local_rank: int) -> str:
+    """The device that a rank has of those that a name without a number leaves open: ranks of a node
+    take turns with its devices.
+    """
+    row = BACKENDS.get(name)
+    if row is None or not row.library or row.unavailable() is not None:
+        return name
+    return f"{name}:{local_rank % row.count()}"
+
+
+def adds(name: str) -> str:
+    """Who adds what the ranks of a device have, unless a compile says so: its "engine", which adds
+    as it moves, or kernels of our own, as a "tree".
+    """
+    row = BACKENDS.get(name.partition(":")[0])
+    return "engine" if row is not None and row.library else "tree"
 
 
 def compiling(name: str) -> Backend:

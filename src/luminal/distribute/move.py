@@ -4,7 +4,8 @@ A collective moves blocks of memory and nothing else, along the first dimension:
 them one after the other, all_to_all hands each rank its own. Where a digit of a dimension goes is a
 view before or after. Sums are added by kernels of our own, in the order of a balanced binary tree
 over the ranks: all_to_all, the tree, all_gather. So the bits follow from the graph and the mesh,
-whatever engine moves them. With `order="engine"` the engine adds, in an order of its own.
+whatever engine moves them. With `order="engine"` the engine adds, in an order of its own. Maxima
+are the same in any order, and taken here: to some engines a NaN is none.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class Mover:
         left = {a: r for a, r in x.partial.items() if a != axis}
         if target is not None and _fits(x.layout[target[0]], target[1]):
             parts, _, layout = self._parts(x, *target)
-            if self.order == "engine":
+            if self._is_engines(reduction):
                 total = self.collective(parts, "reduce_scatter", target[1], reason, reduction)
             else:
                 moved = self.collective(parts, "all_to_all", target[1], reason)
@@ -206,7 +207,7 @@ class Mover:
 
     def all_reduced(self, x: Value, cut: Cut, reduction: str, reason: Reason) -> Value:
         """The reduction over all ranks of a mesh axis."""
-        if self.order == "engine":
+        if self._is_engines(reduction):
             return self.collective(x, "all_reduce", cut, reason, reduction)
         count = product_of(x.shape)
         if count.is_const and count.value * x.dtype.size <= SMALL:
@@ -228,6 +229,9 @@ class Mover:
         for k, extent in enumerate(x.shape):
             position = position * extent + _position(k, x.shape)
         return self.view(total, x.shape, [position])
+
+    def _is_engines(self, reduction: str) -> bool:
+        return self.order == "engine" and reduction == "Sum"
 
     def tree(self, x: Value, ranks: int, reduction: str) -> Value:
         """Equal parts along the first dimension combined as a balanced binary tree."""

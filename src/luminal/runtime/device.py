@@ -22,6 +22,8 @@ from luminal.runtime.flight import Flight, Queued
 
 if TYPE_CHECKING:  # a host without a device starts without kernels
     from luminal.kernel.tile_ir import Kernel
+    from luminal.runtime.collectives.communicator import Communicator
+    from luminal.runtime.ranks import Engine
 
 
 POISON = np.array(PATTERN, np.uint64).tobytes()
@@ -131,6 +133,7 @@ class Device(MemorySpace[DeviceBuffer]):
         self._releases: deque[Callable[[], None]] = deque()  # of arrays of others, likewise
         self.flight = Flight()
         self._entered = _Entered(self)
+        self._communicators: dict[Engine, Communicator] = {}
 
     def entered(self) -> _Entered:
         """The driver, for this thread alone. Do not enter twice. Raises DeviceError in a child."""
@@ -217,6 +220,18 @@ class Device(MemorySpace[DeviceBuffer]):
                 self._free()
             finally:
                 self._lock.release()
+
+    def communicator(self, engine: Engine) -> Communicator:
+        """The ranks of a group as this device's library knows them; at first all of them must ask.
+
+        Raises as `communicator.joined` does.
+        """
+        from luminal.runtime.collectives.communicator import joined  # late: most have one rank
+
+        if engine not in self._communicators:
+            driver = self.driver
+            self._communicators[engine] = joined(driver.library(), engine, driver.card())
+        return self._communicators[engine]
 
     def compile(self, kernel: Kernel, text: str) -> Code:
         """The kernel's code; `text` is its canonical text. Raises CompileError."""

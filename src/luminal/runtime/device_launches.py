@@ -2,41 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from luminal.base.errors import CompileError
 from luminal.memory.arrays import Array
 from luminal.program.launch_list import CollectiveLaunch, KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.program.quantities import Quantities
+from luminal.runtime.bound_operand import BoundOperand, Table
+from luminal.runtime.device_exchanges import BoundExchange, Exchanges
 from luminal.runtime.driver import Call, Code, DevicePointer, Driver, integers_of, scratch_of
+from luminal.runtime.exchange import Exchange
 from luminal.shape.expression import Expression
 
 WORD = 8  # bytes of an integer that a kernel reads
-
-Table: TypeAlias = Mapping[int, DevicePointer]
-"""Where the entries of a Program's table lie."""
-
-
-class BoundOperand(NamedTuple):
-    """An Operand with the numbers that its Expressions have in this binding."""
-
-    entry: int
-    depth: int
-    offset: int
-    modulus: int
-    stride: int
-    start: int
-
-    def at(self, table: Table, trips: Sequence[int]) -> DevicePointer:
-        """The place of the operand in these trips of the Loops around it, the outermost first."""
-        # One rule serves weights of a layer (an entry for each trip), values that take turns
-        # (modulus 2) and slices of one tensor (a stride).
-        trip = trips[self.depth - 1] if self.depth else 0
-        block, offset = table[self.entry + (trip + self.offset) % self.modulus]
-        return DevicePointer(block, offset + self.start + trip * self.stride)
 
 
 class BoundLaunch(NamedTuple):
@@ -59,7 +39,7 @@ class BoundLoop(NamedTuple):
     body: Bound
 
 
-Bound: TypeAlias = "tuple[BoundLaunch | BoundLoop, ...]"
+Bound: TypeAlias = "tuple[BoundLaunch | BoundExchange | BoundLoop, ...]"
 
 
 class _Site(NamedTuple):
@@ -89,7 +69,7 @@ class DeviceLaunches:
         self._code = code
         self._workers = [*map(driver.workers_of, code)]
         self._number = quantities.add
-        self._sites: list[_Site] = []
+        self._sites: list[_Site | int] = []  # of collectives the position alone
         self._rows: list[int] = []  # the quantities that kernels read, launch by launch
         self._burned: dict[int, None] = {}  # those that say where operands lie, and trips
         # All Expressions are numbered here, before the first binding, so that a binding evaluates
@@ -104,11 +84,11 @@ class DeviceLaunches:
                 self._note(launch.body)
                 continue
             if isinstance(launch, CollectiveLaunch):
-                raise CompileError(
-                    f"{launch.title}: collectives run on the CPU, and this program is for a "
-                    "device; compile with backend='cpu'"
-                )
-            self._sites.append(self._site(launch))
+                self._sites.append(len(self._sites))
+                for size in launch.sizes:
+                    self._burn(size)
+            else:
+                self._sites.append(self._site(launch))
             for operand in launch.operands:
                 for expression in (operand.offset, operand.stride, operand.start):
                     self._burn(expression)
@@ -149,27 +129,35 @@ class DeviceLaunches:
     def scratch_bytes(self, values: Sequence[int]) -> int:
         """The bytes of the working memory that the launches take turns with."""
         # The largest and not the sum: the queue runs launches one after the other.
-        return max((site.workers * values[site.scratch] for site in self._sites), default=0)
+        kernels = (site for site in self._sites if not isinstance(site, int))
+        return max((site.workers * values[site.scratch] for site in kernels), default=0)
 
     def bind(self, values: Sequence[int]) -> Bound:
         """The list where the quantities have these values."""
         return self._bound(self._launches, values, iter(self._sites))
 
     def _bound(
-        self, launches: tuple[Launch, ...], values: Sequence[int], sites: Iterator[_Site]
+        self, launches: tuple[Launch, ...], values: Sequence[int], sites: Iterator[_Site | int]
     ) -> Bound:
-        bound_launches: list[BoundLaunch | BoundLoop] = []
+        bound_launches: list[BoundLaunch | BoundExchange | BoundLoop] = []
         for launch in launches:
             if isinstance(launch, LoopLaunch):
                 trips = values[self._number(launch.trips)]
                 bound_launches.append(BoundLoop(trips, self._bound(launch.body, values, sites)))
-            elif isinstance(launch, KernelLaunch):
-                bound_launches.append(self._bound_launch(launch, values, next(sites)))
+                continue
+            site = next(sites)
+            operands = tuple(self._bound_operand(operand, values) for operand in launch.operands)
+            if isinstance(launch, CollectiveLaunch):
+                assert isinstance(site, int)
+                sizes = tuple(values[self._number(size)] for size in launch.sizes)
+                bound_launches.append(BoundExchange(site, launch, operands, sizes))
+            else:
+                assert isinstance(site, _Site)
+                numbers = site.integers, site.has_scratch
+                bound_launches.append(
+                    BoundLaunch(site.site, site.code, site.workers, operands, *numbers)
+                )
         return tuple(bound_launches)
-
-    def _bound_launch(self, launch: KernelLaunch, values: Sequence[int], at: _Site) -> BoundLaunch:
-        operands = tuple(self._bound_operand(operand, values) for operand in launch.operands)
-        return BoundLaunch(at.site, at.code, at.workers, operands, at.integers, at.has_scratch)
 
     def _bound_operand(self, operand: Operand, values: Sequence[int]) -> BoundOperand:
         offset, stride, start = (
@@ -184,18 +172,22 @@ def calls(
     table: Table,
     integers: DevicePointer,
     scratch: DevicePointer,
+    exchanges: Exchanges,
     trips: tuple[int, ...] = (),
-) -> Iterator[tuple[int, Call]]:
+) -> Iterator[tuple[int, Call | Exchange]]:
     """All launches in their order, Loops written out, each with its site.
 
-    `integers` and `scratch` have the bytes that DeviceLaunches says.
+    `integers` and `scratch` have the bytes that DeviceLaunches says; `exchanges` makes collectives.
     """
     # The host walks the list and the device runs it in order: a queue needs no barriers, so the
     # flags that a team of threads obeys mean nothing here.
     for launch in bound:
         if isinstance(launch, BoundLoop):
             for trip in range(launch.trips):
-                yield from calls(launch.body, table, integers, scratch, (*trips, trip))
+                yield from calls(launch.body, table, integers, scratch, exchanges, (*trips, trip))
+            continue
+        if isinstance(launch, BoundExchange):
+            yield launch.site, exchanges.made(launch, table, trips)
             continue
         offset = launch.integers
         yield (

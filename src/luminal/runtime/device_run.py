@@ -11,14 +11,16 @@ from luminal.base.errors import LuminalError
 from luminal.memory.arrays import Array
 from luminal.runtime.device import DeviceBuffer
 from luminal.runtime.device_array import DeviceArray
+from luminal.runtime.device_watch import Watch
 from luminal.runtime.driver import Call, DeviceError, DevicePointer, Driver, Recording
+from luminal.runtime.exchange import Exchange
 from luminal.runtime.recordings import NOTHING, Listing, Slot, staged
 from luminal.runtime.workspace import Layout, Part, part_of
 
 if TYPE_CHECKING:
     from luminal.runtime.device_runner import DeviceRunner
 
-Walk: TypeAlias = "Callable[[Driver, Sequence[tuple[int, Call]]], None]"
+Walk: TypeAlias = "Callable[[Driver, Sequence[tuple[int, Call | Exchange]]], None]"
 """Queues launches, each with its site."""
 
 
@@ -38,7 +40,7 @@ class DeviceRun:
 
     __slots__ = (
         "inputs", "integers", "layout", "listing", "outputs", "runner",
-        "slot", "stay", "workspace",
+        "slot", "stay", "watch", "workspace",
     )  # fmt: skip
 
     def __init__(
@@ -50,8 +52,10 @@ class DeviceRun:
         inputs: Sequence[Any],
         outputs: Sequence[Any],
         stay: bool,
+        watch: Watch | None = None,
     ) -> None:
         self.runner = runner
+        self.watch = watch
         self.layout, self.integers = prepared.layout, prepared.integers
         self.workspace, self.listing = workspace, listing
         self.inputs, self.outputs, self.stay = inputs, outputs, stay
@@ -73,7 +77,8 @@ class DeviceRun:
             walk(driver, self.listing.calls)
         else:
             for _, call in self.listing.calls:
-                driver.enqueue(*call)
+                driver.put(call)
+        self._come(driver)
         for part in (*self.layout.outputs, *self.layout.large_outputs):
             self._take(driver, part)
 
@@ -93,7 +98,7 @@ class DeviceRun:
         slot = runner.slot(driver, layout) if is_staged else NOTHING
         sent, taken = staged(slot, layout.sent, taken_bytes)
 
-        def make(launches: Sequence[Call]) -> Recording | None:
+        def make(launches: Sequence[Call | Exchange]) -> Recording | None:
             source = DevicePointer(self.workspace.block, layout.sent)
             return driver.record((sent, self.workspace.place), launches, (source, taken))
 
@@ -112,15 +117,22 @@ class DeviceRun:
         runner.told = None  # a copy of its own, which nobody compares
         recording.run()
         self.slot = slot if is_staged else None
+        if layout.large_outputs:
+            self._come(driver)
         for part in (*layout.outputs, *layout.large_outputs) if self.stay else layout.large_outputs:
             self._take(driver, part)
         return True
 
-    def _one_by_one(self, driver: Driver, launches: Sequence[tuple[int, Call]]) -> None:
+    def _come(self, driver: Driver) -> None:
+        """Waits for collectives before the host is blocked by a copy, which looks for nothing."""
+        if self.watch is not None and not self.stay:
+            self.watch.wait(driver, driver.mark())
+
+    def _one_by_one(self, driver: Driver, launches: Sequence[tuple[int, Call | Exchange]]) -> None:
         driver.wait()
         for site, call in launches:
             try:
-                driver.enqueue(*call)
+                driver.put(call)
                 driver.wait()
             except LuminalError as error:
                 words = f"{error}; in {self.runner.sites.named(site)}"

@@ -17,6 +17,7 @@ import numpy as np
 
 from luminal.base import config
 from luminal.base.dtypes import uint8
+from luminal.base.errors import CompileError
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Role
 from luminal.memory.arrays import Array
@@ -25,16 +26,22 @@ from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities
+from luminal.runtime.collectives.communicator import Communicator
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_array import DeviceArray
+from luminal.runtime.device_exchanges import Exchanges
 from luminal.runtime.device_launches import DeviceLaunches, calls
 from luminal.runtime.device_run import DeviceRun, Made, Walk
 from luminal.runtime.device_table import DeviceTable
+from luminal.runtime.device_watch import Watch
 from luminal.runtime.driver import Call, DevicePointer, Driver, Mark
+from luminal.runtime.exchange import Exchange
 from luminal.runtime.flight import MOST, Moved, Queued
+from luminal.runtime.on_ranks import Ranks, text_of
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
-from luminal.runtime.recordings import Listings, Slot
+from luminal.runtime.ranks import Engines
+from luminal.runtime.recordings import Listing, Listings, Slot
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.runner import Times
 from luminal.runtime.sites import Sites
@@ -44,7 +51,8 @@ from luminal.runtime.workspace import Layout, aligned
 class DeviceRunner:
     """A Program on a device. One run at a time (the caller's lock).
 
-    Raises CompileError for a kernel that the device cannot run.
+    Raises CompileError for a kernel that the device cannot run, and for collectives where nothing
+    moves values between devices of its kind.
     """
 
     def __init__(self, program: Program, device: Device) -> None:
@@ -54,6 +62,9 @@ class DeviceRunner:
             verify.verify(program)
         texts = [tile_text.to_text(kernel) for kernel in program.kernels]
         self._code = [*map(device.compile, program.kernels, texts)]
+        self.ranks = Ranks(program.launches)
+        self._refuse_collectives()
+        self.communicators: dict[str, Communicator] = {}
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.launches = self._listed(program.launches, self.quantities)
         self.sites = Sites(program.launches, self.quantities)
@@ -87,6 +98,42 @@ class DeviceRunner:
         if key not in self.tables:
             self.tables[key] = DeviceTable(self, *key)
         return self.tables[key]
+
+    def join(self, engines: Engines) -> None:
+        """Takes the engines that ranks meet by. Raises InputError where they do not fit the
+        program.
+        """
+        self.ranks.join(engines)
+
+    def stand_alone(self) -> None:
+        """Lets runs copy operands where ranks would do something together: to be timed."""
+        self.ranks.is_alone = True
+
+    def meet(self) -> None:
+        """Before the first run: makes sure that all ranks run this program, each on its device."""
+        ranks = self.ranks
+        if not ranks.launches or ranks.is_alone or self.communicators:
+            return
+        ranks.begin(partial(text_of, self.program))
+        self.communicators = {
+            axis: self.device.communicator(ranks.engines[axis])
+            for axis in dict.fromkeys(launch.attrs.axis for launch in ranks.launches)
+        }
+
+    def watch(self, listing: Listing) -> Watch | None:
+        """What waits for a run; None for one without other ranks."""
+        if not self.communicators:
+            return None
+        watch = Watch(listing.started, self.communicators, self.ranks.is_first)
+        self.ranks.end()
+        return watch
+
+    def _refuse_collectives(self) -> None:
+        if self.ranks.launches:
+            try:
+                self.device.driver.library()
+            except CompileError as error:
+                raise CompileError(f"{self.ranks.launches[0].title}: {error}") from None
 
     def peaks(self) -> None:
         """Nobody has measured what the device reaches."""
@@ -141,8 +188,9 @@ class DeviceRunner:
         with self.device.entered() as driver:
             integers = DevicePointer(memory.block, row)
             driver.write(integers, listed.integers(values))
-            for _, call in calls(bound, table, integers, DevicePointer(memory.block, start)):
-                driver.enqueue(*call)
+            scratch = DevicePointer(memory.block, start)
+            for _, call in calls(bound, table, integers, scratch, Exchanges(driver, {})):
+                driver.put(call)
             driver.wait()
 
 
@@ -214,10 +262,10 @@ class BoundDevice:
         """Runs with a mark before the first launch and behind the last, or behind each."""
         marks: list[tuple[int, Mark]] = []
 
-        def walk(driver: Driver, launches: Sequence[tuple[int, Call]]) -> None:
+        def walk(driver: Driver, launches: Sequence[tuple[int, Call | Exchange]]) -> None:
             marks.append((-1, driver.mark()))
             for site, call in launches:
-                driver.enqueue(*call)
+                driver.put(call)
                 if by_launch:
                     marks.append((site, driver.mark()))
             if not by_launch:
@@ -240,6 +288,7 @@ class BoundDevice:
         # All that can fail for want of memory comes before the first launch is queued, so that a
         # run that raises leaves States as they were.
         runner, table, device = self._runner, self._table, self._runner.device
+        runner.meet()
         prepared = self._made
         if prepared is None:
             prepared = self._made = self._make()
@@ -259,8 +308,9 @@ class BoundDevice:
         listing = runner.listings.get(
             key, lambda: self._calls(prepared, workspace, states, following, here, at)
         )
+        watch = runner.watch(listing)
         run = DeviceRun(
-            runner, prepared, workspace, listing, inputs, outputs, stay
+            runner, prepared, workspace, listing, inputs, outputs, stay, watch
         )  # fmt: skip
         with device.entered() as driver:
             if len(device.flight) >= MOST:
@@ -270,7 +320,7 @@ class BoundDevice:
                     for buffer in (workspace, *turning):
                         driver.fill(buffer.place, buffer.nbytes, POISON)
                 run.queue(driver, walk)
-                alone = is_waited_for and not device.flight
+                alone = is_waited_for and not device.flight and watch is None
                 mark = None if alone else driver.mark()
             except BaseException:
                 # Part of it may be queued: half a value, which nobody may read.
@@ -279,7 +329,7 @@ class BoundDevice:
                 device.flight.settle(driver)
                 raise
             moved = self._exchange(turning)
-            queued = Queued(run.land, mark, overwritten, moved, outputs if stay else ())
+            queued = Queued(run.land, mark, overwritten, moved, outputs if stay else (), watch)
             device.flight.add(queued)
             if is_waited_for:
                 device.flight.settle(driver, queued)
@@ -316,7 +366,7 @@ class BoundDevice:
         following: Sequence[DeviceBuffer],
         here: Sequence[tuple[int, DeviceArray]],
         at: Sequence[tuple[int, int]],
-    ) -> list[tuple[int, Call]]:
+    ) -> Listing:
         runner, table, block = self._runner, self._table, workspace.block
         places = {n: DevicePointer(block, offset) for n, offset in prepared.layout.offsets.items()}
         for _, number in table.table.fixed:
@@ -331,7 +381,10 @@ class BoundDevice:
             places[number] = DevicePointer(runner.device.driver.block_at(address, size))
         scratch = DevicePointer(block, prepared.layout.scratch)
         bound = table.bound(prepared.variant, self._values)
-        return [*calls(bound, runner.entries(places), workspace.place, scratch)]
+        exchanges = Exchanges(runner.device.driver, runner.communicators)
+        entries = runner.entries(places)
+        listed = [*calls(bound, entries, workspace.place, scratch, exchanges)]
+        return Listing(listed, exchanges.started)
 
     def _make(self) -> Made:
         launches, values = self._runner.launches, self._values

@@ -21,6 +21,9 @@ from luminal.shape.expression import Expression, ExpressionLike, Symbol, as_expr
 
 if TYPE_CHECKING:  # a host without a device starts without kernels
     from luminal.kernel.tile_ir import Kernel
+    from luminal.runtime.collectives.library import Library
+    from luminal.runtime.exchange import Exchange
+    from luminal.runtime.side_queue import Queues, SideQueue
 
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -186,6 +189,60 @@ class Driver(ABC):
         `scratch` bytes, worker w's at w times that; None where it needs none.
         """
 
+    def put(self, call: Call | Exchange) -> None:
+        """Queues a launch, or a collective of several ranks."""
+        if isinstance(call, Call):
+            self.enqueue(*call)
+        else:
+            self.exchange(call)
+
+    def library(self) -> Library:
+        """What moves values between devices of this kind. Raises CompileError where there is none,
+        or it is not installed.
+        """
+        raise CompileError(
+            f"collectives run on the CPU, and on CUDA's and ROCm's devices, and this program is "
+            f"for {self.name}; compile with backend='cpu'"
+        )
+
+    def queues(self) -> Queues:
+        """Queues beside the main one, for collectives, where there is a `library`."""
+        raise DeviceError(f"{self.name}: there is one queue")
+
+    def card(self) -> str:
+        """The device's own name, the same in all processes and of no other device anywhere."""
+        raise DeviceError(f"{self.name}: nobody else knows this device")
+
+    @property
+    def side(self) -> SideQueue:
+        """The queue of collectives, made at first."""
+        if self._side is None:
+            from luminal.runtime.side_queue import SideQueue  # late: most programs have one rank
+
+            self._side = SideQueue(self, self.queues())
+        return self._side
+
+    _side: SideQueue | None = None
+
+    def exchange(self, exchange: Exchange) -> None:
+        """Queues a collective: what was queued before has ended when it begins, and what is queued
+        behind a wait begins when it has ended.
+        """
+        assert self.stream_number is not None
+        self.put_beside(exchange, self.stream_number)
+
+    def put_beside(self, exchange: Exchange, queue: int) -> None:
+        """Queues a collective in the order of what the queue of that number is given."""
+        if exchange.communicator is not None:
+            self.side.put(exchange, queue)
+        elif exchange.phase != "wait":
+            moved = exchange.moved
+            self.queues().copy(moved.source, moved.target, min(exchange.sizes), queue)
+
+    def is_reached(self, mark: Mark) -> bool:
+        """Whether all that was queued before a mark has run."""
+        raise DeviceError(f"{self.name}: tells nothing of what is under way")
+
     def fetch(self, source: DevicePointer, target: Array) -> None:
         """Queues a copy into a row-major array, which has it once somebody has waited."""
         self.read(source, target)
@@ -197,7 +254,7 @@ class Driver(ABC):
     def record(
         self,
         sent: tuple[Array, DevicePointer],
-        calls: Sequence[Call],
+        calls: Sequence[Call | Exchange],
         taken: tuple[DevicePointer, Array],
     ) -> Recording | None:
         """A call that copies the array of `sent` to the device, launches, and copies back to the

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from luminal.base.errors import LuminalError
 from luminal.memory.state import Assignable
 from luminal.runtime.driver import Driver, Mark
+
+if TYPE_CHECKING:
+    from luminal.runtime.device_watch import Watch
 
 MOST = 4
 """Runs of a device in flight. Two keep it busy; each holds memory of the host for what it takes."""
@@ -27,10 +30,10 @@ class Queued:
 
     `mark` stands behind it in the queue; None where nothing else is queued there. `overwritten` are
     the buffers that it writes where they lie, `moved` the States that it gives another buffer,
-    `kept` the arrays that it leaves on the device.
+    `kept` the arrays that it leaves on the device. `watch` waits for a run with collectives.
     """
 
-    __slots__ = ("error", "is_over", "kept", "land", "mark", "moved", "overwritten")
+    __slots__ = ("error", "is_over", "kept", "land", "mark", "moved", "overwritten", "watch")
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class Queued:
         overwritten: Sequence[Any],
         moved: Sequence[Moved],
         kept: Sequence[Any],
+        watch: Watch | None = None,
     ) -> None:
         self.kept = kept
         self.land = land
@@ -46,6 +50,14 @@ class Queued:
         self.overwritten, self.moved = overwritten, moved
         self.error: LuminalError | None = None
         self.is_over = False
+        self.watch = watch
+
+    def wait(self, driver: Driver) -> None:
+        """Waits until the device has done it. Raises what has gone wrong there."""
+        if self.watch is None:
+            driver.wait(self.mark)
+        else:
+            self.watch.wait(driver, self.mark)
 
     def check(self) -> None:
         """Raises what went wrong with it."""
@@ -77,9 +89,10 @@ class Flight:
         while len(self._runs) > most and not (run is not None and run.is_over):
             first = self._runs[0]
             try:
-                driver.wait(first.mark)
+                first.wait(driver)
             except LuminalError as error:
-                error.add_note("LUMINAL_SYNC=1 in the environment names the launch that failed")
+                if first.watch is None:
+                    error.add_note("LUMINAL_SYNC=1 in the environment names the launch that failed")
                 self.fail(error)
                 return error
             self._runs.popleft()

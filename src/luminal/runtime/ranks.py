@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from luminal.base.errors import CollectiveError
 from luminal.hlir.attributes import CollectiveAttrs
 
 
@@ -13,6 +14,8 @@ class Engine(Protocol):
     `axis` names it where it is one of several.
 
     `start` begins a collective of all of them on contiguous arrays and gives what `wait` takes.
+    What is announced was started elsewhere, on the ranks' devices; who waits for it looks here,
+    again and again, whether it may go on to wait. A failure ends all ranks.
     """
 
     rank: int
@@ -33,6 +36,10 @@ class Engine(Protocol):
     ) -> Any: ...
     def wait(self, ticket: Any, /, *, first: bool = False) -> None: ...
     def check_same(self, text: str, label: str, /) -> None: ...
+    def exchange(self, data: bytes, label: str, /) -> list[bytes]: ...
+    def announce(self, title: str, /) -> Any: ...
+    def look(self, ticket: Any, waited: float, /, *, first: bool = False) -> None: ...
+    def fail(self, error: CollectiveError, /) -> CollectiveError: ...
 
 
 Engines: TypeAlias = Mapping[str, Engine]

@@ -9,7 +9,9 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from luminal.memory.arrays import Array
+from luminal.runtime.device_exchanges import Started
 from luminal.runtime.driver import Call, Driver, Recording
+from luminal.runtime.exchange import Exchange
 
 KEPT = 16
 """Lists of a program that are remembered, the least recently used go first: two for States that
@@ -39,16 +41,20 @@ NOTHING = Slot()
 
 
 class Listing:
-    """The calls of one run, each with its launch site. What comes again is recorded."""
+    """The calls of one run, each with its launch site; `started` are the collectives among them.
+    What comes again is recorded.
+    """
 
-    def __init__(self, calls: list[tuple[int, Call]]) -> None:
-        self.calls = calls
+    def __init__(
+        self, calls: list[tuple[int, Call | Exchange]], started: Sequence[Started] = ()
+    ) -> None:
+        self.calls, self.started = calls, started
         self.runs = 0
         self._recordings: dict[int, Recording] = {}
         self._is_recordable = True
 
     def recording(
-        self, slot: Slot, make: Callable[[Sequence[Call]], Recording | None]
+        self, slot: Slot, make: Callable[[Sequence[Call | Exchange]], Recording | None]
     ) -> Recording | None:
         """The recording for this memory of the host; None where the device has none."""
         recording = self._recordings.get(slot.number)
@@ -73,13 +79,13 @@ class Listings:
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, key: Hashable, make: Callable[[], list[tuple[int, Call]]]) -> Listing:
+    def get(self, key: Hashable, make: Callable[[], Listing]) -> Listing:
         """The listing of a key, made at first."""
         listing = self._known.get(key)
         if listing is None:
             if len(self._known) >= KEPT:
                 self._known.popitem(last=False)
-            listing = self._known[key] = Listing(make())
+            listing = self._known[key] = make()
         else:
             self._known.move_to_end(key)
         return listing

@@ -83,6 +83,7 @@ def devices() -> list[Device]:
 
 
 def _summary(row: registry.Row, backend: Backend | Interpreter) -> str:
-    """What a device is, and the chip where it has one."""
+    """What a device is, the chip where it has one, and what moves values to others."""
     chip = "" if isinstance(backend, Interpreter) or not row.knows_chips else backend.target.name
-    return f"{row.summary}: {chip}" if chip else row.summary
+    told = ", ".join(filter(None, (chip, row.collectives())))
+    return f"{row.summary}: {told}" if told else row.summary

@@ -158,7 +158,7 @@ def compile(
     search: SearchOptions | None = None,
     memory_limit: int | str | None = None,
     mesh: Mesh | None = None,
-    collectives: str = "tree",
+    collectives: str | None = None,
 ) -> Executable:
     """Compiles a graph; without one, or with only a backend's name, the default graph.
 
@@ -181,7 +181,9 @@ def compile(
     whole of what is not; all ranks must compile it. `exe.explain_sharding()` lists what crosses
     the mesh. A dim that is cut is bound from a rank's own arrays, while `dims`, here and in a run,
     names the whole. `collectives`: sums over ranks are added as a balanced "tree" of the ranks,
-    so that the bits follow from the graph and the mesh, or as the "engine" likes to. Raises
+    so that the bits follow from the graph and the mesh, or as the "engine" likes to, which is the
+    default on CUDA's and ROCm's devices; of these a rank has its own, where no number names one.
+    Raises
     CompileError, DimError, InputError for a mesh of other ranks than were launched, ShapeError for
     what does not divide.
     """
@@ -196,13 +198,18 @@ def compile(
             f"compile: takes a Graph, got a {type(graph).__name__}; record into cx = lm.Graph() "
             "and pass cx; for a function of arrays there is @lm.jit"
         )
-    chosen = _backend_of(graph, backend)
+    mesh = graph.mesh if mesh is None else mesh
+    name = _device_of(graph, backend)
+    if mesh is not None:
+        from luminal.runtime.collectives.process import local_rank  # late: most have one rank
+
+        name = registry.of_rank(name, local_rank())
+    chosen = registry.find(name)
     frozen = graph.graph()
     # A user's numbers are those of the whole, as the dims were recorded.
     choices = DimChoices.of(frozen, dims or {})
     options = _options(frozen, choices.narrow, search)
     placed = None
-    mesh = graph.mesh if mesh is None else mesh
     if mesh is None:
         if part.any_cut:
             from luminal.distribute.held import check_whole  # late: most programs have one rank
@@ -218,7 +225,8 @@ def compile(
                 "mark what is computed again with lm.checkpoint"
             )
         why = decide(narrowed_to(frozen, choices.narrow), mesh, chosen)
-        placed = on_mesh(frozen, mesh, collectives, by_rank=graph.is_by_rank, why=why)
+        order = registry.adds(name) if collectives is None else collectives
+        placed = on_mesh(frozen, mesh, order, by_rank=graph.is_by_rank, why=why)
         parts = placed.parts
         frozen, choices = placed.graph, choices.on_ranks(placed.parts)
         options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})

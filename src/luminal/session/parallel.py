@@ -5,8 +5,9 @@ wraps a model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+from luminal.backends import registry
 from luminal.base.errors import InputError
 from luminal.distribute.mesh import Mesh, spec_of
 from luminal.distribute.plans import by_patterns, follow
@@ -14,8 +15,9 @@ from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.memory.state import Assignable, Parameter, State
 from luminal.nn.module import Module
-from luminal.runtime.collectives.process import init
+from luminal.runtime.collectives.process import init, local_rank
 from luminal.session.choosing import Auto, leave_undecided
+from luminal.session.device_choice import device
 
 Plan = str | Mapping[str, Sequence[Any]] | Auto
 """The name of a plan, several joined by "+", specs by patterns of paths, or what "auto" goes by."""
@@ -89,6 +91,39 @@ class MpiBackend:
     def rank(self) -> int:
         """This rank's number, from 0."""
         return int(self.engine.rank)
+
+
+class _DeviceBackend(MpiBackend):
+    """Ranks each of which has a device of a kind; where a node has fewer, they take turns."""
+
+    _base: ClassVar[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.device = device(registry.of_rank(self._base, local_rank())).name
+        registry.BACKENDS[self._base].check_library()
+
+
+class NcclBackend(_DeviceBackend):
+    """The ranks that `luminal launch`, mpiexec or srun started, each with a device of CUDA, and
+    NCCL between these.
+
+    That device is the default one of compiles in this context from now on. Raises InputError where
+    there is none, CompileError where NCCL is not installed.
+    """
+
+    _base = registry.CUDA
+
+
+class RcclBackend(_DeviceBackend):
+    """The ranks that `luminal launch`, mpiexec or srun started, each with a device of ROCm, and
+    RCCL between these.
+
+    That device is the default one of compiles in this context from now on. Raises InputError where
+    there is none, CompileError where RCCL is not installed.
+    """
+
+    _base = registry.ROCM
 
 
 class _Wrapped(Module):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,19 +18,6 @@ def test_absence_has_a_reason() -> None:
     assert reason is None or "install" in reason or "device" in reason
 
 
-def _offset(hip: Any, field: str) -> int:
-    """Where a field of the record of properties starts: these headers come with ROCm alone."""
-    properties = hip.hipDeviceProp_t()
-    size, start = properties.c_sizeof(), properties.as_c_void_p().value
-    ctypes.memset(start, 0, size)
-    for offset in range(size):
-        ctypes.memset(start + offset, ord("x"), 1)
-        if getattr(properties, field):
-            return offset
-        ctypes.memset(start + offset, 0, 1)
-    raise AssertionError(field)
-
-
 def test_the_driver_over_the_stand_in() -> None:
     """In a process of its own: in this one nothing may believe that there is a device."""
     if compiling.compiler() is None:
@@ -40,10 +25,4 @@ def test_the_driver_over_the_stand_in() -> None:
     if stand_in.headers() is None:
         pytest.skip("cuda.h, which the stand-in takes its records from, needs the extra cuda")
     hip = pytest.importorskip("hip", reason="hip-python is not installed (extra hip)").hip
-    flags = (
-        f"-DPROPERTIES_SIZE={hip.hipDeviceProp_t().c_sizeof()}",
-        f"-DMULTIPROCESSORS_OFFSET={_offset(hip, 'multiProcessorCount')}",
-        f"-DMOST_THREADS_OFFSET={_offset(hip, 'maxThreadsPerBlock')}",
-        f"-DARCHITECTURE_OFFSET={_offset(hip, 'gcnArchName')}",
-    )
-    stand_in.run(CASES, stand_in.library(stand_in.HIP, *flags))
+    stand_in.run(CASES, stand_in.library(stand_in.HIP, *stand_in.hip_flags(hip)))

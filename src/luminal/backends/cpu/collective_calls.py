@@ -7,68 +7,17 @@ callback for its code. The other members of the team pass it by, up to the next 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from luminal.backends.cpu.hand_written import PROTOTYPE, PythonCalls, array_at
 from luminal.base.dtypes import uint8
-from luminal.base.errors import InputError
 from luminal.hlir.stand_in import stand_in
-from luminal.program.launch_list import CollectiveLaunch, Launch, walk
+from luminal.program.launch_list import CollectiveLaunch
 from luminal.runtime.arrays import Array
-from luminal.runtime.ranks import Engine, Engines, request
+from luminal.runtime.on_ranks import Ranks
+from luminal.runtime.ranks import Engine, request
 
 MOST_VIEWS = 64  # pairs of arrays that a collective knows; where inputs move, the oldest go
-
-
-class Ranks:
-    """The engines of a program's mesh axes, and its collectives under way."""
-
-    def __init__(self, launches: tuple[Launch, ...]) -> None:
-        self._launches = collectives(launches)
-        self.engines: Engines = {}
-        self.tickets: dict[int, Any] = {}  # by the number that a start and its wait share
-        self.is_alone = False
-        self.is_first = True  # other ranks may still compile
-
-    def join(self, engines: Engines) -> None:
-        """Takes the engine of each mesh axis. Raises InputError where one has other ranks than the
-        program.
-        """
-        for launch in self._launches:
-            axis, ranks = launch.attrs.axis, launch.attrs.ranks
-            if axis not in engines:
-                continue
-            if engines[axis].size != ranks:
-                raise InputError(
-                    f"{launch.title}: the program is for {ranks} ranks along this axis, and the "
-                    f"engine has {engines[axis].size}; compile with the mesh that runs it"
-                )
-            if engines[axis].axis not in ("", axis):
-                raise InputError(
-                    f"{launch.title}: the engine is that of the mesh axis {engines[axis].axis!r}"
-                )
-        self.engines = engines
-
-    def begin(self, text: Callable[[], str]) -> None:
-        """Makes sure of all engines before a run, and at the first one that all ranks run the same
-        program: `text`. Raises InputError for an engine that is missing.
-        """
-        self.tickets.clear()
-        if not self.is_first or self.is_alone:
-            return
-        for launch in self._launches:
-            if launch.attrs.axis not in self.engines:
-                raise InputError(
-                    f"{launch.title}: no engine for this mesh axis; give one to the executable, as "
-                    f"engines={{{launch.attrs.axis!r}: engine}}"
-                )
-        for axis in dict.fromkeys(launch.attrs.axis for launch in self._launches):
-            self.engines[axis].check_same(text(), "the program")
-
-    def end(self) -> None:
-        """Notes that a run is over: no rank compiles any more."""
-        self.is_first = False
 
 
 class CollectiveCode:
@@ -142,11 +91,6 @@ class CollectiveCode:
             del self._views[next(iter(self._views))]
         self._views[key] = views = source, target
         return views
-
-
-def collectives(launches: tuple[Launch, ...]) -> tuple[CollectiveLaunch, ...]:
-    """The launches of collectives, Loop bodies once."""
-    return tuple(launch for launch in walk(launches) if isinstance(launch, CollectiveLaunch))
 
 
 def codes(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from luminal.backends.cpu import kernels, peaks, team
-from luminal.backends.cpu.collective_calls import Ranks, codes, collectives
+from luminal.backends.cpu.collective_calls import codes
 from luminal.backends.cpu.frame import Frame
 from luminal.backends.cpu.hand_written import PythonCalls, PythonCode
 from luminal.backends.cpu.launch_ir import KERNEL
@@ -26,10 +26,11 @@ from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import HOST, Array, aligned_empty
 from luminal.memory.poison import poison
 from luminal.memory.state import Parameter, exchange, spare_on
-from luminal.program import launch_text, verify
+from luminal.program import verify
 from luminal.program.launch_list import Program
 from luminal.program.memory_plan import Placement
 from luminal.program.quantities import Quantities
+from luminal.runtime.on_ranks import Ranks, text_of
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
 from luminal.runtime.ranks import Engines
@@ -63,7 +64,7 @@ class CpuRunner:
         self.code = [*map(self._build, program.kernels, texts)]
         has_python = any(isinstance(code, PythonCode) for code in self.code)
         self.ranks = Ranks(program.launches)
-        self.collectives = codes(collectives(program.launches), self.ranks, self.python)
+        self.collectives = codes(self.ranks.launches, self.ranks, self.python)
         # Programs without Python kernels, nearly all, should not pay for counting and copying what
         # only those need.
         self._bound = BoundPython if has_python else BoundCpu
@@ -105,11 +106,6 @@ class CpuRunner:
     def stand_alone(self) -> None:
         """Lets runs copy operands where ranks would do something together: to be timed."""
         self.ranks.is_alone = True
-
-    def text(self) -> str:
-        """All that makes ranks compute alike: the launch list and its kernels."""
-        kernels = (tile_text.to_text(kernel) for kernel in self.program.kernels)
-        return "\n".join((launch_text.to_text(self.program, named=False), *kernels))
 
     def peaks(self) -> Peaks:
         """What this machine's threads reach together."""
@@ -364,6 +360,6 @@ class BoundRanks(BoundPython):
 
     def _call(self, entry: Callable[[int], Any], record: int) -> None:
         ranks = self._runner.ranks
-        ranks.begin(self._runner.text)
+        ranks.begin(partial(text_of, self._runner.program))
         super()._call(entry, record)
         ranks.end()

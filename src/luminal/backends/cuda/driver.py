@@ -22,6 +22,7 @@ from cuda.core.graph import Graph, GraphBuilder
 
 from luminal.backends.c_backend import CCode
 from luminal.backends.cuda import chips, nvrtc
+from luminal.backends.cuda.queues import CudaQueues
 from luminal.base import tracing
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.dialect import KERNEL
@@ -29,6 +30,7 @@ from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory import dlpack_device
 from luminal.runtime import object_cache
+from luminal.runtime.collectives.library import Library
 from luminal.runtime.driver import (
     Array,
     Call,
@@ -40,6 +42,7 @@ from luminal.runtime.driver import (
     Mark,
     launch_shape,
 )
+from luminal.runtime.exchange import Exchange, meets
 
 FINAL = (
     "ILLEGAL_ADDRESS", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "ASSERT", "HARDWARE_STACK_ERROR",
@@ -121,17 +124,31 @@ class CudaDriver(Driver):
     def _order(self, first: int, second: int) -> None:
         """What the second stream is given from now on waits for what the first was given by now."""
         with self._reported("wait between streams"):
-            if self._event is None:
-                flags = cuda.CUevent_flags.CU_EVENT_DISABLE_TIMING
-                status, self._event = cuda.cuEventCreate(flags)
-                self._check("event", status)
+            queues = self.queues()
             # A wait is for what was recorded last when it is queued, so one event serves all.
-            self._check("event", *cuda.cuEventRecord(self._event, first))
-            self._check("wait for a stream", *cuda.cuStreamWaitEvent(second, self._event, 0))
+            self._event = self._event or queues.event()
+            queues.record(self._event, first)
+            queues.follow(self._event, second)
 
-    def _check(self, what: str, status: Any) -> None:
-        if status:
-            raise DeviceError(f"{self.name}: {what}: {status.name}")
+    def library(self) -> Library:
+        """NCCL for this device, by nccl4py."""
+        from luminal.backends.cuda import nccl  # late: an extra
+
+        return nccl.library(self.device)
+
+    def queues(self) -> CudaQueues:
+        return CudaQueues(self.name)
+
+    def card(self) -> str:
+        return f"card {self.device.uuid}"
+
+    def exchange(self, exchange: Exchange) -> None:
+        with self._reported("collective"):
+            super().exchange(exchange)
+
+    def is_reached(self, mark: Mark) -> bool:
+        with self._reported("wait"):
+            return bool(mark.is_done)
 
     def memory(self) -> DeviceMemory:
         with self._reported("memory"):
@@ -182,7 +199,7 @@ class CudaDriver(Driver):
     def record(
         self,
         sent: tuple[Array, DevicePointer],
-        calls: Sequence[Call],
+        calls: Sequence[Call | Exchange],
         taken: tuple[DevicePointer, Array],
     ) -> CudaRecording:
         with self._reported("record"):
@@ -190,8 +207,14 @@ class CudaDriver(Driver):
             (source, target), (result, into) = sent, taken
             if source.nbytes:
                 _part(target, source.nbytes).copy_from(_host(source), stream=builder)
+            stream = int(builder.stream.handle)
             for call in calls:
-                self._launch(builder, call)
+                if isinstance(call, Call):
+                    self._launch(builder, call)
+                else:
+                    self.put_beside(call, stream)
+            if meets(calls):
+                self.side.join(stream)
             if into.nbytes:
                 _host(into).copy_from(_part(result, into.nbytes), stream=builder)
             graph = builder.end_building().complete()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import socket
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,12 +12,14 @@ import numpy as np
 
 from luminal.backends.c_backend import CCode
 from luminal.backends.hip import hiprtc, presence
+from luminal.backends.hip.queues import HipQueues
 from luminal.base import tracing
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory import dlpack_device
 from luminal.runtime import object_cache
+from luminal.runtime.collectives.library import Library
 from luminal.runtime.driver import (
     Array,
     Call,
@@ -28,6 +31,7 @@ from luminal.runtime.driver import (
     Mark,
     launch_shape,
 )
+from luminal.runtime.exchange import Exchange, meets
 
 GROUP = 256  # threads of a group: one row of 64 lanes for each of a compute unit's four SIMDs
 TO_DEVICE, TO_HOST, WITHIN = 1, 2, 3  # hipMemcpyKind's
@@ -112,6 +116,29 @@ class HipDriver(Driver):
         # A wait is for what was recorded last when it is queued, so one event serves all.
         self._do(self.hip.hipEventRecord, self._event.event, first)
         self._do(self.hip.hipStreamWaitEvent, second, self._event.event, 0)
+
+    def library(self) -> Library:
+        """RCCL, by ROCm's bindings."""
+        from luminal.backends.hip import rccl  # late: an extra
+
+        return rccl.library(lambda: self.hip.hipSetDevice(self.number))
+
+    def queues(self) -> HipQueues:
+        return HipQueues(self.hip, self._do)
+
+    def card(self) -> str:
+        p = self._do(self.hip.hipGetDeviceProperties, self.number)
+        place = f"{p.pciDomainID:04x}:{p.pciBusID:02x}:{p.pciDeviceID:02x}"
+        return f"card {place} of {socket.gethostname()}"
+
+    def is_reached(self, mark: Mark) -> bool:
+        self.hip.hipSetDevice(self.number)
+        (status,) = self.hip.hipEventQuery(mark.event)
+        if status == self.hip.hipError_t.hipErrorNotReady:
+            return False
+        if status != self.hip.hipError_t.hipSuccess:
+            raise DeviceError(f"{self.name}: hipEventQuery: {status.name}")
+        return True
 
     def memory(self) -> DeviceMemory:
         free, total = self._do(self.hip.hipMemGetInfo)
@@ -204,7 +231,7 @@ class HipDriver(Driver):
     def record(
         self,
         sent: tuple[Array, DevicePointer],
-        calls: Sequence[Call],
+        calls: Sequence[Call | Exchange],
         taken: tuple[DevicePointer, Array],
     ) -> HipRecording:
         hip, stream = self.hip, self._do(self.hip.hipStreamCreate)
@@ -213,7 +240,12 @@ class HipDriver(Driver):
         try:
             self._async(_address(target), source.ctypes.data, source.nbytes, TO_DEVICE, stream)
             for call in calls:
-                self._launch(stream, call)
+                if isinstance(call, Call):
+                    self._launch(stream, call)
+                else:
+                    self.put_beside(call, int(stream))
+            if meets(calls):
+                self.side.join(int(stream))
             self._async(into.ctypes.data, _address(result), into.nbytes, TO_HOST, stream)
         finally:
             graph = self._do(hip.hipStreamEndCapture, stream)

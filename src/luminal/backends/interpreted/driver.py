@@ -29,6 +29,7 @@ from luminal.runtime.driver import (
     DevicePointer,
     Driver,
 )
+from luminal.runtime.exchange import Exchange
 from luminal.shape.expression import Expression, Symbol
 
 WORKERS = 3
@@ -80,14 +81,14 @@ class InterpretedRecording:
 
     driver: InterpretedDriver
     sent: tuple[Array, DevicePointer]
-    calls: Sequence[Call]
+    calls: Sequence[Call | Exchange]
     taken: tuple[DevicePointer, Array]
 
     def run(self) -> None:
         """Stages, enqueues and fetches again what was recorded."""
         self.driver.stage(*self.sent)
         for call in self.calls:
-            self.driver.enqueue(*call)
+            self.driver.put(call)
         self.driver.fetch(*self.taken)
 
 
@@ -145,7 +146,7 @@ class InterpretedDriver(Driver):
     def record(
         self,
         sent: tuple[Array, DevicePointer],
-        calls: Sequence[Call],
+        calls: Sequence[Call | Exchange],
         taken: tuple[DevicePointer, Array],
     ) -> InterpretedRecording:
         return InterpretedRecording(self, sent, calls, taken)

@@ -31,6 +31,7 @@ from luminal.runtime.driver import (
     Mark,
     launch_shape,
 )
+from luminal.runtime.exchange import Exchange
 
 GROUP = 128  # threads of a group: four SIMD groups
 WORKERS = 1 << 14  # Metal does not tell the cores: enough for the 80 of the largest chips
@@ -150,16 +151,17 @@ class MetalDriver(Driver):
     def record(
         self,
         sent: tuple[Array, DevicePointer],
-        calls: Sequence[Call],
+        calls: Sequence[Call | Exchange],
         taken: tuple[DevicePointer, Array],
     ) -> MetalRecording | None:
-        commands = recorded(self, calls)
+        launches = [call for call in calls if isinstance(call, Call)]  # there is no other `library`
+        commands = recorded(self, launches)
         if commands is None:
             return None
         (source, target), (result, into) = sent, taken
         before = Copied(self._place(source), target, source.nbytes)
         after = Copied(result, self._place(into), into.nbytes)
-        return MetalRecording(self, commands, calls, before, after)
+        return MetalRecording(self, commands, launches, before, after)
 
     def _place(self, staged: Array) -> DevicePointer:
         """Where an array of `staging` lies, from its first byte; of none, nowhere."""

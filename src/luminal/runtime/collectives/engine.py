@@ -90,6 +90,16 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def look(self, ticket: Ticket, waited: float, *, first: bool = False) -> None:
+        """Called again and again by who waits elsewhere for what it has announced, for `waited`
+        seconds by now: raises what `wait` would raise; all ranks end then.
+        """
+
+    @abstractmethod
+    def fail(self, error: CollectiveError) -> CollectiveError:
+        """The error, after which all ranks end soon, whatever becomes of it."""
+
+    @abstractmethod
     def _split(self, members: tuple[int, ...], axis: str) -> Engine:
         """This rank's part of a group of some of the ranks."""
 
@@ -131,6 +141,13 @@ class Engine(ABC):
             kind, source, target, label=label, monoid=monoid, pairs=pairs, root=root
         )
         self.wait(ticket, first=first)
+
+    def announce(self, title: str) -> Ticket:
+        """Notes that this rank has started what others move: its device, and theirs. All ranks of
+        the group announce the same.
+        """
+        nothing = np.empty(0, np.uint8)
+        return self._begin(title, checked(title, "all_reduce", nothing, nothing, self.size))
 
     def split(self, groups: Sequence[Sequence[int]], axis: str) -> Engine:
         """The group that this rank is in, of a partition of all ranks that all of them give alike.

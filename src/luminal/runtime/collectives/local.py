@@ -119,11 +119,25 @@ class LocalEngine(Engine):
                 self._refuse_ended(ticket)
                 left = end - time.monotonic()
                 if left <= 0:
-                    error = timeout_error(ticket, self._global, seconds, self._whereabouts(ticket))
-                    world.abort(str(error))
-                    raise error
+                    raise self._late(ticket, seconds)
                 world.changed.wait(left)
             world.doing[self._global] = "computes"
+
+    def look(self, ticket: Ticket, waited: float, *, first: bool = False) -> None:
+        """Looks whether a rank has failed, has ended or is late."""
+        world = self._world
+        seconds = world.deadlines.first if first else world.deadlines.each
+        with world.changed:
+            self._go_on()
+            if not ticket.done:
+                self._refuse_ended(ticket)
+            if waited > seconds:
+                raise self._late(ticket, seconds)
+
+    def fail(self, error: CollectiveError) -> CollectiveError:
+        """The error, by which the waits of all ranks end."""
+        self._world.abort(str(error))
+        return error
 
     def abort(self, reason: str, code: int = ABORTED) -> None:
         """Ends the waits of all ranks: threads cannot be ended."""
@@ -148,9 +162,10 @@ class LocalEngine(Engine):
             if other.doing == "has ended"
         ]
         if ended:
-            error = ended_error(ticket, self._global, ended)
-            self._world.abort(str(error))
-            raise error
+            raise self.fail(ended_error(ticket, self._global, ended))
+
+    def _late(self, ticket: Ticket, seconds: float) -> CollectiveError:
+        return self.fail(timeout_error(ticket, self._global, seconds, self._whereabouts(ticket)))
 
     def _whereabouts(self, ticket: Ticket) -> list[Whereabouts]:
         """The other ranks of the group, and whether they have come to this ticket's meeting."""

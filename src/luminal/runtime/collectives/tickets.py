@@ -57,16 +57,17 @@ class Request:
 
 class Ticket:
     """A collective that was started: `number` counts those of its group, `title` names it, `done`
-    says whether the target is written.
+    says whether the target is written, and after `asks` seconds its rank asks where others are.
     """
 
-    __slots__ = ("done", "number", "request", "state", "title")
+    __slots__ = ("asks", "done", "number", "request", "state", "title")
 
     def __init__(self, number: int, title: str, request: Request) -> None:
         self.number = number
         self.title = title
         self.request = request
         self.done = False
+        self.asks = 0.0
         self.state: Any = None  # the engine's
 
     def __repr__(self) -> str:

@@ -65,6 +65,14 @@ class MpiEngine(Engine):
         if not ticket.done:
             self._process.wait(self._key, ticket, self._members, first)
 
+    def look(self, ticket: Ticket, waited: float, *, first: bool = False) -> None:
+        """Asks other ranks where they are, once this one has waited long."""
+        self._process.look(self._key, ticket, self._members, first, waited)
+
+    def fail(self, error: CollectiveError) -> CollectiveError:
+        """The error, after which all processes end within a second."""
+        return self._process.fail(error)
+
     def abort(self, reason: str, code: int = ABORTED) -> None:
         """Ends all processes of the program by MPI_Abort."""
         self._process.abort(reason, code)

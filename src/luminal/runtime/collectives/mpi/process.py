@@ -107,24 +107,40 @@ class MpiProcess:
         while time.monotonic() - start < SPIN:
             if self._advance(ticket):
                 return
-        asks, busy = min(PATIENCE, seconds / 2), False
+        busy = False
         self._waits += 1
         self._note.doing = "waits"
         try:
             while not self._advance(ticket):
                 waited = time.monotonic() - start
-                if waited > asks:
-                    self._ask(key, ticket, members)
-                    asks = min(2 * waited, max(seconds - 0.3, waited + 0.1))
-                if waited > seconds:
-                    raise self._late(ticket, seconds, members)
-                if waited > PATIENCE or self._told:
-                    self._refuse_ended(ticket, members)
+                self._look(key, ticket, members, seconds, waited)
                 busy = _pause(waited, busy)
         finally:
             self._waits -= 1
             self._note.doing = "computes"
             self._told = {}
+
+    def look(
+        self, key: int, ticket: Ticket, members: tuple[int, ...], first: bool, waited: float
+    ) -> None:
+        """What a wait of so many seconds does, of which MPI knows nothing."""
+        self._look(
+            key, ticket, members, self.deadlines.first if first else self.deadlines.each, waited
+        )
+
+    def _look(
+        self, key: int, ticket: Ticket, members: tuple[int, ...], seconds: float, waited: float
+    ) -> None:
+        """Asks others where they are, once a wait is long; raises an error where it is too long, or
+        a rank that is needed has ended.
+        """
+        if waited > (ticket.asks or min(PATIENCE, seconds / 2)):
+            self._ask(key, ticket, members)
+            ticket.asks = min(2 * waited, max(seconds - 0.3, waited + 0.1))
+        if waited > seconds:
+            raise self._late(ticket, seconds, members)
+        if waited > PATIENCE or self._told:
+            self._refuse_ended(ticket, members)
 
     def _advance(self, ticket: Ticket) -> bool:
         with self.lock:
@@ -153,7 +169,7 @@ class MpiProcess:
                             self._test(ticket)
                         except CollectiveError as error:
                             self._flying.remove(ticket)
-                            self._fail(error)
+                            self.fail(error)
             if time.monotonic() > self._abort_at:
                 self.abort(self._reason)
             self._wake.wait(PAUSE if self._flying and not self._waits else IDLE)
@@ -195,22 +211,22 @@ class MpiProcess:
         told = [self._told[member] for member in members if member in self._told]
         ended = [rank for rank in missing(ticket, told) if rank.doing == "has ended"]
         if ended:
-            raise self._fail(ended_error(ticket, self.rank, ended))
+            raise self.fail(ended_error(ticket, self.rank, ended))
 
     # --- the end ------------------------------------------------------------------------------
 
     def _late(self, ticket: Ticket, seconds: float, members: tuple[int, ...]) -> CollectiveError:
-        return self._fail(timeout_error(ticket, self.rank, seconds, self._whereabouts(members)))
+        return self.fail(timeout_error(ticket, self.rank, seconds, self._whereabouts(members)))
 
     def _failed(self, ticket: Ticket, error: MPI.Exception) -> CollectiveError:
-        return self._fail(
+        return self.fail(
             CollectiveError(
                 f"rank {self.rank}: {ticket.title} has failed: {error}; ranks that start different "
                 "collectives, or of different sizes, are named with LUMINAL_VERIFY=1"
             )
         )
 
-    def _fail(self, error: CollectiveError) -> CollectiveError:
+    def fail(self, error: CollectiveError) -> CollectiveError:
         """The error, after which all ranks end soon, whatever becomes of it."""
         if not self._reason:
             self._reason = str(error)
