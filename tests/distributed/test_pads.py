@@ -16,9 +16,10 @@ import luminal as lm
 import luminal.nn.functional as F
 from luminal.base.errors import InputError, ShapeError
 from luminal.distribute.mesh import Mesh
+from luminal.distribute.parts import part, unpadded
 from luminal.distributed import run_local
 from luminal.memory.state import Assignable, State
-from tests.distributed.whole import on_one, on_ranks
+from tests.distributed.whole import layout_of, on_one, on_ranks
 
 Array = np.ndarray[Any, Any]
 MESHES = (Mesh((2,), ("a",)), Mesh((4,), ("a",)), Mesh((2, 2), ("a", "b")), Mesh((8,), ("a",)))
@@ -64,6 +65,24 @@ def test_pads_do_not_leak(use: str) -> None:
             y = on_ranks(graph.graph(), mesh, None, {}, arrays)[0]["y"]
             wanted = on_one(graph.graph(), arrays)[0]["y"]
             np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)  # sums in another order
+
+
+def test_the_first_axis_of_a_spec_is_the_outermost() -> None:
+    rows, mesh = np.arange(10), Mesh((2, 3), ("a", "b"))
+    layout = layout_of((("a", "b"),), rows.shape, mesh)
+    held = [unpadded(part(rows, layout, at), rows.shape, layout, at).tolist()
+            for at in map(mesh.coordinates, range(6))]  # fmt: skip
+    assert held == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], []]
+
+
+def test_nothing_is_cut_into_nothing() -> None:
+    graph = lm.Graph()
+    with lm.recording(graph):
+        x = graph.tensor((0, 4), name="x").shard("a")
+        (x.flip(0).flatten() * 2).sum().output("y")
+    arrays = {"x": np.zeros((0, 4), np.float32)}
+    assert layout_of((("a",), ()), (0, 4), MESHES[1])[0][0].block == 1
+    assert on_ranks(graph.graph(), MESHES[1], None, {}, arrays)[0]["y"] == 0
 
 
 def test_integers_past_a_cut_table_find_no_pad() -> None:

@@ -14,12 +14,14 @@ from luminal.distribute.distribute import Distributed, distribute
 from luminal.distribute.layout import Layout, of_spec
 from luminal.distribute.mesh import Mesh, Spec
 from luminal.distribute.parts import assembled, part, shape_of_part, unpadded
-from luminal.hlir.attributes import MarkAttrs
+from luminal.hlir.attributes import GatherAttrs, MarkAttrs, ScatterAttrs, ViewAttrs
 from luminal.hlir.graph import Graph
 from luminal.hlir.prune import pruned
+from luminal.hlir.sharding import dims_at
+from luminal.hlir.substitute import all_nodes
 from luminal.hlir.verify import verify
 from luminal.memory.state import Assignable, Parameter, State
-from luminal.shape.expression import const
+from luminal.shape.expression import TRUE, Expression, const
 
 Array = np.ndarray[Any, Any]
 
@@ -73,6 +75,7 @@ def on_ranks(
         own: tuple(poisoned(owner.numpy(), layout, c, {}) for c in at)
         for owner, (own, layout) in parts.of.items()
     }
+    check_reads(out.graph, mesh, own_dims)
     results = interpret_ranks(out.graph, mesh, given, own_dims, held)
     outputs = {}
     for name, own in results.outputs.items():
@@ -85,6 +88,32 @@ def on_ranks(
         owner, layout = owners.get(own_state, (own_state, ((),) * len(own_state.shape)))
         new[owner] = _together(values, owner.shape, layout, mesh, own_dims)
     return outputs, new, out
+
+
+def check_reads(graph: Graph, mesh: Mesh, dims: Mapping[str, int]) -> None:
+    """Raises AssertionError for a map of a rank's graph that leads outside of its source, where the
+    reference reads 0 and a kernel whatever lies there.
+    """
+    for node in all_nodes(graph):
+        match node.attrs:
+            case ViewAttrs(view=view):
+                shape, entries, domain = view.shape, view.map, view.domain
+            case GatherAttrs(shape=shape, map=entries):
+                domain = TRUE
+            case ScatterAttrs(map=entries):
+                shape, domain = node.args[1].shape, TRUE
+            case _:
+                continue
+        extents = [int(n.evaluate(dims)) for n in shape]
+        grid = {f"i{k}": at for k, at in enumerate(np.indices(extents, sparse=True))}
+        for rank in range(mesh.size):
+            env: dict[str, Any] = {**dims, **dims_at(mesh.coordinates(rank)), **grid}
+            inside = np.broadcast_to(np.asarray(domain.evaluate(env), np.bool_), extents)
+            for entry, extent in zip(entries, node.args[0].shape, strict=True):
+                if isinstance(entry, Expression):
+                    at = np.broadcast_to(np.asarray(entry.evaluate(env)), extents)[inside]
+                    n = int(extent.evaluate(env))
+                    assert ((at >= 0) & (at < n)).all(), f"{node.op.name} reads {entry} of {n}"
 
 
 def poisoned(array: Array, layout: Layout, at: Mapping[str, int], dims: Mapping[str, int]) -> Array:

@@ -118,7 +118,7 @@ def local_extent(extent: Expression, cuts: Cuts) -> Expression:
 
 def with_pads(extent: Expression, cuts: Cuts) -> Expression:
     """The extent with the pads that its cuts ask for."""
-    if not (cuts and extent.is_const and cuts[0].block.is_const) or extent == const(0):
+    if not (cuts and extent.is_const and cuts[0].block.is_const):
         return extent
     period = cuts[0].period
     return ceil_div(extent, period) * period

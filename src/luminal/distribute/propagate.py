@@ -201,7 +201,7 @@ class Sites:
         """The site of a stream, whose slices `one` is."""
         if not is_stacked:
             return one
-        site = Site(shape, closed=frozenset((0,)))
+        site = Site(shape)
         link(site, one, *_without(0))
         return site
 
