@@ -19,6 +19,7 @@ from luminal.expand.ir import (
     Carry,
     Choice,
     Constant,
+    Fetch,
     If,
     Kernel,
     Load,
@@ -79,7 +80,7 @@ def test_a_right_kernel_passes_and_runs() -> None:
     np.testing.assert_array_equal(y, 2 * x)
 
 
-HALF = Value(7, Type(dtypes.float16))
+HALF, FIRST = Value(7, Type(dtypes.float16)), Value(8, INDEX)
 FAULTS = {
     "defined-twice": (kernel(LOAD, LOAD), "%1 is defined twice"),
     "not-defined": (kernel(STORE), "%6 is not defined before"),
@@ -125,6 +126,14 @@ FAULTS = {
         "`scratch s`: %1 is not defined before",
     ),
     "chunk": (kernel(chunk=OTHER), "%7 is f32, expected i64"),
+    "fetched-early": (
+        kernel(first=FIRST, early=(Fetch("x", FIRST, 0),)),
+        "an earlier launch may be writing x",
+    ),
+    "loaded-early": (
+        kernel(first=FIRST, early=(If(TRUE, (), (Load(Value(9, F32), "x", FIRST),)),)),
+        "earlier launches have not ended here",
+    ),
 }
 
 

@@ -19,6 +19,7 @@
 
 #define __syncthreads() simt::barrier(__LINE__)
 #define DEPEND simt::depend()
+#define FETCH(place) simt::fetch(place)
 #define __syncwarp(...) simt::warp_barrier(__LINE__)
 #define __threadfence()
 #define __threadfence_block()

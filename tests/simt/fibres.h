@@ -25,6 +25,7 @@ void meet(int line);          // the same, by which nothing of memory is ordered
 uint64_t exchange(uint64_t value, unsigned from_lane, int line);
 uint64_t ballot(bool vote, int line);
 void depend();                // the launches before this one have ended, as far as it can tell
+void fetch(const void* address);  // asks for memory, which must be there
 void touch_atomic(void* address, size_t size, void* caller);
 
 #define SIMT_UNCHECKED __attribute__((noinline, no_sanitize("thread"), no_sanitize("bounds")))

@@ -145,6 +145,18 @@ void touch_atomic(void* address, size_t size, void* caller) {
     access((char*)address, size, true, true, caller);
 }
 
+void fetch(const void* address) {
+    char* place = (char*)address;
+    for (const Region& each : regions)
+        if (!each.is_shared() && place >= each.begin && place < each.begin + each.size) return;
+    Fault found{FaultKind::out_of_bounds};
+    found.caller = __builtin_return_address(0);
+    found.size = 1;
+    found.region = regions.empty() ? -2 : regions[0].number;
+    found.offset = regions.empty() ? 0 : place - regions[0].begin;
+    stop(found);
+}
+
 // The sanitizers' own interface.
 #define CALLER __builtin_return_address(0)
 extern "C" {

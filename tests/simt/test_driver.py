@@ -10,6 +10,7 @@ import pytest
 
 from luminal.base import dtypes
 from luminal.codegen.c_family.kernel import Spelled
+from luminal.expand.ir import INDEX, Fetch, Value
 from luminal.kernel.tile_ir import Role
 from luminal.runtime.driver import DevicePointer
 from tests.backends.c_family.dialects import checked_driver
@@ -85,3 +86,21 @@ def test_an_operand_ends_before_its_block() -> None:
     first, second = (checked_driver("cuda").allocate(64) for _ in range(2))
     with pytest.raises(DeviceFault, match="reads 4 bytes out of bounds"):
         enqueue_sum(DevicePointer(first, 8), DevicePointer(second, 8), ahead=1)
+
+
+def test_a_fetch_ends_with_its_buffer() -> None:
+    """What is asked for early need not be used, but it must be there."""
+    w, device = Writer(), checked_driver("cuda")
+    w.store("y", w.chunk, w.load("x", dtypes.int32, w.chunk))
+    kernel = w.kernel(("x", dtypes.int32, Role.IN), ("y", dtypes.int32, Role.OUT))
+    places = [DevicePointer(device.allocate(16)) for _ in range(2)]
+    for further in (0, 1 << 16):
+        first = Value(100, INDEX)
+        early = replace(kernel, first=first, early=(Fetch("x", first, further),))
+        code = device.compile(tile_kernel(early), "")
+        assert "FETCH(&x[" in code.spelled.text
+        if not further:
+            enqueue(device, code, 4, 2, places, (4,))
+            continue
+        with pytest.raises(DeviceFault, match="out of bounds"):
+            enqueue(device, code, 4, 2, places, (4,))

@@ -34,6 +34,10 @@ class Schedules(Protocol):
         have.
         """
 
+    @property
+    def begins_early(self) -> bool:
+        """May a kernel begin while the one ahead of it still runs?"""
+
     def share_launch(self, kernels: Sequence[Kernel], chunks: Sequence[Expression]) -> bool:
         """May kernels that need nothing of each other be one launch, and do they gain by that?"""
 

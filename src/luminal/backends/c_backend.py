@@ -123,6 +123,7 @@ class CBackend(ABC):
             shared_bytes=chip.group_bytes,
             copies=cls.dialect.has_copies and bool(chip.dots),
             matrix=chip.pipes.matrix or GROUPS.matrix,
+            begins_early=chip.is_chained and bool(cls.dialect.depend),
         )
         target = machine(str(chip), chip.units, chip.unit_bytes, chip.cache_bytes, dots=chip.dots)
         return cls(target, number, groups, chip=chip)

@@ -19,6 +19,7 @@ from luminal.kernel.sections import joined
 from luminal.kernel.tile_ir import Kernel, Role
 from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify
+from luminal.program.constants import with_constants
 from luminal.program.launch_list import (
     KernelLaunch,
     Launch,
@@ -34,14 +35,26 @@ REACH = 16  # launches that one moves up across, at most: what it makes is held 
 def side_by_side(
     program: Program, origins: Sequence[Origin], schedules: Schedules
 ) -> tuple[Program, tuple[Origin, ...]]:
-    """The program, and the origins of its kernels, with launches of a run joined.
+    """The program, and the origins of its kernels, with launches of a run joined; where kernels
+    begin early they know which of their buffers are constant.
 
     A launch joins the first one that it need not wait for, if the schedules agree.
     """
+    program, origins = _with_joined(program, origins, schedules)
+    if not schedules.begins_early:
+        return program, tuple(origins)
+    program = with_constants(program)
+    pairs = zip(origins, program.kernels, strict=True)
+    return program, tuple(origin._replace(text=to_text(kernel)) for origin, kernel in pairs)
+
+
+def _with_joined(
+    program: Program, origins: Sequence[Origin], schedules: Schedules
+) -> tuple[Program, Sequence[Origin]]:
     joining = _Joining(program, [*program.kernels], [*origins], schedules)
     launches = joining.launches(program.launches)
     if len(joining.kernels) == len(program.kernels):
-        return program, tuple(origins)
+        return program, origins
     used = {
         launch.kernel for launch in (*kernel_launches(program.prologue), *kernel_launches(launches))
     }
@@ -52,7 +65,7 @@ def side_by_side(
         prologue=_renumbered(program.prologue, numbers),
         launches=_renumbered(launches, numbers),
     )
-    return now, tuple(joining.origins[kernel] for kernel in numbers)
+    return now, [joining.origins[kernel] for kernel in numbers]
 
 
 def _renumbered(launches: tuple[Launch, ...], numbers: dict[int, int]) -> tuple[Launch, ...]:

@@ -78,6 +78,7 @@ class _Interpreter:
             self.memory[buffer.name] = np.zeros(self.size(buffer), memory_dtype(buffer.dtype).numpy)
         self.lane = 0
         self.batches: list[list[Callable[[], None]]] = [[]]  # of copies, the open one last
+        self.is_early = False
         self.accesses: Accesses | None = None  # of a group's lanes
 
     def size(self, buffer: Buffer) -> int:
@@ -110,7 +111,10 @@ class _Interpreter:
                     self.memory[buffer.name].view(np.uint8)[:] = 0xA5
             if kernel.begin is not None:
                 self.values[kernel.begin.id] = np.array([begin], np.int64)
+            if kernel.first is not None:  # any chunk may be its worker's first one
+                self.values[kernel.first.id] = np.array([chunk], np.int64)
             if kernel.lane is None:
+                self.early()
                 self.body(kernel.body)
             else:
                 self.group(kernel.lane)
@@ -126,8 +130,15 @@ class _Interpreter:
             lanes.append(lane.alone())
         in_turns(lanes, self.accesses)
 
+    def early(self) -> None:
+        """What comes before earlier launches have ended; what it fetches is there."""
+        self.is_early = True
+        self.body(self.kernel.early)
+        self.is_early = False
+
     def alone(self) -> Lane:
         """All that one lane does; it stops where it meets others."""
+        self.early()
         self.body(self.kernel.setup)
         yield from self.to_meetings(self.kernel.body)
 
@@ -289,6 +300,14 @@ class _Interpreter:
 
     def fetch(self, statement: Fetch) -> None:
         """Memory that is waited for by nobody."""
+        if self.is_early:
+            at = int(self.value(statement.address)[0]) + statement.distance
+            size = self.memory[statement.buffer].size
+            if not 0 <= at < size:
+                raise VerifyError(
+                    f"expanded IR: `{headline(statement)}`: element {at} is fetched early of the "
+                    f"{size} of {statement.buffer}; fetch what is read"
+                )
 
     def loop(self, statement: Loop) -> None:
         for _ in self.trips(statement):

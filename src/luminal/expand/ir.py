@@ -335,6 +335,7 @@ class Kernel:
     With more than one of `lanes` a worker is a group of them: each runs all statements, knows its
     number by `lane`, and shares with the others the `shared` buffers, as it does the scratch.
     Those whose numbers are alike down to the last `subgroup` may Exchange values.
+    `early` runs before earlier launches have ended, for the `first` chunk of a worker.
     """
 
     params: tuple[Param, ...]
@@ -350,6 +351,8 @@ class Kernel:
     shared: tuple[Buffer, ...] = ()
     subgroup: int = 1
     begin: Value | None = None
+    first: Value | None = None
+    early: tuple[Statement, ...] = ()
 
     @cached_property
     def text(self) -> str:
@@ -358,7 +361,7 @@ class Kernel:
 
     def statements(self) -> Iterator[Statement]:
         """Every statement, outer before inner."""
-        stack = [*reversed(self.body), *reversed(self.setup)]
+        stack = [*reversed(self.body), *reversed(self.setup), *reversed(self.early)]
         while stack:
             statement = stack.pop()
             yield statement
@@ -380,10 +383,11 @@ def _written(kernel: Kernel) -> str:
     lines = [f"kernel({', '.join(params)}){group} {{"]
     for buffer in kernel.buffers:
         role = buffer.role.value + " non_temporal" * buffer.non_temporal
-        role += " unaligned" * (not buffer.is_aligned)
+        role += " unaligned" * (not buffer.is_aligned) + " constant" * buffer.constant
         lines.append(f"  {role} {buffer.name}: {buffer.dtype}[{buffer.size}]")
     for buffer in kernel.shared:
         lines.append(f"  shared {buffer.name}: {buffer.dtype}[{buffer.size}]")
+    _block(kernel.early, f"  early, first chunk {kernel.first}: ", lines)
     _block(kernel.setup, "  ", lines)
     for scratch in kernel.scratch:
         buffer = scratch.buffer

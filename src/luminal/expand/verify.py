@@ -92,6 +92,9 @@ class _Verifier:
             if buffer.name in self.buffers:
                 self.fail(f"two buffers are named {buffer.name}; rename one")
             self.buffers[buffer.name] = buffer
+        if kernel.first is not None:
+            self.early(kernel.early)
+            self.inside(kernel.early, kernel.first)
         for statement in kernel.setup:
             self.line = statement
             if not isinstance(statement, Apply):
@@ -105,6 +108,22 @@ class _Verifier:
         for value in begin:
             self.typed(value, INDEX)
         self.inside(kernel.body, kernel.chunk, *begin)
+
+    def early(self, body: Sequence[Statement]) -> None:
+        """Checks what runs before earlier launches have ended."""
+        for statement in body:
+            self.line = statement
+            if isinstance(statement, If):
+                self.early(statement.body)
+            elif isinstance(statement, Fetch):
+                buffer = self.buffers.get(statement.buffer)
+                if buffer is None or not buffer.constant:
+                    self.fail(
+                        f"an earlier launch may be writing {statement.buffer}; fetch early from "
+                        "constant buffers only"
+                    )
+            elif not isinstance(statement, Apply):
+                self.fail("earlier launches have not ended here; put it into the body")
 
     def fail(self, text: str) -> NoReturn:
         line = self.line if isinstance(self.line, str) else headline(self.line)
@@ -261,7 +280,7 @@ class _Verifier:
     def fetch(self, statement: Fetch) -> None:
         if statement.buffer not in self.buffers:
             self.fail(f"there is no buffer {statement.buffer}; fetch from one that is read")
-        self.operand(statement.address, INDEX)
+        self.integer(statement.address)
 
     def loop(self, statement: Loop) -> None:
         if statement.index.type not in INTEGERS:

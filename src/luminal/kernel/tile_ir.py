@@ -109,6 +109,7 @@ class Buffer:
     role: Role = Role.IN
     non_temporal: bool = False
     is_aligned: bool = True
+    constant: bool = False  # no launch of its list writes it
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ def to_text(kernel: Kernel) -> str:
     for buffer in (*kernel.buffers, *kernel.scratch):
         kind = buffer.role.value if buffer.space is Space.GLOBAL else buffer.space.value
         kind += " non_temporal" * buffer.non_temporal + " unaligned" * (not buffer.is_aligned)
+        kind += " constant" * buffer.constant
         lines.append(f"  {kind} {buffer.name}: {buffer.dtype}[{buffer.size}]")
     for grid in kernel.grid:
         lines.append(f"  grid {grid.axis.name} in 0..<{grid.count}")

@@ -13,6 +13,7 @@ from luminal.kernel.tile_ir import Role
 from luminal.memory.alignment import ALIGNMENT
 from luminal.memory.state import Assignable
 from luminal.program.buffers import Buffer, BufferKind
+from luminal.program.constants import written
 from luminal.program.launch_list import (
     CollectiveLaunch,
     KernelLaunch,
@@ -22,6 +23,7 @@ from luminal.program.launch_list import (
     Program,
     barriers,
     collects,
+    kernel_launches,
     walk,
 )
 from luminal.program.memory_plan import MemoryPlan, Placement, aligned
@@ -49,6 +51,7 @@ def verify(program: Program) -> None:
     for launches, prologue in ((program.prologue, True), (program.launches, False)):
         _verify_launches(program, launches, 0, set() if prologue else names)
         _verify_accesses(program, launches, prologue)
+        _verify_constants(program, launches)
         _verify_tickets(program, launches)
     derived = {b.id for b in program.buffers if b.kind is BufferKind.DERIVED}
     _verify_written(program, program.prologue, set())
@@ -92,6 +95,20 @@ def _verify_launches(
             _verify_operand(program, launch, operand, depth, dims)
             if kernel.lanes > 1 and buffer.is_aligned and not operand.is_aligned:
                 raise VerifyError(f"{launch.label}: {operand} may lie anywhere, {buffer.name} not")
+
+
+def _verify_constants(program: Program, launches: tuple[Launch, ...]) -> None:
+    varying = written(program, launches)
+    for launch in kernel_launches(launches):
+        buffers = program.kernels[launch.kernel].buffers
+        for operand, buffer in zip(launch.operands, buffers, strict=True):
+            numbers = {program.table[entry] for entry in program.entries(operand)}
+            if buffer.constant and numbers & varying:
+                number = min(numbers & varying)
+                raise VerifyError(
+                    f"{launch.label}: {buffer.name} is constant in k{launch.kernel}, and a launch "
+                    f"writes {program.buffers[number]}; leave it unmarked"
+                )
 
 
 def _verify_collective(

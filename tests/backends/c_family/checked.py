@@ -33,5 +33,8 @@ def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA) -> CBackend:
             return CheckedDriver(name, own, spell, warp_size=row)
 
     Checked.base = name
-    groups = Groups(2 * row, 4 * row, 32 << 10, is_rule=True, subgroup=row, copies=own.has_copies)
+    groups = Groups(
+        2 * row, 4 * row, 32 << 10, is_rule=True, subgroup=row, copies=own.has_copies,
+        begins_early=bool(own.depend),
+    )  # fmt: skip
     return Checked(machine(name, 2, 32 << 10, 1 << 20, dots=dots), groups=groups)

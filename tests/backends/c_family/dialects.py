@@ -53,7 +53,7 @@ def checked(name: str) -> CBackend:
             return CheckedDriver(language, own, spell, ("ascending",))
 
     Checked.base = name
-    groups = Groups(lanes=8, most=16, shared_bytes=20 << 10, is_rule=True, subgroup=4)
+    groups = Groups(8, 16, 20 << 10, is_rule=True, subgroup=4, begins_early=bool(own.depend))
     return Checked(machine(name, 2, 32 << 10, 1 << 20), groups=groups)
 
 

@@ -120,6 +120,27 @@ def test_instructions_are_counted() -> None:
     assert sass.counts(text) == {"LDC": 1, "LDG.E.128": 2, "UIADD3": 1}
 
 
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_100a"])
+def test_weights_are_asked_for_before_a_kernel_waits(chip: str) -> None:
+    """And nothing but integers is loaded before it has."""
+    code = backend(chip).renderers["sass"](
+        lower_to_program(row_by_matrix(), backend(chip)).kernels[0]
+    )
+    names = "CCTL.E.PF2", "ACQBULK", "LDG", "LDL", "STL"
+    lines = code.splitlines()
+    order = [name for line in lines for name in names if f" {name}" in line]
+    wait = order.index("ACQBULK")
+    assert wait == order.count("CCTL.E.PF2") >= 4
+    assert {*order[wait + 1 :]} == {"LDG"}
+
+
+def row_by_matrix() -> Graph:
+    cx = lm.Graph()
+    x, w = cx.tensor((1, 2048), name="x"), cx.tensor((2048, 2048), lm.bfloat16, name="w")
+    (x.cast(lm.bfloat16) @ w.mT).output("y")
+    return cx.graph()
+
+
 @pytest.mark.parametrize(("chip", "waits"), [("sm_80", 0), ("sm_90a", 1)])
 def test_a_kernel_reads_its_integers_and_waits_for_the_launches_before(
     chip: str, waits: int

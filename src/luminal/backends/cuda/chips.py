@@ -36,17 +36,18 @@ CHIPS = (
     # H100 SXM: NVIDIA H100 Tensor Core GPU Architecture. Under load it runs below its 1.98 GHz.
     Chip("sm_90a", 132, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 50 * M, 3.35e12, 1.755e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
-               matrix=1270), dots=MMA),
+               matrix=1270), dots=MMA, is_chained=True),
     # B200: NVIDIA Blackwell Architecture Technical Brief, and the data sheet of DGX B200.
     Chip("sm_100a", 148, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 126 * M, 8e12, 1.85e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
-               matrix=1270), dots=MMA),
+               matrix=1270), dots=MMA, is_chained=True),
     # GeForce RTX 5090: NVIDIA RTX Blackwell GPU Architecture; all its pipes compute integers.
     Chip("sm_120", 170, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 96 * M, 1.792e12, 2.407e9,
          Pipes(issue=128, f32=128, f64=2, i32=128, special=16, exchange=32, shared=32,
-               matrix=256), dots=MMA),
+               matrix=256), dots=MMA, is_chained=True),
 )
 # fmt: on
+CHAINED = 90  # capability from which kernels wait for earlier launches by themselves
 OLDEST = 80  # of those with these instructions for matrices
 
 

@@ -50,7 +50,6 @@ FINAL = (
     "ECC_UNCORRECTABLE", "CONTEXT_IS_DESTROYED", "DEVICE_UNAVAILABLE",
 )  # fmt: skip
 """What CUDA answers to every call from then on."""
-CHAINED = 90  # compute capability from which kernels wait for earlier launches by themselves
 GROUP = 128  # threads of a group: four warps, one for each scheduler of a multiprocessor
 GROUPS = 8  # of a multiprocessor, where each thread is a worker: half of the threads it holds
 
@@ -97,7 +96,7 @@ class CudaDriver(Driver):
         self.device = Device(number)
         self.device.set_current()
         self.architecture = chips.architecture(int(self.device.arch))
-        self.is_chained = int(self.device.arch) >= CHAINED
+        self.is_chained = int(self.device.arch) >= chips.CHAINED
         self.units = self.device.properties.multiprocessor_count
         self.groups = self.units * GROUPS
         self.workers = self.groups * GROUP

@@ -53,6 +53,11 @@ DEPEND = """#ifndef DEPEND
 all groups of this one are, and this one waits for the end of what was launched before it, and so of
 all before that. Each kernel waits: the next one goes by its end alone.
 """
+# Into the cache that all units share, where memory is the same for all of them: what is fetched too
+# early is fetched in vain, never wrong.
+FETCH = """#ifndef FETCH
+#define FETCH(place) asm volatile("prefetch.global.L2 [%0];" :: "l"(place))
+#endif"""
 
 
 class CudaCpp(Dialect):
@@ -72,6 +77,7 @@ class CudaCpp(Dialect):
     lane = "threadIdx.x"
     barrier = "__syncthreads();"
     depend = "DEPEND;"
+    fetch = "FETCH({place});"
     lane_in_rows = lane
     exchanged = "__shfl_xor_sync(0xffffffffu, {value}, {distance})"
     has_copies = True
@@ -105,6 +111,9 @@ class CudaCpp(Dialect):
 
     def load_matrix(self, count: int, turned: bool) -> str:
         return matrices.ldmatrix(count, turned)
+
+    def fetching(self) -> str:
+        return FETCH
 
     def conversion(self, operation: str) -> str:
         names = "result", "of", "word", "code", "out", "operands", "plain"

@@ -36,7 +36,7 @@ class Dialect(ABC):
     `static_bytes` is given by the launch; None: all is declared.
 
     Where a device may begin with a kernel before earlier launches have ended, `depend` is the
-    statement that waits for them.
+    statement that waits for them, and `fetch` one that asks for the memory at {place}.
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -58,6 +58,7 @@ class Dialect(ABC):
     exchanged: str
     integers: str = INTEGERS
     depend: str = ""
+    fetch: str = ""
     not_unrolled: str = ""
     instructions: Instructions = frozenset()
     in_shared: str = ""
@@ -101,6 +102,10 @@ class Dialect(ABC):
         Raises CompileError where there are none.
         """
         raise CompileError(f"{self.name} copies nothing to shared memory without registers")
+
+    def fetching(self) -> str:
+        """What `fetch` is made of, where there is one; stands before the kernel."""
+        raise NotImplementedError(self.name)
 
     def conversion(self, operation: str) -> str:
         """The function of an operation that converts 16-bit floats; `instructions` has its name."""

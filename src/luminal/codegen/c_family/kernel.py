@@ -23,6 +23,7 @@ from luminal.codegen.c_family.spelling import (
     operand,
     operation,
 )
+from luminal.expand.early import with_early
 from luminal.expand.expand import expand
 from luminal.expand.ir import (
     Apply,
@@ -89,7 +90,8 @@ def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
 def spell_tiles(kernel: tile_ir.Kernel, dialect: Dialect) -> Spelled:
     """The text of a kernel of tile IR, as `spell`; CompileError also for code written by hand."""
     expanded = expand(kernel, instructions=dialect.instructions)
-    return spell(narrowed(expanded) if dialect.has_short_addresses else expanded, dialect)
+    expanded = narrowed(expanded) if dialect.has_short_addresses else expanded
+    return spell(with_early(expanded) if dialect.depend else expanded, dialect)
 
 
 def _dtypes(kernel: Kernel) -> frozenset[DType]:
@@ -175,6 +177,10 @@ class _Walk:
         for name, value in zip(integers, values, strict=True):
             self._put(f"const {index} {name} = {value};")
         self._worker(index)
+        if kernel.first is not None:
+            self._put(f"if (worker < {CHUNKS}) {{")
+            self._put(f"    const {index} v{kernel.first.id} = worker;")
+            self._inside(kernel.early)
         if dialect.depend:
             # Integers lie there since before the first launch of a run; all else may be written by
             # a launch that has not ended.
@@ -273,6 +279,8 @@ class _Walk:
                     self._load_matrix(statement)
                 case Copy():
                     self._copy(statement)
+                case Fetch() if self.dialect.fetch:
+                    self._put(self.dialect.fetch.format(place=f"&{self._place(statement)}"))
                 case Commit():
                     self._put(f"{COMMIT}();")
                 case Await(younger):
@@ -304,6 +312,8 @@ class _Walk:
         yield from map(self.dialect.conversion, (op for op in applied if op in CONVERSIONS))
         for dot in dict.fromkeys(s.dot for s in statements if isinstance(s, Multiply)):
             yield self.dialect.multiply(dot)
+        if self.kernel.early:
+            yield self.dialect.fetching()
         loads = [(len(s.outs), s.turned) for s in statements if isinstance(s, LoadMatrix)]
         for load in dict.fromkeys(loads):
             yield self.dialect.load_matrix(*load)

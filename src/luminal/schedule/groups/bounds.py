@@ -24,7 +24,8 @@ CACHED = 300e-9  # likewise of what stays in the last cache
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Seconds by part: `issue` of instructions, `shared` memory's banks, `sectors` of the caches,
-    `memory`, and `latency`, of what waits. `groups`: that a unit runs at once.
+    `memory`, and `latency`, of what waits. `groups`: that a unit runs at once. Of `memory`, `early`
+    may pass before earlier launches have ended.
     """
 
     issue: float
@@ -33,6 +34,7 @@ class Bounds:
     memory: float
     latency: float
     groups: int
+    early: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -77,6 +79,7 @@ def bounds(work: Work, chip: Chip, chunks: int, size: float, most: int) -> Bound
         memory=size / (COPIED * chip.memory),
         latency=turns * waits,
         groups=min(held, share),
+        early=min(size, work.early * min(chunks, held * chip.units)) / (COPIED * chip.memory),
     )
 
 

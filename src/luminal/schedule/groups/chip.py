@@ -42,6 +42,7 @@ class Chip:
     at most, of which each `subgroup` steps together. All units share `cache_bytes`, their last
     cache, and `memory` bytes a second at `hertz`. `like`: the row that speaks where nothing is
     known of the chip itself. `dots`: its instructions for matrices, the preferred ones first.
+    `is_chained`: kernels can wait for earlier launches by themselves.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Chip:
     pipes: Pipes
     like: str = ""
     dots: tuple[Dot, ...] = ()
+    is_chained: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}, taken for {self.like}" if self.like else self.name

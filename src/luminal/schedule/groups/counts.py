@@ -56,7 +56,8 @@ class Work:
     `lanes` of a group; `registers` of a lane and `shared_bytes` of a group, by which as many are
     resident; `issued`: instructions of all lanes together, by pipe, and products of 16-bit floats
     by matrix instructions; `waits`: how often a lane waits
-    for memory, for shared memory or at a barrier.
+    for memory, for shared memory or at a barrier; `early`: the bytes that a group fetches before
+    earlier launches have ended.
     """
 
     lanes: int
@@ -65,6 +66,7 @@ class Work:
     issued: Mapping[str, float]
     waits: Mapping[str, float]
     accesses: tuple[Access, ...]
+    early: int = 0
 
     def total(self, what: str, *places: str) -> float:
         """The sum over accesses to places of "taken", "least" or "lines"."""

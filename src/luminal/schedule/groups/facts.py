@@ -14,6 +14,7 @@ class Groups:
     value only where all of a group do.
     `copies`: do lanes copy to shared memory without registers? `matrix`: the products of 16-bit
     floats that a unit multiplies in a cycle by instructions for matrices, where it has them.
+    `begins_early`: a kernel may begin while the one ahead still runs, and waits for it by itself.
     """
 
     lanes: int
@@ -24,6 +25,7 @@ class Groups:
     in_vectors: bool = False
     copies: bool = False
     matrix: int = 1024
+    begins_early: bool = False
 
     @property
     def meets_often(self) -> bool:

@@ -102,6 +102,11 @@ class GroupSchedules:
         kernel = with_barriers(in_shared_memory(kernel, most))
         return exchanging(kernel, self.groups.subgroup)
 
+    @property
+    def begins_early(self) -> bool:
+        """May a kernel begin while the one ahead of it still runs?"""
+        return self.groups.begins_early
+
     # Where vectors are made of lanes, compilers take a loop for each barrier, and none in a branch
     # is worth a launch.
     def share_launch(self, kernels: Sequence[Kernel], chunks: Sequence[Expression]) -> bool:

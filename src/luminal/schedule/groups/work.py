@@ -49,6 +49,7 @@ from luminal.schedule.groups.pipes import EXCHANGE, FREE, I32, MATRIX, MEMORY, i
 from luminal.schedule.groups.touched import (
     LINE,
     ROW,
+    SECTOR,
     WORD,
     Touched,
     touched,
@@ -122,6 +123,7 @@ class _Count:
         self.dtypes = {b.name: memory_dtype(b.dtype) for b in held}
         self.sizes = {name: dtype.size for name, dtype in self.dtypes.items()}
         self.far_of_copies = 0.0
+        self.fetched: set[tuple[str, int]] = set()  # sectors, by their buffers
 
     def work(self) -> Work:
         kernel = self.kernel
@@ -136,6 +138,10 @@ class _Count:
         self.values[kernel.chunk.id] = chunk
         if kernel.begin is not None:
             self.values[kernel.begin.id] = chunk
+        if kernel.first is not None:
+            self.values[kernel.first.id] = chunk
+        self.body(kernel.early, 0.0)
+        early = SECTOR * len(self.fetched)
         self.body(kernel.setup, 0.0)
         self.body(kernel.body, 1.0)
         shared = sum(int(b.size.evaluate(self.params)) * self.sizes[b.name] for b in kernel.shared)
@@ -143,8 +149,9 @@ class _Count:
         registers = min(MOST_REGISTERS, -(-needed // ALLOTTED) * ALLOTTED)
         seen = self.seen
         return Work(
-            self.lanes, registers, shared, dict(seen.issued), dict(seen.waits), tuple(seen.accesses)
-        )
+            self.lanes, registers, shared, dict(seen.issued), dict(seen.waits),
+            tuple(seen.accesses), early,
+        )  # fmt: skip
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -254,6 +261,13 @@ class _Count:
 
     def fetch(self, statement: Fetch, times: float) -> None:
         """Memory that is waited for by nobody."""
+        if not isinstance(self.value(statement.address), _Unknown):
+            at = At(statement.buffer, statement.address, None, statement.distance)
+            starts = self.starts(at, Type(self.dtypes[statement.buffer]))
+            assert starts is not None
+            active = self.taking_part(None)
+            sectors = starts[active] * self.sizes[statement.buffer] // SECTOR
+            self.fetched |= {(statement.buffer, int(sector)) for sector in np.unique(sectors)}
 
     def copy(self, statement: Copy, times: float) -> None:
         source, target = (

@@ -49,6 +49,11 @@ class VectorSchedules:
     target: VectorTarget
     place_call: Callable[[Fused, str], Placed] | None = None
 
+    @property
+    def begins_early(self) -> bool:
+        """Workers meet between launches that need each other."""
+        return False
+
     def share_launch(self, kernels: Sequence[Kernel], chunks: Sequence[Expression]) -> bool:
         """No: a team takes the chunks of a launch as soon as those of the one before are taken."""
         return False
