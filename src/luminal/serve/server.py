@@ -115,7 +115,7 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int, body: int) -> No
         LOG.info("Listens on http://%s:%d", shown, port)
     # The soft limit is often 1024, which is a default for programs with select, not a wish of
     # whoever runs the server.
-    most = host.raise_open_files()
+    most = host.raise_open_files(SPARE_FILES)
     if most <= SPARE_FILES:
         raise InputError(
             f"serve: the process may open {most} files, which must be more than {SPARE_FILES}; "

@@ -32,7 +32,7 @@ def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ahead]:
     monkeypatch.setattr(beside.Beside, "give", lambda self, key, kernel: None)
     monkeypatch.setattr(ahead, "MANY", 6)
     monkeypatch.setattr(ahead, "BATCH", 3)
-    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {*range(4)})
+    monkeypatch.setattr(ahead, "core_ids", lambda: [0, 1, 2, 3])
     mine = Ahead()
     monkeypatch.setattr(mine, "_may_start", 1)
     monkeypatch.setattr(ahead, "ahead", mine)
@@ -145,7 +145,7 @@ def test_a_helper_that_is_not_ready_is_given_nothing(few: Ahead) -> None:
 @pytest.fixture
 def thread(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Ahead]:
     """One on a machine of two cores, which starts no process."""
-    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {0, 1})
+    monkeypatch.setattr(ahead, "core_ids", lambda: [0, 1])
     mine = Ahead()
     mine.expect(ahead.LARGE)
     assert not mine._helpers  # no core is left for one
@@ -202,7 +202,7 @@ def test_what_cannot_be_compiled_is_left_to_the_caller(
 
 
 def test_one_core_has_neither_thread_nor_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: {0})
+    monkeypatch.setattr(ahead, "core_ids", lambda: [0])
     (text, kernel), *_ = some_kernels()
     alone, key = Ahead(), (text, target.current())
     alone.begin(key, kernel, lambda key: False)

@@ -56,8 +56,9 @@ def test_a_mac_opens_no_more_files_than_its_kernel_allows(
     monkeypatch.setattr(posix.resource, "getrlimit", lambda kind: (256, 2**63 - 1))
     monkeypatch.setattr(posix.resource, "setrlimit", lambda kind, both: limits.append(both))
     mac["kern.maxfilesperproc"] = 61_440
-    assert darwin.raise_open_files() == 61_440
-    assert linux.raise_open_files() == 2**63 - 1
+    assert darwin.raise_open_files(32) == 61_440
+    assert linux.raise_open_files(32) == 2**63 - 1
+    assert darwin.raise_open_files(61_440) == 61_440  # which is too few: nothing is changed
     assert limits == [(61_440, 2**63 - 1), (2**63 - 1, 2**63 - 1)]
 
 

@@ -31,11 +31,11 @@ def peak_bytes() -> int | None:
     return posix.peak()  # getrusage(2) counts in bytes here
 
 
-def raise_open_files() -> int:
-    """Raises how many files may be open to the most that a process may have, and returns it: the
-    limit of the user is infinite here, and the kernel refuses that.
+def raise_open_files(least: int) -> int:
+    """Returns how many files a process may have open at most, which it may then, if that is more
+    than `least`. The limit of the user is infinite here, and the kernel refuses that.
     """
-    return posix.raise_open_files(sysctl("kern.maxfilesperproc"))
+    return posix.raise_open_files(least, sysctl("kern.maxfilesperproc"))
 
 
 def sysctl(name: str) -> int | None:

@@ -25,11 +25,12 @@ def open_files() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def raise_open_files(most: int | None = None) -> int:
-    """Raises that to what the system allows this user, or to `most` if that is less, and
-    returns it.
+def raise_open_files(least: int, most: int | None = None) -> int:
+    """Returns what the system allows this user of that, or `most` if that is less; the process has
+    it then, if it is more than `least`.
     """
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     wanted = allowed if most is None else min(allowed, most)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
+    if wanted > least:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, allowed))
     return wanted

@@ -42,6 +42,6 @@ def open_files() -> int:
     return UNLIMITED
 
 
-def raise_open_files() -> int:
+def raise_open_files(least: int) -> int:
     """How many files this process may have open: there is nothing to raise."""
     return UNLIMITED
