@@ -4,7 +4,7 @@ that chunk will read, from buffers that no launch of the list writes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from luminal.codegen.c_family.kernel import spell_tiles
 from luminal.compiler.compile import lower_to_program
 from luminal.expand import interpreter
 from luminal.expand.early import MOST
-from luminal.expand.ir import Copy, Fetch, Kernel, Load, Statement
+from luminal.expand.ir import Copy, Fetch, Kernel, Load, Loop, Statement
 from luminal.expand.verify import verify
 from luminal.hlir.graph import Graph
 from luminal.program.launch_list import Program, kernel_launches
@@ -118,6 +118,20 @@ def test_what_is_fetched_early_is_what_is_loaded(
             assert len(noted.fetched) <= MOST * kernel.lanes
             count += len(noted.fetched)
     assert count
+
+
+def test_several_trips_of_a_loop_are_fetched_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the product behind attention: all that a lane loads of the weights."""
+    kernel = next(k for k in expanded(decode(1)) if k.early and [*loops(k)] and not k.params)
+    noted = Noted(monkeypatch)
+    noted.run(kernel, 1)
+    assert noted.fetched <= noted.loaded
+    starts = {(lane, buffer, at - at % 4) for lane, buffer, at in noted.loaded}
+    assert noted.fetched == {start for start in starts if start[1] == "b1"}
+
+
+def loops(kernel: Kernel) -> Iterator[Loop]:
+    return (statement for statement in kernel.statements() if isinstance(statement, Loop))
 
 
 def test_a_fetch_beyond_its_buffer_is_found() -> None:
