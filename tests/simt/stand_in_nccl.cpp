@@ -64,7 +64,8 @@ struct Comm {
 static std::map<std::string, std::shared_ptr<Group>> groups;  // by unique id
 static std::vector<Comm*> comms;
 static std::mutex joining;
-static std::condition_variable joined;
+static std::condition_variable& joined = *new std::condition_variable;  // never destroyed: that waits
+                                                                        // for whoever still waits
 static std::map<std::string, int> calls;
 
 template <class T> static double get(const void* at, size_t i) { return ((const T*)at)[i]; }
