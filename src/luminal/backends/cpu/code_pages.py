@@ -9,6 +9,7 @@ import ctypes
 import functools
 import mmap
 import os
+import platform
 from typing import Any
 
 from luminal.base.errors import CompileError
@@ -68,7 +69,7 @@ def _libc() -> Any:
 @functools.cache
 def _flush() -> Any:
     """What makes instructions that have been written seen, where a processor needs it."""
-    if os.uname().machine == "x86_64":
+    if platform.machine() == "x86_64":
         return None
     try:
         flush = ctypes.CDLL("libgcc_s.so.1").__getattr__("__clear_cache")

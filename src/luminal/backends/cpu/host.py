@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-import os
+import platform
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,7 +75,7 @@ def _processor() -> str | None:
     except OSError:
         return None
     fields = [line for line in lines if line.split("\t")[0].strip() in FIELDS]
-    return "\n".join([os.uname().machine, *fields, *map(str, hwcaps.words())])
+    return "\n".join([platform.machine(), *fields, *map(str, hwcaps.words())])
 
 
 def _asked() -> Host:

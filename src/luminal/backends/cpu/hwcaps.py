@@ -6,7 +6,7 @@ Source: the kernel's "ARM64 ELF hwcaps"; names of features are LLVM's.
 from __future__ import annotations
 
 import ctypes
-import os
+import platform
 from functools import cache
 
 MACHINE = "aarch64"
@@ -34,7 +34,7 @@ _SVE_GET_VL, _BYTES = 51, 0xFFFF  # of prctl, and the share of its answer that c
 @cache
 def words() -> tuple[int, int, int]:
     """The two words of features, and the bytes of a register of SVE; all 0 on other machines."""
-    if os.uname().machine != MACHINE:
+    if platform.machine() != MACHINE:
         return 0, 0, 0
     libc = ctypes.CDLL(None)
     libc.getauxval.restype, libc.getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
