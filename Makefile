@@ -13,7 +13,7 @@ ARGS ?=
 # Tests start many processes, which read what the first one has compiled of the sources.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-long conformance lint names mutants bench bench-check wheel clean
+.PHONY: run test test-long conformance lint aarch64 names mutants bench bench-check wheel clean
 
 run: $(VENV)/.installed
 	@$(BIN)/luminal generate --model "$$MODEL" --prompt "$$PROMPT" --temperature 0.8 --stats $(ARGS)
@@ -40,6 +40,10 @@ lint: $(VENV)/.installed-test
 	@$(BIN)/python -m tests.lint.unused
 	@$(BIN)/python -m tests.lint.tolerances
 	@$(BIN)/python -m tests.lint.platforms
+
+# On AArch64 under emulation (qemu-user); fetches what it needs the first time.
+aarch64:
+	@tests/aarch64/run $(ARGS)
 
 # After a change of the table of names, or of a public name.
 names: $(VENV)/.installed-test
