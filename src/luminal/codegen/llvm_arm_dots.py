@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
+from luminal.codegen.llvm_dots import narrowed, widened
 
 LANES = 4  # of a register of 128 bits
 WIDTHS = (1, 2, 4, 8, 16)
@@ -33,16 +34,11 @@ def dot_of_words(b: FunctionBuilder, dot: Dot, acc: IRValue, a: IRValue, x: IRVa
             for low, high in zip(parts[::2], parts[1::2], strict=True)
         ]
     (whole,) = parts
-    if lanes >= LANES:
-        return whole
-    return b.extract(whole, 0) if lanes == 1 else b.shuffle(whole, whole, range(lanes))
+    return narrowed(b, whole, lanes)
 
 
 def _part(b: FunctionBuilder, value: IRValue, start: int) -> IRValue:
     """Four lanes of a value from one on; where it has fewer, the rest mean nothing."""
-    lanes = value.type.lanes
-    if lanes == LANES:
-        return value
-    if lanes == 1:
-        return b.insert(b.zero(value.type.with_lanes(LANES)), value, 0)
-    return b.shuffle(value, value, [min(start + n, lanes - 1) for n in range(LANES)])
+    if value.type.lanes > LANES:
+        return b.shuffle(value, value, range(start, start + LANES))
+    return widened(b, value, LANES)

@@ -38,9 +38,9 @@ def _sums_of_pairs(b: FunctionBuilder, a: IRValue, x: IRValue) -> IRValue:
     """`a[2n] * x[2n] + a[2n+1] * x[2n+1]` of i16, in i32."""
     lanes = a.type.lanes // 2
     width = next(n for n in WIDTHS if n >= lanes)
-    wide = [_widened(b, value, 2 * width) for value in (a, x)]
+    wide = [widened(b, value, 2 * width) for value in (a, x)]
     out = b.intrinsic(f"llvm.x86.{_PAIRS[width]}", IRType("i32", width), wide, ())
-    return _narrowed(b, out, lanes)
+    return narrowed(b, out, lanes)
 
 
 def _dot(
@@ -48,21 +48,21 @@ def _dot(
 ) -> IRValue:
     lanes = acc.type.lanes
     width = next(n for n in WIDTHS if n >= lanes)
-    wide = [_widened(b, value, width) for value in (acc, a, x)]
+    wide = [widened(b, value, width) for value in (acc, a, x)]
     words = [b.cast("bitcast", factor, word.with_lanes(word.lanes * width)) for factor in wide[1:]]
     type_ = acc.type.with_lanes(width)
     out = b.intrinsic(f"llvm.x86.{name}.{32 * width}", type_, [wide[0], *words], ())
-    return _narrowed(b, out, lanes)
+    return narrowed(b, out, lanes)
 
 
-def _narrowed(b: FunctionBuilder, value: IRValue, lanes: int) -> IRValue:
+def narrowed(b: FunctionBuilder, value: IRValue, lanes: int) -> IRValue:
     """The first lanes of a value."""
     if lanes == value.type.lanes:
         return value
     return b.extract(value, 0) if lanes == 1 else b.shuffle(value, value, range(lanes))
 
 
-def _widened(b: FunctionBuilder, value: IRValue, width: int) -> IRValue:
+def widened(b: FunctionBuilder, value: IRValue, width: int) -> IRValue:
     """The value's lanes first among `width`, the rest of no meaning."""
     lanes = value.type.lanes
     if lanes == width:

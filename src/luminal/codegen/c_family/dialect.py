@@ -105,7 +105,7 @@ class Dialect(ABC):
 
     def fetching(self) -> str:
         """What `fetch` is made of, where there is one; stands before the kernel."""
-        raise NotImplementedError(self.name)
+        raise CompileError(f"{self.name} asks for no memory early; leave fetch empty")
 
     def conversion(self, operation: str) -> str:
         """The function of an operation that converts 16-bit floats; `instructions` has its name."""
