@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from luminal.base import installation
 from luminal.base.errors import CollectiveError, CompileError
-from luminal.runtime.collectives.library import DTYPES, Library
-from luminal.runtime.collectives.tickets import Monoid
+from luminal.runtime.collectives.library import DTYPES, OPERATIONS, Library
 
 NAME = "RCCL"
 
@@ -48,70 +46,32 @@ class Rccl(Library):
         kinds, operations = rccl.ncclDataType_t, rccl.ncclRedOp_t
         self._dtypes = {name: getattr(kinds, f"nccl{name.capitalize()}") for name in DTYPES}
         self._operations = {
-            name: getattr(operations, f"nccl{name.capitalize()}")
-            for name in ("sum", "prod", "max", "min")
+            name: getattr(operations, f"nccl{name.capitalize()}") for name in OPERATIONS
         }
 
     def version(self) -> tuple[int, int, int]:
-        number = self._do(self._rccl.ncclGetVersion)
+        number = self._call("get_version")
         return number // 10000, number // 100 % 100, number % 100
 
     def unique_id(self) -> bytes:
-        shared = self._do(self._rccl.ncclGetUniqueId)
+        shared = self._call("get_unique_id")
         return ctypes.string_at(int(shared), shared.c_sizeof())
 
     def init(self, size: int, rank: int, unique_id: bytes) -> Any:
         self._make_current()
-        return self._do(self._rccl.ncclCommInitRank, size, bytearray(unique_id), rank)
-
-    def all_reduce(
-        self, comm: Any, source: int, target: int, count: int, dtype: str, by: Monoid, queue: int
-    ) -> None:
-        kind, operation = self._dtypes[dtype], self._operations[by]
-        reduce = self._rccl.ncclAllReduce
-        self._do(reduce, source, target, count, kind, operation, comm, queue)
-
-    def reduce_scatter(
-        self, comm: Any, source: int, target: int, count: int, dtype: str, by: Monoid, queue: int
-    ) -> None:
-        kind, operation = self._dtypes[dtype], self._operations[by]
-        reduce = self._rccl.ncclReduceScatter
-        self._do(reduce, source, target, count, kind, operation, comm, queue)
-
-    def all_gather(
-        self, comm: Any, source: int, target: int, count: int, dtype: str, queue: int
-    ) -> None:
-        gather = self._rccl.ncclAllGather
-        self._do(gather, source, target, count, self._dtypes[dtype], comm, queue)
-
-    def send(self, comm: Any, source: int, count: int, dtype: str, peer: int, queue: int) -> None:
-        self._do(self._rccl.ncclSend, source, count, self._dtypes[dtype], peer, comm, queue)
-
-    def receive(
-        self, comm: Any, target: int, count: int, dtype: str, peer: int, queue: int
-    ) -> None:
-        self._do(self._rccl.ncclRecv, target, count, self._dtypes[dtype], peer, comm, queue)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        self._do(self._rccl.ncclGroupStart)
-        try:
-            yield
-        finally:
-            self._do(self._rccl.ncclGroupEnd)
+        return self._call("comm_init_rank", size, bytearray(unique_id), rank)
 
     def trouble(self, comm: Any) -> str:
         result = ctypes.c_int()
-        self._do(self._rccl.ncclCommGetAsyncError, comm, ctypes.addressof(result))
+        self._call("comm_get_async_error", comm, ctypes.addressof(result))
         status = self._rccl.ncclResult_t(result.value)
         is_well = status.name in ("ncclSuccess", "ncclInProgress")
         return "" if is_well else f"{self.name}: {status.name}"
 
-    def abort(self, comm: Any) -> None:
-        self._do(self._rccl.ncclCommAbort, comm)
-
-    def _do(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        status, *values = function(*arguments)
+    def _call(self, name: str, *arguments: Any) -> Any:
+        # NCCL's own spelling: ncclCommInitRank is what nccl4py calls comm_init_rank.
+        name = f"nccl{name.title().replace('_', '')}"
+        status, *values = getattr(self._rccl, name)(*arguments)
         if status != self._rccl.ncclResult_t.ncclSuccess:
-            raise CollectiveError(f"{self.name}: {function.__name__}: {status.name}")
+            raise CollectiveError(f"{self.name}: {name}: {status.name}")
         return values[0] if values else None

@@ -5,7 +5,8 @@ is all ranks of a group, and what it is asked to do is queued on a device.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from luminal.base import config
@@ -22,15 +23,26 @@ DTYPES = (
     "bfloat16",
 )  # fmt: skip
 """What can be reduced; all else is moved as bytes."""
+OPERATIONS = ("sum", "prod", "max", "min")
+"""By what."""
 
 
 class Library(ABC):
     """NCCL, or what has its functions. Places are addresses, `queue` is the number of a device's
     queue, `count` counts elements. Each function raises CollectiveError with the library's words.
+
+    Bindings differ in how they spell functions and tell of errors, which is all that a subclass
+    says; `_dtypes` and `_operations` are the library's numbers for DTYPES and OPERATIONS.
     """
 
     name: str
+    _dtypes: Mapping[str, Any]
+    _operations: Mapping[str, Any]
     oldest: tuple[int, int] = (2, 18)
+
+    @abstractmethod
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """What the library's function gives that NCCL calls so, but for a prefix: "all_reduce"."""
 
     @abstractmethod
     def version(self) -> tuple[int, int, int]:
@@ -44,45 +56,52 @@ class Library(ABC):
     def init(self, size: int, rank: int, unique_id: bytes) -> Any:
         """A communicator, once all its ranks have come, on the device that is current."""
 
-    @abstractmethod
     def all_reduce(
         self, comm: Any, source: int, target: int, count: int, dtype: str, by: Monoid, queue: int
     ) -> None:
         """`count` elements, reduced over all ranks."""
+        kind, operation = self._dtypes[dtype], self._operations[by]
+        self._call("all_reduce", source, target, count, kind, operation, comm, queue)
 
-    @abstractmethod
     def reduce_scatter(
         self, comm: Any, source: int, target: int, count: int, dtype: str, by: Monoid, queue: int
     ) -> None:
         """The `count` elements of this rank, of what is reduced over all ranks."""
+        kind, operation = self._dtypes[dtype], self._operations[by]
+        self._call("reduce_scatter", source, target, count, kind, operation, comm, queue)
 
-    @abstractmethod
     def all_gather(
         self, comm: Any, source: int, target: int, count: int, dtype: str, queue: int
     ) -> None:
         """The `count` elements of each rank, in their order."""
+        self._call("all_gather", source, target, count, self._dtypes[dtype], comm, queue)
 
-    @abstractmethod
     def send(self, comm: Any, source: int, count: int, dtype: str, peer: int, queue: int) -> None:
         """Elements for another rank, or for this one."""
+        self._call("send", source, count, self._dtypes[dtype], peer, comm, queue)
 
-    @abstractmethod
     def receive(
         self, comm: Any, target: int, count: int, dtype: str, peer: int, queue: int
     ) -> None:
         """Elements of another rank."""
+        self._call("recv", target, count, self._dtypes[dtype], peer, comm, queue)
 
-    @abstractmethod
-    def together(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def together(self) -> Iterator[None]:
         """A `with` whose calls are one: none waits for another."""
+        self._call("group_start")
+        try:
+            yield
+        finally:
+            self._call("group_end")
+
+    def abort(self, comm: Any) -> None:
+        """Ends what a communicator does on its device, and the communicator."""
+        self._call("comm_abort", comm)
 
     @abstractmethod
     def trouble(self, comm: Any) -> str:
         """What has gone wrong since a communicator was made; nothing: ""."""
-
-    @abstractmethod
-    def abort(self, comm: Any) -> None:
-        """Ends what a communicator does on its device, and the communicator."""
 
     def check_version(self) -> None:
         """Raises CollectiveError for a library that is too old."""
