@@ -20,7 +20,7 @@ from pathlib import Path
 
 from luminal.base import config, forks
 from luminal.base.records import dataclass
-from luminal.runtime.private_folder import Folder, opened
+from luminal.runtime.private_folder import Entry, Folder, opened
 
 SUFFIX = ".o"
 UNFINISHED = ".part"
@@ -43,9 +43,7 @@ class CacheInfo:
 @dataclass(frozen=True, slots=True)
 class _File:
     folder: str
-    name: str
-    size: int
-    used: float
+    entry: Entry
 
 
 def key(*parts: object) -> str:
@@ -121,7 +119,7 @@ class ObjectCache:
         if not self._usable:  # or no more
             sizes = [len(payload) for payload in self._memory.values()]
             return CacheInfo(None, len(sizes), sum(sizes), self.limit_bytes)
-        total = sum(file.size for file in files)
+        total = sum(file.entry.size for file in files)
         return CacheInfo(self.directory, len(files), total, self.limit_bytes)
 
     def clear(self) -> int:
@@ -181,9 +179,9 @@ class ObjectCache:
     def _evict(self) -> int:
         """Above the bound the least recently used go, down to `EVICT_TO` of it; what is left."""
         old = time.time() - STALE_SECONDS
-        self._delete(file for file in self._files(UNFINISHED) if file.used < old)
-        files = sorted(self._files(), key=lambda file: file.used)
-        total = sum(file.size for file in files)
+        self._delete(file for file in self._files(UNFINISHED) if file.entry.used < old)
+        files = sorted(self._files(), key=lambda file: file.entry.used)
+        total = sum(file.entry.size for file in files)
         if total <= self.limit_bytes:
             # The bound seemed to be crossed by an estimate from one folder; now that all are
             # listed, it may not be.
@@ -193,7 +191,7 @@ class ObjectCache:
             if total <= self.limit_bytes * EVICT_TO:
                 break
             gone.append(file)
-            total -= file.size
+            total -= file.entry.size
         self._delete(gone)
         return total
 
@@ -202,7 +200,7 @@ class ObjectCache:
         files = []
         for name in self._folders():
             with suppress(OSError), self._folder(name) as folder:
-                files += [_File(name, e.name, e.size, e.used) for e in folder.files(ending)]
+                files += [_File(name, entry) for entry in folder.files(ending)]
         return files
 
     def _folders(self) -> list[str]:
@@ -218,7 +216,7 @@ class ObjectCache:
     def _delete(self, files: Iterable[_File]) -> None:
         by_folder: dict[str, list[str]] = {}
         for file in files:
-            by_folder.setdefault(file.folder, []).append(file.name)
+            by_folder.setdefault(file.folder, []).append(file.entry.name)
         for name, entries in by_folder.items():
             with suppress(OSError), self._folder(name) as folder:
                 for entry in entries:
