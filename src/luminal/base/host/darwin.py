@@ -32,8 +32,8 @@ def peak_bytes() -> int | None:
 
 
 def raise_open_files(least: int) -> int:
-    """Returns how many files a process may have open at most, which it may then, if that is more
-    than `least`. The limit of the user is infinite here, and the kernel refuses that.
+    """Lets this process have as many files open as the kernel allows, if that is more than `least`;
+    returns that number. The limit of the user is infinite here, and the kernel refuses it.
     """
     return posix.raise_open_files(least, sysctl("kern.maxfilesperproc"))
 

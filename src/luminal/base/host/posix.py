@@ -26,8 +26,8 @@ def open_files() -> int:
 
 
 def raise_open_files(least: int, most: int | None = None) -> int:
-    """Returns what the system allows this user of that, or `most` if that is less; the process has
-    it then, if it is more than `least`.
+    """Lets this process have as many files open as the system allows, at most `most`, if that is
+    more than `least`; returns that number.
     """
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     wanted = allowed if most is None else min(allowed, most)
