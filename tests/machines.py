@@ -8,7 +8,7 @@ import pytest
 
 from luminal.backends.cpu import backend
 from luminal.backends.cpu.backend import Cpu
-from luminal.backends.cpu.target import CpuTarget
+from luminal.backends.cpu.target import MACHINES, CpuTarget, cap
 
 
 def vectors(bits: int, registers: int) -> Cpu:
@@ -35,6 +35,20 @@ def usual() -> Cpu:
     """The instructions of this machine with two cores and usual caches: what is chosen by sizes."""
     found = backend.current().target
     return Cpu(replace(found, cores=2, l1_bytes=32 << 10, l2_bytes=1 << 20, l3_bytes=16 << 20))
+
+
+def level(name: str) -> Cpu:
+    """A level of x86-64 or AArch64 as it is on Linux, with two cores and usual caches: what is
+    compiled for it can be read on any machine.
+    """
+    architecture, machine = next(pair for pair in MACHINES.items() if name in pair[1].levels)
+    has_all = replace(
+        vectors(128, 1).target,
+        triple=f"{architecture}-unknown-linux-gnu",
+        cpu="any",
+        features=tuple({feature for row in machine.levels.values() for feature in row.features}),
+    )
+    return Cpu(cap(has_all, name))
 
 
 needs_wide = pytest.mark.skipif(

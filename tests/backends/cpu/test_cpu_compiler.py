@@ -275,7 +275,7 @@ def test_settings_of_llvm_are_put_back() -> None:
     here = target.detect()
 
     def others() -> str:
-        machine = machine_code.new_machine(here.cpu, here.llvm_features)
+        machine = machine_code.new_machine(here.triple, here.cpu, here.llvm_features)
         return str(machine.emit_assembly(machine_code._module(STRIDED, here)))
 
     before, ours = others(), machine_code.assembly(STRIDED, here)

@@ -153,22 +153,27 @@ def _located(message: str, ir_text: str) -> str:
 
 
 @functools.cache
-def _initialized() -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_triple(llvm.get_process_triple())
+def _generator(triple: str) -> Any:
+    """LLVM's code generator for a triple: this machine's, or another's to read what it writes."""
+    if triple == llvm.get_process_triple():
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+    else:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(triple)
 
 
-def new_machine(cpu: str, features: str) -> Any:
+def new_machine(triple: str, cpu: str, features: str) -> Any:
     # Position-independent small code: the linker may place an object anywhere, far from libm.
-    return _initialized().create_target_machine(
+    return _generator(triple).create_target_machine(
         cpu=cpu, features=features, opt=OPT_LEVEL, reloc="pic", codemodel="small", jit=True
     )
 
 
 @functools.cache
 def _machine(target: LlvmTarget) -> Any:
-    return new_machine(target.cpu, target.llvm_features)
+    return new_machine(target.triple, target.cpu, target.llvm_features)
 
 
 @functools.cache
