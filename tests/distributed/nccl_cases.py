@@ -29,6 +29,7 @@ from luminal.runtime.collectives.library import SWITCH
 from luminal.runtime.collectives.local import run_local
 from luminal.runtime.device_exchanges import Exchanges
 from luminal.runtime.executable import Executable
+from luminal.runtime.ranks import OnRanks
 from luminal.runtime.side_queue import SideQueue
 from luminal.runtime.variants import Variant
 from tests.distributed.graphs import Draw
@@ -59,7 +60,7 @@ def executable(graph: Graph, engine: Engine) -> Executable:
     """A rank's graph for its device."""
     backend: Any = registry.find(f"cuda:{engine.rank}")
     variant = Variant({}, backend.runner(lower_to_program(graph, backend)))
-    return Executable(graph, [variant], engines={"data": engine})
+    return Executable(graph, [variant], mesh=OnRanks({"data": engine}))
 
 
 def on_devices(size: int, work: Callable[[Engine], Any]) -> list[Any]:

@@ -19,6 +19,7 @@ from luminal.program.verify import verify, verify_placement
 from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import run_local
 from luminal.runtime.executable import Executable
+from luminal.runtime.ranks import OnRanks
 from luminal.runtime.variants import Variant
 from luminal.shape.expression import const
 from tests.distributed.graphs import Drawn, collective
@@ -52,7 +53,9 @@ def test_neighbours_are_one(kind: str) -> None:
 
     def work(engine: Engine) -> list[np.ndarray]:
         backend = cpu.current()
-        exe = Executable(graph, [Variant({}, backend.runner(program))], engines={"data": engine})
+        exe = Executable(
+            graph, [Variant({}, backend.runner(program))], mesh=OnRanks({"data": engine})
+        )
         inputs = {
             f"x{k}": np.arange(n, dtype=np.float32) + engine.rank for k, n in enumerate(SIZES)
         }

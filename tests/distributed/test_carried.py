@@ -18,6 +18,7 @@ from luminal.program.launch_list import CollectiveLaunch, Launch, LoopLaunch, Pr
 from luminal.program.verify import verify, verify_placement
 from luminal.rolling import roll
 from luminal.runtime.executable import Executable
+from luminal.runtime.ranks import OnRanks
 from luminal.runtime.variants import Variant
 from tests.distributed.carried import Layers, carried
 from tests.distributed.graphs import Drawn
@@ -191,7 +192,7 @@ def differs(change: Callable[[list[Launch]], list[Launch]]) -> bool:
         program = changed(program_of(drawn[rank].graph), change)
         variant = Variant({}, cpu.current().runner(program))
         engines = {"data": LateEngine(group, rank)}
-        values = run(drawn[rank], Executable(drawn[rank].graph, [variant], engines=engines))
+        values = run(drawn[rank], Executable(drawn[rank].graph, [variant], mesh=OnRanks(engines)))
         return not all(np.array_equal(values[name], v) for name, v in wanted[rank].items())
 
     try:

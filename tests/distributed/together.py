@@ -14,6 +14,7 @@ from luminal.distribute.mesh import Mesh
 from luminal.hlir.graph import Graph, Output
 from luminal.program.launch_list import CollectiveLaunch, Program, walk
 from luminal.runtime.executable import Executable
+from luminal.runtime.ranks import OnRanks
 from luminal.runtime.variants import Variant
 from tests.distributed.graphs import Drawn
 from tests.distributed.late_engine import Group, LateEngine, on_ranks
@@ -23,7 +24,7 @@ def executable(graph: Graph, **engines: Any) -> Executable:
     """The graph for the CPU, with engines by mesh axis."""
     backend = cpu.current()
     variant = Variant({}, backend.runner(lower_to_program(graph, backend)))
-    return Executable(graph, [variant], engines=engines)
+    return Executable(graph, [variant], mesh=OnRanks(engines))
 
 
 def run(drawn: Drawn, exe: Executable) -> dict[str, Any]:

@@ -42,4 +42,4 @@ class Addressed:
         A device's run is queued. What it takes from the host, or leaves there, are arrays instead
         of addresses, and outputs there are waited for. Its addresses are multiples of 16.
         """
-        self._executable.run_at(self._bound, inputs, outputs)
+        self._executable.run_at(self._bound, self.dims, inputs, outputs)

@@ -35,7 +35,7 @@ from luminal.runtime.dim_sources import Shapes
 from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import Held, assignable
 from luminal.runtime.outputs import Outputs
-from luminal.runtime.ranks import Engines, Ranked
+from luminal.runtime.ranks import ALONE, OnRanks, Ranked
 from luminal.runtime.report import MemoryReport, Report
 from luminal.runtime.results import Results
 from luminal.runtime.roofline import Peaks
@@ -47,7 +47,6 @@ if TYPE_CHECKING:  # a host without a device starts without kernels
     from luminal.runtime.device_runner import BoundDevice
 
 _shape = attrgetter("shape")
-NO_ENGINES: Engines = {}
 ON_DEVICE = "device"
 """What `out` says for outputs that stay where they were computed."""
 T = TypeVar("T")
@@ -75,10 +74,9 @@ class Executable:
     `values` are the arrays set on the graph: they serve where no call has given an input.
     `declared` are all its inputs and weights: those that no output needs are taken and left aside,
     but for dims that only their shapes give.
-    `sharding` explains how it is cut over a mesh, `engines` carry values to the other ranks of
-    a program that several run, by mesh axis, `parts` are those that dims are cut into. `title` says
-    in its repr where it comes from, `for_device` makes it for another device, `stage` gives the
-    text of a stage of its compile.
+    `title` says in its repr where it comes from, `for_device` makes it for another device, `stage`
+    gives the text of a stage of its compile. `mesh` is what is said of a program that several ranks
+    run.
     """
 
     def __init__(
@@ -91,24 +89,23 @@ class Executable:
         title: str = "",
         for_device: Callable[[str], Executable] | None = None,
         stage: Callable[[str], str] | None = None,
-        engines: Engines = NO_ENGINES,
-        sharding: Callable[[], str] | None = None,
-        parts: Mapping[str, int] | None = None,
+        mesh: OnRanks = ALONE,
     ) -> None:
         self.graph = graph
         self._title = title
         self._for_device = for_device
         self._stage = stage
-        self._sharding = sharding
+        self._mesh = mesh
         self._variants = tuple(variants)
         self._values = {} if values is None else values
-        places = dims_at({axis: engine.rank for axis, engine in engines.items()})
-        self._signature = Signature(graph, intervals, places, parts)
+        places = dims_at({axis: engine.rank for axis, engine in mesh.engines.items()})
+        self._signature = Signature(graph, intervals, places, mesh.parts)
+        self._common = mesh.compared(self._signature.needed)
         self._inputs = self._signature.inputs
         self._device = _device_of(self._variants)
-        for variant in self._variants if engines else ():
+        for variant in self._variants if mesh.engines else ():
             if isinstance(variant.runner, Ranked):
-                variant.runner.join(engines)
+                variant.runner.join(mesh.engines)
         self._leaves = Leaves(graph, self._signature, dict(declared or {}), self._device)
         self._weights, self._sources = self._leaves.weights, self._leaves.sources
         self._states = assignable(graph)
@@ -136,9 +133,7 @@ class Executable:
         """How inputs and outputs are cut over the mesh, and every collective of a run: its value,
         what asks for it, and the bytes that a rank sends.
         """
-        if self._sharding is None:
-            return "1 rank: compiled without mesh=, nothing is cut"
-        return self._sharding()
+        return self._mesh.explain()
 
     @property
     def interface(self) -> str:
@@ -202,6 +197,7 @@ class Executable:
                 and last is not None
                 and not last.unchecked
                 and self._held is None
+                and self._common is None
                 and self._newest == Parameter.newest
             ):  # nothing but arrays is to be looked at, which native code does, and runs
                 outputs = self._outputs.take(last.outputs)
@@ -243,6 +239,7 @@ class Executable:
         """The outputs of a run, after all checks that this call needs."""
         if dims is None and (again := self._recognized(inputs, out)) is not None:
             used, outputs, binding = again
+            self._compare(binding.dims)
             self._run(binding.bound.run, used, outputs)
             self._given = self._used = used
         else:
@@ -304,10 +301,22 @@ class Executable:
             bound = cast("BoundDevice", bound).addressed(frozenset(names))
         return Addressed(self, binding.dims, binding.outputs, bound)
 
-    def run_at(self, bound: AddressedRunner, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def run_at(
+        self,
+        bound: AddressedRunner,
+        dims: Mapping[str, int],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+    ) -> None:
         """Runs with arrays at these addresses; see `Addressed.run`."""
         with self._lock:
+            self._compare(dims)
             self._run(bound.run_at, inputs, outputs)
+
+    def _compare(self, dims: Mapping[str, int]) -> None:
+        """Raises DimError where other ranks are about to run with other dims than this one."""
+        if self._common is not None:
+            self._common.check(dims)
 
     def _run(self, run: Callable[..., T], *arrays: Any) -> T:
         """Runs with the locks held of what this program may assign, and of what others may."""
@@ -358,6 +367,7 @@ class Executable:
             outputs = self._left_there(out, binding)
         else:
             outputs = self._outputs.take_into(binding.outputs, out, self._owned(used))
+        self._compare(binding.dims)
         for parameter, array in weights:
             parameter.set(array)
         return arrays, shapes, used, binding, outputs

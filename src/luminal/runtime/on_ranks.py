@@ -63,7 +63,7 @@ class Ranks:
             if launch.attrs.axis not in self.engines:
                 raise InputError(
                     f"{launch.title}: no engine for this mesh axis; give one to the executable, as "
-                    f"engines={{{launch.attrs.axis!r}: engine}}"
+                    f"mesh=OnRanks({{{launch.attrs.axis!r}: engine}})"
                 )
         for axis in dict.fromkeys(launch.attrs.axis for launch in self.launches):
             self.engines[axis].check_same(text(), "the program")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from luminal.base.errors import CollectiveError
+from luminal.base.records import dataclass
 from luminal.hlir.attributes import CollectiveAttrs
+from luminal.hlir.sharding import dims_at
+
+if TYPE_CHECKING:
+    from luminal.runtime.common_dims import CommonDims
 
 
 class Engine(Protocol):
@@ -44,6 +50,37 @@ class Engine(Protocol):
 
 Engines: TypeAlias = Mapping[str, Engine]
 """By mesh axis."""
+
+
+def _nothing_cut() -> str:
+    return "1 rank: compiled without mesh=, nothing is cut"
+
+
+@dataclass(frozen=True, slots=True)
+class OnRanks:
+    """How several ranks run one program: the engines of their mesh axes, what explains how it is
+    cut, into how many parts each dim is, and which dims the ranks may have each its own.
+    """
+
+    engines: Engines = field(default_factory=dict)
+    explain: Callable[[], str] = _nothing_cut
+    parts: Mapping[str, int] = field(default_factory=dict)
+    own_dims: frozenset[str] = frozenset()
+
+    def compared(self, dims: Sequence[str]) -> CommonDims | None:
+        """What compares those of a program's dims that all ranks must have alike, before each run;
+        None where there are none.
+        """
+        places = dims_at(dict.fromkeys(self.engines, 0))
+        names = tuple(n for n in dims if n not in places and n not in self.own_dims)
+        if not names or not self.engines:
+            return None
+        from luminal.runtime.common_dims import CommonDims  # late: most programs have one rank
+
+        return CommonDims(names, self.engines, self.parts)
+
+
+ALONE = OnRanks()
 
 
 def request(attrs: CollectiveAttrs, label: str) -> dict[str, Any]:

@@ -426,7 +426,7 @@ def _executable(
         kind = partial(PaddedExecutable, placed)
     return kind(
         frozen, variants, graph.values, choices.narrow, declared, title, for_device, stage,
-        placed.engines, placed.explanation, placed.parts,
+        placed.on_ranks,
     )  # fmt: skip
 
 

@@ -14,11 +14,14 @@ from luminal.distribute.explain import explanation
 from luminal.distribute.held import Parts, owners, spec_of_held
 from luminal.distribute.layout import has_pads
 from luminal.distribute.mesh import Mesh
-from luminal.hlir.attributes import MarkAttrs
-from luminal.hlir.graph import Graph
-from luminal.hlir.ops import Value
+from luminal.hlir.attributes import CollectiveAttrs, LoopAttrs, MarkAttrs
+from luminal.hlir.graph import Graph, topological
+from luminal.hlir.ops import Node, Value
 from luminal.hlir.prune import pruned
+from luminal.hlir.substitute import all_nodes, used_dims
 from luminal.runtime.collectives.process import init
+from luminal.runtime.ranks import OnRanks
+from luminal.shape.expression import Symbol
 
 if TYPE_CHECKING:
     from luminal.runtime.collectives.engine import Engine
@@ -38,6 +41,8 @@ class OnMesh:
     engines: Mapping[str, Engine]
     why: str = ""
     """What is to be said of a plan that was chosen for it."""
+    own_dims: frozenset[str] = frozenset()
+    """The dims that each rank may have for itself."""
 
     @property
     def graph(self) -> Graph:
@@ -68,6 +73,11 @@ class OnMesh:
                 out[node.attrs.name] = node.value
         return out
 
+    @property
+    def on_ranks(self) -> OnRanks:
+        """What the executable is told of the ranks."""
+        return OnRanks(self.engines, self.explanation, self.parts, self.own_dims)
+
     def explanation(self) -> str:
         """Every collective with its value, reason and bytes."""
         told = explanation(self.distributed, self.mesh)
@@ -88,12 +98,31 @@ def on_mesh(
         raise CompileError(f"compile: collectives={order!r}; it is one of {', '.join(ORDERS)}")
     engines = engines_of(mesh, engine)
     if by_rank:
-        return OnMesh(mesh, engine.rank, as_recorded(graph, mesh), engines)
+        recorded = as_recorded(graph, mesh)
+        free = frozenset(dim.name for dim in used_dims(graph) - _moved_dims(graph))
+        return OnMesh(mesh, engine.rank, recorded, engines, own_dims=free)
     parts = parts_on(mesh, engine)
     states = {owner: spec_of_held(owner) for owner in owners(graph)}
     specs = {owner: spec for owner, spec in states.items() if spec is not None}
     distributed = distribute(pruned(graph, (MarkAttrs,)), mesh, None, specs, parts, order)
     return OnMesh(mesh, engine.rank, distributed, engines, why)
+
+
+def _moved_dims(graph: Graph) -> frozenset[Symbol]:
+    """The dims that say how large a graph's collectives are, or how often a Loop repeats them."""
+    dims: set[Symbol] = set()
+    for node in filter(_moves, all_nodes(graph)):
+        is_loop = isinstance(node.attrs, LoopAttrs)
+        sizes = (node.attrs.trips,) if is_loop else node.args[0].shape
+        dims.update(*(size.symbols() for size in sizes))
+    return frozenset(dims)
+
+
+def _moves(node: Node) -> bool:
+    """Is the node a collective, or a Loop that has one?"""
+    if isinstance(node.attrs, LoopAttrs):
+        return any(map(_moves, topological(node.attrs.body.results)))
+    return isinstance(node.attrs, CollectiveAttrs)
 
 
 def engine_for(mesh: Mesh, what: str) -> Engine:

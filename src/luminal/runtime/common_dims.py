@@ -1,0 +1,67 @@
+"""Dims that the ranks of a mesh must have alike: before each run they tell one another theirs.
+
+A rank binds dims from its own arrays, and its program takes it that the others bound the same: a
+mean divides by the rows of all as if each rank had as many as this one, positions begin where the
+rank before ends, and collectives move arrays of one size. Nothing else would notice, since a sum
+over ranks has the shape that it should have whatever was added. They ask at each run, for what one
+rank remembers of earlier runs another may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from luminal.base.errors import DimError
+from luminal.runtime.ranks import Engines
+
+Array = np.ndarray[Any, Any]
+
+
+class CommonDims:
+    """Compares the dims `names` of this rank with those of all others, by the engines of all mesh
+    axes; `parts` are those that a dim is cut into.
+    """
+
+    def __init__(self, names: tuple[str, ...], engines: Engines, parts: Mapping[str, int]) -> None:
+        self._names = names
+        self._engines = engines
+        self._parts = parts
+        self._label = f"the dims {', '.join(names)}"
+        self._is_first = True  # other ranks may still compile
+
+    def check(self, dims: Mapping[str, int]) -> None:
+        """Raises DimError, on all ranks alike, where some have other dims than the rest."""
+        if self._is_first:
+            for engine in self._engines.values():
+                engine.check_same(self._label, "the program")
+        heard = np.array([dims[name] for name in self._names], np.int64)
+        # Axis by axis what was heard so far, so that in the end each rank has heard all others:
+        # they raise together, and none is left waiting.
+        for engine in reversed([*self._engines.values()]):
+            target = np.empty(engine.size * heard.size, np.int64)
+            ticket = engine.start("all_gather", heard, target, label=self._label)
+            engine.wait(ticket, first=self._is_first)
+            heard = target
+        self._is_first = False
+        by_rank = heard.reshape(-1, len(self._names))
+        if (by_rank != by_rank[0]).any():
+            raise self._difference(by_rank)
+
+    def _difference(self, by_rank: Array) -> DimError:
+        """The error for the first dim in which a rank differs from rank 0."""
+        column = int((by_rank != by_rank[0]).any(0).argmax())
+        name, values = self._names[column], by_rank[:, column]
+        rank = int((values != values[0]).argmax())
+        what, fix = "runs at", "give all ranks the same"
+        if self._parts.get(name, 1) > 1:
+            what = "gives"
+            fix = (
+                f"it is cut into {self._parts[name]} equal parts: give each rank as many, pad what "
+                "is short and mask it, or leave the rest out"
+            )
+        return DimError(
+            f"{name}: rank 0 {what} {values[0]} and rank {rank} {what} {values[rank]}; {fix}"
+        )
