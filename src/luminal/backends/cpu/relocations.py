@@ -45,10 +45,17 @@ class Machine(NamedTuple):
     jump: Fill
 
 
-def _fits(value: int, bits: int) -> int:
-    if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise CompileError(f"linking: a distance of {value} bytes; the code holds {bits} bits")
-    return value
+def _fits(distance: int, bits: int, unit: int = 1) -> int:
+    """A distance in units of bytes, as a signed field of `bits` holds it."""
+    reach = unit << bits - 1
+    if not -reach <= distance < reach:
+        raise CompileError(
+            f"linking: a distance of {distance} bytes; this reference reaches {reach}: compile the "
+            "code into smaller objects"
+        )
+    if distance % unit:
+        raise CompileError(f"linking: a distance of {distance} bytes, not in steps of {unit}")
+    return distance // unit
 
 
 def address(image: bytearray, place: int, target: int) -> None:
@@ -87,6 +94,8 @@ X86_64 = Machine(
 # as the addend stands in the table. Images begin at a page, so distances between pages do not
 # depend on where one lies.
 
+_PAGE = 4096  # what ADRP counts in, however large the system's pages are
+
 
 def _set(image: bytearray, place: int, bits: int) -> None:
     (word,) = struct.unpack_from("<I", image, place)
@@ -95,27 +104,29 @@ def _set(image: bytearray, place: int, bits: int) -> None:
 
 def _split(value: int) -> int:
     """The immediate of ADR and ADRP: its last two bits apart."""
-    value = _fits(value, 21)
     return (value & 3) << 29 | (value >> 2 & 0x7FFFF) << 5
 
 
 def _near(image: bytearray, place: int, target: int) -> None:
-    _set(image, place, _split(target - place))
+    _set(image, place, _split(_fits(target - place, 21)))
 
 
 def _page(image: bytearray, place: int, target: int) -> None:
-    _set(image, place, _split((target >> 12) - (place >> 12)))
+    pages = (target & -_PAGE) - (place & -_PAGE)
+    _set(image, place, _split(_fits(pages, 21, _PAGE)))
 
 
 def _branch(image: bytearray, place: int, target: int) -> None:
-    _set(image, place, _fits(target - place, 28) >> 2 & (1 << 26) - 1)
+    # No veneer: a jump to a foreign function lies behind the code, and code of ours is never as
+    # large as the 128 MiB that a call reaches.
+    _set(image, place, _fits(target - place, 26, 4) & (1 << 26) - 1)
 
 
 def _in_page(scale: int) -> Fill:
     """The place within a page, counted in 2**scale bytes."""
 
     def fill(image: bytearray, place: int, target: int) -> None:
-        offset = target & 0xFFF
+        offset = target % _PAGE
         if offset % (1 << scale):
             raise CompileError(f"linking: an access of {1 << scale} bytes at {offset} of a page")
         _set(image, place, offset >> scale << 10)
