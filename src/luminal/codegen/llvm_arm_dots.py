@@ -1,33 +1,46 @@
-"""Dots of AArch64 as LLVM IR: four lanes of sums by an instruction, wider vectors in parts."""
+"""Dots of AArch64 as LLVM IR: a register of sums by an instruction, longer vectors in parts."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
-from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
+from luminal.codegen.llvm_builder import I64, FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_dots import narrowed, widened
 
-LANES = 4  # of a register of 128 bits
+BLOCK = 4  # lanes of a register of 128 bits, and of a block of SVE's
+SVE_LANES = 8  # of its registers of 256 bits, the only ones that code is made for
 WIDTHS = (1, 2, 4, 8, 16)
 """Lanes of the accumulator that this writes."""
-INSTRUCTIONS: dict[Dot, tuple[str, str, IRType]] = {
-    INT8_FOURS: ("dotprod", "sdot.v4i32.v16i8", IRType("i8", 4)),
-    UINT8_BY_INT8: ("i8mm", "usdot.v4i32.v16i8", IRType("i8", 4)),
-    BF16_PAIRS: ("bf16", "bfdot.v4f32.v8bf16", IRType("bfloat", 2)),
+
+
+class Instruction(NamedTuple):
+    """The feature that brings a dot, its names among LLVM's intrinsics for registers of 128 bits
+    and for SVE's, and the word of a factor.
+    """
+
+    feature: str
+    neon: str
+    sve: str
+    word: IRType
+
+
+INSTRUCTIONS = {
+    INT8_FOURS: Instruction("dotprod", "sdot.v4i32.v16i8", "sdot.nxv4i32", IRType("i8", 4)),
+    UINT8_BY_INT8: Instruction("i8mm", "usdot.v4i32.v16i8", "usdot.nxv4i32", IRType("i8", 4)),
+    BF16_PAIRS: Instruction("bf16", "bfdot.v4f32.v8bf16", "bfdot", IRType("bfloat", 2)),
 }
-"""Of each dot the feature that brings it, LLVM's intrinsic and the word of a factor."""
 
 
 def dot_of_words(b: FunctionBuilder, dot: Dot, acc: IRValue, a: IRValue, x: IRValue) -> IRValue:
     """`acc + a * x` for factors of words, by the machine's instruction for the dot."""
-    _, name, word = INSTRUCTIONS[dot]
-    lanes = acc.type.lanes
-    parts = []
-    for start in range(0, lanes, LANES):
-        operands = [_part(b, value, start) for value in (acc, a, x)]
-        words = [b.cast("bitcast", factor, word.with_lanes(word.lanes * LANES))
-                 for factor in operands[1:]]  # fmt: skip
-        type_ = acc.type.with_lanes(LANES)
-        parts.append(b.intrinsic(f"llvm.aarch64.neon.{name}", type_, [operands[0], *words], ()))
+    row, lanes = INSTRUCTIONS[dot], acc.type.lanes
+    is_long = "sve" in b.features and lanes >= SVE_LANES
+    one, width = (_by_sve, SVE_LANES) if is_long else (_by_neon, BLOCK)
+    parts = [
+        one(b, row, *(_part(b, value, start, width) for value in (acc, a, x)))
+        for start in range(0, lanes, width)
+    ]
     while len(parts) > 1:
         parts = [
             b.shuffle(low, high, range(2 * low.type.lanes))
@@ -37,8 +50,30 @@ def dot_of_words(b: FunctionBuilder, dot: Dot, acc: IRValue, a: IRValue, x: IRVa
     return narrowed(b, whole, lanes)
 
 
-def _part(b: FunctionBuilder, value: IRValue, start: int) -> IRValue:
-    """Four lanes of a value from one on; where it has fewer, the rest mean nothing."""
-    if value.type.lanes > LANES:
-        return b.shuffle(value, value, range(start, start + LANES))
-    return widened(b, value, LANES)
+def _part(b: FunctionBuilder, value: IRValue, start: int, width: int) -> IRValue:
+    """So many lanes of a value from one on; where it has fewer, the rest mean nothing."""
+    if value.type.lanes > width:
+        return b.shuffle(value, value, range(start, start + width))
+    return widened(b, value, width)
+
+
+def _by_neon(b: FunctionBuilder, row: Instruction, acc: IRValue, *factors: IRValue) -> IRValue:
+    words = [b.cast("bitcast", x, row.word.with_lanes(row.word.lanes * BLOCK)) for x in factors]
+    return b.intrinsic(f"llvm.aarch64.neon.{row.neon}", acc.type, [acc, *words], ())
+
+
+# Where the registers' width is known, a fixed vector and one of SVE's types are the same register.
+def _by_sve(b: FunctionBuilder, row: Instruction, acc: IRValue, *factors: IRValue) -> IRValue:
+    words = [b.cast("bitcast", x, row.word.with_lanes(row.word.lanes * SVE_LANES)) for x in factors]
+    operands = [_as_scalable(b, value) for value in (acc, *words)]
+    name = f"llvm.aarch64.sve.{row.sve}"
+    total = b.intrinsic(name, operands[0].type, operands, ())
+    start = b.const(I64, 0)
+    return b.intrinsic("llvm.vector.extract", acc.type, [total, start], (acc.type, total.type))
+
+
+def _as_scalable(b: FunctionBuilder, value: IRValue) -> IRValue:
+    blocks = SVE_LANES // BLOCK
+    type_ = IRType(value.type.scalar, value.type.lanes // blocks, scalable=True)
+    operands = [b.poison(type_), value, b.const(I64, 0)]
+    return b.intrinsic("llvm.vector.insert", type_, operands, (type_, value.type))

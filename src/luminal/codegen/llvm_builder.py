@@ -29,7 +29,8 @@ _MANGLED = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64", "p
 
 
 class IRType:
-    """A first-class LLVM type: a scalar (`lanes` 1) or a fixed vector.
+    """A first-class LLVM type: a scalar (`lanes` 1), a fixed vector, or a `scalable` one, which has
+    so many lanes for each block of a register.
 
     `text` is its spelling, `mangled` that inside the name of an overloaded intrinsic (`v16f32`),
     `bits` the width of one lane. There is one object of each type, which equals itself.
@@ -42,20 +43,23 @@ class IRType:
     mangled: str
     bits: int
     is_float: bool
-    _all: ClassVar[dict[tuple[str, int], "IRType"]] = {}
+    _all: ClassVar[dict[tuple[str, int, bool], "IRType"]] = {}
 
-    def __new__(cls, scalar: str, lanes: int = 1) -> "IRType":
-        known_type = cls._all.get((scalar, lanes))
+    def __new__(cls, scalar: str, lanes: int = 1, scalable: bool = False) -> "IRType":
+        key = scalar, lanes, scalable
+        known_type = cls._all.get(key)
         if known_type is None:
-            known_type = cls._all.setdefault((scalar, lanes), cls._made(scalar, lanes))
+            known_type = cls._all.setdefault(key, cls._made(*key))
         return known_type
 
     @classmethod
-    def _made(cls, scalar: str, lanes: int) -> "IRType":
+    def _made(cls, scalar: str, lanes: int, scalable: bool) -> "IRType":
         type_, element = object.__new__(cls), _MANGLED.get(scalar, scalar)
         type_.scalar, type_.lanes, type_.is_float = scalar, lanes, scalar in FLOAT_BITS
         type_.text = scalar if lanes == 1 else f"<{lanes} x {scalar}>"
         type_.mangled = element if lanes == 1 else f"v{lanes}{element}"
+        if scalable:
+            type_.text, type_.mangled = f"<vscale x {lanes} x {scalar}>", f"nx{type_.mangled}"
         of_integers = int(scalar[1:]) if scalar[1:].isdecimal() else 64 if scalar == "ptr" else 0
         type_.bits = FLOAT_BITS.get(scalar, of_integers)
         return type_

@@ -151,8 +151,8 @@ def _of_aarch64(features: tuple[str, ...]) -> set[tuple[str, Type]]:
     available = {("max", Type(int32, n)) for n in WIDTHS[1:]}
     available |= {("widen_half", Type(float32, n)) for n in WIDTHS}
     available |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
-    for dot, (feature, *_) in llvm_arm_dots.INSTRUCTIONS.items():
-        if feature in features:
+    for dot, row in llvm_arm_dots.INSTRUCTIONS.items():
+        if row.feature in features:
             available |= {(dot.name, Type(dot.accumulator, n)) for n in llvm_arm_dots.WIDTHS}
     return available
 

@@ -1,0 +1,129 @@
+"""What AArch64's kernels do in their innermost loops, read from their assembly: no such machine is
+needed, and none could be timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+import luminal as lm
+from luminal.compiler.compile import lower_by_stages
+from luminal.frontend.matrices.attention import scaled_dot_product_attention
+from tests.backends.cpu.codegen.innermost import Loop, innermost
+from tests.machines import level
+
+LEVELS = ("neon", "v8.6", "sve256")
+END = 3  # scalar instructions that end a loop: it counts, compares, branches
+ADDRESSES = 3  # of two arrays, and a distance that both share
+PER_LOAD = {
+    "product of f32": 16 / 10,
+    "product of bf16": 16 / 10,
+    "product of int8": 16 / 10,
+    "a row by a matrix": 16 / 17,
+    "attention": 16 / 10,
+    "softmax": 32 / 4,
+    "layer norm": 4 / 4,
+}
+"""Multiply-adds for each register that is loaded, in the loop that has most of them."""
+
+
+def product(rows: int, dtype: lm.DType, exact: lm.DType | None = None) -> Callable[[], lm.Tensor]:
+    """Rows by a matrix of weights."""
+
+    def graph() -> lm.Tensor:
+        cx = lm.Graph()
+        x, w = cx.tensor((rows, 512), dtype, name="x"), cx.weight((512, 512), dtype, name="w")
+        return x @ w if exact is None else x.cast(exact) @ w.cast(exact)
+
+    return graph
+
+
+def attention() -> lm.Tensor:
+    cx = lm.Graph()
+    return scaled_dot_product_attention(*(cx.tensor((8, 256, 64), name=name) for name in "qkv"))
+
+
+def rows() -> lm.Tensor:
+    return lm.Graph().tensor((256, 1024), name="x")
+
+
+CASES: dict[str, Callable[[], lm.Tensor]] = {
+    "product of f32": product(256, lm.float32),
+    "product of bf16": product(256, lm.bfloat16),
+    "product of int8": product(256, lm.int8, lm.int32),
+    "a row by a matrix": product(1, lm.float32),
+    "attention": attention,
+    "softmax": lambda: rows().softmax(-1),
+    "layer norm": lambda: rows().layer_norm(-1),
+}
+
+
+@cache
+def loops(case: str, name: str) -> list[Loop]:
+    """The innermost loops of the kernels that run, of those that compute with vectors."""
+    cpu, y = level(name), CASES[case]()
+    y.output("y")
+    program = lower_by_stages(y.graph.graph(), cpu).program
+    launched = {launch.kernel for launch in program.launches}
+    texts = [cpu.assembly(program.kernels[n]) for n in sorted(launched)]
+    return [loop for text in texts for loop in innermost(text) if loop.of_vectors]
+
+
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_is_spilled(case: str, name: str) -> None:
+    assert [loop.spills for loop in loops(case, name)] == [[] for _ in loops(case, name)]
+
+
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_loaded_is_multiplied_often(case: str, name: str) -> None:
+    loop = max(loops(case, name), key=lambda loop: loop.multiplies)
+    assert loop.multiplies / loop.loads >= PER_LOAD[case], loop.instructions
+
+
+# Instructions that spread a word over a register (`ld1r`, `ld1rw`) reach no row of a tile but the
+# first: each of the other seven has an address of its own.
+SPREAD = 7
+WIDENED = 2 * 8 - 1  # bf16 and bytes are widened as scalars where there is no dot
+
+
+@pytest.mark.parametrize("name", LEVELS)
+@pytest.mark.parametrize("case", CASES)
+def test_loops_have_few_scalars(case: str, name: str) -> None:
+    extra = {
+        ("product of bf16", "neon"): WIDENED,
+        ("product of int8", "neon"): WIDENED,
+        ("product of bf16", "v8.6"): SPREAD,
+        ("product of int8", "v8.6"): SPREAD,
+    }.get((case, name), SPREAD * (name == "sve256"))
+    for loop in loops(case, name):
+        if loop.multiplies:
+            assert loop.scalars <= END + ADDRESSES + extra, loop.instructions
+
+
+def test_loops_are_found() -> None:
+    """Of nested loops the inner one, of a text with a spill and a pair of loads."""
+    (loop,) = innermost("""
+kernel:
+    mov x8, xzr
+.LBB0_1:
+    movi v0.2d, #0
+.LBB0_2: // inner
+    ldp q1, q2, [x0], #32
+    ldr w9, [x1]
+    str q3, [sp, #16]
+    fmla v0.4s, v1.4s, v2.s[0]
+    sdot v3.4s, v1.16b, v2.4b[1]
+    fadd v3.4s, v3.4s, v0.4s
+    cmp x8, #4
+    b.lt .LBB0_2
+    add x8, x8, #1
+    cbnz x8, .LBB0_1
+    ret
+""")
+    assert (loop.multiplies, loop.loads, loop.scalars) == (2, 3, 3)
+    assert loop.spills == ["str q3, [sp, #16]"]
