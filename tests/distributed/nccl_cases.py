@@ -1,10 +1,10 @@
-"""Programs of ranks on devices over the stand-ins of a driver and of its library of collectives:
-run by test_nccl.py in a process that finds them. Ranks are threads, each with a device of its own.
+"""Programs of ranks on devices over the stand-ins of a driver and of its library of collectives,
+NVIDIA's or AMD's: run by test_nccl.py in a process that finds them. Ranks are threads, each with a
+device of its own.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
@@ -17,8 +17,6 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.backends.cuda.nccl import Nccl
-from luminal.backends.cuda.queues import CudaQueues
 from luminal.base import dtypes
 from luminal.base.errors import CollectiveError, CollectiveTimeoutError, DeviceError, InputError
 from luminal.compiler.compile import lower_to_program
@@ -32,9 +30,9 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.ranks import OnRanks
 from luminal.runtime.side_queue import SideQueue
 from luminal.runtime.variants import Variant
+from tests.distributed.cards import CARDS
 from tests.distributed.graphs import Draw
 from tests.distributed.together import expected, run
-from tests.simt import stand_in
 
 RUNS = 3  # a launch list as it is, what is recorded of it, and that again
 TIMEOUT = 5.0
@@ -43,22 +41,14 @@ NEAR = 2e-5  # sums of a few dozen float32 in another order
 
 @pytest.fixture(autouse=True)
 def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    with stand_in.nvrtc_stands_in(monkeypatch, tmp_path):
+    with CARDS.compiler_stands_in(monkeypatch, tmp_path):
         yield
-    driver().stand_in_hurry(0)
-
-
-def driver() -> Any:
-    return ctypes.CDLL(stand_in.CUDA)
-
-
-def library() -> Any:
-    return ctypes.CDLL(stand_in.NCCL[stand_in.CUDA])
+    CARDS.driver.stand_in_hurry(0)
 
 
 def executable(graph: Graph, engine: Engine) -> Executable:
     """A rank's graph for its device."""
-    backend: Any = registry.find(f"cuda:{engine.rank}")
+    backend: Any = CARDS.backend(engine.rank)
     variant = Variant({}, backend.runner(lower_to_program(graph, backend)))
     return Executable(graph, [variant], mesh=OnRanks({"data": engine}))
 
@@ -71,7 +61,7 @@ def on_devices(size: int, work: Callable[[Engine], Any]) -> list[Any]:
 @pytest.mark.parametrize("seed", range(int(os.environ.get("SEEDS", "6"))))
 def test_random_graphs_give_what_the_oracle_says(seed: int, hurries: int) -> None:
     ranks = 2 + 2 * (seed % 2)
-    driver().stand_in_hurry(hurries)
+    CARDS.driver.stand_in_hurry(hurries)
     drawn, oracles = ([Draw(seed, rank, ranks).drawn() for rank in range(ranks)] for _ in "12")
     wanted = []
     for _ in range(RUNS):
@@ -101,7 +91,7 @@ def program(engine: Engine, axes: tuple[str, ...] = ("data",)) -> Callable[[int]
     total = (own + 1).sum(0).shard(axes[1] if len(axes) > 1 else None)
     (total * total).sum(0).output("y")
     mesh = lm.Mesh(shape, axes)
-    exe = lm.compile(cx, f"cuda:{engine.rank}", mesh=mesh, collectives="engine")
+    exe = lm.compile(cx, CARDS.name(engine.rank), mesh=mesh, collectives="engine")
     return lambda number: float(exe(x=batch(number))["y"])
 
 
@@ -131,20 +121,19 @@ def late_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def early_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    follow = CudaQueues.follow
+    follow = CARDS.queues.follow
 
     def forgetful(self: Any, event: Any, queue: int) -> None:
         if queue != _side():
             follow(self, event, queue)
 
-    monkeypatch.setattr(CudaQueues, "follow", forgetful)
+    monkeypatch.setattr(CARDS.queues, "follow", forgetful)
 
 
 def _side() -> int:
     """The side queue of the device that is current in this thread."""
     number = int(threading.current_thread().name.removeprefix("rank "))
-    backend: Any = registry.find(f"cuda:{number}")
-    return int(backend.memory.driver.side.queue)
+    return int(CARDS.backend(number).memory.driver.side.queue)
 
 
 def no_join(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,12 +145,12 @@ def wrong_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wrong_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    reduce = Nccl.all_reduce
+    reduce = CARDS.bindings.all_reduce
 
     def short(self: Any, comm: Any, source: int, target: int, count: int, *rest: Any) -> None:
         reduce(self, comm, source, target, count - 1, *rest)
 
-    monkeypatch.setattr(Nccl, "all_reduce", short)
+    monkeypatch.setattr(CARDS.bindings, "all_reduce", short)
 
 
 def wrong_axis(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,26 +164,26 @@ def wrong_axis(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def own_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    init = Nccl.init
+    init = CARDS.bindings.init
 
     def alone(self: Any, size: int, rank: int, unique_id: bytes) -> Any:
         return init(self, size, rank, self.unique_id())
 
-    monkeypatch.setattr(Nccl, "init", alone)
+    monkeypatch.setattr(CARDS.bindings, "init", alone)
 
 
 @pytest.mark.parametrize(
     ("plant", "axes", "runs", "hurries", "words"),
     [
         (late_waits, ("data",), 1, 0, "assert"),
-        (late_waits, ("data",), RUNS, 0, "not joined"),
+        (late_waits, ("data",), RUNS, 0, "not joined|Unjoined"),
         (early_starts, ("data",), 1, 1, "assert"),
-        (early_starts, ("data",), RUNS, 1, "ISOLATION"),
-        (no_join, ("data",), RUNS, 0, "not joined"),
+        (early_starts, ("data",), RUNS, 1, "(?i)isolation"),
+        (no_join, ("data",), RUNS, 0, "not joined|Unjoined"),
         (wrong_dtype, ("data",), 1, 0, "assert"),
         (wrong_count, ("data",), 1, 0, "assert"),
         (wrong_axis, ("data", "tensor"), 1, 0, "assert"),
-        (own_ids, ("data",), 1, 0, "NCCL communicator over mesh axis 'data' has waited 2 s"),
+        (own_ids, ("data",), 1, 0, "CCL communicator over mesh axis 'data' has waited 2 s"),
     ],
 )
 def test_what_is_planted_is_caught(
@@ -205,7 +194,7 @@ def test_what_is_planted_is_caught(
     hurries: int,
     words: str,
 ) -> None:
-    driver().stand_in_hurry(hurries)
+    CARDS.driver.stand_in_hurry(hurries)
     plant(monkeypatch)
     monkeypatch.setattr(sys.modules[__name__], "TIMEOUT", 0.2)
     with pytest.raises((AssertionError, CollectiveError, DeviceError), match=words):
@@ -217,7 +206,7 @@ def check_late() -> None:
     under way on the device is ended.
     """
     gone = threading.Event()
-    before = library().stand_in_nccl_calls(b"abort")
+    before = CARDS.library.stand_in_nccl_calls(b"abort")
 
     def work(engine: Engine) -> None:
         step = program(engine)
@@ -233,7 +222,7 @@ def check_late() -> None:
     words = r"all_reduce of .* over mesh axis 'data' has waited 0\.3 s; not come: rank 1 computes"
     with pytest.raises(CollectiveTimeoutError, match=words):
         run_local(2, work, timeout=0.3)
-    assert library().stand_in_nccl_calls(b"abort") > before
+    assert CARDS.library.stand_in_nccl_calls(b"abort") > before
 
 
 def test_a_late_rank_is_named_and_what_waits_on_the_device_is_ended() -> None:
@@ -263,7 +252,7 @@ def test_what_the_library_reports_names_the_collective() -> None:
         step = program(engine)
         step(0)
         if engine.rank == 1:
-            library().stand_in_nccl_fail(0)
+            CARDS.library.stand_in_nccl_fail(0)
             failed.wait(10)
             return
         try:
@@ -271,31 +260,56 @@ def test_what_the_library_reports_names_the_collective() -> None:
         finally:
             failed.set()
 
-    words = r"rank 0: all_reduce of .* over mesh axis 'data' has failed on the device: NCCL: remote"
+    words = (
+        r"rank 0: all_reduce of .* over mesh axis 'data' has failed on the device: "
+        f"{CARDS.title}: .*remote process"
+    )
     with pytest.raises(CollectiveError, match=words):
         on_devices(2, work)
 
 
 def test_each_rank_has_a_card_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    nccl = registry.find("cuda:0").memory.driver.library()  # type: ignore[union-attr]
+    library = CARDS.backend(0).memory.driver.library()
     cards = ["card 7", "card 8", "card 7"]
-    nccl.check_cards(cards[:2])
-    with pytest.raises(InputError, match=f"ranks 0 and 2 are both on card 7; .* set {SWITCH}=1"):
-        nccl.check_cards(cards)
+    library.check_cards(cards[:2])
+    words = f"ranks 0 and 2 are both on card 7; .* set {SWITCH}=1 .*{CARDS.of_ranks}"
+    with pytest.raises(InputError, match=words):
+        library.check_cards(cards)
     monkeypatch.setenv(SWITCH, "1")
-    nccl.check_cards(cards)
+    library.check_cards(cards)
     monkeypatch.setenv("STAND_IN_NCCL", "22903")
-    with pytest.raises(InputError, match=r"NCCL 2\.29\.3 takes one rank of each card \(from 2\.30"):
-        nccl.check_cards(cards)
+    with pytest.raises(
+        InputError, match=rf"{CARDS.title} 2\.29\.3 takes one rank of each card \(from 2\.30"
+    ):
+        library.check_cards(cards)
 
 
 def test_a_library_that_is_too_old_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STAND_IN_NCCL", "21408")
-    with pytest.raises(CollectiveError, match=r"NCCL 2\.14\.8 is too old; .* need 2\.18 or newer"):
+    with pytest.raises(
+        CollectiveError, match=rf"{CARDS.title} 2\.14\.8 is too old; .* need 2\.18 or newer"
+    ):
         on_devices(2, lambda engine: program(engine)(0))
 
 
+def test_a_rank_takes_a_device_and_its_library() -> None:
+    here, other = lm.distributed.NcclBackend, lm.distributed.RcclBackend
+    if CARDS.vendor != registry.CUDA:
+        here, other = other, here
+
+    def work(engine: Engine) -> str:
+        # Ranks of a node take turns with its devices.
+        return str(here().device)
+
+    assert on_devices(5, work) == [CARDS.backend(rank % 4).name for rank in range(5)]
+    words = f"{other.__name__}: .* for the devices of '{CARDS.vendor}', .*{CARDS.of_ranks}"
+    with pytest.raises(InputError, match=words):
+        on_devices(1, lambda engine: other())
+
+
 def test_dtypes_that_it_does_not_reduce_are_named() -> None:
-    nccl = registry.find("cuda:0").memory.driver.library()  # type: ignore[union-attr]
-    with pytest.raises(CollectiveError, match="all_reduce of 'x': NCCL reduces no int16; cast"):
-        communicator.name_of(dtypes.int16, "all_reduce of 'x'", nccl)
+    library = CARDS.backend(0).memory.driver.library()
+    with pytest.raises(
+        CollectiveError, match=f"all_reduce of 'x': {CARDS.title} reduces no int16; cast"
+    ):
+        communicator.name_of(dtypes.int16, "all_reduce of 'x'", library)

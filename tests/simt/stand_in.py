@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from luminal.backends.cuda import nvrtc
+from luminal.backends.hip import hiprtc
 from luminal.base import config
 from tests.simt.compiling import (
     HERE,
@@ -114,6 +115,24 @@ def nvrtc_stands_in(
     with config.override(LUMINAL_CACHE_DIR=folder, **settings):
         yield architectures
     ctypes.CDLL(CUDA).stand_in_reset()
+
+
+@contextmanager
+def hiprtc_stands_in(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, **settings: Any
+) -> Iterator[list[str]]:
+    """As `nvrtc_stands_in`, for texts of HIP."""
+    architectures: list[str] = []
+
+    def compiled(text: str, architecture: str) -> bytes:
+        architectures.append(architecture)
+        return code(text, "hip")
+
+    monkeypatch.setattr(hiprtc, "compile", compiled)
+    monkeypatch.setattr(hiprtc, "version", lambda: (7, 0))
+    with config.override(LUMINAL_CACHE_DIR=folder, **settings):
+        yield architectures
+    ctypes.CDLL(HIP).stand_in_reset()
 
 
 def run(cases: Path, libraries: Path | Sequence[Path], *options: str, **environment: str) -> None:

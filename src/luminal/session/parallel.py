@@ -100,7 +100,10 @@ class _DeviceBackend(MpiBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self.device = device(registry.of_rank(self._base, local_rank())).name
+        try:
+            self.device = device(registry.of_rank(self._base, local_rank())).name
+        except InputError as error:
+            raise InputError(f"{type(self).__name__}: {error}{_instead(self._base)}") from None
         registry.BACKENDS[self._base].check_library()
 
 
@@ -124,6 +127,18 @@ class RcclBackend(_DeviceBackend):
     """
 
     _base = registry.ROCM
+
+
+_OF_VENDORS = {cls._base: cls for cls in (NcclBackend, RcclBackend)}
+
+
+def _instead(base: str) -> str:
+    """The end of an error: the class for the devices that are here, where these are another's."""
+    for other, cls in _OF_VENDORS.items():
+        if other != base and registry.BACKENDS[other].unavailable() is None:
+            name = cls.__name__
+            return f"; for the devices of {other!r}, which are here, there is lm.distributed.{name}"
+    return ""
 
 
 class _Wrapped(Module):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from luminal.backends.hip import chips, hiprtc, presence
+from luminal.backends.hip import chips, presence
 from luminal.backends.hip.driver import HipDriver
-from luminal.base import config
 from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import spell
 from tests.backends.c_family.driver_cases import StandInCases
@@ -24,22 +22,13 @@ def _spelled(kernel: Any) -> Any:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
-    architectures: list[str] = []
-
-    def compiled(text: str, architecture: str) -> bytes:
-        architectures.append(architecture)
-        return stand_in.code(text, "hip")
-
-    monkeypatch.setattr(hiprtc, "compile", compiled)
-    monkeypatch.setattr(hiprtc, "version", lambda: (7, 0))
-    with config.override(LUMINAL_CACHE_DIR=tmp_path):
+    with stand_in.hiprtc_stands_in(monkeypatch, tmp_path) as architectures:
         yield architectures
 
 
 @pytest.fixture
-def driver(made: list[str]) -> Iterator[HipDriver]:
-    yield HipDriver(_spelled)
-    ctypes.CDLL(stand_in.HIP).stand_in_reset()
+def driver(made: list[str]) -> HipDriver:
+    return HipDriver(_spelled)
 
 
 class TestHip(StandInCases):

@@ -66,12 +66,16 @@ class Rccl(Library):
         self._call("comm_get_async_error", comm, ctypes.addressof(result))
         status = self._rccl.ncclResult_t(result.value)
         is_well = status.name in ("ncclSuccess", "ncclInProgress")
-        return "" if is_well else f"{self.name}: {status.name}"
+        return "" if is_well else f"{self.name}: {self._words(status)}"
 
     def _call(self, name: str, *arguments: Any) -> Any:
         # NCCL's own spelling: ncclCommInitRank is what nccl4py calls comm_init_rank.
         name = f"nccl{name.title().replace('_', '')}"
         status, *values = getattr(self._rccl, name)(*arguments)
         if status != self._rccl.ncclResult_t.ncclSuccess:
-            raise CollectiveError(f"{self.name}: {name}: {status.name}")
+            raise CollectiveError(f"{self.name}: {name}: {self._words(status)}")
         return values[0] if values else None
+
+    def _words(self, status: Any) -> str:
+        _, words = self._rccl.ncclGetErrorString(status)
+        return f"{status.name} ({words})"

@@ -121,19 +121,19 @@ class Library(ABC):
     def _check_shared(self, first: int, rank: int, card: str) -> None:
         words = f"ranks {first} and {rank} are both on {card}"
         if self.version()[:2] < SHARES_CARDS:
-            _refuse(
+            self._refuse(
                 f"{words}, and {self.name} {shown(self.version())} takes one rank of each card "
                 f"(from {shown(SHARES_CARDS)} on several)"
             )
         if config.variable(SWITCH) != "1":
-            _refuse(f"{words}; to test on one card, set {SWITCH}=1 for all ranks")
+            self._refuse(f"{words}; to test on one card, set {SWITCH}=1 for all ranks")
 
-
-def _refuse(words: str) -> NoReturn:
-    raise InputError(
-        f"{words}. Launch no more ranks of a node than it has cards, and let each have its own: "
-        "lm.distributed.NcclBackend(), or compile for the backend without a number"
-    )
+    def _refuse(self, words: str) -> NoReturn:
+        raise InputError(
+            f"{words}. Launch no more ranks of a node than it has cards, and let each have its "
+            f"own: lm.distributed.{self.name.capitalize()}Backend(), or compile for the backend "
+            "without a number"
+        )
 
 
 def shown(version: tuple[int, ...]) -> str:
