@@ -55,6 +55,7 @@ struct Stream {
     std::shared_ptr<Capture> captured;
     size_t branch = 0;
     bool is_running = false, is_side = false;
+    CUcontext context = nullptr;
 };
 struct Event {
     double milliseconds;
@@ -73,6 +74,7 @@ static std::vector<std::unique_ptr<Stream>> streams;
 static Stream default_stream;
 static thread_local CUcontext current;
 static int handle, contexts[64];  // contexts and pools are but handles
+static CUcontext current_or_first() { return current ? current : (CUcontext)&contexts[0]; }
 static CUresult failed = CUDA_SUCCESS;
 static std::recursive_mutex lock;
 static bool is_eager;  // collectives run as early as they may, not as late
@@ -298,6 +300,8 @@ extern "C" void stand_in_hurry(int is_asked) { is_eager = is_asked; }
 extern "C" int stand_in_queue(CUstream s, int (*work)(void*), void* data, const void* tag) {
     return queue(s, [=] { return (CUresult)work(data); }, tag);
 }
+extern "C" bool stand_in_is_of(CUstream s, CUcontext context) { return stream(s).context == context; }
+extern "C" CUcontext stand_in_current() { return current_or_first(); }
 extern "C" int stand_in_is_device(const void* at, size_t size) {
     return is_device((CUdeviceptr)at, size);
 }
@@ -446,6 +450,7 @@ API cuPointerGetAttributes(unsigned count, CUpointer_attribute* which, void** va
 API cuStreamCreateWithPriority(CUstream* s, unsigned, int) {
     Locked locked(lock);
     streams.push_back(std::make_unique<Stream>());
+    streams.back()->context = current_or_first();
     return *s = (CUstream)streams.back().get(), CUDA_SUCCESS;
 }
 API cuStreamDestroy_v2(CUstream s) { return finish(stream(s)); }
@@ -453,8 +458,8 @@ API cuStreamSynchronize(CUstream s) {
     count("wait");
     return stream(s).captured ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : finish(stream(s));
 }
-API cuStreamGetCtx(CUstream, CUcontext* context) {
-    return *context = current ? current : (CUcontext)&contexts[0], CUDA_SUCCESS;
+API cuStreamGetCtx(CUstream s, CUcontext* context) {
+    return *context = stream(s).context ? stream(s).context : current_or_first(), CUDA_SUCCESS;
 }
 API cuStreamGetFlags(CUstream, unsigned* flags) { return *flags = 1, CUDA_SUCCESS; }
 API cuStreamGetPriority(CUstream, int* priority) { return *priority = 0, CUDA_SUCCESS; }

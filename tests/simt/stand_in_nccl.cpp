@@ -57,7 +57,9 @@ struct Group {
 };
 struct Comm {
     std::shared_ptr<Group> group;
-    int rank, trouble = 0;
+    int rank;
+    const void* device;
+    int trouble = 0;
     size_t executed = 0;
     bool is_aborted = false;
 };
@@ -225,7 +227,9 @@ static thread_local bool is_grouped;
 static thread_local std::vector<std::pair<Comm*, Letter>> letters;
 static thread_local void* stream_of_letters;
 
+// A communicator is its device's, and so has to be a stream that it is given.
 template <class T> static int queue(T* op, void* stream, Comm* comm) {
+    if (!driver<bool(void*, const void*)>("stand_in_is_of")(stream, comm->device)) return INVALID_USAGE;
     using Queue = int(void*, int (*)(void*), void*, const void*);
     auto work = [](void* data) { return ((T*)data)->run(); };
     return driver<Queue>("stand_in_queue")(stream, work, op, comm->group.get()) ? UNHANDLED : SUCCESS;
@@ -270,7 +274,7 @@ API ncclCommInitRank(Comm** comm, int size, UniqueId id, int rank) {
     own->ranks++;
     joined.notify_all();
     joined.wait(locked, [&] { return own->ranks >= size; });
-    comms.push_back(*comm = new Comm{own, rank});
+    comms.push_back(*comm = new Comm{own, rank, driver<const void*()>("stand_in_current")()});
     return SUCCESS;
 }
 API ncclAllReduce(const void* source, void* target, size_t count, int dtype, int operation,
