@@ -26,6 +26,7 @@ from luminal.codegen.llvm_builder import IN_ORDER
 from luminal.codegen.llvm_target import LlvmTarget
 
 OPT_LEVEL = 3
+ELF = "-elf"
 
 lock = threading.RLock()
 """Held around every use of LLVM, and by a fork: a child never inherits LLVM in mid-call."""
@@ -46,10 +47,24 @@ forks.on_fork(_after_fork, before=_before_fork, after_in_parent=_after_fork)
 
 
 def host() -> tuple[str, str, dict[str, bool]]:
-    """The machine this process runs on as LLVM names it: triple, processor, features."""
+    """The machine this process runs on as LLVM names it: triple, processor, features; no features
+    where LLVM asks for none (Apple silicon).
+    """
     with lock:
-        triple, features = llvm.get_process_triple(), llvm.get_host_cpu_features()
-        return triple, llvm.get_host_cpu_name(), dict(features)
+        try:
+            features = dict(llvm.get_host_cpu_features())
+        except RuntimeError:
+            features = {}
+        return elf_triple(llvm.get_process_triple()), llvm.get_host_cpu_name(), features
+
+
+def elf_triple(triple: str) -> str:
+    """The triple of the same system with object files in ELF, which our linker reads.
+
+    Registers, stacks and calls stay the system's own, so code of such an object calls what Mach-O
+    and COFF libraries have, by address.
+    """
+    return triple if "linux" in triple or triple.endswith(ELF) else triple + ELF
 
 
 def compile_object(ir_text: str, target: LlvmTarget) -> bytes:
@@ -155,7 +170,7 @@ def _located(message: str, ir_text: str) -> str:
 @functools.cache
 def _generator(triple: str) -> Any:
     """LLVM's code generator for a triple: this machine's, or another's to read what it writes."""
-    if triple == llvm.get_process_triple():
+    if triple == elf_triple(llvm.get_process_triple()):
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
     else:

@@ -85,7 +85,8 @@ AARCH64 = Machine(
     ((BF16_PAIRS, "bf16"), (INT8_FOURS, "dotprod"), (UINT8_BY_INT8, "i8mm")),
     "neon",
 )
-MACHINES = {"x86_64": X86_64, "aarch64": AARCH64}
+MACHINES = {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
+"""By the first part of LLVM's triple; Apple has a name of its own."""
 BASELINE = "baseline"
 """The lowest level of every machine."""
 
@@ -105,6 +106,10 @@ def detect() -> CpuTarget:
     # make equal programs, whatever else the processor can do.
     host = host_facts()
     machine = machine_of(host.triple)
+    if "linux" not in host.triple:
+        raise CompileError(
+            f"cpu backend: {host.triple}: only Linux is supported; use backend='reference'"
+        )
     features = tuple(sorted(name for name, present in host.features.items() if present))
     # From the highest on; the last asks for nothing that any machine lacks, so there always is one.
     level = next(row for row in machine.levels.values() if set(row.features) <= set(features))
@@ -119,7 +124,7 @@ def detect() -> CpuTarget:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma=machine.fma in features,
-        dots=_dots(machine, features),
+        dots=dots_of(machine, features),
         cores=len(core_ids()),
         l1_bytes=_cache_bytes(1),
         l2_bytes=_cache_bytes(2),
@@ -130,13 +135,12 @@ def detect() -> CpuTarget:
 
 def machine_of(triple: str) -> Machine:
     """The instruction set of a triple. Raises CompileError where there is no backend for it."""
-    architecture = triple.split("-")[0]
-    if "linux" not in triple or architecture not in MACHINES:
+    machine = MACHINES.get(triple.split("-")[0])
+    if machine is None:
         raise CompileError(
-            f"cpu backend: {triple}: only Linux on x86-64 and AArch64 is supported; "
-            "use backend='reference'"
+            f"cpu backend: {triple}: only x86-64 and AArch64 are supported; use backend='reference'"
         )
-    return MACHINES[architecture]
+    return machine
 
 
 @functools.cache
@@ -170,13 +174,13 @@ def cap(target: CpuTarget, name: str) -> CpuTarget:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma=machine.fma in level.features,
-        dots=_dots(machine, level.features),
+        dots=dots_of(machine, level.features),
         # Those of this machine are not those of the next one, and capped targets are to be alike.
         libraries=(),
     )
 
 
-def _dots(machine: Machine, features: Sequence[str]) -> tuple[Dot, ...]:
+def dots_of(machine: Machine, features: Sequence[str]) -> tuple[Dot, ...]:
     return tuple(dot for dot, feature in machine.dots if feature in features)
 
 
