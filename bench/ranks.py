@@ -3,7 +3,8 @@
 The same training step of a Llama on the same global batch, in turns: each round starts all three
 anew, warms up, and takes the median of its steps.
 
-`python -m bench.ranks --rounds 3` prints the seconds of a step and the ratios.
+`python -m bench.ranks --rounds 3` prints the seconds of a step and the ratios; with `--compile` the
+seconds in which a rank of two, and one process, compile it with an empty cache.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -33,8 +35,10 @@ def _batches(rank: int, ranks: int) -> list[tuple[Any, Any]]:
     return [(w[rows, :-1].copy(), w[rows, 1:].copy()) for w in windows]
 
 
-def ours(plan: str) -> float:
-    """The median seconds of a step of this rank, of all ranks that were launched."""
+def ours(plan: str, compiles: bool = False) -> float:
+    """The median seconds of a step of this rank, of all ranks that were launched, or those of its
+    compile.
+    """
     import luminal as lm
     from luminal import distributed, optim
     from luminal.models.train import ModelSettings, new_llama, next_token_loss
@@ -50,7 +54,11 @@ def ours(plan: str) -> float:
     loss = next_token_loss(model(ids), targets)
     loss.output("loss")
     optim.AdamW(model.named_parameters(), lr=1e-3).step(loss)
+    distributed.engine().exchange(b"", "all begin")
+    start = time.perf_counter()
     step = lm.compile(graph, mesh=mesh)
+    if compiles:
+        return time.perf_counter() - start
     return _timed(lambda x, y: step({"ids": x, "targets": y}), _batches(rank, ranks))
 
 
@@ -95,11 +103,11 @@ def _timed(step: Any, batches: list[tuple[Any, Any]]) -> float:
     return median(taken[WARM:])
 
 
-def _run(kind: str, ranks: int, threads: int) -> float:
+def _run(kind: str, ranks: int, threads: int, **variables: str) -> float:
     """The seconds of the slowest rank."""
     environment = {
         **os.environ, "LUMINAL_THREADS": str(threads), "OMP_NUM_THREADS": str(threads),
-        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", **variables,
     }  # fmt: skip
     own = [sys.executable, "-m", "bench.ranks", "--one", kind]
     if kind == "torch":
@@ -121,16 +129,38 @@ def _run(kind: str, ranks: int, threads: int) -> float:
     return max(float(json.loads(line[line.index("{") :])["seconds"]) for line in lines)
 
 
+def compiles(rounds: int) -> None:
+    """Prints how long compiles take with an empty cache, and how many times one process's."""
+    pairs = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+            pairs.append(
+                (
+                    _run("compile", 1, 2, LUMINAL_CACHE_DIR=one),
+                    _run("compile", 2, 1, LUMINAL_CACHE_DIR=two),
+                )
+            )
+    one, two = (median(side) for side in zip(*pairs, strict=True))
+    ratio = median(both / alone for alone, both in pairs)
+    print(f"compile of one process {one:.2f} s, of a rank of two {two:.2f} s: {ratio:.2f}")
+
+
 def main() -> None:
     """Times all kinds in turns, or one of them on this rank."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--one", choices=("data", "zero1", "torch"))
+    parser.add_argument("--one", choices=("data", "zero1", "torch", "compile"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     if options.one:
-        seconds = pytorchs() if options.one == "torch" else ours(options.one)
+        is_compile = options.one == "compile"
+        plan = "data" if is_compile else options.one
+        seconds = pytorchs() if plan == "torch" else ours(plan, is_compile)
         print(json.dumps({"seconds": seconds}), flush=True)
+        return
+    if options.compile:
+        compiles(options.rounds)
         return
     kinds = {"one of two threads": ("data", 1, 2), "two of one thread": ("data", 2, 1)}
     if not options.no_torch:

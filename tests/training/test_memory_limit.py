@@ -10,7 +10,7 @@ import pytest
 
 import luminal as lm
 from luminal import nn, optim
-from luminal.compiler.memory_limit import bytes_of
+from luminal.base.byte_sizes import bytes_of
 from luminal.frontend.tensor import Tensor
 from luminal.nn import functional as F
 from luminal.training import ArrayDataset, Batches, fit

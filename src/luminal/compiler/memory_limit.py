@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 
 from luminal.backends.backend import Backend
@@ -14,22 +13,6 @@ from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node
 from luminal.program import memory_plan
 from luminal.runtime.output_pool import block_bytes
-
-UNITS = {"": 1, "B": 1} | {
-    f"{prefix}{suffix}": base**power
-    for suffix, base in (("B", 1000), ("iB", 1024))
-    for power, prefix in enumerate("KMGT", 1)
-}
-
-
-def bytes_of(limit: int | str, what: str = "memory_limit") -> int:
-    """The bytes of a limit such as `2_000_000`, "2MB" or "1.5 GiB". Raises CompileError, which
-    begins with `what`, for anything else.
-    """
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(\w*)", str(limit).strip())
-    if isinstance(limit, bool) or matched is None or matched[2] not in UNITS:
-        raise CompileError(f"{what} {limit!r}: give bytes, or a text as '200MB' or '1.5GiB'")
-    return int(float(matched[1]) * UNITS[matched[2]])
 
 
 def fitting(

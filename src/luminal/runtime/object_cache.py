@@ -14,11 +14,11 @@ import os
 import secrets
 import time
 import warnings
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from luminal.base import config, forks
+from luminal.base import config, forks, tracing
 from luminal.base.records import dataclass
 from luminal.runtime.private_folder import Entry, Folder, opened
 
@@ -27,6 +27,8 @@ UNFINISHED = ".part"
 FOLDERS = 256
 HASH_BYTES = hashlib.sha256().digest_size
 EVICT_TO = 0.9  # eviction goes below the bound, so that not every later write evicts
+LOCK = "lock"  # a file in each folder: who makes an entry of the folder holds it
+LOCK_SECONDS = 60.0  # far longer than most compiles; a process that is stopped may hold it
 STALE_SECONDS = 3600.0  # an unfinished file older than this belongs to a process that died
 
 
@@ -112,6 +114,22 @@ class ObjectCache:
             except OSError as error:
                 self._fall_back(error)
         self._memory[key] = payload
+
+    @contextmanager
+    def alone(self, key: str) -> Iterator[None]:
+        """Inside, an entry is made by one process and thread at a time: who comes later finds it
+        when it gets in. Where the cache cannot be used, or a minute passes, nobody is kept out.
+        """
+        # A lock on disk asks nothing of who else makes the entry: ranks of a program whose caches
+        # differ, and programs that know nothing of one another, are served alike.
+        with ExitStack() as stack:
+            if self._writable:
+                with tracing.span("wait"), suppress(OSError):
+                    # The folder's, not the key's: there is nothing to tidy up, and two entries of
+                    # one folder are rarely made at one time.
+                    folder = stack.enter_context(self._folder(_folder_of(key), create=True))
+                    stack.enter_context(folder.held(LOCK, LOCK_SECONDS))
+            yield
 
     def info(self) -> CacheInfo:
         """What the cache holds now: entries and bytes."""

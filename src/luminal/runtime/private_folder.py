@@ -56,6 +56,11 @@ class Folder(Protocol):
         Unsafe for what is something else.
         """
 
+    def held(self, name: str, seconds: float) -> AbstractContextManager[None]:
+        """At most one thread or process is inside at a time, by a file that is made for it; after
+        so many seconds of waiting this one goes in all the same.
+        """
+
 
 def opened(root: Path, *names: str, create: bool = False) -> AbstractContextManager[Folder]:
     """The folder `root/names...`; every folder from `root` on is checked.

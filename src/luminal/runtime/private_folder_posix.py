@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,6 +16,8 @@ from luminal.runtime.private_folder import Entry, Unsafe
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # waits for no FIFO
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_LOOK = 0.01  # seconds between two looks whether a lock is free
 _NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EACCES)  # nothing, a link, a socket, shut
 _OTHERS_WRITE = 0o022
 _OTHERS = 0o077
@@ -113,6 +117,31 @@ class PosixFolder:
             if status.st_mode & _OTHERS_WRITE:
                 mode = stat.S_IMODE(status.st_mode)
                 raise Unsafe(f"others may write {path} (mode {mode:o}); chmod it to 600") from None
+
+    @contextmanager
+    def held(self, name: str, seconds: float) -> Iterator[None]:
+        """Inside there is at most one thread or process, or who has waited for so long."""
+        self.settle(name)
+        # The system gives back what a process held that has died, so nobody waits for one of those.
+        # Looks, not one long wait: a process that is stopped holds what it has.
+        file = os.open(name, _LOCK, dir_fd=self._descriptor)
+        try:
+            end = time.monotonic() + seconds
+            while not _taken(file) and time.monotonic() < end:
+                time.sleep(_LOOK)
+            yield
+        finally:
+            with suppress(OSError):  # by name, as a forked child may have the file open, too
+                fcntl.flock(file, fcntl.LOCK_UN)
+            os.close(file)
+
+
+def _taken(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def described(entry: os.DirEntry[str]) -> list[Entry]:

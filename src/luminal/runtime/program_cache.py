@@ -20,11 +20,12 @@ import io
 import pickle
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from luminal.base import config
+from luminal.base import config, tracing
 from luminal.hlir.attributes import Body, LoopAttrs, MarkAttrs
 from luminal.hlir.graph import Assign, Graph, topological
 from luminal.hlir.ops import Node, Value
@@ -48,11 +49,16 @@ class Entry:
 
     def get(self) -> Program | None:
         """The Program, with this graph's Parameters and States, if it is there."""
-        data = object_cache.default().get(self._key)
-        if data is None:
-            return None
-        program: Program = _Reader(io.BytesIO(data), self._outside).load()
-        return program
+        with tracing.span("look up"):
+            data = object_cache.default().get(self._key)
+            if data is None:
+                return None
+            program: Program = _Reader(io.BytesIO(data), self._outside).load()
+            return program
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Inside, the Program is made by one process at a time: look again for it first."""
+        return object_cache.default().alone(self._key)
 
     def put(self, program: Program) -> None:
         """Keeps it; one that holds what the graph has not is left out."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from luminal.backends import registry
 from luminal.backends.backend import Backend, Interpreter
 from luminal.base import config
+from luminal.base.byte_sizes import bytes_of
 from luminal.base.costs import LINK, Link
 from luminal.base.errors import CompileError, InputError, ShapeError
 from luminal.base.records import dataclass
-from luminal.compiler.memory_limit import bytes_of
 from luminal.distribute.choose import (
     Choice,
     InputsBy,

@@ -13,6 +13,7 @@ from luminal.autograd import transforms
 from luminal.backends import registry
 from luminal.backends.backend import Backend, Interpreter
 from luminal.base import config, garbage, tracing
+from luminal.base.byte_sizes import bytes_of
 from luminal.base.errors import CompileError, DimError, GraphError, InputError
 from luminal.base.near_names import suggesting
 from luminal.base.numerics import Numerics
@@ -226,7 +227,8 @@ def compile(
             )
         why = decide(narrowed_to(frozen, choices.narrow), mesh, chosen)
         order = registry.adds(name) if collectives is None else collectives
-        placed = on_mesh(frozen, mesh, order, by_rank=graph.is_by_rank, why=why)
+        with garbage.held():
+            placed = on_mesh(frozen, mesh, order, by_rank=graph.is_by_rank, why=why)
         parts = placed.parts
         frozen, choices = placed.graph, choices.on_ranks(placed.parts)
         options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})
@@ -303,7 +305,7 @@ class _Plan:
             return frozen
         from luminal.compiler import memory_limit
 
-        backend, limit = self.backend, memory_limit.bytes_of(self.memory_limit)
+        backend, limit = self.backend, bytes_of(self.memory_limit)
         if isinstance(backend, Interpreter):
             raise CompileError(f"memory_limit: backend {backend.name!r} has no arena to limit")
 
@@ -319,33 +321,44 @@ class _Plan:
         """The compiled graph; `share` programs divide the time."""
         if isinstance(self.backend, Interpreter):
             return self.backend.interpret(graph), None
-        with tracing.span("compiler"):
+        # A program of rules depends on nothing but graph, backend and sources, so it can be kept
+        # between processes; what a search chose is kept by its own database.
+        place = None
+        if not self.mode.is_search:
+            with tracing.span("look up"):
+                place = program_cache.entry(graph, self.backend, str(self.numerics))
+        if place is None:
             program, summary = self._program(graph, self.backend, share)
-        with tracing.span("build"):
-            return self.backend.runner(program), summary
+            return self._built(program, self.backend), summary
+        kept = place.get()
+        if kept is None:
+            # Ranks on one machine compile one program on the same cores: the first of them does,
+            # the others wait and load what it leaves. Where it fails, the next one tries.
+            with place.alone():
+                kept = place.get()
+                if kept is None:
+                    program, summary = self._program(graph, self.backend, share)
+                    runner = self._built(program, self.backend)
+                    with tracing.span("keep"):  # last: who finds it finds its kernels
+                        place.put(program)
+                    return runner, summary
+        return self._built(kept, self.backend), None
 
     def _program(
         self, graph: hlir.Graph, backend: Backend, share: int
     ) -> tuple[Program, SearchSummary | None]:
-        """The program as another process left it, or compiled, and what a search of it did."""
-        # A program of rules depends on nothing but graph, backend and sources, so it can be kept
-        # between processes; what a search chose is kept by its own database.
-        place, kept = None, None
-        if not self.mode.is_search:
-            with tracing.span("look up"):
-                place = program_cache.entry(graph, backend, str(self.numerics))
-                kept = None if place is None else place.get()
-        if kept is not None:
-            return kept, None
-        stages, summary = self.stages(graph, backend, share)
+        """What the compiler makes of a graph, and what a search of it did."""
+        with tracing.span("compiler"):
+            stages, summary = self.stages(graph, backend, share)
         if config.get("LUMINAL_DEBUG") >= 3:
             from luminal.program import launch_text  # late, as the compiler
 
             tracing.debug(3, launch_text.to_text(stages.program))
-        if place is not None:
-            with tracing.span("keep"):
-                place.put(stages.program)
         return stages.program, summary
+
+    def _built(self, program: Program, backend: Backend) -> Runner:
+        with tracing.span("build"):
+            return backend.runner(program)
 
     def stages(
         self, graph: hlir.Graph, backend: Backend, share: int = 1

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ from luminal.runtime import object_cache
 from luminal.runtime.object_cache import HASH_BYTES, ObjectCache
 
 MEBIBYTE = 1 << 20
+
+HOLDER = """
+import pathlib, sys, time
+from luminal.runtime.object_cache import ObjectCache
+with ObjectCache(pathlib.Path(sys.argv[1]), 1 << 20).alone("k"):
+    print("inside", flush=True)
+    time.sleep(600)
+"""
 
 
 @pytest.fixture
@@ -349,3 +358,72 @@ def test_default_follows_the_flags(tmp_path: Path) -> None:
         assert (info.directory, info.entries, info.limit_bytes) == (tmp_path / "objects", 1, 12345)
         assert object_cache.default() is object_cache.default()
         assert object_cache.clear() == 1
+
+
+def make(cache: ObjectCache, made: list[str], name: str) -> None:
+    """What makers of an entry do: look again once alone, and make what is not there."""
+    with cache.alone("k"):
+        if cache.get("k") is None:
+            made.append(name)
+            time.sleep(0.1)
+            if name == "broken":
+                raise ValueError(name)
+            cache.put("k", b"payload")
+
+
+def test_one_of_several_makes_an_entry(directory: Path) -> None:
+    caches, made = [ObjectCache(directory, MEBIBYTE) for _ in range(2)], list[str]()
+    with ThreadPoolExecutor(6) as pool:
+        futures = [pool.submit(make, caches[k % 2], made, str(k)) for k in range(6)]
+    assert [future.exception() for future in futures] == [None] * 6
+    assert len(made) == 1
+    assert caches[0].clear() == 1  # the lock is no entry
+
+
+def test_the_next_one_makes_what_the_first_one_failed_to(directory: Path) -> None:
+    cache, made = ObjectCache(directory, MEBIBYTE), list[str]()
+    with ThreadPoolExecutor(2) as pool:
+        broken = pool.submit(make, cache, made, "broken")
+        while not made:
+            time.sleep(0.001)
+        pool.submit(make, cache, made, "second").result()
+    assert isinstance(broken.exception(), ValueError)
+    assert made == ["broken", "second"]
+
+
+def test_nobody_waits_for_a_process_that_was_killed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_cache, "LOCK_SECONDS", 60.0)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(directory)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "inside\n"
+    cache, made = ObjectCache(directory, MEBIBYTE), list[str]()
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(make, cache, made, "heir")
+        time.sleep(0.1)
+        assert not made
+        holder.kill()
+        waits.result(10)
+    assert made == ["heir"]
+    holder.communicate()
+
+
+def test_nobody_waits_for_ever(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_cache, "LOCK_SECONDS", 0.05)
+    cache, made = ObjectCache(directory, MEBIBYTE), list[str]()
+    with ObjectCache(directory, MEBIBYTE).alone("k"):
+        make(cache, made, "late")
+    assert made == ["late"]
+
+
+def test_a_cache_in_memory_keeps_nobody_out(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.warns(RuntimeWarning, match="kept in memory only"):
+        cache = ObjectCache(tmp_path / "file" / "objects", MEBIBYTE)
+    made: list[str] = []
+    make(cache, made, "one")
+    make(cache, made, "two")
+    assert made == ["one"]
