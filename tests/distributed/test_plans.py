@@ -79,6 +79,41 @@ def test_zero_one_sends_what_data_parallel_sends_and_zero_three_half_as_much_aga
 
 
 @pytest.mark.parametrize(
+    ("shape", "spec"),
+    [
+        ((8, 6), (("tensor", "data"), ())),  # both divide the first dimension
+        ((6, 8), (("tensor",), ("data",))),  # which they do not here
+        ((6, 3), (("tensor",), ())),  # nor any other
+    ],
+)
+def test_a_plan_adds_a_mesh_axis_where_all_of_them_divide(shape: Any, spec: Spec) -> None:
+    mesh, weight = Mesh((2, 2), ("data", "tensor")), lm.Parameter(shape, name="w")
+    weight.spec = (("tensor",), ())
+    for _ in range(2):  # a plan may be followed twice
+        assert follow([("w", weight)], "zero3", mesh) == ([] if "data" in str(spec) else ["w"])
+        assert weight.spec == spec
+
+
+def test_a_layer_that_a_tensor_plan_cannot_cut_is_named() -> None:
+    mesh, even, odd = Mesh((4,), ("tensor",)), lm.Parameter((8, 6)), lm.Parameter((6, 8))
+    named = [("up.q_proj.weight", even), ("up.k_proj.weight", odd), ("up.o_proj.weight", odd)]
+    assert follow(named, "tensor", mesh) == ["up.k_proj.weight"]
+    assert even.spec == (("tensor",), ())
+    assert odd.spec == ((), ("tensor",))
+
+
+def test_a_parameter_is_gathered_anew_for_each_reader() -> None:
+    weight, graph = lm.Parameter((4, 4), name="w"), lm.Graph()
+    with lm.recording(graph):
+        x, w = graph.tensor((2, 4), name="x"), graph.constant(weight)
+        ((x @ w).tanh() @ w.mT).output("y")
+    rows: Spec = (("data",), ())
+    out, _ = spread(graph.graph(), Mesh((2,), ("data",)), {"x": rows}, {weight: rows})
+    assert [(row.kind, row.reason.value) for row in out.rows] == [("all_gather", "w")] * 2
+    assert len(out.graph.by_op()["Collective"]) == 2
+
+
+@pytest.mark.parametrize(
     ("plan", "shape", "names"),
     [
         ("data", (4,), ("data",)),

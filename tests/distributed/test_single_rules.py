@@ -93,8 +93,8 @@ RULES = {
         FOUR, {"x": ((20,), ("a",)), "y": ((5,), ())}, lambda x, y: (x * 2)[:5] * y, "[a]"
     ),
     "less than one part is gathered": Rule(
-        FOUR, {"x": ((20,), ("a",)), "y": ((3,), ())}, lambda x, y: (x * 2)[:3] * y, "[.]",
-        ("all_gather a 60",),
+        FOUR, {"x": ((20,), ("a",)), "y": ((3,), ())},
+        lambda x, y: ((x * 2)[:3] * y, (x * 2)[:3] + y), "[.] [.]", ("all_gather a 60",),
     ),
     "what is less than one part of its user is whole": Rule(
         FOUR, {"x": ((20,), ("a",)), "y": ((3,), ())}, pair, "[a] [.]"
@@ -157,6 +157,10 @@ RULES = {
         FOUR, {"x": ((19,), ()), "y": ((10,), ("a",))},
         lambda x, y: read_at(lambda i: i * -2 + 18, x, 10) * y, "[a]",
     ),
+    "what pads would read past the end": Rule(
+        FOUR, {"x": ((19,), ()), "y": ((10,), ("a",))},
+        lambda x, y: read_at(lambda i: i + 9, x, 10) * y, "[a]",
+    ),
     # --- sums that are put off
     "a part times what is cut": Rule(
         TWO, {"x": ((8, 4), ("a",)), "y": ((4,), ("a",))}, lambda x, y: x.sum(0).flip(0) * y,
@@ -181,6 +185,11 @@ RULES = {
         lambda x, y: lm.scan(lambda c, v: (c + v, c * v), x, y)[1].shard("a"), "[a, .]",
         ("all_gather a 48",),
     ),
+    "the results of trips are cut as one is": Rule(
+        TWO, {"z": ((6, 4), ("a",)), "x": ((4,), ("a",)), "y": ((6, 4), (None, "a"))},
+        lambda z, x, y: z * lm.scan(lambda c, v: (c + v, c * v), x, y)[1], "[a, .]",
+        ("all_to_all a 24",),
+    ),
     # --- moves
     "what all have is cut with pads": Rule(
         FOUR, {"x": ((10,), ())}, lambda x: x.shard("a") * 2, "[a]"
@@ -190,7 +199,7 @@ RULES = {
         ("all_to_all a 72",),
     ),
     "reduced to where another axis cuts": Rule(
-        SQUARE, {"x": ((4, 8), ("a", "b"))}, lambda x: x.sum(0).shard("a") * 2, "[a]",
+        SQUARE, {"y": ((8,), ("a",)), "x": ((4, 8), ("a", "b"))}, lambda y, x: y * x.sum(0), "[a]",
         ("all_gather a 16", "all_gather b 16"),
     ),
     "cut first and then gathered": Rule(

@@ -22,7 +22,8 @@ NONE: Dims = {}
 
 def held(extent: int, cuts: Cuts, at: Mapping[str, int], dims: Dims) -> Any:
     """The positions of a dimension that a rank at these coordinates holds: a slice where they are
-    neighbours, else an array. `dims`: those of a rank, where a block of a cut is made of some.
+    neighbours, which may go past the end, else an array. `dims`: those of a rank, where a block of
+    a cut is made of some.
     """
     if not cuts:
         return slice(None)
@@ -32,7 +33,7 @@ def held(extent: int, cuts: Cuts, at: Mapping[str, int], dims: Dims) -> Any:
     env["i0"] = np.arange(part)
     positions = np.broadcast_to(np.asarray(to_global(part_index, cuts).evaluate(env)), (part,))
     if part and (np.diff(positions) == 1).all():
-        return slice(min(int(positions[0]), extent), min(int(positions[-1]) + 1, extent))
+        return slice(int(positions[0]), int(positions[-1]) + 1)
     return positions[positions < extent]
 
 

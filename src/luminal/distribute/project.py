@@ -323,11 +323,7 @@ class _Block:
         cuts.update({cut.axis: (dimension, cut) for dimension, cut in looked_up})
         wanted = of_axes(len(node.args[0].shape), cuts)
         source = self._read(edge_of(node.args[0]), wanted, "integers look up in it")
-        everywhere = range(len(layout))
-        maps = [
-            self._read(edge_of(arg), layout, "it looks up", everywhere).value
-            for arg in node.args[1:]
-        ]
+        maps = [self._read(edge_of(arg), layout, "it looks up").value for arg in node.args[1:]]
         entries = self._entries(attrs.map, attrs.shape, layout, wanted)
         entries = self._kept_inside(entries, source.value.shape)
         for dimension, cut in looked_up:

@@ -15,7 +15,7 @@ from dataclasses import field
 
 from luminal.base.records import dataclass
 from luminal.distribute.edges import Edge, edge_of, gathered, scattered
-from luminal.distribute.layout import Cut, Layout, by_axis, fits, nested, of_axes
+from luminal.distribute.layout import Cut, Layout, by_axis, nested, of_axes
 from luminal.hlir.attributes import LoopAttrs, Shape
 from luminal.hlir.graph import Assign, Graph, topological
 from luminal.hlir.ops import Node, Value
@@ -41,16 +41,14 @@ class Site:
         """The cuts by dimension."""
         return of_axes(len(self.shape), self.cuts)
 
+    def is_open(self, axis: str) -> bool:
+        """Can a cut along the mesh axis still be added?"""
+        return not (self.is_fixed or axis in self.cuts or axis in self.refused)
+
     def takes(self, dimension: int, cut: Cut) -> bool:
-        """Can the cut be added here?"""
-        if self.is_fixed or cut.axis in self.cuts or cut.axis in self.refused:
-            return False
-        if dimension in self.closed:
-            return False
-        if not fits(self.shape[dimension], cut):
-            return False
+        """Can the cut, along a mesh axis that is open, be added to the dimension?"""
         others = [other for k, other in self.cuts.values() if k == dimension]
-        return not others or nested([*others, cut]) is not None
+        return dimension not in self.closed and nested([*others, cut]) is not None
 
 
 def _along(dimension: int, cut: Cut) -> tuple[int, Cut]:
@@ -248,7 +246,7 @@ def _spread(starts: Sequence[Site]) -> None:
         site, axis = waiting.popleft()
         dimension, cut = site.cuts[axis]
         for other, move in site.links:
-            if other.is_fixed or axis in other.cuts:
+            if not other.is_open(axis):
                 continue
             moved = move(dimension, cut)
             if moved is not None and other.takes(*moved):
