@@ -82,7 +82,7 @@ def test_dims_are_named_as_they_were_recorded(at_run: Any, options: dict[str, An
     ("rows", "at_run", "options", "words"),
     [
         (12, {"rows": 13}, {}, "rows: 13 is cut into 2 parts, which do not divide it"),
-        (12, None, {"dims": {"rows": 13}}, "rows: (13, 13) has no multiple of the 2 parts"),
+        (12, None, {"dims": {"rows": 13}}, "rows: 13 has no multiple of the 2 parts"),
         (12, None, {"dims": {"rows": (2, 8)}}, "rows: 12 is outside its interval 2..8"),
         (66, None, {}, "rows: 66 is outside its interval 2..64"),
     ],

@@ -32,8 +32,10 @@ NUMPYS = (("axis", "dim"), ("dims", "dim"), ("keepdims", "keepdim"))
 _UNEXPECTED = re.compile(r"got an unexpected keyword argument '(\w+)'")
 
 
-def suggestion(name: str, names_known: Iterable[str]) -> str:
+def suggestion(name: object, names_known: Iterable[str]) -> str:
     """ "; did you mean 'x'?", where one of the known names is like `name` or means the same."""
+    if not isinstance(name, str):  # users' values of any kind are looked up
+        return ""
     names = [*names_known]
     likely = [other for other in ELSEWHERE.get(name, ()) if other in names]
     likely = likely or get_close_matches(name, names, 1, 0.6)

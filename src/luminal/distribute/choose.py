@@ -12,7 +12,7 @@ from luminal.distribute.held import owners, spec_of_held
 from luminal.distribute.layout import Layout
 from luminal.distribute.mesh import Mesh, Spec
 from luminal.distribute.parts import shape_of_part
-from luminal.distribute.plans import follow
+from luminal.distribute.plans import axis_of, follow, kinds_of, marks_of, restore
 from luminal.distribute.price import Machine, Price, price
 from luminal.hlir.graph import Graph
 from luminal.memory.state import Assignable, Parameter, State
@@ -54,28 +54,25 @@ def priced(
 
     `inputs` as in `distribute`. Raises ShapeError where the plan does not divide the graph.
     """
-    before = [(parameter, parameter.spec, parameter.slots_spec) for _, parameter in named]
-    for _, parameter in named:
-        parameter.spec = parameter.slots_spec = None
+    before = marks_of(parameter for _, parameter in named)
+    restore([(parameter, None, None) for _, parameter in named])
     try:
-        for name in plan.split("+"):
-            follow(named, name, mesh)
-            if name == "tensor" and mesh.ranks("tensor") > 1 and not _any_cut(named):
-                raise ShapeError("no layer has a name whose products are cut (q_proj, fc1, ...)")
+        follow(named, plan, mesh)
+        axis = "tensor" if "tensor" in kinds_of(plan, mesh) else None
+        if axis and mesh.ranks(axis) > 1 and not _any_cut(named, axis):
+            raise ShapeError("no layer has a name whose products are cut (q_proj, fc1, ...)")
         specs = {owner: spec_of_held(owner) for owner in owners(graph)}
         states = {owner: spec for owner, spec in specs.items() if spec is not None}
         return price(distribute(graph, mesh, inputs, states, _Shapes(), "engine"), machine, links)
     finally:
-        for parameter, spec, slots in before:
-            parameter.spec, parameter.slots_spec = spec, slots
+        restore(before)
 
 
 def plans_of(mesh: Mesh) -> list[str]:
     """The plans that a mesh has axes for."""
-    alone = len(mesh.names) == 1
-    data = mesh.names[0] if alone and "tensor" not in mesh.names else "data"
-    kinds = ["data"] if data in mesh.names else []
-    if kinds and mesh.ranks(data) > 1:
+    data = axis_of("data", mesh)
+    kinds = [] if data is None else ["data"]
+    if data is not None and mesh.ranks(data) > 1:
         kinds += ["zero1", "zero3"]
     if "tensor" not in mesh.names:
         return kinds
@@ -120,8 +117,8 @@ def rank_of(cost: Price, machine: Machine) -> tuple[bool, float]:
     return is_over, cost.peak if is_over else cost.seconds
 
 
-def _any_cut(named: Named) -> bool:
-    return any(parameter.spec is not None for _, parameter in named)
+def _any_cut(named: Named, axis: str) -> bool:
+    return any(axis in names for _, parameter in named for names in parameter.spec or ())
 
 
 class _Shapes:

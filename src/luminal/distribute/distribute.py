@@ -11,7 +11,7 @@ from luminal.distribute.layout import Layout, of_spec, whole
 from luminal.distribute.mesh import Mesh, Spec
 from luminal.distribute.move import Moved, Reason
 from luminal.distribute.partial import settle
-from luminal.distribute.project import PartOf, project
+from luminal.distribute.project import PartOf, project, words_of
 from luminal.distribute.propagate import Sites, spread_all
 from luminal.hlir.attributes import InputAttrs, Shape, ShardAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Graph, Output
@@ -115,7 +115,7 @@ def _marks(
                     inputs[name], node.types[0].shape, mesh, f"input {name!r}"
                 )
             case ShardAttrs(spec=spec):
-                first[node.value] = of_spec(spec, node.types[0].shape, mesh, "shard")
+                first[node.value] = of_spec(spec, node.types[0].shape, mesh, words_of(node.value))
             case WeightAttrs(parameter=owner) | StateAttrs(state=owner) if owner in held:
                 last[node.value] = held[owner]
     return first, last
@@ -143,14 +143,14 @@ def _parts_of_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> dict
     for node in all_nodes(graph):
         match node.attrs:
             case InputAttrs(name=name) if name in inputs:
-                spec = inputs[name]
+                spec, what = inputs[name], f"input {name!r}"
             case ShardAttrs(spec=spec):
-                pass
+                what = words_of(node.value)
             case _:
                 continue
         for extent, names in zip(node.types[0].shape, spec, strict=True):
             if isinstance(extent, Symbol):
-                ranks = math.prod(mesh.ranks(name) for name in names)
+                ranks = math.prod(mesh.ranks(name, what) for name in names)
                 parts[extent] = math.lcm(parts.get(extent, 1), ranks)
     return {dim: ranks for dim, ranks in parts.items() if ranks > 1}
 

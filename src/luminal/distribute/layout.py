@@ -89,7 +89,7 @@ def of_spec(spec: Spec, shape: Shape, mesh: Mesh, what: str) -> Layout:
     """
     layout: list[Cuts] = []
     for k, (names, extent) in enumerate(zip(spec, shape, strict=True)):
-        total = math.prod(map(mesh.ranks, names))
+        total = math.prod(mesh.ranks(name, what) for name in names)
         block = extent.exact_div(total)
         if extent.is_const:
             block = ceil_div(maximum(extent, 1), total)

@@ -11,16 +11,23 @@ ZeRO: Rajbhandari et al., SC 2020. Tensor parallel: Shoeybi et al., Megatron-LM,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from typing import Any
 
 from luminal.base.errors import InputError
 from luminal.base.near_names import suggestion
 from luminal.distribute.mesh import Mesh, Spec, spec_of
 from luminal.memory.state import Assignable, Parameter
 
-PLANS = ("data", "zero1", "zero2", "zero3", "tensor")
+STAGES = ("zero1", "zero2", "zero3")
+PLANS = ("data", *STAGES, "tensor")
+AUTO = "auto"
+"""The plan that is one of the others, as is predicted to be best."""
 
+_AXES = {"tensor": "tensor"} | dict.fromkeys(("data", *STAGES), "data")
+"""The mesh axis of each plan."""
 _OUTPUTS = (
     "q_proj", "k_proj", "v_proj", "query", "key", "value", "gate_proj", "up_proj", "w1", "w3",
     "fc1", "fc_in", "c_fc", "wi", "wi_0", "wi_1", "lin1",
@@ -32,35 +39,104 @@ _TABLES = ("embed_tokens", "wte", "lm_head", "shared", "tok_embeddings")
 """Names of tables of a vocabulary, whose rows are cut."""
 
 
+def kinds_of(plan: str, mesh: Mesh, what: str = "shard") -> tuple[str, ...]:
+    """The plans that a text joins by "+", in the order in which they are followed.
+
+    Raises InputError that begins with `what` for a plan that is none, for several that say
+    different things of the same, and for one whose axis the mesh lacks.
+    """
+    kinds = [name.strip() for name in plan.split("+")]
+    joined = f" in {plan!r}" if len(kinds) > 1 else ""
+    for kind in kinds:
+        if kind == AUTO and joined:
+            raise InputError(
+                f"{what}: {AUTO!r}{joined}: it chooses among all plans; give it alone, or name them"
+            )
+        if kind not in PLANS:
+            raise InputError(
+                f"{what}: no plan {kind!r}{joined}; the plans are {', '.join((*PLANS, AUTO))}, and "
+                f"several, as 'tensor+zero1'{suggestion(kind, (*PLANS, AUTO))}"
+            )
+    if len(set(kinds)) < len(kinds) or len(set(kinds).intersection(STAGES)) > 1:
+        raise InputError(
+            f"{what}: plan {plan!r}: of {', '.join(STAGES)} each cuts what those before it do; "
+            "give one of them, and each name once"
+        )
+    # Products first: they set a Parameter's cut, to which the others add.
+    kinds.sort(key=lambda kind: kind != "tensor")
+    for kind in kinds:
+        if axis_of(kind, mesh) is None:
+            axis = _AXES[kind]
+            raise InputError(
+                f"{what}: plan {kind!r}{joined} cuts over the mesh axis {axis!r}, and the mesh has "
+                f"{', '.join(mesh.names)}; name an axis of lm.Mesh so, or give another plan"
+            )
+    return tuple(kinds)
+
+
+def axis_of(kind: str, mesh: Mesh) -> str | None:
+    """The mesh axis that a plan cuts over: that of its name; for batches also the only one that
+    there is, under any name but "tensor". None where the mesh lacks it.
+    """
+    axis = _AXES[kind]
+    if axis in mesh.names:
+        return axis
+    alone = axis == "data" and len(mesh.names) == 1 and mesh.names[0] not in _AXES.values()
+    return mesh.names[0] if alone else None
+
+
 def follow(named: Iterable[tuple[str, Parameter]], plan: str, mesh: Mesh) -> list[str]:
     """Gives Parameters the specs of a plan; the names of those that it would cut and cannot.
 
-    Raises InputError for an unknown plan.
+    Raises InputError as `kinds_of` does.
     """
-    if plan not in PLANS:
-        hint = suggestion(plan, PLANS)
-        raise InputError(f"shard: no plan {plan!r}; the plans are {', '.join(PLANS)}{hint}")
-    if plan == "tensor":
-        return _tensor(named, _axis(mesh, "tensor"), mesh)
-    axis, left = _axis(mesh, "data"), []
-    for name, parameter in {p: (n, p) for n, p in named}.values():
-        if plan == "data":
-            continue
-        spec = _with(parameter, axis, mesh)
-        if spec is None:
-            left.append(name)
-        elif plan == "zero3":
-            parameter.spec = spec
-        else:
-            parameter.slots_spec = spec
+    listed, left = [*named], []
+    for kind in kinds_of(plan, mesh):
+        axis = axis_of(kind, mesh)
+        assert axis is not None
+        if kind == "tensor":
+            left += _tensor(listed, axis, mesh)
+        elif kind != "data":
+            left += _zero(listed, axis, mesh, cuts_parameters=kind == "zero3")
     return left
+
+
+@contextmanager
+def restored_on_error(owners: Iterable[Assignable]) -> Iterator[None]:
+    """Inside of the block specs may be given; where it raises they are as they were before."""
+    before = marks_of(owners)
+    try:
+        yield
+    except BaseException:
+        restore(before)
+        raise
+
+
+Marks = list[tuple[Assignable, Spec | None, Spec | None]]
+"""Parameters and States with the specs of themselves and of their slots."""
+
+
+def marks_of(owners: Iterable[Assignable]) -> Marks:
+    """How Parameters and States are to be cut, to be given to `restore`."""
+    return [(owner, owner.spec, getattr(owner, "slots_spec", None)) for owner in owners]
+
+
+def restore(marks: Marks) -> None:
+    """Cuts Parameters and States as they were to be cut before."""
+    for owner, spec, slots in marks:
+        owner.spec = spec
+        if isinstance(owner, Parameter):
+            owner.slots_spec = slots
 
 
 def read_plan(text: str) -> tuple[Mesh, str]:
     """The mesh and the plan of a text: lines `mesh data=8 tensor=2` and `plan tensor+zero1`.
 
-    Raises InputError that names the line it does not understand.
+    Raises InputError that names the line it does not understand, or the plan that is none for the
+    mesh.
     """
+    if not isinstance(text, str):
+        raise InputError(f"plan: got {text!r}; give its text, 'mesh data=8' and a line 'plan data'")
     shape: list[int] = []
     names: list[str] = []
     plan = ""
@@ -71,44 +147,55 @@ def read_plan(text: str) -> tuple[Mesh, str]:
         elif word == "mesh" and rest:
             for part in rest.split():
                 name, _, count = part.partition("=")
-                if not count.isdigit():
+                if not (count.isascii() and count.isdigit()):
                     raise InputError(f"plan: {part!r} in {line!r}; write data=8")
                 names.append(name)
                 shape.append(int(count))
         elif not line.startswith("#"):
             raise InputError(f"plan: {line!r} is neither 'mesh data=8 tensor=2' nor 'plan zero1'")
-    return Mesh(tuple(shape), tuple(names)), plan or "data"
+    if not names:
+        raise InputError(f"plan: {text!r} has no mesh; give a line 'mesh data=8'")
+    mesh = Mesh(tuple(shape), tuple(names))
+    kinds_of(plan or "data", mesh, "plan")
+    return mesh, plan or "data"
 
 
 def by_patterns(
-    named: Sequence[tuple[str, Assignable]], patterns: Mapping[str, Sequence[object]], mesh: Mesh
+    named: Sequence[tuple[str, Assignable]], patterns: Mapping[str, Any], mesh: Mesh
 ) -> None:
     """Gives Parameters and States the specs of the patterns that their paths match, the last one.
 
     Raises InputError for a pattern that matches nothing, ShapeError for a spec that does not fit.
     """
     for pattern, entries in patterns.items():
+        if not isinstance(pattern, str):
+            raise InputError(
+                f"shard: the pattern {pattern!r} is no text; give paths, as '*.q_proj.weight'"
+            )
         matching = [(name, held) for name, held in named if fnmatchcase(name, pattern)]
         if not matching:
-            hint = suggestion(pattern, [name for name, _ in named])
-            raise InputError(f"shard: the pattern {pattern!r} matches no Parameter or State{hint}")
+            fix = suggestion(pattern, [name for name, _ in named]) or "; give paths as of its names"
+            raise InputError(f"shard: the pattern {pattern!r} matches no Parameter or State{fix}")
         for name, held in matching:
-            spec = spec_of(entries, len(held.shape), name)  # type: ignore[arg-type]
-            for names in spec:
-                for axis in names:
-                    mesh.ranks(axis)
-            held.spec = spec
+            held.spec = spec_of(entries, len(held.shape), name, mesh)
 
 
-def _axis(mesh: Mesh, name: str) -> str:
-    """The mesh axis of this name, or the only one that there is."""
-    if name in mesh.names or len(mesh.names) > 1:
-        mesh.ranks(name)
-        return name
-    return mesh.names[0]
+def _zero(
+    named: Iterable[tuple[str, Parameter]], axis: str, mesh: Mesh, *, cuts_parameters: bool
+) -> list[str]:
+    left = []
+    for name, parameter in {p: (n, p) for n, p in named}.values():
+        spec = _with(name, parameter, axis, mesh)
+        if spec is None:
+            left.append(name)
+        elif cuts_parameters:
+            parameter.spec = spec
+        else:
+            parameter.slots_spec = spec
+    return left
 
 
-def _with(parameter: Parameter, axis: str, mesh: Mesh) -> Spec | None:
+def _with(path: str, parameter: Parameter, axis: str, mesh: Mesh) -> Spec | None:
     """The Parameter's spec with one more mesh axis, on the first dimension that it divides, or as
     it is where the axis cuts it already: a plan may be followed twice.
     """
@@ -118,7 +205,7 @@ def _with(parameter: Parameter, axis: str, mesh: Mesh) -> Spec | None:
     for k, extent in enumerate(parameter.shape):
         taken = mesh.ranks(axis)
         for name in spec[k]:
-            taken *= mesh.ranks(name)
+            taken *= mesh.ranks(name, path)
         if extent and extent % taken == 0:
             return (*spec[:k], (*spec[k], axis), *spec[k + 1 :])
     return None
@@ -129,7 +216,7 @@ def _tensor(named: Iterable[tuple[str, Parameter]], axis: str, mesh: Mesh) -> li
     for path, parameter in named:
         parts = path.split(".")
         layer = parts[-2] if len(parts) > 1 else ""
-        if layer in _OUTPUTS or layer in _TABLES:
+        if (layer in _OUTPUTS or layer in _TABLES) and parameter.shape:
             dimension = 0
         elif layer in _INPUTS and len(parameter.shape) > 1:
             dimension = 1

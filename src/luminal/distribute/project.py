@@ -216,7 +216,7 @@ class _Block:
     def _named(self, value: Value) -> str:
         """Words for a value: its operation and the nearest leaves that have names."""
         if value not in self._names:
-            self._names[value] = _words(value)
+            self._names[value] = words_of(value)
         return self._names[value]
 
     # --- nodes
@@ -458,7 +458,7 @@ _NAMES = 2
 """Leaves that a value is named by."""
 
 
-def _words(value: Value) -> str:
+def words_of(value: Value) -> str:
     """A value by its operation and the leaves with names that are nearest above it."""
     names: dict[str, None] = {}
     waiting, seen = deque([value.node]), {value.node}

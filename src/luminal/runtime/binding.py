@@ -145,8 +145,10 @@ class Signature:
         lo, hi = self.intervals[name]
         if not lo <= value <= hi:
             parts = self._parts.get(name, 1)  # the whole is what a user has declared
+            cut = f" of multiples of {parts}: it is cut into {parts} parts, each {lo}..{hi}"
             raise DimError(
                 f"{name}: {value * parts} is outside its interval {lo * parts}..{hi * parts}"
+                f"{cut if parts > 1 else ''}"
             )
 
     def _given(self, named_dims: Mapping[Any, int]) -> Dims:

@@ -32,7 +32,7 @@ from luminal.distribute.explain import amount, why_chosen
 from luminal.distribute.held import owners
 from luminal.distribute.links import measured
 from luminal.distribute.mesh import Mesh
-from luminal.distribute.plans import follow
+from luminal.distribute.plans import AUTO, follow
 from luminal.distribute.price import Machine
 from luminal.frontend.graph import Recorder
 from luminal.hlir.attributes import MarkAttrs
@@ -67,7 +67,7 @@ class Auto:
         """What a plan of a user's says of it; None for another plan."""
         if isinstance(plan, Auto):
             return plan
-        return Auto() if isinstance(plan, str) and plan.strip() == "auto" else None
+        return Auto() if isinstance(plan, str) and plan.strip() == AUTO else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +214,7 @@ def decide(graph: Graph, mesh: Mesh, backend: Backend | Interpreter) -> str:
                 "the same mesh"
             )
         chosen = chosen_for(graph, undecided.named, lambda *_: None, mesh, undecided.auto, backend)
-        for name in chosen.plan.split("+"):
-            follow(undecided.named, name, mesh)
+        follow(undecided.named, chosen.plan, mesh)
         for _, parameter in undecided.named:
             parameter.undecided = None
         why += chosen.why

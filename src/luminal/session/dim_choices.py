@@ -75,9 +75,10 @@ def _own(name: str, interval: Interval, parts: int) -> Interval:
     """The interval of a part of a dim, for the interval of the whole."""
     lo, hi = -(-interval[0] // parts), interval[1] // parts
     if lo > hi:
+        what = interval[0] if interval[0] == interval[1] else f"{interval[0]}..{interval[1]}"
         raise DimError(
-            f"dims: {name}: {interval} has no multiple of the {parts} parts that {name} is cut "
-            "into; give one"
+            f"dims: {name}: {what} has no multiple of the {parts} parts that {name} is cut into; "
+            f"give a multiple of {parts}"
         )
     return lo, hi
 

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 from luminal.backends import registry
 from luminal.base.errors import InputError
-from luminal.distribute.mesh import Mesh, spec_of
-from luminal.distribute.plans import by_patterns, follow
+from luminal.distribute.mesh import Mesh, is_count, spec_of
+from luminal.distribute.plans import by_patterns, follow, restored_on_error
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.memory.state import Assignable, Parameter, State
@@ -26,37 +26,44 @@ Plan = str | Mapping[str, Sequence[Any]] | Auto
 def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> Any:
     """Says how a model's Parameters and States are cut over a mesh, and gives back the model.
 
-    `what`: a Module; or one Parameter or State, or a Tensor, with a spec. `plan`: "data", "zero1",
-    "zero2", "zero3", "tensor", several as "tensor+zero1" (see docs/distributed.md), or
-    {"*.q_proj.weight": ("tensor", None)}: for each dimension the mesh axis that cuts it. What no
-    pattern names stays whole. Programs compiled with `lm.compile(cx, mesh=mesh)` from then on go by
-    it. "auto" (`lm.distributed.Auto()`): the first of these programs chooses the plan by which it
-    is predicted to be fastest within a rank's memory, so compile the training step first;
-    `exe.explain_sharding()` says why. Raises InputError for an unknown plan or a pattern that
-    matches nothing, ShapeError for what does not divide.
+    `what`: a Module; or one Parameter or State, or a Tensor, with a spec (`Tensor.shard`).
+    `plan`: "data", "zero1", "zero2", "zero3", "tensor", several as "tensor+zero1" (see
+    docs/sharding.md), or {"*.q_proj.weight": ("tensor", None)}: for each dimension the mesh axis
+    that cuts it. What no pattern names stays whole. Programs compiled with
+    `lm.compile(cx, mesh=mesh)` from then on go by it. "auto" (`lm.distributed.Auto()`): the first
+    of these programs chooses the plan by which it is predicted to be fastest within a rank's
+    memory, so compile the training step first; `exe.explain_sharding()` says why.
+
+    Raises InputError for an unknown plan or a pattern that matches nothing, ShapeError for a spec
+    that does not fit; the model is then as it was.
     """
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise InputError(f"shard: mesh is {mesh!r}; give lm.Mesh((4,), ('data',))")
     if is_tensor(what):
-        return what.shard(*_entries(plan))
+        spec = spec_of(plan, len(what.shape), f"shard of {what.value.type}", mesh)
+        return what.shard(*spec)
     if isinstance(what, Parameter | State):
-        what.spec = spec_of(_entries(plan), len(what.shape), what.name)
+        what.spec = spec_of(plan, len(what.shape), what.name, mesh)
         return what
     if not isinstance(what, Module):
         raise InputError(
             f"shard: got a {type(what).__name__}; give a Module, a Parameter, a State or a Tensor"
         )
-    if not isinstance(mesh, Mesh):
+    if mesh is None:
         raise InputError("shard: a model is cut over a mesh; give mesh=lm.Mesh((4,), ('data',))")
+    held: list[tuple[str, Assignable]] = [*what.named_parameters(), *what.named_buffers()]
+    with restored_on_error(owner for _, owner in held):
+        if (auto := Auto.of(plan)) is not None:
+            leave_undecided([*what.named_parameters()], mesh, auto)
+        elif isinstance(plan, str):
+            follow(what.named_parameters(), plan, mesh)
+        elif isinstance(plan, Mapping):
+            by_patterns(held, plan, mesh)
+        else:
+            raise InputError(
+                f"shard: the plan is {plan!r}; give a name, or specs by patterns of paths"
+            )
     name_by_path(what)
-    if (auto := Auto.of(plan)) is not None:
-        leave_undecided([*what.named_parameters()], mesh, auto)
-    elif isinstance(plan, str):
-        for name in plan.split("+"):
-            follow(what.named_parameters(), name.strip(), mesh)
-    elif isinstance(plan, Mapping):
-        held: list[tuple[str, Assignable]] = [*what.named_parameters(), *what.named_buffers()]
-        by_patterns(held, plan, mesh)
-    else:
-        raise InputError(f"shard: the plan is {plan!r}; give a name, or specs by patterns of paths")
     return what
 
 
@@ -66,14 +73,6 @@ def name_by_path(model: Module) -> None:
         # What is waited for is named in errors, and numbers need not be the same on all ranks.
         if parameter.name == f"parameter{parameter.id}":
             parameter.name = path
-
-
-def _entries(plan: Any) -> Sequence[Any]:
-    if isinstance(plan, str):
-        return (plan,)
-    if plan is None or isinstance(plan, Mapping):
-        raise InputError(f"shard: {plan!r} is no spec; give one entry for each dimension")
-    return tuple(plan)
 
 
 class MpiBackend:
@@ -146,6 +145,8 @@ class _Wrapped(Module):
 
     def __init__(self, model: Module, mesh: Mesh) -> None:
         super().__init__()
+        if not isinstance(model, Module):
+            raise InputError(f"{type(self).__name__}: got a {type(model).__name__}; give a Module")
         self.model = model
         self.mesh = mesh
 
@@ -178,9 +179,10 @@ class TensorParallel(_Wrapped):
 
     def __init__(self, model: Module, backend: MpiBackend, size: int | None = None) -> None:
         ranks = backend.size if size is None else size
-        if backend.size % ranks:
+        if not is_count(ranks) or backend.size % ranks:
             raise InputError(
-                f"TensorParallel: size={ranks} does not divide the {backend.size} ranks"
+                f"TensorParallel: size={ranks!r} does not divide the {backend.size} ranks; give "
+                "an int that does"
             )
         super().__init__(model, Mesh((backend.size // ranks, ranks), ("data", "tensor")))
         follow(model.named_parameters(), "tensor", self.mesh)

@@ -11,6 +11,7 @@ from luminal.base.records import dataclass
 from luminal.distribute.held import spec_of_held
 from luminal.distribute.layout import of_spec
 from luminal.distribute.mesh import Mesh
+from luminal.distribute.plans import axis_of, kinds_of
 from luminal.memory.state import Assignable
 from luminal.nn.module import Module
 from luminal.session.on_mesh import engine_for, parts_on
@@ -38,14 +39,17 @@ class Ranks:
     def of(mesh: Mesh | None, plan: Plan | None, model: Module) -> Ranks:
         """This rank of a mesh, whose batches are cut as the plan, or a cut model, has it.
 
-        Raises InputError for a plan without a mesh, and a mesh of other ranks than were launched.
+        Raises InputError for a plan without a mesh or that is none, and a mesh of other ranks than
+        were launched.
         """
         if mesh is None:
             if plan is not None:
                 raise InputError(f"fit: plan={plan!r}, but there is no mesh; give both")
             return ALONE
         engine = engine_for(mesh, "fit")
-        is_cut = any(parameter.spec is not None for parameter in model.parameters())
+        is_cut = any(p.spec or p.slots_spec or p.undecided for p in model.parameters())
+        if isinstance(plan, str) or not (plan or is_cut):
+            kinds_of(plan if isinstance(plan, str) else "data", mesh, "fit")
         axis = batch_axis(mesh, plan, is_cut)
         if axis is None:
             return Ranks(mesh, engine)
@@ -145,7 +149,7 @@ def batch_axis(mesh: Mesh, plan: Plan | None, is_cut: bool) -> str | None:
     if "data" in mesh.names:
         return "data"
     if isinstance(plan, str):
-        is_free = any(name.strip() != "tensor" for name in plan.split("+"))
+        is_free = kinds_of(plan, mesh, "fit") != ("tensor",)
     else:
         is_free = plan is None and not is_cut
-    return mesh.names[0] if is_free and len(mesh.names) == 1 else None
+    return axis_of("data", mesh) if is_free else None

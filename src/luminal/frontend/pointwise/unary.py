@@ -45,7 +45,7 @@ def shard(x: Tensor, *spec: str | tuple[str, ...] | None) -> Tensor:
     """
     from luminal.distribute.mesh import spec_of  # late: few graphs are for several ranks
 
-    entries = spec_of(spec, len(x.shape), "shard")
+    entries = spec_of(spec, len(x.shape), f"shard of {x.value.type}")
     node = x.graph.builder.make("Shard", [x.value], ShardAttrs(entries))
     return x.graph.wrap(node.value)
 
