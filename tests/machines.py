@@ -46,6 +46,7 @@ def level(name: str) -> Cpu:
         vectors(128, 1).target,
         triple=f"{architecture}-unknown-linux-gnu",
         cpu="any",
+        multiplies_memory=machine.multiplies_memory,
         features=tuple({feature for row in machine.levels.values() for feature in row.features}),
     )
     return Cpu(cap(has_all, name))

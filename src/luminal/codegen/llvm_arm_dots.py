@@ -50,6 +50,18 @@ def dot_of_words(b: FunctionBuilder, dot: Dot, acc: IRValue, a: IRValue, x: IRVa
     return narrowed(b, whole, lanes)
 
 
+# LLVM loads and spreads a word by an instruction that takes no distance from a pointer, so that
+# each row of a tile would need an address of its own. Of a longer value it sees what a dot can do:
+# take one lane of a register for all.
+def word_in_lanes(b: FunctionBuilder, word: IRValue, lanes: int) -> IRValue:
+    """The word in every lane, in a way that dots of one register multiply by a lane of."""
+    if lanes != BLOCK or "sve" in b.features:
+        return b.splat(word, lanes)
+    long = b.insert(b.poison(IRType("i64", 2)), b.cast("zext", word, I64), 0)
+    first = b.cast("bitcast", long, word.type.with_lanes(lanes))
+    return b.shuffle(first, first, [0] * lanes)
+
+
 def _part(b: FunctionBuilder, value: IRValue, start: int, width: int) -> IRValue:
     """So many lanes of a value from one on; where it has fewer, the rest mean nothing."""
     if value.type.lanes > width:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
-from luminal.base.dtypes import DType, bool_, float32, float64, int32, int64, uint16
+from luminal.base.dtypes import DType, bool_, float32, float64, int32, int64, uint16, uint32
 from luminal.codegen import llvm_arm_dots, llvm_dots
 from luminal.codegen.llvm_arm_dots import dot_of_words
 from luminal.codegen.llvm_builder import FunctionBuilder, IRType, IRValue
@@ -137,20 +137,34 @@ def _scale(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> 
     return b.intrinsic(name, args[0].type, scaled, ())
 
 
-def _widen_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
-    halves = b.cast("bitcast", args[0], IRType("half", out.lanes))
-    return b.cast("fpext", halves, ir_type(out))
+def _splat(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+    if dtype is uint32 and "dotprod" in b.features:
+        return llvm_arm_dots.word_in_lanes(b, args[0], out.lanes)
+    return b.splat(args[0], out.lanes)
 
 
-def _narrow_half(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
-    halves = b.cast("fptrunc", args[0], IRType("half", out.lanes))
-    return b.cast("bitcast", halves, ir_type(out))
+def _widen(narrow: str) -> Emit:
+    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+        return b.cast("fpext", b.cast("bitcast", args[0], IRType(narrow, out.lanes)), ir_type(out))
+
+    return emit
+
+
+def _narrow(narrow: str) -> Emit:
+    def emit(b: FunctionBuilder, dtype: DType, args: list[IRValue], out: Type) -> IRValue:
+        short = b.cast("fptrunc", args[0], IRType(narrow, out.lanes))
+        return b.cast("bitcast", short, ir_type(out))
+
+    return emit
 
 
 def _of_aarch64(features: tuple[str, ...]) -> set[tuple[str, Type]]:
     available = {("max", Type(int32, n)) for n in WIDTHS[1:]}
-    available |= {("widen_half", Type(float32, n)) for n in WIDTHS}
-    available |= {("narrow_half", Type(uint16, n)) for n in WIDTHS}
+    available |= {
+        (name, Type(float32, n)) for name in ("widen_half", "widen_bfloat") for n in WIDTHS
+    }
+    narrowed = ("narrow_half", "narrow_bfloat") if "bf16" in features else ("narrow_half",)
+    available |= {(name, Type(uint16, n)) for name in narrowed for n in WIDTHS}
     for dot, row in llvm_arm_dots.INSTRUCTIONS.items():
         if row.feature in features:
             available |= {(dot.name, Type(dot.accumulator, n)) for n in llvm_arm_dots.WIDTHS}
@@ -220,7 +234,7 @@ OPERATIONS: Mapping[str, Emit] = {
     "cast": _cast,
     "bitcast": _bitcast,
     **{name: _library(name) for name in ("sin", "cos")},
-    "splat": lambda b, dtype, args, out: b.splat(args[0], out.lanes),
+    "splat": _splat,
     "lower": _half(upper=False),
     "upper": _half(upper=True),
     "extract": lambda b, dtype, args, out: b.extract(args[0], args[1]),
@@ -230,6 +244,8 @@ OPERATIONS: Mapping[str, Emit] = {
     BF16_PAIRS.name: _dot(BF16_PAIRS, bf16_pairs),
     INT8_FOURS.name: _dot(INT8_FOURS),
     UINT8_BY_INT8.name: _dot(UINT8_BY_INT8, bytes_by_signed),
-    "widen_half": _widen_half,
-    "narrow_half": _narrow_half,
+    "widen_half": _widen("half"),
+    "narrow_half": _narrow("half"),
+    "widen_bfloat": _widen("bfloat"),
+    "narrow_bfloat": _narrow("bfloat"),
 }

@@ -145,8 +145,9 @@ def _widened(b: Builder, source: DType, words: Operand) -> Operand:
     """f16 or bf16 to f32: exact. Of f16, exponent and mantissa are moved into an f32, whose bias a
     product with 2**112 corrects.
     """
-    if source is float16 and b.has("widen_half", Type(float32, words.type.lanes)):
-        return b.op("widen_half", words)
+    name = "widen_half" if source is float16 else "widen_bfloat"
+    if b.has(name, Type(float32, words.type.lanes)):
+        return b.op(name, words)
     bits = b.cast(words, uint32)
     if source is not float16:
         return b.bitcast(b.op("shl", bits, 16), float32)

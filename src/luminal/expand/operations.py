@@ -156,6 +156,8 @@ _TABLE = (
     Operation("scale", 2, FLOAT, _first, _scaled),           # x * 2**n, n integral, rounded once
     *(Operation(dot.name, 3, WORD, _first, dot.of_words) for dot in WORD_DOTS.values()),
     Operation("widen_half", 1, WORD, _single, lambda x: x.view(np.float16).astype(np.float32)),
+    Operation("widen_bfloat", 1, WORD, _single,
+              lambda x: x.view(dtypes.bfloat16.numpy).astype(np.float32)),
     Operation("narrow_half", 1, FLOAT, _word, lambda x: x.astype(np.float16).view(np.uint16)),
     Operation("narrow_bfloat", 1, FLOAT, _word,
               lambda x: x.astype(dtypes.bfloat16.numpy).view(np.uint16)),

@@ -33,7 +33,14 @@ from luminal.shape.expression import ExpressionLike, Symbol, const, symbol
 Array = np.ndarray[Any, Any]
 
 LANES = ("lower", "upper", "extract", "any", "splat", "shuffle", "count")
-OF_SOME_MACHINES = ("scale", *WORD_DOTS, "widen_half", "narrow_half", "narrow_bfloat")
+OF_SOME_MACHINES = (
+    "scale",
+    *WORD_DOTS,
+    "widen_half",
+    "narrow_half",
+    "widen_bfloat",
+    "narrow_bfloat",
+)
 OF_THE_LIBRARY = ("sin", "cos")
 COMPUTED = tuple(dtype for dtype in dtypes.ALL if not dtype.is_storage)
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from luminal.backends.cpu import kernels, machine_code, target
+from luminal.backends.cpu import kernels, machine_code
 from luminal.backends.cpu.backend import Cpu
 from luminal.backends.cpu.target import CpuTarget
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
+from tests.machines import level
 
 LEVELS = {
     "arm64-apple-macosx": "v8.6",
@@ -24,23 +25,12 @@ LEVELS = {
 @cache
 def target_of(triple: str) -> CpuTarget:
     """Eight cores of that system at its usual level. Object files are ELF on all systems."""
-    name = LEVELS[triple]
-    machine = target.machine_of(triple)
-    level = machine.levels[name]
-    return CpuTarget(
-        name=name,
+    return replace(
+        level(LEVELS[triple]).target,
         triple=machine_code.elf_triple(triple),
-        cpu=level.cpu,
-        features=level.features,
-        llvm_features=level.llvm_features,
-        vector_bits=level.vector_bits,
-        registers=level.registers,
-        fma=machine.fma in level.features,
-        dots=target.dots_of(machine, level.features),
         cores=8,
         l1_bytes=64 << 10,
         l2_bytes=4 << 20,
-        l3_bytes=16 << 20,
     )
 
 

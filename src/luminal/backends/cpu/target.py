@@ -46,13 +46,14 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """An instruction set: its levels from the highest on, the dots that a feature brings, and the
-    feature that has fused multiply-adds.
+    """An instruction set: its levels from the highest on, the dots that a feature brings, the
+    feature that has fused multiply-adds, and whether a factor of these may be in memory.
     """
 
     levels: Mapping[str, Level]
     dots: tuple[tuple[Dot, str], ...]
     fma: str
+    multiplies_memory: bool
 
 
 _AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -65,6 +66,7 @@ X86_64 = Machine(
     },
     ((BF16_PAIRS, "avx512bf16"), (INT8_FOURS, "avx2"), (UINT8_BY_INT8, "avx2")),
     "fma",
+    multiplies_memory=True,
 )
 
 
@@ -84,6 +86,7 @@ AARCH64 = Machine(
     },
     ((BF16_PAIRS, "bf16"), (INT8_FOURS, "dotprod"), (UINT8_BY_INT8, "i8mm")),
     "neon",
+    multiplies_memory=False,
 )
 MACHINES = {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
 """By the first part of LLVM's triple; Apple has a name of its own."""
@@ -124,6 +127,7 @@ def detect() -> CpuTarget:
         vector_bits=level.vector_bits,
         registers=level.registers,
         fma=machine.fma in features,
+        multiplies_memory=machine.multiplies_memory,
         dots=dots_of(machine, features),
         cores=len(core_ids()),
         l1_bytes=_cache_bytes(1),

@@ -6,7 +6,6 @@ from luminal.kernel.layout import Panels
 from luminal.schedule.vectors.lanes import FULL
 from luminal.schedule.vectors.vector_target import VectorTarget
 
-REGISTERS = 2  # the usual register tile is as wide
 ROWS = 2
 MANY = 128
 SMALLEST = 1 << 15
@@ -16,7 +15,7 @@ def panels(target: VectorTarget) -> Panels:
     """The panels of a machine."""
     return Panels(
         register_bits=target.vector_bits,
-        registers=REGISTERS,
+        registers=target.tile_width,
         rows=ROWS,
         many=MANY,
         smallest=SMALLEST,

@@ -46,8 +46,11 @@ def register_tiles(
     usual: list[tuple[float, int, int]] = []
     tall: list[tuple[int, int]] = []
     for width in (w for w in WIDTHS if w <= vectors):
-        free = target.registers - 1 - kept - width * loads
-        most = free // (width * sums)
+        free = target.registers - kept - width * loads
+        if target.multiplies_memory:
+            most = (free - 1) // (width * sums)
+        else:
+            most = free // (width * sums + 1)
         if most < 1 and width > 1:
             continue  # not even a row's sums fit
         most = max(1, most)

@@ -7,12 +7,14 @@ from luminal.base.target import Target
 
 IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
 MANY_REGISTERS = 32  # hold the 16 sums of a large tile and what they multiply, or two such tiles
+TILE_WIDTH = 2  # registers of a tile's row, at least: each factor of a row is multiplied so often
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorTarget(Target):
     """`registers` counts vector registers of `vector_bits` bits. `l1_bytes` and `l2_bytes` are per
-    core (data), `l3_bytes` is shared.
+    core (data), `l3_bytes` is shared. `multiplies_memory`: may a factor of a multiplication be in
+    memory? Else each that is loaded takes a register.
     """
 
     vector_bits: int
@@ -21,6 +23,18 @@ class VectorTarget(Target):
     l2_bytes: int
     l3_bytes: int
     line_bytes: int = 64
+    multiplies_memory: bool = True
+
+    @property
+    def tile_width(self) -> int:
+        """How many registers a row of a tile, and of a panel, usually has: those of a line where
+        registers are short and many.
+
+        A row has fewer sums than hide the latency of a multiplication then, if it stands alone.
+        """
+        if self.registers < MANY_REGISTERS:
+            return TILE_WIDTH
+        return max(TILE_WIDTH, 8 * self.line_bytes // self.vector_bits)
 
     def vector_lanes(self, dtype_size: int) -> int:
         """How many elements of `dtype_size` bytes one vector register holds (at least 1)."""
