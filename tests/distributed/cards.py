@@ -43,7 +43,8 @@ class Cards:
 
     @cached_property
     def library(self) -> Any:
-        """Those of the library of collectives."""
+        """Those of the library of collectives, which looks for the driver where it is loaded."""
+        assert self.driver
         return ctypes.CDLL(stand_in.NCCL[self.soname])
 
     @property

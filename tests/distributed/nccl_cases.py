@@ -20,7 +20,8 @@ from luminal.backends import registry
 from luminal.base import dtypes
 from luminal.base.errors import CollectiveError, CollectiveTimeoutError, DeviceError, InputError
 from luminal.compiler.compile import lower_to_program
-from luminal.hlir.graph import Graph
+from luminal.hlir.graph import Builder, Graph, Output
+from luminal.runtime import side_queue
 from luminal.runtime.collectives import communicator
 from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.library import SWITCH
@@ -30,8 +31,9 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.ranks import OnRanks
 from luminal.runtime.side_queue import SideQueue
 from luminal.runtime.variants import Variant
+from luminal.shape.expression import const, symbol
 from tests.distributed.cards import CARDS
-from tests.distributed.graphs import Draw
+from tests.distributed.graphs import Draw, collective
 from tests.distributed.together import expected, run
 
 RUNS = 3  # a launch list as it is, what is recorded of it, and that again
@@ -266,6 +268,43 @@ def test_what_the_library_reports_names_the_collective() -> None:
     )
     with pytest.raises(CollectiveError, match=words):
         on_devices(2, work)
+
+
+def chain(engine: Engine, sums: int) -> Callable[[], float]:
+    """A program of sums over all ranks, with a kernel before each and one behind the last."""
+    builder = Builder()
+    value = builder.input("x", (const(4),), dtypes.float32)
+    for _ in range(sums):
+        value = collective(builder, "all_reduce", builder.apply("Add", value, value), engine.size)
+    value = builder.apply("Add", value, value)
+    graph = Graph((Output(value, "y"),), (symbol("rank_data", 0, engine.size - 1),))
+    exe = executable(graph, engine)
+    return lambda: float(exe(x=np.ones(4, np.float32))["y"][0])
+
+
+@pytest.mark.parametrize(("sums", "slow"), [(8, (0, 100)), (1, (600, 600))])
+def test_a_deadline_is_for_one_collective(
+    monkeypatch: pytest.MonkeyPatch, sums: int, slow: tuple[int, int]
+) -> None:
+    """Rank 0 waits longer than it for all collectives together, or computes longer before and
+    behind one.
+    """
+    monkeypatch.setattr(side_queue, "MOST", 1)
+    for rank in range(2):  # with new queues, which have numbers for one collective
+        monkeypatch.setattr(CARDS.backend(rank).memory.driver, "_side", None)
+    CARDS.driver.stand_in_hurry(1)
+
+    def work(engine: Engine) -> list[float]:
+        step = chain(engine, sums)
+        values = [step()]
+        CARDS.driver.stand_in_slow(engine.rank, slow[engine.rank])
+        return [*values, step()]
+
+    try:
+        assert run_local(2, work, timeout=0.5) == [[2.0 * 4**sums] * 2] * 2
+    finally:
+        for rank in range(2):
+            CARDS.driver.stand_in_slow(rank, 0)
 
 
 def test_each_rank_has_a_card_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,12 @@ static CUcontext current_or_first() { return current ? current : (CUcontext)&con
 static CUresult failed = CUDA_SUCCESS;
 static std::recursive_mutex lock;
 static bool is_eager;  // collectives run as early as they may, not as late
+static double now() {  // in milliseconds
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1e3 + time.tv_nsec * 1e-6;
+}
+static int slow[64];   // the milliseconds that a kernel of a device takes, while the host goes on
 using Locked = std::lock_guard<std::recursive_mutex>;
 
 static simt::Fault fault;  // of the kernel that failed
@@ -295,6 +301,7 @@ extern "C" int stand_in_calls(const char* name) {
     return calls[name];
 }
 extern "C" void stand_in_hurry(int is_asked) { is_eager = is_asked; }
+extern "C" void stand_in_slow(int device, int milliseconds) { slow[device] = milliseconds; }
 
 // For the library that stands in for NCCL.
 extern "C" int stand_in_queue(CUstream s, int (*work)(void*), void* data, const void* tag) {
@@ -576,9 +583,7 @@ API cuEventRecord(CUevent which, CUstream s) {
     event.stream = &from;
     return queue(s, [is_reached, &event] {
         *is_reached = true;
-        timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        event.milliseconds = now.tv_sec * 1e3 + now.tv_nsec * 1e-6;
+        event.milliseconds = now();
         return CUDA_SUCCESS;
     });
 }
@@ -613,7 +618,10 @@ API cuEventSynchronize(CUevent which) {
 API cuEventQuery(CUevent which) {
     Locked locked(lock);
     Event event = *(Event*)which;
-    return event.is_reached ? run(*event.stream, event.is_reached.get()) : failed;
+    if (!event.is_reached) return failed;
+    CUresult result = run(*event.stream, event.is_reached.get());
+    hurry();
+    return result;
 }
 API cuEventElapsedTime_v2(float* milliseconds, CUevent first, CUevent last) {
     for (CUevent each : {first, last})
@@ -658,7 +666,13 @@ API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid
     for (size_t i = 0; i < function.sizes.size(); i++)
         values.emplace_back((char*)parameters[i], function.sizes[i]);
     simt::Index grid{grid_x, grid_y, grid_z}, block{block_x, block_y, block_z};
-    return queue(s, [=, &function] { return launch(function, values, grid, block, dynamic); });
+    auto end = std::make_shared<double>(0);
+    return queue(s, [=, &function, device = (int*)current_or_first() - contexts] {
+        if (!*end) *end = now() + slow[device];
+        if (now() < *end) return CUDA_ERROR_NOT_READY;
+        *end = 0;  // a graph may come by again
+        return launch(function, values, grid, block, dynamic);
+    });
 }
 API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
     for (unsigned i = 0; i < config->numAttrs; i++)

@@ -384,6 +384,8 @@ class BoundDevice:
         exchanges = Exchanges(runner.device.driver, runner.communicators)
         entries = runner.entries(places)
         listed = [*calls(bound, entries, workspace.place, scratch, exchanges)]
+        if runner.communicators:
+            runner.device.driver.expect(len(exchanges.started))
         return Listing(listed, exchanges.started)
 
     def _make(self) -> Made:

@@ -34,8 +34,8 @@ class Watch:
 
     def wait(self, driver: Driver, mark: Mark) -> None:
         """Waits until the device has come to a mark. Raises CollectiveError where a rank or the
-        network has failed, and CollectiveTimeoutError where no collective ends for longer than the
-        deadline; all ranks end then.
+        network has failed, and CollectiveTimeoutError where one collective lasts longer than the
+        deadline, which counts neither kernels nor other collectives; all ranks end then.
         """
         start = since = looked = time.monotonic()
         reached = -1
@@ -48,10 +48,11 @@ class Watch:
             looked = now
             if (here := driver.side.reached) != reached:
                 reached, since = here, now
-            self._look(reached, now - since)
+            self._look(reached // 2, now - since if reached % 2 else 0)
 
-    def _look(self, reached: int, waited: float) -> None:
-        at = self._started[reached if reached < len(self._started) else 0]
+    def _look(self, ended: int, waited: float) -> None:
+        # Before its first collective the device still tells of the run before.
+        at = self._started[ended if ended < len(self._started) else 0]
         try:
             for axis, communicator in self._communicators.items():
                 if trouble := communicator.trouble():

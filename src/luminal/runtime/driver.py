@@ -224,6 +224,10 @@ class Driver(ABC):
 
     _side: SideQueue | None = None
 
+    def expect(self, collectives: int) -> None:
+        """Prepares for a run with so many collectives."""
+        self.side.reserve(collectives)
+
     def exchange(self, exchange: Exchange) -> None:
         """Queues a collective: what was queued before has ended when it begins, and what is queued
         behind a wait begins when it has ended.

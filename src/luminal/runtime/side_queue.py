@@ -15,10 +15,10 @@ import numpy as np
 
 from luminal.base.errors import CollectiveError
 from luminal.memory.arrays import Array
-from luminal.runtime.driver import DevicePointer, Driver
+from luminal.runtime.driver import DeviceBlock, DevicePointer, Driver
 from luminal.runtime.exchange import Exchange
 
-MOST = 4096  # collectives of a run, each trip of a Loop counted, that are told apart
+MOST = 1024  # collectives of a run for which there are numbers without being asked for more
 
 
 class Queues(ABC):
@@ -62,17 +62,29 @@ class SideQueue:
         self._queues = queues
         self.queue = queues.queue()
         self._fork, self._join = queues.event(), queues.event()
-        numbers = np.arange(MOST, dtype=np.int64)
-        self._block = driver.allocate(numbers.nbytes)
-        driver.write(DevicePointer(self._block), numbers)
-        self._numbers = driver.address(DevicePointer(self._block))
-        self._reached: Array = driver.staging(numbers.itemsize).view(np.int64)
+        self._driver = driver
+        self._blocks: list[DeviceBlock] = []  # recordings have the addresses of all of them
+        self._most = self._numbers = 0
+        self.reserve(MOST)
+        self._reached: Array = driver.staging(8).view(np.int64)
         self._reached[:] = 0
 
     @property
     def reached(self) -> int:
-        """The number of the last collective that is done, of the run whose turn it is."""
+        """How far the run has come whose turn it is: 2n - 1 in its collective n, the first of which
+        is 1, and 2n behind it, while kernels run before the next one begins.
+        """
         return int(self._reached[0])
+
+    def reserve(self, collectives: int) -> None:
+        """Has numbers for so many collectives of a run, each trip of a Loop counted."""
+        if collectives > self._most:
+            self._most = collectives
+            numbers = np.arange(2 * collectives + 1, dtype=np.int64)
+            block = self._driver.allocate(numbers.nbytes)
+            self._driver.write(DevicePointer(block), numbers)
+            self._numbers = self._driver.address(DevicePointer(block))
+            self._blocks.append(block)
 
     def put(self, exchange: Exchange, main: int) -> None:
         """Queues one, in its order with what the queue `main` has and will have."""
@@ -80,13 +92,12 @@ class SideQueue:
         if exchange.phase != "wait":
             queues.record(self._fork, main)
             queues.follow(self._fork, self.queue)
-            if exchange.number == 1:
-                self._tell(0)
+            self._tell(2 * exchange.number - 1)
             self._start(exchange)
             if signal.event is None:
                 signal.event = queues.event()
             queues.record(signal.event, self.queue)
-            self._tell(exchange.number)
+            self._tell(2 * exchange.number)
         if exchange.phase != "start":
             queues.follow(signal.event, main)
 
@@ -106,5 +117,4 @@ class SideQueue:
             raise exchange.communicator.engine.fail(CollectiveError(words)) from None
 
     def _tell(self, number: int) -> None:
-        at = self._numbers + 8 * min(number, MOST - 1)
-        self._queues.fetch(at, self._reached, self.queue)
+        self._queues.fetch(self._numbers + 8 * number, self._reached, self.queue)

@@ -141,6 +141,10 @@ class CudaDriver(Driver):
     def card(self) -> str:
         return f"card {self.device.uuid}"
 
+    def expect(self, collectives: int) -> None:
+        with self._reported("collective"):
+            super().expect(collectives)
+
     def exchange(self, exchange: Exchange) -> None:
         with self._reported("collective"):
             super().exchange(exchange)
