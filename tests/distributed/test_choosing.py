@@ -134,7 +134,7 @@ def test_the_first_program_on_the_mesh_chooses_for_those_that_follow() -> None:
 
 def test_what_auto_cannot_choose_is_said() -> None:
     model = network()
-    with pytest.raises(InputError, match="which has a step, and its Module; got Sequential"):
+    with pytest.raises(InputError, match="its Module, and an Auto; got a Sequential"):
         choose(model, model)  # type: ignore[arg-type]
     graph = lm.Graph()
     model.eval()(graph.tensor((lm.dim("rows"), 6), name="x")).output("y")

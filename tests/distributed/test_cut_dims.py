@@ -84,7 +84,8 @@ def test_dims_are_named_as_they_were_recorded(at_run: Any, options: dict[str, An
         (12, {"rows": 13}, {}, "rows: 13 is cut into 2 parts, which do not divide it"),
         (12, None, {"dims": {"rows": 13}}, "rows: 13 has no multiple of the 2 parts"),
         (12, None, {"dims": {"rows": (2, 8)}}, "rows: 12 is outside its interval 2..8"),
-        (66, None, {}, "rows: 66 is outside its interval 2..64"),
+        (66, None, {}, "rows: 66 is outside its interval 2..64 of multiples of 2"),
+        (0, None, {}, "it is cut into 2 parts, each 1..32"),
     ],
 )
 def test_errors_name_the_whole(rows: int, at_run: Any, options: dict[str, Any], words: str) -> None:

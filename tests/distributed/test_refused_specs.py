@@ -10,10 +10,19 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal import nn
+from luminal import nn, optim
 from luminal.base.errors import InputError, LuminalError, ShapeError
 from luminal.distribute.plans import axis_of, kinds_of, marks_of
-from luminal.distributed import read_plan, run_local
+from luminal.distributed import (
+    Auto,
+    DataParallel,
+    MpiBackend,
+    TensorParallel,
+    read_plan,
+    run_local,
+)
+from luminal.nn import functional as F
+from luminal.training import ArrayDataset, Batches, fit
 
 DATA, BOTH = lm.Mesh((2,), ("data",)), lm.Mesh((2, 2), ("data", "tensor"))
 
@@ -150,10 +159,80 @@ def test_a_text_that_is_no_plan_for_its_mesh_is_refused() -> None:
     for text, words in (
         ("plan data", "has no mesh; give a line 'mesh data=8'"),
         ("mesh data=2\nplan tensor", "plan: plan 'tensor' cuts over the mesh axis 'tensor'"),
+        ("mesh data=2\nmesh tensor=2", "'mesh tensor=2' is the second line 'mesh'; give one"),
+        ("plan data\nmesh data=2\nplan zero1", "'plan zero1' is the second line 'plan'"),
         ("mesh data=\N{SUPERSCRIPT TWO}", "write data=8"),
     ):
         with pytest.raises(InputError, match=words):
             read_plan(text)
+    assert read_plan("mesh data=2\nplan auto") == (DATA, "auto")
+
+
+def test_what_auto_goes_by_is_read_when_it_is_given() -> None:
+    for options, words in (
+        ({"links": {"data": 1e9}}, "links is {'data': 1000000000.0}; give a Link for each"),
+        ({"memory": "much"}, "memory 'much': give bytes, or a text as '200MB'"),
+    ):
+        with pytest.raises(LuminalError, match=words):
+            Auto(**options)  # type: ignore[arg-type]
+
+
+def test_what_is_named_last_no_longer_waits_for_a_choice() -> None:
+    model = lm.shard(new_model(), "auto", DATA)
+    parameters = dict(model.named_parameters())
+    lm.shard(parameters["0.bias"], ("data",), DATA)
+    assert [p.undecided is None for p in parameters.values()].count(True) == 1
+    with pytest.raises(InputError, match="no plan 'zero'"):
+        lm.shard(model, "zero", DATA)
+    assert parameters["0.weight"].undecided is not None
+    lm.shard(model, "data", DATA)
+    assert all(p.undecided is None for p in parameters.values())
+
+
+@pytest.mark.parametrize(
+    ("plan", "mesh", "words"),
+    [
+        ("tensor", DATA, "fit: plan 'tensor' cuts over the mesh axis 'tensor', and the mesh has"),
+        ("zero1+zero3", DATA, "fit: plan 'zero1\\+zero3'"),
+        (None, lm.Mesh(2, "tensor"), "fit: plan 'data' cuts over the mesh axis 'data'"),
+    ],
+)
+def test_fit_refuses_a_plan_before_it_begins(plan: Any, mesh: lm.Mesh, words: str) -> None:
+    def work(engine: Any) -> None:
+        rows = np.ones((4, 6), np.float32)
+        data = Batches(ArrayDataset(rows, rows[:, :4]), 2)
+        model = nn.Linear(6, 4)
+        slots = optim.SGD(model.named_parameters(), lr=0.1)
+        fit(model, F.mse_loss, data, slots, steps=1, mesh=mesh, plan=plan, progress=False)
+
+    with pytest.raises(InputError, match=words):
+        run_local(2, work, timeout=20)
+
+
+def test_what_ranks_do_together_is_checked_where_it_is_written() -> None:
+    with lm.spmd(DATA):
+        x = lm.Graph().tensor((4, 6), name="x")
+        with pytest.raises(ShapeError, match="the mesh has the axes data, and no 'dta'; did you"):
+            lm.all_reduce(x, "dta")
+        with pytest.raises(InputError, match=r"all_gather: takes a Tensor, got a int"):
+            lm.all_gather(4, "data")  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=r"all_reduce: op=\[\]; it is 'sum' or 'max'"):
+            lm.all_reduce(x, "data", [])  # type: ignore[arg-type]
+        for pairs in ([(0,)], [(0, 1.5)], None, 5):
+            with pytest.raises(InputError, match=r"pairs is .*; give .* of ranks, as"):
+                lm.permute_ranks(x, "data", pairs)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="rank_along: got a int; give a Graph"):
+            lm.rank_along(5, "data")
+
+
+def test_wrappers_name_what_they_take() -> None:
+    with pytest.raises(InputError, match="DataParallel: got a int; give a backend"):
+        DataParallel(new_model(), 2)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="DataParallel: got a list; give a Module"):
+        DataParallel([], MpiBackend())  # type: ignore[arg-type]
+    for size in (0, -1, 2.0, True):
+        with pytest.raises(InputError, match=f"size={size} does not divide the 1 ranks"):
+            TensorParallel(new_model(), MpiBackend(), size)  # type: ignore[arg-type]
 
 
 ATOMS = (None, "data", "tensor", "dta", "", 0, -1, 2.0, True, b"data", np.str_("data"), {}, len)

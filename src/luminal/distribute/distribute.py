@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from luminal.base.errors import GraphError
+from luminal.base.errors import DimError, GraphError
 from luminal.base.records import dataclass
 from luminal.distribute.layout import Layout, of_spec, whole
 from luminal.distribute.mesh import Mesh, Spec
@@ -55,6 +55,7 @@ def distribute(
             "a graph that is spread over a mesh has collectives of its own; either record all of "
             "it rank by rank (lm.spmd), or mark tensors (x.shard) and leave collectives out"
         )
+    _check_names(graph, mesh)
     if inputs is None:
         inputs = marked_inputs(graph)
     parts = _parts_of_dims(graph, mesh, inputs)
@@ -80,6 +81,17 @@ def distribute(
     )  # fmt: skip
 
 
+def _check_names(graph: Graph, mesh: Mesh) -> None:
+    """Raises DimError for a dim of the user's that has the name of a rank's place on the mesh."""
+    places = {dim.name: dim for dim in mesh.dims}
+    for dim in graph.dims:
+        if places.get(dim.name, dim) is not dim:
+            raise DimError(
+                f"{dim.name}: this is the name of a rank's own place along a mesh axis; give the "
+                "dim, or the axis, another one"
+            )
+
+
 def _shapes(graph: Graph) -> tuple[dict[str, Shape], dict[str, Shape]]:
     """The shapes of a graph's inputs and of its outputs by name."""
     inputs = {node.attrs.name: node.types[0].shape for node in graph.by_op().get("Input", ())}
@@ -89,6 +101,7 @@ def _shapes(graph: Graph) -> tuple[dict[str, Shape], dict[str, Shape]]:
 
 def as_recorded(graph: Graph, mesh: Mesh) -> Distributed:
     """A graph that is one rank's already: it only lacks the dims of the rank's coordinates."""
+    _check_names(graph, mesh)
     local = Graph(graph.sinks, (*graph.dims, *mesh.dims), graph.requirements)
     shapes = _shapes(graph)
     inputs, outputs = ({n: whole(len(shape)) for n, shape in by_name.items()} for by_name in shapes)

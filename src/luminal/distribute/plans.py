@@ -26,6 +26,7 @@ PLANS = ("data", *STAGES, "tensor")
 AUTO = "auto"
 """The plan that is one of the others, as is predicted to be best."""
 
+_PATHS = "; give paths as model.named_parameters() has them, with * for what differs"
 _AXES = {"tensor": "tensor"} | dict.fromkeys(("data", *STAGES), "data")
 """The mesh axis of each plan."""
 _OUTPUTS = (
@@ -48,7 +49,7 @@ def kinds_of(plan: str, mesh: Mesh, what: str = "shard") -> tuple[str, ...]:
     kinds = [name.strip() for name in plan.split("+")]
     joined = f" in {plan!r}" if len(kinds) > 1 else ""
     for kind in kinds:
-        if kind == AUTO and joined:
+        if kind == AUTO:
             raise InputError(
                 f"{what}: {AUTO!r}{joined}: it chooses among all plans; give it alone, or name them"
             )
@@ -142,6 +143,8 @@ def read_plan(text: str) -> tuple[Mesh, str]:
     plan = ""
     for line in filter(None, map(str.strip, text.splitlines())):
         word, _, rest = line.partition(" ")
+        if (word == "plan" and plan) or (word == "mesh" and names):
+            raise InputError(f"plan: {line!r} is the second line {word!r}; give one of each")
         if word == "plan" and rest:
             plan = rest.strip()
         elif word == "mesh" and rest:
@@ -156,8 +159,10 @@ def read_plan(text: str) -> tuple[Mesh, str]:
     if not names:
         raise InputError(f"plan: {text!r} has no mesh; give a line 'mesh data=8'")
     mesh = Mesh(tuple(shape), tuple(names))
-    kinds_of(plan or "data", mesh, "plan")
-    return mesh, plan or "data"
+    plan = plan or "data"
+    if plan != AUTO:
+        kinds_of(plan, mesh, "plan")
+    return mesh, plan
 
 
 def by_patterns(
@@ -174,7 +179,7 @@ def by_patterns(
             )
         matching = [(name, held) for name, held in named if fnmatchcase(name, pattern)]
         if not matching:
-            fix = suggestion(pattern, [name for name, _ in named]) or "; give paths as of its names"
+            fix = suggestion(pattern, [name for name, _ in named]) or _PATHS
             raise InputError(f"shard: the pattern {pattern!r} matches no Parameter or State{fix}")
         for name, held in matching:
             held.spec = spec_of(entries, len(held.shape), name, mesh)

@@ -88,7 +88,11 @@ class Bindings:
         last = self.last
         if last is not None and last.key == key:
             return last
-        binding = self._known.get(key)
+        try:
+            binding = self._known.get(key)
+        except TypeError:
+            fix = 'give an int for each, as {"s": 3}'
+            raise DimError(f"dims: {dims!r} has a value that is no int; {fix}") from None
         if binding is None:
             sources = self._sources.given(beside)
             binding = self._new(key, self._signature.resolve(shapes, dims or {}, sources))

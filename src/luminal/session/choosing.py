@@ -62,6 +62,16 @@ class Auto:
     memory: int | str | None = None
     links: Mapping[str, Link] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            bytes_of(self.memory, "plan 'auto': memory")
+        named: Any = self.links
+        if not isinstance(named, Mapping) or not all(isinstance(k, Link) for k in named.values()):
+            raise InputError(
+                f"plan 'auto': links is {named!r}; give a Link for each mesh axis, as "
+                '{"data": Link(20e-6, 3e9)}'
+            )
+
     @staticmethod
     def of(plan: Any) -> Auto | None:
         """What a plan of a user's says of it; None for another plan."""
@@ -92,13 +102,16 @@ def choose(
     `mesh`: without one, that is chosen too, of the axes "data" and "tensor" and the ranks that were
     launched. Raises CompileError where no plan fits.
     """
-    for what, kind in ((graph, Recorder), (model, Module)):
+    auto = Auto() if auto is None else auto
+    for what, kind in ((graph, Recorder), (model, Module), (auto, Auto)):
         if not isinstance(what, kind):
-            got = type(what).__name__
-            raise InputError(f"choose: takes a Graph, which has a step, and its Module; got {got}")
+            raise InputError(
+                "choose: takes a Graph, which has a step, its Module, and an Auto; got a "
+                f"{type(what).__name__}"
+            )
     chosen = registry.find(chosen_device(graph.device))
     named = [*model.named_parameters()]
-    return chosen_for(graph.graph(), named, lambda *_: None, mesh, auto or Auto(), chosen)
+    return chosen_for(graph.graph(), named, lambda *_: None, mesh, auto, chosen)
 
 
 def chosen_for(
@@ -114,6 +127,9 @@ def chosen_for(
             )
     engine = init() if mesh is None else engine_for(mesh, "plan 'auto'")
     meshes = meshes_of(engine.size) if mesh is None else [mesh]
+    for name in auto.links:
+        if all(name not in one.names for one in meshes):
+            meshes[-1].ranks(name, "plan 'auto': links")
     links = {one: links_of(one, engine, auto) for one in meshes}
     machine = machine_of(backend, auto.memory)
     graph = pruned(graph, (MarkAttrs,))
@@ -145,11 +161,9 @@ def machine_of(backend: Backend | Interpreter, memory: int | str | None) -> Mach
 
 def links_of(mesh: Mesh, engine: Engine, auto: Auto) -> dict[str, Link]:
     """The link of each axis that has several ranks: as was said, else measured."""
-    for name in auto.links:
-        mesh.ranks(name)
     groups = engines_of(mesh, engine)
     links = measured({n: group for n, group in groups.items() if n not in auto.links})
-    return {**links, **auto.links}
+    return links | {name: link for name, link in auto.links.items() if name in mesh.names}
 
 
 def _does_not_fit(
@@ -207,15 +221,18 @@ def decide(graph: Graph, mesh: Mesh, backend: Backend | Interpreter) -> str:
             waiting[owner.undecided] = None
     why = ""
     for undecided in waiting:
+        engine_for(mesh, "compile")
         if undecided.mesh != mesh:
             raise InputError(
                 f"the model of {undecided.named[0][0]} waits for a plan on "
                 f"{axes_of(undecided.mesh)}, and this program is for {axes_of(mesh)}; give both "
                 "the same mesh"
             )
-        chosen = chosen_for(graph, undecided.named, lambda *_: None, mesh, undecided.auto, backend)
-        follow(undecided.named, chosen.plan, mesh)
-        for _, parameter in undecided.named:
+        # Others have been given a plan or a spec of their own since.
+        named = [(path, p) for path, p in undecided.named if p.undecided is undecided]
+        chosen = chosen_for(graph, named, lambda *_: None, mesh, undecided.auto, backend)
+        follow(named, chosen.plan, mesh)
+        for _, parameter in named:
             parameter.undecided = None
         why += chosen.why
     return why

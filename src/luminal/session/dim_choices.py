@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from luminal.base.errors import DimError
+from luminal.base.near_names import suggestion
 from luminal.base.records import dataclass
 from luminal.hlir import graph as hlir
 from luminal.hlir.substitute import substitute_dims
@@ -36,8 +38,12 @@ class DimChoices:
         for key, choice in dims.items():
             name = key.name if isinstance(key, Symbol) else key
             if name not in declared:
-                raise DimError(f"{name}: no such dim; the dims are {', '.join(declared) or 'none'}")
+                names = ", ".join(declared) or "none"
+                fix = suggestion(name, declared)
+                raise DimError(f"{name}: no such dim; the dims are {names}{fix}")
             if isinstance(choice, list):
+                if not choice:
+                    raise DimError(f"dims: {name}: [] has no interval; give one, or leave it out")
                 choices.buckets[name] = [_interval(declared[name], bucket) for bucket in choice]
             else:
                 choices.narrow[name] = _interval(declared[name], choice)
@@ -61,14 +67,23 @@ class DimChoices:
 
 
 def _interval(dim: Symbol, choice: Any) -> Interval:
-    try:
-        lo, hi = (choice, choice) if isinstance(choice, int) else choice
-        inside = (dim.lo or 0) <= lo <= hi and (dim.hi is None or hi <= dim.hi)
-    except (TypeError, ValueError):
-        raise DimError(f"dims: {dim.name}: {choice!r} is not an interval (lo, hi)") from None
-    if not inside:
-        raise DimError(f"dims: {dim.name}: ({lo}, {hi}) is not within its {dim.lo}..{dim.hi}")
-    return int(lo), int(hi)
+    ends = choice if isinstance(choice, tuple | list) else (choice, choice)
+    if len(ends) != 2 or not all(map(_is_int, ends)):
+        raise DimError(
+            f"dims: {dim.name}: {choice!r} is not an interval (lo, hi); give an int, two of them, "
+            "or a list of such intervals"
+        )
+    lo, hi = int(ends[0]), int(ends[1])
+    if not (dim.lo or 0) <= lo <= hi <= (hi if dim.hi is None else dim.hi):
+        raise DimError(
+            f"dims: {dim.name}: {choice} is not within its {dim.lo}..{dim.hi}; give lo <= hi there"
+        )
+    return lo, hi
+
+
+def _is_int(value: object) -> bool:
+    # True would pass for 1, and is mostly an argument in the wrong place.
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _own(name: str, interval: Interval, parts: int) -> Interval:

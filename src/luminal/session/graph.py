@@ -208,7 +208,7 @@ def compile(
     chosen = registry.find(name)
     frozen = graph.graph()
     # A user's numbers are those of the whole, as the dims were recorded.
-    choices = DimChoices.of(frozen, dims or {})
+    choices = DimChoices.of(frozen, {} if dims is None else dims)
     options = _options(frozen, choices.narrow, search)
     placed = None
     if mesh is None:
@@ -256,7 +256,7 @@ def _compiled(
 def narrowed(graph: Graph, dims: Mapping[Any, DimChoice] | None = None) -> hlir.Graph:
     """What is recorded so far, with dims narrowed as `compile` does it; buckets are left out."""
     frozen = graph.graph()
-    return narrowed_to(frozen, DimChoices.of(frozen, dims or {}).narrow)
+    return narrowed_to(frozen, DimChoices.of(frozen, {} if dims is None else dims).narrow)
 
 
 def stages(

@@ -44,6 +44,8 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
         return what.shard(*spec)
     if isinstance(what, Parameter | State):
         what.spec = spec_of(plan, len(what.shape), what.name, mesh)
+        if isinstance(what, Parameter):
+            what.undecided = None
         return what
     if not isinstance(what, Module):
         raise InputError(
@@ -63,6 +65,9 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
             raise InputError(
                 f"shard: the plan is {plan!r}; give a name, or specs by patterns of paths"
             )
+        if auto is None:  # what is named here holds, and no longer waits for a choice
+            for parameter in what.parameters():
+                parameter.undecided = None
     name_by_path(what)
     return what
 
@@ -140,6 +145,13 @@ def _instead(base: str) -> str:
     return ""
 
 
+def _ranks(backend: object, what: str) -> int:
+    if not isinstance(backend, MpiBackend):
+        got = type(backend).__name__
+        raise InputError(f"{what}: got a {got}; give a backend, as lm.distributed.MpiBackend()")
+    return backend.size
+
+
 class _Wrapped(Module):
     """A model on a mesh: what is called records for it."""
 
@@ -163,7 +175,7 @@ class DataParallel(_Wrapped):
     """
 
     def __init__(self, model: Module, backend: MpiBackend) -> None:
-        super().__init__(model, Mesh((backend.size,), ("data",)))
+        super().__init__(model, Mesh((_ranks(backend, type(self).__name__),), ("data",)))
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """What the model gives for inputs whose first dimension is the batch."""
@@ -178,13 +190,14 @@ class TensorParallel(_Wrapped):
     """A model whose products are cut over `size` ranks, by the plan "tensor"."""
 
     def __init__(self, model: Module, backend: MpiBackend, size: int | None = None) -> None:
-        ranks = backend.size if size is None else size
-        if not is_count(ranks) or backend.size % ranks:
+        every = _ranks(backend, type(self).__name__)
+        ranks = every if size is None else size
+        if not is_count(ranks) or every % ranks:
             raise InputError(
-                f"TensorParallel: size={ranks!r} does not divide the {backend.size} ranks; give "
+                f"TensorParallel: size={ranks!r} does not divide the {every} ranks; give "
                 "an int that does"
             )
-        super().__init__(model, Mesh((backend.size // ranks, ranks), ("data", "tensor")))
+        super().__init__(model, Mesh((every // ranks, ranks), ("data", "tensor")))
         follow(model.named_parameters(), "tensor", self.mesh)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:

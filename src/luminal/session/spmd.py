@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from operator import index
 from typing import Any
 
 from luminal.base.dtypes import int64
 from luminal.base.errors import GraphError, InputError
 from luminal.distribute.mesh import Mesh
+from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import CollectiveAttrs
@@ -40,16 +42,12 @@ def spmd(mesh: Mesh) -> Iterator[Mesh]:
 
 def all_reduce(x: Tensor, axis: str, op: str = "sum") -> Tensor:
     """The sum ("max": the maximum) of the ranks' tensors along a mesh axis, on each of them."""
-    if op not in _REDUCTIONS:
-        raise InputError(f"all_reduce: op={op!r}; it is 'sum' or 'max'")
-    return _together(x, "all_reduce", axis, _REDUCTIONS[op])
+    return _together(x, "all_reduce", axis, _reduction("all_reduce", op))
 
 
 def reduce_scatter(x: Tensor, axis: str, op: str = "sum") -> Tensor:
     """A rank's part, along the first dimension, of what `all_reduce` gives."""
-    if op not in _REDUCTIONS:
-        raise InputError(f"reduce_scatter: op={op!r}; it is 'sum' or 'max'")
-    return _together(x, "reduce_scatter", axis, _REDUCTIONS[op])
+    return _together(x, "reduce_scatter", axis, _reduction("reduce_scatter", op))
 
 
 def all_gather(x: Tensor, axis: str) -> Tensor:
@@ -69,7 +67,12 @@ def permute_ranks(x: Tensor, axis: str, pairs: Sequence[tuple[int, int]]) -> Ten
     """
     mesh = _current(f"permute_ranks over {axis!r}")
     ranks = mesh.ranks(axis)
-    listed = tuple((int(source), int(target)) for source, target in pairs)
+    try:
+        listed = tuple((index(source), index(target)) for source, target in pairs)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"permute_ranks: pairs is {pairs!r}; give (source, target) of ranks, as [(0, 1)]"
+        ) from None
     for side in (0, 1):
         ends = [pair[side] for pair in listed]
         if len(set(ends)) < len(ends) or not all(0 <= end < ranks for end in ends):
@@ -84,11 +87,19 @@ def rank_along(graph: object, axis: str) -> Tensor:
     """This rank's place along a mesh axis, from 0, as a 0-d int64 Tensor of a graph."""
     mesh = _current(f"rank_along {axis!r}")
     recorder = graph.graph if is_tensor(graph) else graph
+    if not isinstance(recorder, Recorder):
+        got = type(graph).__name__
+        raise InputError(f"rank_along: got a {got}; give a Graph or a Tensor of it")
     _belongs(recorder, mesh)
     ranks = mesh.ranks(axis)
     place = coordinate(axis, ranks) if ranks > 1 else const(0)
-    value = recorder.builder.iota(place, (), int64)  # type: ignore[attr-defined]
-    return recorder.wrap(value)  # type: ignore[attr-defined, no-any-return]
+    return recorder.wrap(recorder.builder.iota(place, (), int64))
+
+
+def _reduction(kind: str, op: str) -> str:
+    if not isinstance(op, str) or op not in _REDUCTIONS:
+        raise InputError(f"{kind}: op={op!r}; it is 'sum' or 'max'")
+    return _REDUCTIONS[op]
 
 
 def _together(

@@ -48,7 +48,7 @@ class Ranks:
             return ALONE
         engine = engine_for(mesh, "fit")
         is_cut = any(p.spec or p.slots_spec or p.undecided for p in model.parameters())
-        if isinstance(plan, str) or not (plan or is_cut):
+        if isinstance(plan, str) or (plan is None and not is_cut):
             kinds_of(plan if isinstance(plan, str) else "data", mesh, "fit")
         axis = batch_axis(mesh, plan, is_cut)
         if axis is None:

@@ -264,6 +264,8 @@ def test_dims_that_no_shape_gives_are_asked_for() -> None:
         exe(dims={"t": 8})
     with pytest.raises(lm.DimError, match=r"past: 1\.5 is not an int"):
         exe(dims={"past": 1.5})  # type: ignore[dict-item]
+    with pytest.raises(lm.DimError, match=r"\{'past': \[1\]\} has a value that is no int; give"):
+        exe(dims={"past": [1]})  # type: ignore[dict-item]
 
 
 def test_requirements_print_both_sides_with_their_values() -> None:
@@ -487,6 +489,19 @@ def test_dims_narrow_and_bucket() -> None:
     assert len(buckets._variants) == 3
     with pytest.raises(lm.DimError, match=r"dims: s: \(0, 4\) is not within its 1\.\.512"):
         compiled(cx, dims={"s": (0, 4)})
+    for choice in ((1.5, 3), [(1, 4), True], "12", (1, 2, 3), (1, [2]), range(1, 3)):
+        with pytest.raises(
+            lm.DimError, match=r"dims: s: .* is not an interval \(lo, hi\); give an"
+        ):
+            compiled(cx, dims={"s": choice})  # type: ignore[dict-item]
+    with pytest.raises(
+        lm.DimError, match=r"dims: s: 600 is not within its 1\.\.512; give lo <= hi"
+    ):
+        compiled(cx, dims={"s": 600})
+    with pytest.raises(lm.DimError, match=r"dims: s: \[\] has no interval; give one"):
+        compiled(cx, dims={"s": []})
+    with pytest.raises(lm.DimError, match=r"takes a dict, .*; got a int"):
+        compiled(cx, dims=0)  # type: ignore[arg-type]
     with pytest.raises(lm.DimError, match="t: no such dim"):
         compiled(cx, dims={"t": (0, 4)})
 
