@@ -18,7 +18,8 @@ ONLY_LINUX = ("src/luminal/base/host/linux.py", "bench/")
 ONLY_POSIX = (
     "src/luminal/base/host/darwin.py",
     "src/luminal/base/host/posix.py",
-    "src/luminal/backends/cpu/code_pages.py",
+    "src/luminal/backends/cpu/systems/posix.py",
+    "src/luminal/backends/cpu/systems/darwin.py",
     "src/luminal/runtime/private_folder_posix.py",
     "src/luminal/runtime/collectives/drain.py",
     "src/luminal/runtime/collectives/launcher.py",

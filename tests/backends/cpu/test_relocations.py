@@ -14,7 +14,7 @@ import struct
 import llvmlite.binding as llvm
 import pytest
 
-from luminal.backends.cpu import code_pages, linker
+from luminal.backends.cpu import linker, systems
 from luminal.backends.cpu.relocations import AARCH64
 from luminal.base.errors import CompileError
 from tests.backends.cpu.every_reference import EVERYTHING
@@ -163,7 +163,7 @@ def test_a_linked_object_leads_to_what_it_names() -> None:
     """The object's calls, jumps and loads from slots are followed by their words in memory."""
     foreign = {"cos": 1 << 40 | 4, "sqrt": 2 << 40, "ours": 3 << 40, "outside": 4 << 40}
     code = linker.link(object_for_arm(), ("kernel", "other", "seen", "functions"), foreign)
-    start = code.address & -code_pages.PAGE
+    start = code.address & -systems.PAGE
     words = {place: read(place, ctypes.c_uint32) for place in range(start, start + 4096, 4)}
     called, loaded = set(), set()
     for place, word in words.items():

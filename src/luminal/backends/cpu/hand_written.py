@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from luminal.backends.cpu import linker
+from luminal.backends.cpu import linker, systems
 from luminal.backends.cpu.launch_ir import KERNEL
 from luminal.backends.cpu.team import Records
 from luminal.base.dtypes import DType
@@ -54,13 +54,9 @@ def check_ir(call: Call) -> None:
         raise CompileError(f"{name}: the IR defines @{linker.KERNEL}, a name of Luminal's own")
     # Asked now, as linking would find it only when the program is loaded, perhaps in another
     # process.
-    process = ctypes.CDLL(None)
     for symbol in foreign:
-        if (
-            not symbol.startswith("llvm.")
-            and symbol not in SYMBOLS
-            and not hasattr(process, symbol)
-        ):
+        is_there = symbol.startswith("llvm.") or symbol in SYMBOLS
+        if not is_there and systems.find(symbol) is None:
             raise CompileError(
                 f"{name}: the IR calls @{symbol}, which is not in it, nor in libc or libm; "
                 "define it"

@@ -34,24 +34,9 @@ WALK_IR = """
 %SlotRef = type { i64, i64, i64, i64, i64, i64 }
 %Run = type { ptr, i64, ptr, ptr, ptr, i64, i64, ptr, i64, ptr, i64 }
 %Place = type { i64, i64 }
-%Time = type { i64, i64 }
 
-declare i32 @clock_gettime(i32, ptr)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
-
-; Nanoseconds of a clock: 1 is the monotonic one.
-define internal i64 @read(i32 %clock) {
-entry:
-  %time = alloca %Time, align 8
-  %ignored = call i32 @clock_gettime(i32 %clock, ptr %time)
-  %nanoseconds.at = getelementptr %Time, ptr %time, i64 0, i32 1
-  %seconds = load i64, ptr %time
-  %nanoseconds = load i64, ptr %nanoseconds.at
-  %scaled = mul i64 %seconds, 1000000000
-  %total = add i64 %scaled, %nanoseconds
-  ret i64 %total
-}
 
 ; Claim a piece of member's share of the chunks base .. base + grid: where it begins, and how many
 ; chunks it has, of which there are none when all are claimed.
@@ -244,7 +229,7 @@ gather: ; waking the team is no kernel's time
   call void @gather(ptr %team, ptr %self, i64 %size)
   br i1 %caller, label %begin, label %fetch
 begin:
-  %time.start = call i64 @read(i32 1)
+  %time.start = call i64 @nanoseconds()
   store i64 %time.start, ptr %last
   call void @join_timed(ptr %team)
   br label %fetch
@@ -307,7 +292,7 @@ note:
   %time.at = getelementptr i64, ptr %times, i64 %pc
   %time.before = load i64, ptr %time.at
   %time.last = load i64, ptr %last
-  %time.now = call i64 @read(i32 1)
+  %time.now = call i64 @nanoseconds()
   %time.taken = sub i64 %time.now, %time.last
   %time.sum = add i64 %time.before, %time.taken
   store i64 %time.sum, ptr %time.at

@@ -12,15 +12,14 @@ ELF: https://refspecs.linuxfoundation.org/elf/gabi4+/contents.html
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from luminal.backends.cpu import code_pages
-from luminal.backends.cpu.code_pages import PAGE
+from luminal.backends.cpu import systems
 from luminal.backends.cpu.relocations import ENTRY, MACHINES, Leads, Row, address
+from luminal.backends.cpu.systems import PAGE
 from luminal.base.errors import CompileError
 
 KERNEL = "kernel"
@@ -45,7 +44,7 @@ class LoadedCode:
 
     def __init__(self, start: int, size: int, symbols: dict[str, int]) -> None:
         self.symbols = symbols
-        weakref.finalize(self, code_pages.unmap, start, size).atexit = False
+        weakref.finalize(self, systems.unmap, start, size).atexit = False
 
     @property
     def address(self) -> int:
@@ -60,13 +59,9 @@ def link(object_bytes: bytes, symbols: tuple[str, ...], foreign: Mapping[str, in
     Raises CompileError where something is missing, or is of a kind that is not loaded here.
     """
     image = _Image(object_bytes)
-    start = code_pages.mapped(image.size)
+    start = systems.mapped(image.size, image.constants)
     code = LoadedCode(start, image.size, {name: start + image.place_of(name) for name in symbols})
-    filled = image.filled(start, foreign)
-    ctypes.memmove(start, (ctypes.c_char * len(filled)).from_buffer(filled), len(filled))
-    # Only now, after all is written.
-    code_pages.make_code(start, image.constants)
-    code_pages.make_constant(start + image.constants, image.variables - image.constants)
+    systems.fill(start, image.filled(start, foreign), image.constants, image.variables)
     return code
 
 
@@ -215,7 +210,7 @@ class _Image:
             return start + self._places[section] + value
         if section != 0:
             raise CompileError(f"linking: {name} is in section {section}, which is not loaded")
-        return foreign[name] if name in foreign else code_pages.address_of(name)
+        return foreign[name] if name in foreign else systems.address_of(name)
 
     def _row(self, kind: int, number: int) -> Row:
         row = self._machine.rows.get(kind)

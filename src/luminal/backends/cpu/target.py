@@ -10,6 +10,7 @@ from pathlib import Path
 from luminal.backends.cpu import libraries
 from luminal.backends.cpu.host import host as host_facts
 from luminal.backends.cpu.hwcaps import SVE_BITS
+from luminal.backends.cpu.team_systems import require
 from luminal.base import config
 from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
 from luminal.base.errors import CompileError
@@ -103,16 +104,13 @@ def current() -> CpuTarget:
 def detect() -> CpuTarget:
     """The facts of this machine, all it has.
 
-    Raises CompileError where this is not Linux on x86-64 or AArch64.
+    Raises CompileError where it is none of ours.
     """
     # The level whose features the machine has decides vector width and registers: equal levels so
     # make equal programs, whatever else the processor can do.
     host = host_facts()
     machine = machine_of(host.triple)
-    if "linux" not in host.triple:
-        raise CompileError(
-            f"cpu backend: {host.triple}: only Linux is supported; use backend='reference'"
-        )
+    require(host.triple)
     features = tuple(sorted(name for name, present in host.features.items() if present))
     # From the highest on; the last asks for nothing that any machine lacks, so there always is one.
     level = next(row for row in machine.levels.values() if set(row.features) <= set(features))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.backends.cpu import compiler, target
+from luminal.backends.cpu import compiler, systems, target
 from luminal.backends.cpu.launch_ir import (
     KERNEL,
     LAUNCH,
@@ -31,6 +32,7 @@ from luminal.backends.cpu.team_arrays import (
 )
 from luminal.backends.cpu.team_entry import ENTER, POINT, builtin
 from luminal.backends.cpu.team_ir import MAX_WORKERS, team_ir
+from luminal.backends.cpu.team_systems import system
 from luminal.base import config, forks
 from luminal.base.dtypes import int64
 from luminal.base.errors import CompileError, VerifyError
@@ -100,8 +102,11 @@ def _loaded() -> Native:
     # The lowest level: one object serves every target, and it has no vectors to gain.
     plain = target.cap(target.detect(), target.BASELINE)
     names = (ENTER, POINT, ALIKE, AGAIN, APART)
-    code = compiler.build(team_ir(plain.triple), plain, (INIT, *names))
+    text = team_ir(plain.triple, systems.find)
+    code = compiler.build(text, plain, (INIT, *names))
     _initialize(code.symbols[INIT])
+    if not system(plain.triple, systems.find).wipes:
+        forks.on_fork(partial(_initialize, code.symbols[INIT]))
     enter, point, alike, again, apart = (builtin(name, code.symbols[name]) for name in names)
     code_of_team = Native(enter(0), point(0), alike, again, apart(0), code)
     _try(code_of_team)
@@ -229,4 +234,7 @@ def _verify_slot(row: int, ref: Any, depths: int, table_entries: int) -> None:
 
 def _initialize(address: int) -> None:
     if ctypes.CFUNCTYPE(ctypes.c_int32)(address)() != 0:
-        raise CompileError("cpu backend: the team needs Linux 4.14 (madvise MADV_WIPEONFORK)")
+        raise CompileError(
+            "cpu backend: no memory for the team of threads; on Linux it needs 4.14 (madvise "
+            "MADV_WIPEONFORK)"
+        )

@@ -6,9 +6,9 @@ threads: a worker that is late, asleep or taken off its CPU by others is waited 
 holds chunks.
 
 *Memory.* One control area, mapped at start: a header, then one block per worker. Words written by
-different threads lie `LINE` bytes apart. The area is wiped in a forked child (MADV_WIPEONFORK),
-which therefore finds zero workers and starts its own at first use. It is never unmapped and this
-module is never unloaded: workers sleep in both.
+different threads lie `LINE` bytes apart. The area is wiped in a forked child (MADV_WIPEONFORK), or
+the child maps another one where a system wipes none. So it finds zero workers and starts its own at
+first use. An area is never unmapped and this module is never unloaded: workers sleep in both.
 
 *Runs.* A worker's STATE says whose it is. A caller takes it from IDLE to LEASED, writes what the
 run is, and OFFERs. The worker goes IN, and steps OUT whenever it waits and when it is through. Only
@@ -22,13 +22,13 @@ are words of the area, which stay. `tests/backends/cpu/team_model.py` tries all 
 block before (`START`), never anew: a wait that a run has left behind finds itself reached.
 
 *Waking.* A waker changes the word (seq_cst), then reads the count of sleepers; a sleeper raises
-the count, then futex-waits for the old value. Either the waker sees the sleeper or the kernel
-sees the new value: no wake is lost. To wake a thread may take longer than a small run: such a run
-takes only workers that still spin, and where it follows another one closely (a loop of small runs)
-it rouses those that sleep for the next.
+the count, then sleeps unless the word has changed (`sleep_on`, a futex on Linux). Either the waker
+sees the sleeper or the kernel sees the new value: no wake is lost. To wake a thread may take longer
+than a small run: such a run takes only workers that still spin, and where it follows another one
+closely (a loop of small runs) it rouses those that sleep for the next.
 
-*Placement.* The kernel likes to wake a worker on its caller's CPU, where both run at half speed.
-So workers are pinned while there are CPUs enough, and a caller found on its worker's CPU swaps
+*Placement.* Linux likes to wake a worker on its caller's CPU, where both run at half speed. So
+there workers are pinned while there are CPUs enough, and a caller found on its worker's CPU swaps
 it with the one no worker has (`home`). Where another process has taken the CPU of a worker that
 holds chunks, the caller does not wait until the kernel gives it back, which takes milliseconds: the
 worker goes to that one CPU too, which is the caller's, and the caller sleeps (`lend`).
@@ -36,6 +36,7 @@ worker goes to that one CPU too, which is the caller's, and the caller sleeps (`
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from string import Template
 
 from luminal.backends.cpu.launch_ir import MAX_LOOP_DEPTH
@@ -44,6 +45,7 @@ from luminal.backends.cpu.team_arrays import ARRAYS_IR
 from luminal.backends.cpu.team_entry import ENTRY_IR, OBJECT_BYTES
 from luminal.backends.cpu.team_machines import MACHINES
 from luminal.backends.cpu.team_runs import RUNS_IR
+from luminal.backends.cpu.team_systems import system
 from luminal.backends.cpu.team_waits import WAITS_IR
 from luminal.backends.cpu.team_workers import WORKERS_IR
 
@@ -103,24 +105,15 @@ _DECLARATIONS = """
 @cpus = internal global [1024 x i32] zeroinitializer
 @n_cpus = internal global i32 0
 
-declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
-declare i32 @madvise(ptr, i64, i32)
-declare i32 @pthread_create(ptr, ptr, ptr, ptr)
-declare i32 @pthread_detach(i64)
-declare i32 @pthread_sigmask(i32, ptr, ptr)
-declare i32 @pthread_getcpuclockid(i64, ptr)
-declare i32 @pthread_setaffinity_np(i64, i64, ptr)
-declare i32 @sched_getaffinity(i32, i64, ptr)
-declare i32 @sched_getcpu()
-declare i64 @syscall(i64, ...)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 $MACHINE"""
 
 
-def team_ir(triple: str) -> str:
+def team_ir(triple: str, find: Callable[[str], object]) -> str:
     """The module's text for a machine. It exports `luminal_team_init()` and what Python calls
-    (`team_entry`).
+    (`team_entry`). `find` gives None for functions that the system lacks.
     """
+    here, machine = system(triple, find), MACHINES[triple.split("-")[0]]
     text = _DECLARATIONS + WAITS_IR + WALK_IR + WORKERS_IR + RUNS_IR + ENTRY_IR + ARRAYS_IR
-    machine = MACHINES[triple.split("-")[0]]
-    return Template(text).substitute(_LAYOUT, **machine)
+    text = Template(text + here.functions)
+    return text.substitute(_LAYOUT, HERE=here.here, MASK=here.mask, UNMASK=here.unmask, **machine)

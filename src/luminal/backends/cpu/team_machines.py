@@ -69,5 +69,9 @@ entry:
 }
 """,
 }
-MACHINES: Mapping[str, Mapping[str, str]] = {"x86_64": _X86_64, "aarch64": _AARCH64}
+MACHINES: Mapping[str, Mapping[str, str]] = {
+    "x86_64": _X86_64,
+    "aarch64": _AARCH64,
+    "arm64": _AARCH64,
+}
 """By the first part of LLVM's triple: what stands for the names in `team_ir`."""

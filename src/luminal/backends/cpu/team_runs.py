@@ -67,7 +67,7 @@ hire:
 lease: ; take what is idle now, wait for nobody
   %started.narrow = load atomic i32, ptr %started.at acquire, align 4
   %started = zext i32 %started.narrow to i64
-  %cpu = call i32 @sched_getcpu()
+  %cpu = $HERE
   %wakes.at = getelementptr %Run, ptr %run, i64 0, i32 8
   %wakes.wide = load i64, ptr %wakes.at
   %wakes = icmp ne i64 %wakes.wide, 0
@@ -106,7 +106,7 @@ look:
 pass:
   br i1 %closely, label %rouse, label %leave
 rouse:
-  %futex = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %state.at, i32 129, i32 1)
+  call void @wake_all(ptr %state.at)
   br label %leave
 leave:
   store atomic i32 $IDLE, ptr %state.at release, align 4

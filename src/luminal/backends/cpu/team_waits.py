@@ -30,7 +30,7 @@ lend:
   br label %sleep
 sleep:
   %before = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  %futex = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 128, i32 %seen, ptr null)
+  call void @sleep_on(ptr %word, i32 %seen)
   %after = atomicrmw sub ptr %sleepers, i32 1 seq_cst
   ret i64 0
 }
@@ -42,7 +42,7 @@ entry:
   %asleep = icmp ne i32 %count, 0
   br i1 %asleep, label %wake, label %exit
 wake:
-  %futex = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 129, i32 2147483647)
+  call void @wake_all(ptr %word)
   br label %exit
 exit:
   ret void

@@ -5,76 +5,18 @@ from __future__ import annotations
 # Workers are pinned, each to a CPU of its own, and the caller is not: it is the user's thread. The
 # CPU that no worker has is where a worker goes when it sits on the caller's.
 WORKERS_IR = """
-; Map the control area; 0 where that worked. Called once.
+; Map the control area; 0 where that worked. Called once, and in a forked child where the system
+; does not wipe the area there.
 define i32 @luminal_team_init() {
 entry:
-  %area = call ptr @mmap(ptr null, i64 $AREA, i32 3, i32 34, i32 -1, i64 0)
-  %address = ptrtoint ptr %area to i64
-  %failed = icmp eq i64 %address, -1
-  br i1 %failed, label %fail, label %wipe
-wipe:
-  %wiped = call i32 @madvise(ptr %area, i64 $AREA, i32 18)
-  %not.wiped = icmp ne i32 %wiped, 0
-  br i1 %not.wiped, label %fail, label %ready
+  %area = call ptr @area()
+  %failed = icmp eq ptr %area, null
+  br i1 %failed, label %fail, label %ready
 ready:
   store ptr %area, ptr @control
   ret i32 0
 fail:
   ret i32 1
-}
-
-; Note the CPUs this thread may use.
-define internal void @list_cpus() {
-entry:
-  %mask = alloca [128 x i8], align 16
-  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 128, i1 false)
-  %ignored = call i32 @sched_getaffinity(i32 0, i64 128, ptr %mask)
-  br label %test
-test:
-  %cpu = phi i32 [0, %entry], [%cpu.next, %next]
-  %count = phi i32 [0, %entry], [%count.next, %next]
-  %byte = lshr i32 %cpu, 3
-  %in.byte = and i32 %cpu, 7
-  %byte.at = getelementptr i8, ptr %mask, i32 %byte
-  %bits = load i8, ptr %byte.at
-  %wide = zext i8 %bits to i32
-  %shifted = lshr i32 %wide, %in.byte
-  %bit = and i32 %shifted, 1
-  %usable = icmp ne i32 %bit, 0
-  br i1 %usable, label %note, label %next
-note:
-  %at = getelementptr i32, ptr @cpus, i32 %count
-  store i32 %cpu, ptr %at
-  br label %next
-next:
-  %count.next = add i32 %count, %bit
-  %cpu.next = add i32 %cpu, 1
-  %more = icmp ult i32 %cpu.next, 1024
-  br i1 %more, label %test, label %exit
-exit:
-  store i32 %count.next, ptr @n_cpus
-  ret void
-}
-
-; Pin a worker to entry index of the list of CPUs.
-define internal void @pin(ptr %worker, i32 %index) {
-entry:
-  %mask = alloca [128 x i8], align 16
-  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 128, i1 false)
-  %cpu.at = getelementptr i32, ptr @cpus, i32 %index
-  %cpu = load i32, ptr %cpu.at
-  %byte = lshr i32 %cpu, 3
-  %in.byte = and i32 %cpu, 7
-  %bit = shl i32 1, %in.byte
-  %bits = trunc i32 %bit to i8
-  %byte.at = getelementptr i8, ptr %mask, i32 %byte
-  store i8 %bits, ptr %byte.at
-  %thread.at = getelementptr i8, ptr %worker, i64 $THREAD
-  %thread = load i64, ptr %thread.at
-  %ignored = call i32 @pthread_setaffinity_np(i64 %thread, i64 128, ptr %mask)
-  %index.at = getelementptr i8, ptr %worker, i64 $CPU
-  store i32 %index, ptr %index.at
-  ret void
 }
 
 ; A leased worker that sits on the caller's CPU goes to the CPU no worker has.
@@ -110,7 +52,6 @@ entry:
 ; another process has their CPU: the time of such a thread stands still between two looks at it.
 define internal void @lend(ptr %team) {
 entry:
-  %clock = alloca i32, align 4
   %size.at = getelementptr i8, ptr %team, i64 $SIZE
   %shares = getelementptr i8, ptr %team, i64 $SHARES
   %size = load i32, ptr %size.at
@@ -135,11 +76,7 @@ look:
   %movable = and i1 %in, %pinned
   br i1 %movable, label %time, label %next
 time:
-  %ignored = call i32 @pthread_getcpuclockid(i64 %thread, ptr %clock)
-  %id = load i32, ptr %clock
-  %before = call i64 @read(i32 %id)
-  %after = call i64 @read(i32 %id)
-  %stands = icmp eq i64 %before, %after
+  %stands = call i1 @stands(i64 %thread)
   br i1 %stands, label %move, label %next
 move:
   call void @move(ptr %worker, i32 %index)
@@ -193,7 +130,6 @@ finish:
 ; Start workers until there are `wanted`; leave it to another thread that is at it already.
 define internal void @grow(ptr %control, i32 %wanted) {
 entry:
-  %thread = alloca i64, align 8
   %all = alloca [128 x i8], align 16
   %old = alloca [128 x i8], align 16
   call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 128, i1 false)
@@ -210,7 +146,7 @@ list:
   call void @list_cpus()
   br label %block
 block: ; signals stay with the program's own threads: workers inherit a full mask
-  %ignored.1 = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
+  $MASK
   br label %next
 next:
   %started = load atomic i32, ptr %started.at monotonic, align 4
@@ -223,14 +159,12 @@ create:
   %worker = getelementptr i8, ptr %control, i64 %offset
   %index.at = getelementptr i8, ptr %worker, i64 $CPU
   store i32 -1, ptr %index.at
-  %status = call i32 @pthread_create(ptr %thread, ptr null, ptr @worker, ptr %worker)
-  %created = icmp eq i32 %status, 0
+  %id = call i64 @start(ptr %worker)
+  %created = icmp ne i64 %id, 0
   br i1 %created, label %keep, label %finish
 keep:
-  %id = load i64, ptr %thread
   %id.at = getelementptr i8, ptr %worker, i64 $THREAD
   store i64 %id, ptr %id.at
-  %ignored.2 = call i32 @pthread_detach(i64 %id)
   %n_cpus = load i32, ptr @n_cpus
   %room = icmp ult i32 %number, %n_cpus
   br i1 %room, label %pin, label %publish
@@ -241,7 +175,7 @@ publish:
   store atomic i32 %number, ptr %started.at release, align 4
   br label %next
 finish:
-  %ignored.3 = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
+  $UNMASK
   store atomic i32 0, ptr %growing.at release, align 4
   br label %exit
 exit:
