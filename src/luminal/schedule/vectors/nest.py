@@ -33,7 +33,8 @@ LARGE_CONTRACTION = 1 << 25  # each between these amounts of work
 CONTRACTION_CHUNKS = 32
 ROW_BLOCK = 512  # rows of a contraction per chunk, at most: these pay the packing of B
 SHARES = 8  # chunks of a contraction for each core, at least, where there are rows enough
-COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses
+COLUMNS = 16  # vectors of columns summed together: long runs of each row, few page misses. So
+# many vectors are loaded at most: LLVM moves all loads of a step to its start
 GREATEST = 3  # registers for the greatest of floats (`expand/extremes.py`)
 STREAMS = 4  # independent accumulators of a row reduction, vectors at a time of a pointwise kernel
 STREAMED_CACHES = 4  # of a core's own size that a weight fills which is read from memory
@@ -142,7 +143,8 @@ class _Rules:
         budget = max(2, (3 * self.target.registers // 4) // held)
         order = [x for x in self.grid if x is not vector and x is not rows]
         if rows is None:
-            most = max(1, min(COLUMNS, self.panel(vector) // lanes))
+            at_most = COLUMNS // self.strips.joined(vector)
+            most = max(1, min(at_most, self.panel(vector) // lanes))
             vectors = self.pick(
                 "columns", min(most, budget), [n for n in (8, 4, 16, 2, 1) if n <= most]
             )

@@ -151,6 +151,11 @@ class Strips:
         """Does a dot take neighbours that lie apart?"""
         return access.reduction in self.fused.dots and access.neighbours == 1
 
+    def joined(self, columns: LoopAxis) -> int:
+        """How many neighbours that lie apart a vector of columns is joined of, each a load."""
+        reads = (a for a in self.accesses if self.is_joined(a) and a.moves(columns))
+        return max((self.fused.dots[a.reduction].k for a in reads if a.reduction), default=1)
+
     def are_others_contiguous(self, columns: LoopAxis, rows: LoopAxis) -> bool:
         """Does what is not packed lie side by side along the columns?"""
         packed = {t for factor in self.factors(columns, rows) for t in self.terms(factor)}

@@ -24,11 +24,13 @@ PER_LOAD = {
     "product of bf16": (SHORT, LONG),
     "product of int8": (SHORT, LONG),
     "a row by a matrix": (16 / 17, 16 / 17),
+    "a row by a matrix of bf16": (8 / 17, 8 / 17),  # words are joined of two loads,
+    "a row by a matrix of int8": (4 / 17, 4 / 17),  # of four
     "attention": (16 / 10, 16 / 10),
     "softmax": (32 / 4, 32 / 4),
     "layer norm": (4 / 4, 4 / 4),
 }
-"""Multiply-adds for each register that is loaded, in the loop that has most of them."""
+"""Multiply-adds for each register that is loaded, in the loops that have most of them."""
 
 
 def product(rows: int, dtype: lm.DType, exact: lm.DType | None = None) -> Callable[[], lm.Tensor]:
@@ -56,6 +58,8 @@ CASES: dict[str, Callable[[], lm.Tensor]] = {
     "product of bf16": product(256, lm.bfloat16),
     "product of int8": product(256, lm.int8, lm.int32),
     "a row by a matrix": product(1, lm.float32),
+    "a row by a matrix of bf16": product(1, lm.bfloat16),
+    "a row by a matrix of int8": product(1, lm.int8, lm.int32),
     "attention": attention,
     "softmax": lambda: rows().softmax(-1),
     "layer norm": lambda: rows().layer_norm(-1),
@@ -82,8 +86,11 @@ def test_nothing_is_spilled(case: str, name: str) -> None:
 @pytest.mark.parametrize("name", LEVELS)
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_loaded_is_multiplied_often(case: str, name: str) -> None:
-    loop = max(loops(case, name), key=lambda loop: loop.multiplies)
-    assert loop.multiplies / loop.loads >= PER_LOAD[case][name == "sve256"], loop.instructions
+    many = max(loop.multiplies for loop in loops(case, name))
+    for loop in loops(case, name):
+        if 2 * loop.multiplies >= many:  # else what tiles leave over
+            least = PER_LOAD[case][name == "sve256"]
+            assert loop.multiplies / loop.loads >= least, loop.instructions
 
 
 # SVE's instruction that spreads a word over a register reaches 252 bytes, so no row of a tile but
