@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -223,6 +224,19 @@ def test_what_ranks_do_together_is_checked_where_it_is_written() -> None:
                 lm.permute_ranks(x, "data", pairs)  # type: ignore[arg-type]
         with pytest.raises(InputError, match="rank_along: got a int; give a Graph"):
             lm.rank_along(5, "data")
+
+
+def test_a_dim_that_is_named_as_a_rank_s_place_is_refused() -> None:
+    def work(by_rank: bool) -> None:
+        with lm.spmd(DATA) if by_rank else nullcontext():
+            graph = lm.Graph()
+            x = graph.tensor((graph.dim("rank_data", 1, 8), 4), name="x")
+            (lm.all_reduce(x, "data") if by_rank else x.sum(1).shard("data")).output("y")
+        lm.compile(graph, "reference", mesh=DATA)
+
+    for by_rank in (True, False):
+        with pytest.raises(lm.DimError, match="rank_data: this is the name of a rank's own place"):
+            run_local(2, lambda _, by_rank=by_rank: work(by_rank), timeout=20)
 
 
 def test_wrappers_name_what_they_take() -> None:
