@@ -149,6 +149,22 @@ def carried(g: Growth) -> None:
         add(g, f"sharded(_0 * 2.0, {cut(g, out.shape)!r})", out)
 
 
+def kept(g: Growth) -> None:
+    """States that a Loop's trips read and assign, each of which lies in a way of its own."""
+    shape = (*sizes(g, 1), g.rng.choice((1, 3, 4)))
+    x, *states = leaf(g, shape), *(g.state(shape, "float32") for _ in range(g.rng.randint(1, 3)))
+    names = [f"_{k}" for k in range(1, len(states) + 1)]
+    totals = [" + ".join(["_0", *names[:k]]) for k in range(1, len(states) + 1)]
+    if g.rng.random() < 0.5:
+        out, torch = "[0]", totals[-1]
+    else:
+        terms = (f"(({t}) * {n}).flip(0)" for t, n in zip(totals, names, strict=True))
+        out, torch = "[1].sum(0)", " + ".join(terms)
+    y = g.add(f"looped(_0, {', '.join(names)}){out}", x, *states, torch=torch)
+    if g.rng.random() < 0.5:
+        add(g, f"sharded(_0 * 2.0, {cut(g, y.shape)!r})", y)
+
+
 DIRECTED: tuple[Callable[[Growth], None], ...] = (
-    window, repeats, turned, inner, met, met, added, carried, carried,
+    window, repeats, turned, inner, met, met, added, carried, carried, kept,
 )  # fmt: skip

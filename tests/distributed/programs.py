@@ -15,9 +15,11 @@ from typing import Any
 import luminal as lm
 from luminal.distribute.mesh import Mesh, Spec
 from luminal.frontend.tensor import Tensor
-from luminal.hlir.attributes import ShardAttrs
-from luminal.hlir.graph import Graph
+from luminal.hlir.attributes import Body, ShardAttrs
+from luminal.hlir.graph import Builder, Graph
 from luminal.memory.state import Assignable, State
+from luminal.shape import view as views
+from luminal.shape.expression import const
 from tests.distributed.directed import inner
 from tests.fuzz.programs.form import Dim, Extent, Leaf, Program
 from tests.fuzz.programs.grown import STEPS, grow, outputs_of
@@ -64,6 +66,22 @@ def sharded(x: Tensor, spec: Spec) -> Tensor:
 def doubled(*args: Any) -> None:
     """What a hand-written kernel does."""
     args[-1][...] = args[0] * 2 + args[0].mean()
+
+
+def looped(x: Tensor, *held: Tensor) -> tuple[Tensor, Tensor]:
+    """A Loop over States, which adds them to what it carries: the sum, and what each trip has
+    assigned to its State, turned around. What Python records has no such Loops.
+    """
+    inner, outer, type_ = Builder(), x.graph.builder, x.value.type
+    sum_, one = (inner.input(f"arg{k}", *type_) for k in range(2))
+    total = inner.apply("Add", sum_, one)
+    new = inner.view(inner.apply("Mul", total, one), views.flip(type_.shape, 0))
+    body = Body((sum_.node, one.node), (total, new))
+    states = tuple(tensor.state for tensor in held)
+    streams = [[tensor.value for tensor in held]]
+    start = x.detach().value  # no derivative goes through a Loop that Python does not record
+    results = outer.loop(const(len(held)), body, [start], streams, [], (states,))
+    return x.graph.wrap(results[0]), x.graph.wrap(results[1])
 
 
 class Ranked(Growth):
@@ -233,6 +251,7 @@ def setting_of(g: Ranked) -> Setting:
 
 NAMES = {
     "sharded": sharded,
+    "looped": looped,
     "doubled": lm.custom_kernel(
         "doubled",
         doubled,

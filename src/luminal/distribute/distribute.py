@@ -14,11 +14,12 @@ from luminal.distribute.partial import settle
 from luminal.distribute.project import PartOf, project, words_of
 from luminal.distribute.propagate import Sites, spread_all
 from luminal.hlir.attributes import InputAttrs, Shape, ShardAttrs, StateAttrs, WeightAttrs
-from luminal.hlir.graph import Graph, Output
+from luminal.hlir.graph import Assign, Builder, Graph, Output
 from luminal.hlir.ops import Value
 from luminal.hlir.substitute import all_nodes, substitute_dims
 from luminal.memory.state import Assignable
 from luminal.shape.expression import Expression, Symbol, const, symbol
+from luminal.shape.view import identity, made
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def distribute(
     if inputs is None:
         inputs = marked_inputs(graph)
     parts = _parts_of_dims(graph, mesh, inputs)
-    graph = _with_own_dims(graph, parts)
+    graph = _with_all_assigns(_with_own_dims(graph, parts))
     held = {
         owner: of_spec(spec, tuple(map(const, owner.shape)), mesh, owner.name)
         for owner, spec in states.items()
@@ -90,6 +91,21 @@ def _check_names(graph: Graph, mesh: Mesh) -> None:
                 f"{dim.name}: this is the name of a rank's own place along a mesh axis; give the "
                 "dim, or the axis, another one"
             )
+
+
+def _with_all_assigns(graph: Graph) -> Graph:
+    """The graph with what Loops assign assigned by sinks too: each State lies in a way of its own,
+    which need not be that of a trip's result.
+    """
+    builder, sinks = Builder(), [*graph.sinks]
+    for node in graph.by_op().get("Loop", ()):
+        for k, states in enumerate(node.attrs.assigned, node.attrs.carried):
+            stacked = Value(node, k)
+            shape = stacked.shape[1:]
+            for trip, state in enumerate(states or ()):
+                one = made(stacked.shape, shape, (const(trip), *identity(shape).map))
+                sinks.append(Assign(state, builder.view(stacked, one)))
+    return Graph(tuple(sinks), graph.dims, graph.requirements)
 
 
 def _shapes(graph: Graph) -> tuple[dict[str, Shape], dict[str, Shape]]:

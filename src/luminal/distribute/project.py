@@ -418,11 +418,9 @@ class _Block:
             block.at(result, layout, "a Loop carries it")
             for result, layout in zip(body.results, wanted, strict=True)
         ]
-        assigned = tuple(
-            None if states is None else tuple(self._part_of(s, layout) for s in states)
-            for states, layout in zip(attrs.assigned, ys, strict=True)
-        )
-        new_attrs = attrs._replace(body=Body(tuple(arguments), tuple(results)), assigned=assigned)
+        new_body = Body(tuple(arguments), tuple(results))
+        # What it assigns, sinks assign.
+        new_attrs = attrs._replace(body=new_body, assigned=(None,) * len(attrs.assigned))
         made_node = outer.builder.make("Loop", args, new_attrs)
         layouts = (*inside[:carried], *(((), *layout) for layout in ys))
         for k, layout in enumerate(layouts):
