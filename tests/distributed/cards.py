@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from luminal.backends import registry
-from tests.simt import stand_in
+from luminal.backends.cuda import presence
+from tests.simt import compiling, stand_in
 
 VENDOR = "STAND_IN_VENDOR"
 """The environment variable that says which one: a name of the backends."""
@@ -76,4 +80,24 @@ KINDS = {
         Cards(registry.ROCM, stand_in.HIP, stand_in.hiprtc_stands_in),
     )
 }
+
+
+def libraries(vendor: str) -> Sequence[Path]:
+    """The stand-ins of a vendor's driver and library of collectives; skips where none is made."""
+    if compiling.compiler() is None:
+        pytest.skip("no C++ compiler is installed")
+    if stand_in.headers() is None:
+        pytest.skip("cuda.h, which the stand-ins take their records from, needs the extra cuda")
+    if vendor == registry.CUDA:
+        packages = (*presence.PACKAGES, "nccl.bindings")
+    else:
+        packages = ("hip", "rocm.bindings.rccl")
+    for package in packages:
+        pytest.importorskip(package, reason=f"{package} is not installed (an extra for devices)")
+    if vendor == registry.CUDA:
+        return stand_in.library(stand_in.CUDA), stand_in.nccl_library(stand_in.CUDA)
+    flags = stand_in.hip_flags(import_module("hip").hip)
+    return stand_in.library(stand_in.HIP, *flags), stand_in.nccl_library(stand_in.HIP)
+
+
 CARDS = KINDS[os.environ.get(VENDOR, registry.CUDA)]

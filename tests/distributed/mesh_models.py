@@ -10,7 +10,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -83,6 +83,16 @@ MODELS = {"llama": _llama, "pictures": _pictures, "experts": _experts}
 
 def trained(name: str, plan: str, ranks: int) -> str:
     """A digest of all Parameters and States, and of the losses, after some steps."""
+    digest = hashlib.sha256()
+    for array in steps(name, plan, ranks).values():
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def steps(
+    name: str, plan: str, ranks: int, collectives: Literal["tree", "engine"] | None = None
+) -> dict[str, Any]:
+    """The losses of some steps, and all Parameters and States after them, whole, by name."""
     with _DRAWING:  # ranks that are threads share one stream of seeds
         lm.manual_seed(0)
         model, loss_of, kinds = MODELS[name]()
@@ -94,10 +104,10 @@ def trained(name: str, plan: str, ranks: int) -> str:
     loss = loss_of(model(*cut[:-1]), cut[-1])
     loss.output("loss")
     optim.AdamW(model.named_parameters(), lr=1e-2).step(loss, clip_norm=1.0)
-    step = lm.compile(graph, mesh=mesh)
-    rng, digest = np.random.default_rng(3), hashlib.sha256()
+    step = lm.compile(graph, mesh=mesh, collectives=collectives)
+    rng, results = np.random.default_rng(3), {}
     rank = lm.distributed.rank()
-    for _ in range(STEPS):
+    for number in range(STEPS):
         batch = {}
         for k, (shape, dtype, most) in enumerate(kinds):
             whole = rng.integers(0, most, shape) if most else rng.normal(size=shape)
@@ -105,10 +115,10 @@ def trained(name: str, plan: str, ranks: int) -> str:
             if plan != "tensor":
                 rows = np.split(rows, ranks)[rank]
             batch[f"x{k}"] = np.ascontiguousarray(rows)
-        digest.update(step(batch)["loss"].tobytes())
-    for _, held in [*model.named_parameters(), *model.named_buffers()]:
-        digest.update(np.ascontiguousarray(held.whole()).tobytes())
-    return digest.hexdigest()
+        results[f"loss {number}"] = np.array(step(batch)["loss"])
+    for path, held in [*model.named_parameters(), *model.named_buffers()]:
+        results[path] = np.ascontiguousarray(held.whole())
+    return results
 
 
 def main() -> None:
