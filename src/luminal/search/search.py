@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from luminal.hlir import printer
 from luminal.hlir.graph import Graph
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
+from luminal.runtime.collectives.leader import from_leader
 from luminal.runtime.report import SearchSummary
 from luminal.runtime.source_hash import source_hash
 from luminal.search import database, interrupt, oracle
@@ -36,6 +38,17 @@ from luminal.search.runner import Runner
 from luminal.search.space import Space
 from luminal.search.strategy import Strategy
 
+if TYPE_CHECKING:
+    from luminal.runtime.collectives.engine import Engine
+
+
+class _Found(NamedTuple):
+    """What a search gives, and the choices that make the same stages on another rank."""
+
+    stages: Stages
+    summary: SearchSummary
+    genome: str
+
 
 # The search stands above the compiler, since a candidate is decoded by the compiler's own steps.
 def search(
@@ -45,14 +58,46 @@ def search(
     options: SearchOptions,
     numerics: Numerics = Numerics.STANDARD,
     values: Mapping[str, Array] | None = None,
+    engine: Engine | None = None,
 ) -> tuple[Stages, SearchSummary]:
     """The stages of the fastest program found for a graph, and what was tried.
 
-    `values`: arrays set on the graph's inputs. A finished search is stored; the same one later, in
-    any process, gives the same program without timing. An interrupt (Ctrl-C) ends the search with
-    the best program so far, a second one is the caller's (`interrupt.py`). Raises CompileError if a
-    candidate computes something else.
+    `values`: arrays set on the graph's inputs. `engine`: that of all ranks of a mesh, which must
+    all call this: the first one searches, and its choice is everyone's. A finished search is
+    stored; the same one later, in any process, gives the same program without timing. An interrupt
+    (Ctrl-C) ends the search with the best program so far, a second one is the caller's
+    (`interrupt.py`). Raises CompileError if a candidate computes something else.
     """
+
+    def find() -> _Found:
+        return _found(graph, backend, mode, options, numerics, values)
+
+    if engine is None or engine.size == 1:
+        return find()[:2]
+    here: list[Stages] = []
+
+    # A genome travels, not a program: its choices go by names that hold in every process, and each
+    # rank has its own Parameters to put into the stages.
+    def told() -> tuple[str, SearchSummary]:
+        stages, summary, genome = find()
+        here.append(stages)
+        return genome, summary
+
+    genome, summary = from_leader(engine, told, "the search")
+    if here:
+        return here[0], summary
+    return Space(graph, backend, numerics).decode(Genome.parse(genome)).stages, summary
+
+
+def _found(
+    graph: Graph,
+    backend: Backend,
+    mode: CompilationMode,
+    options: SearchOptions,
+    numerics: Numerics,
+    values: Mapping[str, Array] | None,
+) -> _Found:
+    """What `search` finds on one rank."""
     space = Space(graph, backend, numerics)
     dims = choose_dims(Signature(space.graph), options.dims)
     context = _context(backend, dims)
@@ -64,7 +109,7 @@ def search(
         stages = _replay(space, earlier)
         if stages is not None:
             text = f"{_decision(earlier, options)} (decided by an earlier search)"
-            return stages, _untimed(mode, options, text, earlier)
+            return _Found(stages, _untimed(mode, options, text, earlier), earlier.genome)
         database.default().forget(key)
     with tracing.span("search"):
         arrays = draw(space.graph, dims, values or {}, options.seed)
@@ -72,7 +117,8 @@ def search(
             shared = share(space.graph, arrays)
         except OSError as error:
             reason = f"no room for the arrays that candidates run on: {error}"
-            return space.decode(Genome()).stages, _untimed(mode, options, _kept(reason))
+            stages = space.decode(Genome()).stages
+            return _Found(stages, _untimed(mode, options, _kept(reason)), _FAST)
         return _Search(space, mode, options, arrays, shared, context, key).run()
 
 
@@ -143,14 +189,14 @@ class _Search:
             space, self.builders, self.runner, self.database, self.log, arrays.dims, context
         )
 
-    def run(self) -> tuple[Stages, SearchSummary]:
+    def run(self) -> _Found:
         """Searches, settles who wins, and gives everything back."""
         with ExitStack() as stack:  # gives back everything, even if another interrupt comes
             for owner in (self.shared, self.builders, self.runner, self.log):
                 stack.callback(owner.close)
             return self._run()
 
-    def _run(self) -> tuple[Stages, SearchSummary]:
+    def _run(self) -> _Found:
         try:
             strategy = Strategy(self.measurements, self.mode, self.options)
         except (Lost, Refused, pickle.PicklingError, TypeError, KeyboardInterrupt) as error:
@@ -160,7 +206,7 @@ class _Search:
             reason = str(error) or "interrupted"
             stages = self.space.decode(Genome()).stages
             summary = _untimed(self.mode, self.options, _kept(reason))
-            return stages, replace(summary, interrupted=is_interrupted)
+            return _Found(stages, replace(summary, interrupted=is_interrupted), _FAST)
         interrupted = False
         try:
             strategy.run()
@@ -172,7 +218,7 @@ class _Search:
             self.runner.close()  # its answer to the last request would come late
         return self._settle(strategy, interrupted)
 
-    def _settle(self, strategy: Strategy, interrupted: bool) -> tuple[Stages, SearchSummary]:
+    def _settle(self, strategy: Strategy, interrupted: bool) -> _Found:
         """The winner of the last duel, right beyond doubt; a finished search is stored."""
         best, fast = strategy.best, strategy.fast
         # The last word is a duel of the best with the fast program, timed in turns: during the
@@ -207,7 +253,7 @@ class _Search:
             text += " (interrupted: the next search goes on from its measurements)"
         self.log.best(decision.best_seconds)
         summary = self._summary(decision.fast_seconds, decision.best_seconds, text)
-        return stages, replace(summary, interrupted=interrupted)
+        return _Found(stages, replace(summary, interrupted=interrupted), decision.genome)
 
     def _summary(self, fast: float, best: float, decision: str) -> SearchSummary:
         return SearchSummary(

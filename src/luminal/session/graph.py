@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from luminal.compiler.dump import Dump
     from luminal.distribute.mesh import Mesh
     from luminal.program.launch_list import Program
+    from luminal.runtime.collectives.engine import Engine
     from luminal.session.on_mesh import OnMesh
 
 _Intervals: TypeAlias = Mapping[str, Interval]
@@ -232,7 +233,10 @@ def compile(
         parts = placed.parts
         frozen, choices = placed.graph, choices.on_ranks(placed.parts)
         options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})
-    plan = _Plan(chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit)
+    plan = _Plan(
+        chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit,
+        None if placed is None else placed.engine,
+    )  # fmt: skip
     return _compiled(graph, frozen, choices, plan, placed)
 
 
@@ -290,7 +294,9 @@ def compile_count() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the programs of one compile are made. `values`: arrays set on the graph's inputs."""
+    """How the programs of one compile are made. `values`: arrays set on the graph's inputs;
+    `engine`: that of all ranks of a mesh, where there is one.
+    """
 
     backend: Backend | Interpreter
     numerics: Numerics
@@ -298,6 +304,7 @@ class _Plan:
     search: SearchOptions
     values: Mapping[str, Array]
     memory_limit: int | str | None = None
+    engine: Engine | None = None
 
     def within_limit(self, graph: Recorder, frozen: hlir.Graph, narrow: _Intervals) -> hlir.Graph:
         """What is recorded, with values computed again where the limit asks for it."""
@@ -372,7 +379,9 @@ class _Plan:
 
         backend.memory.memory()  # candidates are timed, so a device must be there
         mode = self.mode.shared_by(share)
-        stages, summary = search(graph, backend, mode, self.search, self.numerics, self.values)
+        stages, summary = search(
+            graph, backend, mode, self.search, self.numerics, self.values, self.engine
+        )
         return compiler.arranged(stages, backend), summary
 
     def dumped(self, graph: hlir.Graph) -> Dump:
@@ -381,7 +390,8 @@ class _Plan:
 
         if isinstance(self.backend, Interpreter) or not self.mode.is_search:
             return Dump(graph, self.backend)
-        return Dump(graph, self.backend, self.stages(graph, self.backend)[0])
+        alone = replace(self, engine=None)  # whoever looks at a program asks no other rank
+        return Dump(graph, self.backend, alone.stages(graph, self.backend)[0])
 
 
 def _options(graph: hlir.Graph, narrow: Mapping[str, Interval], options: Any) -> SearchOptions:

@@ -33,10 +33,12 @@ ORDERS = ("tree", "engine")
 
 @dataclass(frozen=True, slots=True)
 class OnMesh:
-    """A program of one rank of a mesh, and the engine of each mesh axis that has several ranks."""
+    """A program of one rank of a mesh, the engine of all its ranks, and that of each mesh axis that
+    has several.
+    """
 
     mesh: Mesh
-    rank: int
+    engine: Engine
     distributed: Distributed
     engines: Mapping[str, Engine]
     why: str = ""
@@ -100,12 +102,12 @@ def on_mesh(
     if by_rank:
         recorded = as_recorded(graph, mesh)
         free = frozenset(dim.name for dim in used_dims(graph) - _moved_dims(graph))
-        return OnMesh(mesh, engine.rank, recorded, engines, own_dims=free)
+        return OnMesh(mesh, engine, recorded, engines, own_dims=free)
     parts = parts_on(mesh, engine)
     states = {owner: spec_of_held(owner) for owner in owners(graph)}
     specs = {owner: spec for owner, spec in states.items() if spec is not None}
     distributed = distribute(pruned(graph, (MarkAttrs,)), mesh, None, specs, parts, order)
-    return OnMesh(mesh, engine.rank, distributed, engines, why)
+    return OnMesh(mesh, engine, distributed, engines, why)
 
 
 def _moved_dims(graph: Graph) -> frozenset[Symbol]:

@@ -29,7 +29,7 @@ class Pads(NamedTuple):
 
 def pads_of(shape: Shape, layout: Layout, placed: OnMesh) -> list[Pads]:
     """The dimensions of a value of this shape in which a rank's part has room for pads."""
-    at = placed.mesh.coordinates(placed.rank)
+    at = placed.mesh.coordinates(placed.engine.rank)
     return [
         Pads(k, count(n.value, cuts, at), local_extent(n, cuts).value, n.value)
         for k, (n, cuts) in enumerate(zip(shape, layout, strict=True))
