@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.backends.cpu.weak_memory import BrokenRuleError
+
 IDLE, LEASED, OFFERED, IN, OUT = range(5)
 
 
@@ -36,10 +38,6 @@ class Setting:
     runs: int = 1
     absent: bool = False
     bug: str = ""
-
-
-class BrokenRuleError(Exception):
-    """What must never be."""
 
 
 @dataclass

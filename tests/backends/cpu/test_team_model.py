@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.backends.cpu.team_model import BrokenRuleError, Launch, Setting, explore
+from tests.backends.cpu.team_model import Launch, Setting, explore
+from tests.backends.cpu.weak_memory import BrokenRuleError
 from tests.long_share import long_but
 
 CHAIN = (Launch(2), Launch(2))

@@ -1,0 +1,47 @@
+"""The team's code where memory has a weak order: nothing is missing; what is needed is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.backends.cpu.team_machine import explore
+from tests.backends.cpu.team_setting import Launch, Setting, module
+from tests.backends.cpu.weak_memory import BrokenRuleError
+from tests.long_share import long_but
+
+ONE = (Launch(1),)
+SETTINGS = {
+    "one chunk": Setting(ONE),
+    "serial": Setting((Launch(1), Launch(1, serial=True))),
+    "timed": Setting(ONE, timed=True),
+    "only who is awake": Setting(ONE, wakes=False),
+    "two runs": Setting(ONE, runs=2),
+    "two launches": Setting((Launch(1), Launch(1))),
+    "no barrier": Setting((Launch(2), Launch(1, barrier=False))),
+    "first use": Setting(ONE, grows=True),
+}
+
+
+@pytest.mark.parametrize("name", long_but(SETTINGS, {"one chunk"}))
+def test_no_order_of_accesses_breaks_a_rule(name: str) -> None:
+    assert explore(SETTINGS[name]) > 500
+
+
+# An access, a weaker order, the setting that shows what is missing then, and what that is.
+MISSING = [
+    ("wake.count", "acquire", "one chunk", "nobody can act"),
+    ("step_out.before", "acq_rel", "one chunk", "nobody can act"),
+    ("report.before", "acq_rel", "one chunk", "nobody can act"),
+    ("run_shared.before", "acquire", "one chunk", "a race"),
+]
+
+
+@pytest.mark.parametrize(("site", "order", "setting", "broken"), MISSING)
+def test_an_order_that_is_missing_is_found(
+    site: str, order: str, setting: str, broken: str
+) -> None:
+    assert module().sites[site][1] != order
+    with pytest.raises(BrokenRuleError, match=broken):
+        explore(replace(SETTINGS[setting], orders={site: order}))
