@@ -283,6 +283,7 @@ def _tests(session: Session) -> None:
     if session.has(name) or not session.has_time(name):
         return
     folders = ["tests/backends/c_devices", "tests/backends/c_family/test_kernels.py"]
+    folders.append("tests/distributed/test_on_a_card.py")
     own = f"tests/backends/{options.device.partition(':')[0]}"
     command = [sys.executable, "-m", "pytest", *folders, *([own] if Path(own).is_dir() else [])]
     command += ["-q", "-k", options.device.partition(":")[0], "-p", "no:cacheprovider"]

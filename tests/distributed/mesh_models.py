@@ -1,6 +1,7 @@
 """Models trained for some steps on a mesh: a program of ranks that prints what came out.
 
-`python -m tests.distributed.mesh_models llama:zero1 ...` under mpiexec, or `trained` on a thread.
+`python -m tests.distributed.mesh_models [--cuda | --hip] llama:zero1 ...` under mpiexec, or
+`trained` on a thread.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import hashlib
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -83,8 +84,12 @@ MODELS = {"llama": _llama, "pictures": _pictures, "experts": _experts}
 
 def trained(name: str, plan: str, ranks: int) -> str:
     """A digest of all Parameters and States, and of the losses, after some steps."""
+    return _digest(steps(name, plan, ranks))
+
+
+def _digest(results: Mapping[str, Any]) -> str:
     digest = hashlib.sha256()
-    for array in steps(name, plan, ranks).values():
+    for array in results.values():
         digest.update(array.tobytes())
     return digest.hexdigest()
 
@@ -121,14 +126,29 @@ def steps(
     return results
 
 
+_BACKENDS = {
+    "": lm.distributed.MpiBackend,
+    "--cuda": lm.distributed.NcclBackend,
+    "--hip": lm.distributed.RcclBackend,
+}
+
+
 def main() -> None:
-    """Prints the digests of what the command line asks for, by rank."""
-    lm.distributed.init()
-    digests = {}
-    for asked in sys.argv[1:]:
+    """Prints the digests of what the command line asks for, and the losses, by rank."""
+    arguments = sys.argv[1:]
+    _BACKENDS[arguments.pop(0) if arguments[0] in _BACKENDS else ""]()
+    told: dict[str, Any] = {"rank": lm.distributed.rank()}
+    for asked in arguments:
         name, plan = asked.split(":")
-        digests[asked] = trained(name, plan, lm.distributed.size())
-    print("digests " + json.dumps({"rank": lm.distributed.rank(), **digests}), flush=True)
+        results = steps(name, plan, lm.distributed.size(), "tree")
+        told[asked] = _digest(results)
+        told[f"losses of {asked}"] = losses(results)
+    print("digests " + json.dumps(told), flush=True)
+
+
+def losses(results: Mapping[str, Any]) -> list[float]:
+    """Those of what `steps` gives."""
+    return [float(results[f"loss {number}"]) for number in range(STEPS)]
 
 
 if __name__ == "__main__":

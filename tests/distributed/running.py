@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -122,3 +123,15 @@ class Ranks:
 def under_mpiexec(count: int, *program: str, **variables: str) -> Ranks:
     """Starts a Python program on several ranks by mpiexec alone."""
     return Ranks([str(mpiexec()), "-n", str(count), sys.executable, *program], **variables)
+
+
+def launched_models(ranks: int, asked: list[str], **variables: str) -> dict[str, Any]:
+    """What all ranks of tests.distributed.mesh_models agree on, started by `luminal launch`."""
+    command = [sys.executable, "-m", "luminal", "launch", "-n", str(ranks)]
+    ended = Ranks([*command, "-m", "tests.distributed.mesh_models", *asked], **variables).end(300)
+    assert ended.status == 0, ended.err
+    lines = [line.partition("digests ")[2] for line in ended.out.splitlines() if "digests " in line]
+    rows = [json.loads(line) for line in lines]
+    assert sorted(row.pop("rank") for row in rows) == list(range(ranks)), ended.out
+    assert all(row == rows[0] for row in rows)
+    return dict(rows[0])

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 import pytest
 
 from luminal.distributed import run_local
 from tests.distributed.mesh_models import MODELS, trained
-from tests.distributed.running import Ranks, needs_mpi
+from tests.distributed.running import launched_models, needs_mpi
 
 ASKED = [
     *(f"{model}:{plan}" for model in MODELS for plan in ("data", "zero3")),
     "llama:zero1", "llama:tensor",
 ]  # fmt: skip
-
-
-def by_mpi(ranks: int, asked: list[str]) -> dict[str, str]:
-    """The digests that all ranks of MPI agree on."""
-    command = [sys.executable, "-m", "luminal", "launch", "-n", str(ranks)]
-    ended = Ranks(
-        [*command, "-m", "tests.distributed.mesh_models", *asked], LUMINAL_THREADS="1"
-    ).end(300)
-    assert ended.status == 0, ended.err
-    lines = [line.partition("digests ")[2] for line in ended.out.splitlines() if "digests " in line]
-    rows = [json.loads(line) for line in lines]
-    assert sorted(row.pop("rank") for row in rows) == list(range(ranks)), ended.out
-    assert all(row == rows[0] for row in rows)
-    return dict(rows[0])
 
 
 def by_threads(ranks: int, asked: str) -> str:
@@ -48,7 +31,7 @@ def by_threads(ranks: int, asked: str) -> str:
     ],
 )
 def test_mpi_gives_the_bits_of_threads(ranks: int, asked: list[str]) -> None:
-    digests = by_mpi(ranks, asked)
+    digests = launched_models(ranks, asked, LUMINAL_THREADS="1")
     for name in asked:
         assert by_threads(ranks, name) == digests[name], name
 
