@@ -90,6 +90,9 @@ def explore(setting: Setting) -> int:
     return len(before)
 
 
+SLEEPS = (("@sleep_on",), ("@wake_all",))
+
+
 class Machine:
     """Runs threads by the module's text."""
 
@@ -177,13 +180,11 @@ class Machine:
         """What an instruction may give, and the memory after it."""
         values = self.values(frame, instruction)
         if instruction.op == "call":
-            word, what, most = self.words[values[2]], values[3], values[4]
-            woken = (
-                memory.waits(number, word, most)
-                if what == 128
-                else memory.wakes(number, word, most)
-            )
-            yield from ((0, after) for after in woken)
+            word = self.words[values[1]]
+            if values[0] == "@sleep_on":
+                yield from ((None, after) for after in memory.waits(number, word, values[2]))
+            else:
+                yield None, memory.wakes(number, word)
             return
         order = self.setting.orders.get(instruction.site, instruction.words[-1])
         if instruction.op == "store":
@@ -214,7 +215,7 @@ class Machine:
                 return
             frame = thread.frames[-1]
             instruction = self.module.functions[frame.function].blocks[frame.block][frame.at]
-            if not (instruction.site or instruction.args[:1] == ("@syscall",)):
+            if not (instruction.site or instruction.args[:1] in SLEEPS):
                 self.step(state, number, frame, instruction)
             elif instruction.site in self.private:
                 *_, (result, state.memory) = self.accesses(state.memory, number, frame, instruction)
@@ -327,10 +328,10 @@ class Machine:
             self.keep_caller(thread)
             registers = dict(zip(function.params, args, strict=True))
             thread.frames.append(Frame(function.name, "entry", 0, registers))
-        elif name == "@pthread_create":
-            state.threads.append(self.worker(args[3]))
+        elif name == "@start":
+            state.threads.append(self.worker(args[0]))
             self.advance(state, state.memory.fork(number))
-            self.give(thread, 0)
+            self.give(thread, 1)
         elif name == "@list_cpus":
             for place, value in ((8, self.setting.workers + 1), (16, 0), (20, 1)):
                 self.store(state, number, GLOBALS + place, value)

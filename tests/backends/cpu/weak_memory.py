@@ -189,15 +189,12 @@ class Memory:
                 after.asleep = tuple(sorted((*after.asleep, (word, thread))))
             yield after
 
-    def wakes(self, thread: int, word: int, most: int) -> Iterator[Memory]:
-        fenced = self.copy()
-        fenced.fence(thread)
-        sleepers = [pair for pair in self.asleep if pair[0] == word]
-        chosen = [sleepers] if len(sleepers) <= most else [[pair] for pair in sleepers]
-        for roused in chosen:
-            after = fenced.copy()
-            after.asleep = tuple(pair for pair in self.asleep if pair not in roused)
-            yield after
+    def wakes(self, thread: int, word: int) -> Memory:
+        """All who sleep on the word go on."""
+        after = self.copy()
+        after.fence(thread)
+        after.asleep = tuple(pair for pair in self.asleep if pair[0] != word)
+        return after
 
     # --- plain data ---
 
