@@ -126,7 +126,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _run(sys.executable, "-m", "venv", "--without-pip", folder / "env")
     python = folder / "env/bin/python"
     [wheel] = folder.glob("luminal_compiler-*.whl")
-    _run(*pip, "--python", python, "install", "--no-deps", "--no-index", wheel)
+    _run(*pip, "--python", python, "install", "--no-deps", "--no-index", "--no-compile", wheel)
     [site] = folder.glob("env/lib/python*/site-packages")
     (site / "dependencies.pth").write_text(f"{packages}\n")
     return folder
