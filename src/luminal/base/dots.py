@@ -184,8 +184,9 @@ def multiply_add(dtype: DType) -> Dot:
 
 BF16_PAIRS = Dot("bf16x2", 2, bfloat16, bfloat16, float32, Rounding.EACH)
 INT8_FOURS = Dot("i8x4", 4, int8, int8, int32, Rounding.NONE)
+UINT8_FOURS = Dot("u8x4", 4, uint8, uint8, int32, Rounding.NONE)
 UINT8_BY_INT8 = Dot("u8i8x4", 4, uint8, int8, int32, Rounding.NONE)
-WORD_DOTS = {dot.name: dot for dot in (BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8)}
+WORD_DOTS = {dot.name: dot for dot in (BF16_PAIRS, INT8_FOURS, UINT8_FOURS, UINT8_BY_INT8)}
 """Those of words, which only some machines have."""
 UNSIGNED = {INT8_FOURS: UINT8_BY_INT8}
 """What does the same for a first factor that is unsigned: `a*b = (a + 128)*b - 128*b`."""

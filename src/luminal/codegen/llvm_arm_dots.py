@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
 from luminal.codegen.llvm_builder import I64, FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_dots import narrowed, widened
 
@@ -27,6 +27,7 @@ class Instruction(NamedTuple):
 
 INSTRUCTIONS = {
     INT8_FOURS: Instruction("dotprod", "sdot.v4i32.v16i8", "sdot.nxv4i32", IRType("i8", 4)),
+    UINT8_FOURS: Instruction("dotprod", "udot.v4i32.v16i8", "udot.nxv4i32", IRType("i8", 4)),
     UINT8_BY_INT8: Instruction("i8mm", "usdot.v4i32.v16i8", "usdot.nxv4i32", IRType("i8", 4)),
     BF16_PAIRS: Instruction("bf16", "bfdot.v4f32.v8bf16", "bfdot", IRType("bfloat", 2)),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
 from luminal.base.dtypes import DType, bool_, float32, float64, int32, int64, uint16, uint32
 from luminal.codegen import llvm_arm_dots, llvm_dots
 from luminal.codegen.llvm_arm_dots import dot_of_words
@@ -243,6 +243,7 @@ OPERATIONS: Mapping[str, Emit] = {
     "scale": _scale,
     BF16_PAIRS.name: _dot(BF16_PAIRS, bf16_pairs),
     INT8_FOURS.name: _dot(INT8_FOURS),
+    UINT8_FOURS.name: _dot(UINT8_FOURS),
     UINT8_BY_INT8.name: _dot(UINT8_BY_INT8, bytes_by_signed),
     "widen_half": _widen("half"),
     "narrow_half": _narrow("half"),

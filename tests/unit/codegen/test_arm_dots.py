@@ -7,12 +7,17 @@ import re
 import pytest
 
 from luminal.backends.cpu import machine_code
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
 from luminal.codegen.llvm_arm_dots import WIDTHS, dot_of_words
 from luminal.codegen.llvm_builder import PTR, VOID, FunctionBuilder, IRType, ModuleBuilder
 from tests.machines import level
 
-INSTRUCTIONS = {INT8_FOURS: "sdot", UINT8_BY_INT8: "usdot", BF16_PAIRS: "bfdot"}
+INSTRUCTIONS = {
+    INT8_FOURS: "sdot",
+    UINT8_FOURS: "udot",
+    UINT8_BY_INT8: "usdot",
+    BF16_PAIRS: "bfdot",
+}
 SUMS = {dot: "float" if dot.accumulator.is_float else "i32" for dot in INSTRUCTIONS}
 
 

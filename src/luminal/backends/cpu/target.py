@@ -12,7 +12,7 @@ from luminal.backends.cpu.host import host as host_facts
 from luminal.backends.cpu.hwcaps import SVE_BITS
 from luminal.backends.cpu.team_systems import require
 from luminal.base import config
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, Dot
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
 from luminal.base.errors import CompileError
 from luminal.base.host import core_ids
 from luminal.base.records import dataclass
@@ -85,7 +85,12 @@ AARCH64 = Machine(
         "v8.2": _arm(128, *_V8_2),
         "neon": _arm(128, "fp-armv8", "neon"),
     },
-    ((BF16_PAIRS, "bf16"), (INT8_FOURS, "dotprod"), (UINT8_BY_INT8, "i8mm")),
+    (
+        (BF16_PAIRS, "bf16"),
+        (INT8_FOURS, "dotprod"),
+        (UINT8_FOURS, "dotprod"),
+        (UINT8_BY_INT8, "i8mm"),
+    ),
     "neon",
     multiplies_memory=False,
 )

@@ -7,7 +7,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, Dot
+from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_FOURS, Dot
 from luminal.compiler.compile import lower_by_stages
 from luminal.kernel.tile_ir import Contract
 from luminal.kernel.tile_text import to_text
@@ -45,6 +45,19 @@ def test_products_of_bytes_are_exact(m: int, k: int, n: int, weight: bool, turne
     x, w = (RANDOM.integers(-128, 128, s).astype(np.int8) for s in ((m, k), shape))
     x[0], w[0] = -128, -128
     exact = x.astype(np.int32) @ (w.T if turned else w).astype(np.int32)
+    np.testing.assert_array_equal(np.asarray(lm.compile(cx)({"a": x, "b": w})["y"]), exact)
+
+
+@pytest.mark.parametrize("m", [1, 33])
+def test_products_of_unsigned_bytes_are_exact(m: int) -> None:
+    """By a dot where the machine has one."""
+    cx = lm.Graph()
+    a, b = cx.tensor((m, 64), lm.uint8, name="a"), cx.tensor((64, 47), lm.uint8, name="b")
+    (a.cast(lm.int32) @ b.cast(lm.int32)).output("y")
+    assert dots_of(cx) == {UINT8_FOURS.name} & {*map(str, registry.compiling("cpu").target.dots)}
+    x, w = (RANDOM.integers(0, 256, s).astype(np.uint8) for s in ((m, 64), (64, 47)))
+    x[0], w[0] = 255, 255
+    exact = x.astype(np.int32) @ w.astype(np.int32)
     np.testing.assert_array_equal(np.asarray(lm.compile(cx)({"a": x, "b": w})["y"]), exact)
 
 
