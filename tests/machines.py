@@ -47,6 +47,7 @@ def level(name: str) -> Cpu:
         triple=f"{architecture}-unknown-linux-gnu",
         cpu="any",
         multiplies_memory=machine.multiplies_memory,
+        stores_past_caches=machine.stores_past_caches,
         features=tuple({feature for row in machine.levels.values() for feature in row.features}),
     )
     return Cpu(cap(has_all, name))

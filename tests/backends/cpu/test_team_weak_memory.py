@@ -45,3 +45,9 @@ def test_an_order_that_is_missing_is_found(
     assert module().sites[site][1] != order
     with pytest.raises(BrokenRuleError, match=broken):
         explore(replace(SETTINGS[setting], orders={site: order}))
+
+
+def test_who_enters_a_run_fetches_its_code_anew() -> None:
+    """Code may lie where other code lay that this processor has fetched already."""
+    first, *_ = module().functions["walk"].blocks["entry"]
+    assert first.args[0] == "@llvm.aarch64.isb"

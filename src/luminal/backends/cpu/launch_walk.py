@@ -212,7 +212,7 @@ exit:
 ; that far: a worker whose run is over elsewhere stops at the next wait.
 define internal { i64, i1 } @walk(ptr %run, ptr %team, ptr %self, i64 %member, i64 %size,
                                   i64 %start) {
-entry:
+entry:$FRESH_CODE
   %iterations = alloca [$ITERATIONS x i64], align 16
   %last = alloca i64, align 8
   store i64 0, ptr %iterations

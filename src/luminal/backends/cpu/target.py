@@ -48,13 +48,15 @@ class Level:
 @dataclass(frozen=True, slots=True)
 class Machine:
     """An instruction set: its levels from the highest on, the dots that a feature brings, the
-    feature that has fused multiply-adds, and whether a factor of these may be in memory.
+    feature that has fused multiply-adds, whether a factor of these may be in memory, and whether
+    stores have to say that they pass the caches by.
     """
 
     levels: Mapping[str, Level]
     dots: tuple[tuple[Dot, str], ...]
     fma: str
     multiplies_memory: bool
+    stores_past_caches: bool
 
 
 _AVX2 = ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -68,6 +70,7 @@ X86_64 = Machine(
     ((BF16_PAIRS, "avx512bf16"), (INT8_FOURS, "avx2"), (UINT8_BY_INT8, "avx2")),
     "fma",
     multiplies_memory=True,
+    stores_past_caches=True,
 )
 
 
@@ -93,6 +96,9 @@ AARCH64 = Machine(
     ),
     "neon",
     multiplies_memory=False,
+    # Its cores see a stream of stores by themselves. LLVM's `stnp` of one vector of 128 bits is a
+    # move and halves.
+    stores_past_caches=False,
 )
 MACHINES = {"x86_64": X86_64, "aarch64": AARCH64, "arm64": AARCH64}
 """By the first part of LLVM's triple; Apple has a name of its own."""
@@ -131,6 +137,7 @@ def detect() -> CpuTarget:
         registers=level.registers,
         fma=machine.fma in features,
         multiplies_memory=machine.multiplies_memory,
+        stores_past_caches=machine.stores_past_caches,
         dots=dots_of(machine, features),
         cores=len(core_ids()),
         l1_bytes=_cache_bytes(1),

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 _X86_64 = {
     "FUTEX": "202",
+    "FRESH_CODE": "",  # it sees by itself that code has been written
     "PAUSE": "call void @llvm.x86.sse2.pause()",
     "TICKS": "call i64 @llvm.readcyclecounter()",
     "READ_MODE": "call void @llvm.x86.sse.stmxcsr(ptr %mode)",
@@ -28,6 +29,9 @@ declare void @llvm.x86.sse.ldmxcsr(ptr)
 # to 1 GHz: multiplied, three ticks are about a nanosecond, as the numbers of `team_ir` are meant.
 _AARCH64 = {
     "FUTEX": "98",
+    # What it has fetched already may be what lay there before. Who writes code clears the caches of
+    # all, but each processor has to start its fetches anew itself.
+    "FRESH_CODE": "\n  call void @llvm.aarch64.isb(i32 15)",
     "PAUSE": "call void @llvm.aarch64.hint(i32 1)",  # yield
     "TICKS": "call i64 @ticks()",
     "READ_MODE": "call void @read_mode(ptr %mode)",
@@ -36,6 +40,7 @@ _AARCH64 = {
     "IEEE_MODE": "0",
     "MACHINE": """
 declare void @llvm.aarch64.hint(i32)
+declare void @llvm.aarch64.isb(i32)
 declare i64 @llvm.aarch64.get.fpcr()
 declare void @llvm.aarch64.set.fpcr(i64)
 declare i64 @llvm.read_volatile_register.i64(metadata)

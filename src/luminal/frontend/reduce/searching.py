@@ -60,7 +60,9 @@ def searchsorted(
     return place.cast(dtypes.int32 if out_int32 else dtypes.int64)
 
 
-_MOST_BITS = 47  # of the addresses of a process, on x86-64
+_MOST_BITS = 48
+"""Of the addresses of a process: AArch64 has one more than x86-64. Longer ones (52 and 56 bits) a
+kernel gives only to who asks for them by address."""
 
 
 def _binary_search(sequence: Tensor, wanted: Tensor, right: bool) -> Tensor:

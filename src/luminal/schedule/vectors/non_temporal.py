@@ -24,6 +24,8 @@ LIGHT = 20  # operations for an element that take less time than moving it
 # plain store is hidden anyway, and stores that are not aligned cost more past the caches.
 def with_non_temporal_stores(kernel: Kernel, target: VectorTarget) -> Kernel:
     """The kernel, with the results that it stores past the caches marked."""
+    if not target.stores_past_caches:
+        return kernel
     large = {
         buffer.name
         for buffer in kernel.buffers

@@ -14,7 +14,8 @@ TILE_WIDTH = 2  # registers of a tile's row, at least: each factor of a row is m
 class VectorTarget(Target):
     """`registers` counts vector registers of `vector_bits` bits. `l1_bytes` and `l2_bytes` are per
     core (data), `l3_bytes` is shared. `multiplies_memory`: may a factor of a multiplication be in
-    memory? Else each that is loaded takes a register.
+    memory? Else each that is loaded takes a register. `stores_past_caches`: does a stream of stores
+    have to say that it passes the caches by?
     """
 
     vector_bits: int
@@ -24,6 +25,7 @@ class VectorTarget(Target):
     l3_bytes: int
     line_bytes: int = 64
     multiplies_memory: bool = True
+    stores_past_caches: bool = True
 
     @property
     def tile_width(self) -> int:

@@ -15,8 +15,10 @@ from luminal.kernel.tile_text import to_text
 from luminal.schedule.vectors.non_temporal import with_non_temporal_stores
 from tests.backends.cpu.tile_builder import TileBuilder, native, targets
 from tests.fuzz.cpu_run import compiled
+from tests.machines import level
 
-TINY = replace(detect(), l3_bytes=1 << 10)  # a cache that most results pass by
+# A cache that most results pass by.
+TINY = replace(detect(), l3_bytes=1 << 10, stores_past_caches=True)
 PROGRAMS = {
     "row": (lambda x: x.softmax(-1), True),
     "map": (lambda x: x * 2 + 1, True),
@@ -51,6 +53,12 @@ def test_large_results_that_are_written_by_lines_are_streamed(name: str) -> None
 def test_results_that_may_be_small_are_not_streamed() -> None:
     (kernel,) = kernels(lambda x: x * 2, None, 48)
     assert with_non_temporal_stores(kernel, TINY) == kernel
+
+
+def test_who_sees_a_stream_by_itself_is_told_nothing() -> None:
+    for kernel in kernels(PROGRAMS["map"][0], 64, 48):
+        assert with_non_temporal_stores(kernel, replace(TINY, stores_past_caches=False)) == kernel
+    assert not level("neon").target.stores_past_caches
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8", "i32"])
