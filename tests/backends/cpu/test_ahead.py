@@ -225,3 +225,19 @@ def test_a_process_ends_with_kernels_under_way(tmp_path: Path) -> None:
     env = {**os.environ, "LUMINAL_CACHE_DIR": str(tmp_path)}
     ended = subprocess.run([sys.executable, "-c", EXIT], env=env, capture_output=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (3, b"")
+
+
+def test_a_thread_that_ends_before_it_has_taken_all_leaves_no_process(few: Ahead) -> None:
+    # Threads that compile equal kernels, as ranks do, find those in place that another has built.
+    started: list[subprocess.Popen[bytes]] = []
+
+    def announce() -> None:
+        few._may_start = 1  # of this thread
+        for text, kernel in some_kernels():
+            few.begin((text, backend.current().target), kernel, lambda key: False)
+        started.extend(helper._process for helper in few._helpers)
+
+    thread = threading.Thread(target=announce)
+    thread.start()
+    thread.join()
+    assert [process.wait(10) for process in started] == [-signal.SIGKILL]

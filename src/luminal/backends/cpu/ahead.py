@@ -14,6 +14,7 @@ import selectors
 import subprocess
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -150,6 +151,10 @@ class Helper:
             # write.
             pipesize=PIPE_BYTES,
         )
+        # A thread may end before it has taken all that it announced: another one has compiled the
+        # rest. It holds nothing that must be saved: what it made and was not asked for is compiled
+        # again when it is wanted.
+        self.end = weakref.finalize(self, _ended, self._process)
 
     def has_room(self) -> bool:
         """Can the helper be given a batch now?"""
@@ -190,11 +195,10 @@ class Helper:
             return None
         return codes
 
-    def end(self) -> None:
-        # It holds nothing that must be saved: what it made and was not asked for is compiled again
-        # when it is wanted.
-        self._process.kill()
-        close(self._process)
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    close(process)
 
 
 def serve(requests: IO[bytes], answers: IO[bytes], compile_: Compile) -> None:
