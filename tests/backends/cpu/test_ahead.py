@@ -241,3 +241,14 @@ def test_a_thread_that_ends_before_it_has_taken_all_leaves_no_process(few: Ahead
     thread.start()
     thread.join()
     assert [process.wait(10) for process in started] == [-signal.SIGKILL]
+
+
+def test_a_compiling_thread_ends_with_who_gave_it_kernels() -> None:
+    one = beside.Beside()
+    text, kernel = some_kernels()[0]
+    one.give((text, backend.current().target), kernel)
+    thread = one._thread
+    assert thread is not None
+    del one
+    thread.join(10)
+    assert not thread.is_alive()

@@ -11,6 +11,7 @@ import atexit
 import functools
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
@@ -36,6 +37,8 @@ class Beside:
         self._given: set[Key] = set()
         self._made: dict[Key, bytes | None] = {}
         self._thread: threading.Thread | None = None
+        # Who holds this may end, as a thread does, before it has taken all.
+        weakref.finalize(self, self._texts.put, None).atexit = False
 
     def has(self, key: Key) -> bool:
         """Was the thread given this kernel, and its code not taken yet?"""
