@@ -234,6 +234,17 @@ def test_rows_enough_pack_columns_that_lie_on_many_pages(rows: int, packed: bool
 
 
 @pytest.mark.parametrize(
+    ("bits", "registers", "packed"), [(512, 32, False), (256, 16, True), (128, 32, True)]
+)
+def test_short_steps_pack_columns_for_fewer_rows(bits: int, registers: int, packed: bool) -> None:
+    """Of a tile of few registers or of short ones: what a step reads is waited for."""
+    cx = lm.Graph()
+    (cx.tensor((64, 512), name="a") @ cx.tensor((512, 512), name="b")).output("y")
+    (kernel,) = lower_to_program(cx.graph(), vectors(bits, registers)).kernels
+    assert bool(kernel.scratch) is packed
+
+
+@pytest.mark.parametrize(
     ("rows", "length", "parts"), [(64, 384, False), (64, 768, True), (128, 768, False)]
 )
 def test_lanes_hold_parts_of_long_sums_for_few_rows(rows: int, length: int, parts: bool) -> None:

@@ -10,14 +10,14 @@ from luminal.base.records import dataclass
 from luminal.kernel.fused import Fused
 from luminal.kernel.guards import factors
 from luminal.kernel.loops import Access, LoopAxis
-from luminal.schedule.vectors.vector_target import MANY_REGISTERS, VectorTarget
+from luminal.schedule.vectors.vector_target import VectorTarget
 from luminal.shape.expression import Symbol
 
 PACK_ROWS = 32  # fewer rows than this do not pay for packing
 MASKED_ROWS = 128  # so many rows pay for packing what is read in masked vectors
 MASKS = {"Select", "Index", "Literal"}
 FAR_ROWS = 256  # and so many for what is only spread over many pages,
-FEWER = 4  # a part of these where registers are few: a tile's step is done before a page is found
+FEWER = 4  # a part of these where steps of tiles are short: they are done before a page is found
 PAGES = 192  # three times as many as a core finds at once: fewer are found soon enough,
 PAGE_BYTES = 4096
 L1_WAYS = L2_WAYS = 8  # lines of one set of a cache
@@ -133,7 +133,7 @@ class Strips:
             accesses = [access for access in self.accesses if access.source in terms]
             if any(self.is_scattered(access, columns) for access in accesses):
                 return True
-            if self.target.registers >= MANY_REGISTERS:
+            if self.target.has_long_steps:
                 away, least = any(map(self.is_far, accesses)), FAR_ROWS
             else:
                 away = any(self.is_far(read) or self.is_crowded(read) for read in accesses)
@@ -196,8 +196,8 @@ class Strips:
 
     def is_crowded(self, access: Access) -> bool:
         """Do so many lines of a column, of a product of matrices, meet in sets of the first-level
-        cache that they do not stay there from one tile of rows to the next? What a step of a tile
-        of few registers waits for then is not hidden.
+        cache that they do not stay there from one tile of rows to the next? What a short step of
+        a tile waits for then is not hidden.
         """
         if len(self.sequential) > 1:
             return False

@@ -7,6 +7,8 @@ from luminal.base.target import Target
 
 IDLE = 0.8  # of the lanes in use: below, strips pay that are packed for other lanes
 MANY_REGISTERS = 32  # hold the 16 sums of a large tile and what they multiply, or two such tiles
+LONG_STEP = 1 << 13  # bits of all registers: half of them are multiplied by a step of a tile,
+# some 512 bits in a cycle
 TILE_WIDTH = 2  # registers of a tile's row, at least: each factor of a row is multiplied so often
 
 
@@ -37,6 +39,11 @@ class VectorTarget(Target):
         if self.registers < MANY_REGISTERS:
             return TILE_WIDTH
         return max(TILE_WIDTH, 8 * self.line_bytes // self.vector_bits)
+
+    @property
+    def has_long_steps(self) -> bool:
+        """Does a step of a tile take so long that what the next one reads comes meanwhile?"""
+        return self.registers * self.vector_bits >= LONG_STEP
 
     def vector_lanes(self, dtype_size: int) -> int:
         """How many elements of `dtype_size` bytes one vector register holds (at least 1)."""
