@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,30 @@ def test_of_a_macs_cores_the_fast_ones_count(
     assert darwin.memory() == (8 << 30, None)
     del mac["hw.perflevel0.logicalcpu"]  # one of Intel's
     assert len(darwin.core_ids()) == 8
+
+
+def test_caches_of_a_mac(mac: dict[str, int]) -> None:
+    fast = {"l1dcachesize": 128 << 10, "l2cachesize": 12 << 20, "cpusperl2": 4}  # an M1's
+    mac.update({f"hw.perflevel0.{name}": number for name, number in fast.items()})
+    mac.update({"hw.l1dcachesize": 64 << 10, "hw.l2cachesize": 4 << 20})
+    assert [darwin.cache_bytes(level) for level in (1, 2, 3)] == [128 << 10, 3 << 20, 12 << 20]
+    mac.clear()
+    intel = {"l1dcachesize": 32 << 10, "l2cachesize": 256 << 10, "l3cachesize": 8 << 20}
+    mac.update({f"hw.{name}": number for name, number in intel.items()})
+    assert [darwin.cache_bytes(level) for level in (1, 2, 3)] == [*intel.values()]
+    mac.clear()
+    assert darwin.cache_bytes(2) is None
+
+
+def test_caches_of_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linux, "CACHES", tmp_path)
+    rows = [("Instruction", 1, "64K"), ("Data", 1, "32K"), ("Unified", 2, "1M"), ("odd", 3, "")]
+    for number, (kind, level, size) in enumerate(rows):
+        index = tmp_path / f"index{number}"
+        index.mkdir()
+        for name, text in (("type", kind), ("level", str(level)), ("size", size)):
+            (index / name).write_text(f"{text}\n")
+    assert [linux.cache_bytes(level) for level in (1, 2, 3)] == [32 << 10, 1 << 20, None]
 
 
 def test_a_mac_opens_no_more_files_than_its_kernel_allows(

@@ -49,7 +49,8 @@ class Ahead(threading.local):
         self._helpers: list[Helper] = []
         cores = len(core_ids())
         self._beside = Beside() if cores > 1 else None
-        self._may_start = min(cores - 1, MOST_HELPERS)
+        # Windows cannot say whether a pipe has something to read, so helpers would be waited for.
+        self._may_start = 0 if sys.platform == "win32" else min(cores - 1, MOST_HELPERS)
         self._has_spare = cores >= SPARE
 
     def expect(self, operations: int) -> None:

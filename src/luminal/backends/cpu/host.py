@@ -79,11 +79,13 @@ def _processor() -> str | None:
 
 
 def _asked() -> Host:
-    from luminal.backends.cpu import machine_code
+    from luminal.backends.cpu import apple, machine_code
 
     triple, cpu, features = machine_code.host()
     if hwcaps.MACHINE in triple:
         # The kernel knows what it lets programs use, and an emulator what it can; LLVM reads a file
         # that may speak of another processor.
         features = hwcaps.features(*hwcaps.words())
+    elif not features and apple.TRIPLE in triple:
+        features = apple.features()
     return Host(triple, cpu, features)

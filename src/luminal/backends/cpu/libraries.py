@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from luminal.base import installation
 from luminal.base.errors import CompileError
@@ -13,11 +15,23 @@ from luminal.codegen.llvm_product import SYMBOLS
 
 BLAS = "blas"  # as target facts name the library
 PACKAGE = "scipy_openblas32"
+PREFIX = "scipy_"  # of names that kernels call, and of the package's functions
+ACCELERATE = "/System/Library/Frameworks/Accelerate.framework/Accelerate"
+
+
+class Library(NamedTuple):
+    """A BLAS: how its functions begin, and the function that, called with 1, has each call run on
+    the thread that makes it.
+    """
+
+    path: str
+    prefix: str
+    single_thread: str
 
 
 def installed() -> tuple[str, ...]:
     """The libraries this machine has, as target facts name them."""
-    return () if _path() is None else (BLAS,)
+    return () if _library() is None else (BLAS,)
 
 
 def addresses(symbols: tuple[str, ...]) -> dict[str, int]:
@@ -26,14 +40,24 @@ def addresses(symbols: tuple[str, ...]) -> dict[str, int]:
     """
     if not symbols:
         return {}
-    path = _path()
-    if path is None:
+    library = _library()
+    if library is None:
         raise CompileError(
             f"the program calls {', '.join(symbols)} of {PACKAGE}, which is not installed here; "
             f"{installation.hint('blas')}, or compile the program on this machine"
         )
-    library = _load(path)
-    return {symbol: library[symbol] for symbol in symbols}
+    functions = _load(library)
+    return {symbol: functions[symbol] for symbol in symbols}
+
+
+def _library() -> Library | None:
+    """The BLAS of this machine: of macOS the one that comes with it, which alone may use what Apple
+    silicon has for products; else the package's.
+    """
+    if sys.platform == "darwin":
+        return Library(ACCELERATE, "", "BLASSetThreading")
+    path = _path()
+    return path and Library(str(path), PREFIX, "scipy_openblas_set_num_threads")
 
 
 @functools.cache
@@ -52,13 +76,16 @@ def _path() -> Path | None:
 
 
 @functools.cache
-def _load(path: Path) -> dict[str, int]:
-    """The library's functions. It runs each call on the thread that makes it: the team shares the
-    work out, and threads of its own would spin for 0.1 s after every call.
+def _load(blas: Library) -> dict[str, int]:
+    """The library's functions, by the names that kernels call. Each call runs on the thread that
+    makes it: the team shares the work out, and threads of its own would spin for 0.1 s after it.
     """
-    library = ctypes.CDLL(str(path))
-    library.scipy_openblas_set_num_threads(1)
-    pointers = {
-        symbol: ctypes.cast(getattr(library, symbol), ctypes.c_void_p) for symbol in SYMBOLS
-    }
-    return {symbol: pointer.value or 0 for symbol, pointer in pointers.items()}
+    library = ctypes.CDLL(blas.path)
+    single_thread = getattr(library, blas.single_thread, None)
+    if single_thread is not None:  # Accelerate's is new in macOS 15
+        single_thread(1)
+    addresses = {}
+    for symbol in SYMBOLS:
+        function = getattr(library, blas.prefix + symbol.removeprefix(PREFIX))
+        addresses[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
+    return addresses

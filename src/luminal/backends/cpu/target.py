@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from luminal.backends.cpu import libraries
 from luminal.backends.cpu.host import host as host_facts
@@ -14,12 +13,11 @@ from luminal.backends.cpu.team_systems import require
 from luminal.base import config
 from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
 from luminal.base.errors import CompileError
-from luminal.base.host import core_ids
+from luminal.base.host import cache_bytes, core_ids
 from luminal.base.records import dataclass
 from luminal.schedule.vectors.vector_target import VectorTarget
 
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-# Stand-ins where sysfs says nothing (some containers): small, so that tiles still fit.
+# Stand-ins where the system says nothing: small, so that tiles still fit.
 DEFAULT_CACHE_BYTES = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 
 
@@ -199,17 +197,4 @@ def dots_of(machine: Machine, features: Sequence[str]) -> tuple[Dot, ...]:
 
 
 def _cache_bytes(level: int) -> int:
-    for index in sorted(CACHES.glob("index*")):
-        try:
-            kind = (index / "type").read_text().strip()
-            if int((index / "level").read_text()) == level and kind != "Instruction":
-                return _byte_count((index / "size").read_text().strip())
-        except (OSError, ValueError):
-            continue
-    return DEFAULT_CACHE_BYTES[level]
-
-
-def _byte_count(text: str) -> int:
-    """Bytes of a sysfs size such as "32K"."""
-    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
-    return int(text.rstrip("KMG")) * unit
+    return cache_bytes(level) or DEFAULT_CACHE_BYTES[level]

@@ -114,6 +114,8 @@ def team_ir(triple: str, find: Callable[[str], object]) -> str:
     (`team_entry`). `find` gives None for functions that the system lacks.
     """
     here, machine = system(triple, find), MACHINES[triple.split("-")[0]]
-    text = _DECLARATIONS + WAITS_IR + WALK_IR + WORKERS_IR + RUNS_IR + ENTRY_IR + ARRAYS_IR
-    text = Template(text + here.functions)
-    return text.substitute(_LAYOUT, HERE=here.here, MASK=here.mask, UNMASK=here.unmask, **machine)
+    texts = (WAITS_IR, WALK_IR, WORKERS_IR, RUNS_IR, ENTRY_IR, ARRAYS_IR, here.functions)
+    template = Template(_DECLARATIONS + "".join(texts))
+    return template.substitute(
+        _LAYOUT, HERE=here.here, MASK=here.mask, UNMASK=here.unmask, **machine
+    )

@@ -18,6 +18,7 @@ elif sys.platform == "darwin":
 else:
     from luminal.base.host import linux as _system
 
+cache_bytes = _system.cache_bytes
 core_ids = _system.core_ids
 memory = _system.memory
 peak_bytes = _system.peak_bytes
@@ -31,4 +32,12 @@ def require_posix(what: str) -> None:
         raise InputError(f"{what} needs Linux or macOS (on Windows, WSL)")
 
 
-__all__ = ["core_ids", "memory", "open_files", "peak_bytes", "raise_open_files", "require_posix"]
+__all__ = [
+    "cache_bytes",
+    "core_ids",
+    "memory",
+    "open_files",
+    "peak_bytes",
+    "raise_open_files",
+    "require_posix",
+]

@@ -7,13 +7,13 @@ one.
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 from luminal.base.host import posix
 from luminal.base.host.posix import open_files
+from luminal.base.host.sysctl import sysctl
 
-__all__ = ["core_ids", "memory", "open_files", "peak_bytes", "raise_open_files"]
+__all__ = ["cache_bytes", "core_ids", "memory", "open_files", "peak_bytes", "raise_open_files"]
 
 
 def core_ids() -> list[int]:
@@ -38,11 +38,15 @@ def raise_open_files(least: int) -> int:
     return posix.raise_open_files(least, sysctl("kern.maxfilesperproc"))
 
 
-def sysctl(name: str) -> int | None:
-    """A number that the kernel knows under a name; None where it knows none."""
-    value = ctypes.c_uint64()  # the kernel writes 4 or 8 bytes, the low ones first
-    size = ctypes.c_size_t(ctypes.sizeof(value))
-    failed = ctypes.CDLL(None).sysctlbyname(
-        name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)
-    )
-    return None if failed else value.value
+def cache_bytes(level: int) -> int | None:
+    """The bytes of a core's cache for data, of a fast core where there are two kinds.
+
+    Cores of Apple silicon share the second level, of which each then has a part; the whole stands
+    for the third level, which the system does not tell.
+    """
+    if level == 1:
+        return sysctl("hw.perflevel0.l1dcachesize") or sysctl("hw.l1dcachesize")
+    shared = sysctl("hw.perflevel0.l2cachesize")
+    if shared is None:
+        return sysctl(f"hw.l{level}cachesize")
+    return shared // (sysctl("hw.perflevel0.cpusperl2") or 1) if level == 2 else shared

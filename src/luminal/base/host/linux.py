@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from luminal.base.host import posix
 from luminal.base.host.posix import open_files, raise_open_files
 
-__all__ = ["core_ids", "memory", "open_files", "peak_bytes", "raise_open_files"]
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+__all__ = ["cache_bytes", "core_ids", "memory", "open_files", "peak_bytes", "raise_open_files"]
 
 
 def core_ids() -> list[int]:
@@ -23,3 +26,21 @@ def memory() -> tuple[int | None, int | None]:
 def peak_bytes() -> int | None:
     """The most bytes that this process has held."""
     return posix.peak() * 1024  # getrusage(2) counts in KiB here
+
+
+def cache_bytes(level: int) -> int | None:
+    """The bytes of a core's cache for data; None where the kernel says none."""
+    for index in sorted(CACHES.glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            if int((index / "level").read_text()) == level and kind != "Instruction":
+                return _byte_count((index / "size").read_text().strip())
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _byte_count(text: str) -> int:
+    """Bytes of a size such as "32K"."""
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:], 1)
+    return int(text.rstrip("KMG")) * unit

@@ -45,3 +45,8 @@ def open_files() -> int:
 def raise_open_files(least: int) -> int:
     """How many files this process may have open: there is nothing to raise."""
     return UNLIMITED
+
+
+def cache_bytes(level: int) -> int | None:
+    """The bytes of a core's cache for data; not asked for here."""
+    return None

@@ -14,20 +14,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from luminal.backends.cpu import host, linker, machine_code, systems, target, team
 from luminal.backends.cpu.host import Host
 from luminal.backends.cpu.linker import LoadedCode
 from luminal.backends.cpu.systems import darwin, posix, windows
-from luminal.base.dtypes import float32
-from tests.backends import op_table
-from tests.backends.cpu import team_check
-from tests.backends.cpu.small_programs import chain, random_program
 from tests.backends.cpu.systems import shims
 from tests.backends.cpu.systems.memory import Mac, Windows
-from tests.fuzz.cpu_run import compiled
 
 SYSTEMS = {
     "darwin": "apple-darwin24.0.0-elf",
@@ -100,24 +94,13 @@ def _set(module: Any, **values: object) -> None:
         setattr(module, name, value)
 
 
-def check(system: Mac | Windows) -> None:
-    """Teams run programs, one of them timed, and a part of the op table on the system installed."""
-    for seed in range(6):
-        for threads in (2, 4):
-            team_check.check(random_program(seed), threads, runs=3)
-    timed = chain(0).prepare(2)
-    times = np.zeros(len(timed.launches), np.int64)
-    timed.record["times"] = times.ctypes.data
-    timed.run()
-    assert 0 < times.sum() < 60e9
-    op_table.check(lambda graph: compiled(graph)[0], float32, (op_table.leaves, op_table.loops))
-    pages = system.invalidated if isinstance(system, Mac) else system.flushed
-    print("pieces of code:", len(pages))
-
-
 if __name__ == "__main__":
-    installed = install(sys.argv[1])
+    libraries = install(sys.argv[1])
     if len(sys.argv) == 2:
-        check(installed)
+        from tests.backends.cpu.systems import programs
+
+        programs.check()
+        pages = libraries.invalidated if isinstance(libraries, Mac) else libraries.flushed
+        print("pieces of code:", len(pages))
     else:
         sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *sys.argv[2:]]))

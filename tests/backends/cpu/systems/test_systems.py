@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from luminal.backends.cpu import linker, machine_code, systems, target
+from luminal.backends.cpu import apple, host, libraries, linker, machine_code, systems, target
 from luminal.backends.cpu.systems import darwin, posix, windows
 from luminal.backends.cpu.team_ir import team_ir
 from luminal.base import config
 from luminal.base.errors import CompileError
+from luminal.codegen.llvm_product import SYMBOLS
 from tests.backends.cpu.systems import stand_in
 from tests.backends.cpu.systems.memory import Mac, Windows
 
@@ -132,6 +133,57 @@ def in_a_process_of_its_own(
         check=False,
         env={**config.child_environment(), "LUMINAL_CACHE_DIR": str(cache)},
     )
+
+
+M1 = ("hw.optional.neon", *(f"hw.optional.arm.FEAT_{n}" for n in ("LSE", "RDM", "FP16", "DotProd")))
+M2 = (*M1, "hw.optional.arm.FEAT_BF16", "hw.optional.arm.FEAT_I8MM")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "level"), [(("hw.optional.neon",), "neon"), (M1, "v8.2"), (M2, "v8.6")]
+)
+def test_levels_of_apple_silicon(
+    numbers: tuple[str, ...], level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses() -> dict[str, bool]:
+        raise RuntimeError("LLVM asks for no features here")
+
+    binding = machine_code.llvm
+    monkeypatch.setattr(binding, "get_process_triple", lambda: "arm64-apple-darwin24.1.0")
+    monkeypatch.setattr(binding, "get_host_cpu_features", refuses)
+    monkeypatch.setattr(binding, "get_host_cpu_name", lambda: "apple-m1")
+    monkeypatch.setattr(apple, "sysctl", lambda name: int(name in numbers) or None)
+    monkeypatch.setattr(host, "CPUINFO", Path("/there/is/none"))
+    monkeypatch.setattr(target, "host_facts", host.host.__wrapped__)
+    facts = target.detect.__wrapped__()
+    assert facts.triple == "arm64-apple-darwin24.1.0-elf"
+    wanted = target.AARCH64.levels[level]
+    assert (facts.vector_bits, facts.registers) == (wanted.vector_bits, wanted.registers)
+    assert set(wanted.features) <= set(facts.features)
+    assert facts.dots == target.dots_of(target.AARCH64, wanted.features)
+    assert target.cap(facts, level).name == level
+
+
+def test_products_by_accelerate(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = libraries._library()
+    if package is None:
+        pytest.skip("scipy-openblas32, which stands in, is not installed")
+    openblas, told = ctypes.CDLL(package.path), list[int]()
+
+    class Accelerate:
+        cblas_sgemm, cblas_dgemm = openblas.scipy_cblas_sgemm, openblas.scipy_cblas_dgemm
+        BLASSetThreading = staticmethod(told.append)
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(ctypes, "CDLL", {libraries.ACCELERATE: Accelerate}.__getitem__)
+    assert libraries.installed() == (libraries.BLAS,)
+    found = libraries.addresses(SYMBOLS)
+    assert told == [1]  # no threads of its own
+    assert [*found] == [*SYMBOLS]
+    assert found[SYMBOLS[0]] == ctypes.cast(openblas.scipy_cblas_sgemm, ctypes.c_void_p).value
+    del Accelerate.BLASSetThreading
+    monkeypatch.setattr(libraries, "_load", libraries._load.__wrapped__)
+    assert libraries.addresses(SYMBOLS) == found
 
 
 def test_a_system_without_a_team_is_named() -> None:
