@@ -117,30 +117,52 @@ import importlib, os, pkgutil, sys, asyncio, email, llvmlite.binding, multiproce
 import http.client, numpy, ml_dtypes, platformdirs, rich.console, rich.progress, rich.table
 import sqlite3, subprocess, tempfile, tokenizers, typer, uuid, cloudpickle, concurrent.futures
 import onnx, uvicorn, starlette.applications, jinja2, prometheus_client, huggingface_hub
-for name in ("fcntl", "resource", "termios", "pwd", "grp"):
-    sys.modules[name] = None
-for name in (
-    "fork", "register_at_fork", "sched_getaffinity", "sched_setaffinity", "sched_yield", "sysconf",
-    "sysconf_names", "getuid", "geteuid", "memfd_create", "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC",
-    "O_DIRECTORY", "O_NOFOLLOW", "killpg", "getpgid", "setsid", "nice", "mkfifo", "uname",
-):
-    delattr(os, name)
-os.O_BINARY, os.O_NOINHERIT = 0, os.open("/dev/null", 0) * 0
-sys.platform = "win32"
-import ctypes
+import ctypes, importlib.util
+sys.platform = sys.argv[2]
+WITHOUT_LLVM = sys.argv[3:] == ["without-llvm"]
 libraries = ctypes.CDLL
-ctypes.CDLL = lambda name, *rest, **more: libraries(
-    None if name == "ucrtbase" else name, *rest, **more
-)
-class Windows:
-    GlobalMemoryStatusEx = staticmethod(lambda status: 0)
-ctypes.WinDLL = lambda name: Windows
+for name in ("sched_getaffinity", "sched_setaffinity", "memfd_create"):
+    delattr(os, name)
+if sys.platform == "win32":
+    for name in ("fcntl", "resource", "termios", "pwd", "grp"):
+        sys.modules[name] = None
+    for name in (
+        "fork", "register_at_fork", "sched_yield", "sysconf", "sysconf_names", "getuid", "geteuid",
+        "O_NONBLOCK", "O_NOCTTY", "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "killpg", "getpgid",
+        "setsid", "nice", "mkfifo", "uname",
+    ):
+        delattr(os, name)
+    os.O_BINARY, os.O_NOINHERIT = 0, os.open("/dev/null", 0) * 0
+    ctypes.CDLL = lambda name, *rest, **more: libraries(
+        None if name == "ucrtbase" else name, *rest, **more
+    )
+    class Windows:
+        GlobalMemoryStatusEx = staticmethod(lambda status: 0)
+    ctypes.WinDLL = lambda name: Windows
+else:
+    class Mac:
+        def __init__(self, name, *rest, **more):
+            self.library = libraries(name, *rest, **more)
+        def __getattr__(self, name):
+            return getattr(self.library, name)
+        def sysctlbyname(self, *arguments):
+            return -1
+    ctypes.CDLL = Mac
+if WITHOUT_LLVM:  # where there is no wheel of it
+    for name in [name for name in sys.modules if name.split(".")[0] == "llvmlite"]:
+        sys.modules[name] = None
+    find_spec = importlib.util.find_spec
+    importlib.util.find_spec = lambda name, *rest: (
+        None if name == "llvmlite" else find_spec(name, *rest)
+    )
 import luminal as lm
 from tests.lint.platforms import ONLY_LINUX, ONLY_POSIX
 only = tuple(
     path.removeprefix("src/").removesuffix(".py").rstrip("/").replace("/", ".")
-    for path in (*ONLY_LINUX, *ONLY_POSIX)
+    for path in (*ONLY_LINUX, *(ONLY_POSIX if sys.platform == "win32" else ()))
 )
+if WITHOUT_LLVM:
+    only += ("luminal.backends.cpu.machine_code",)
 beside = *only, *(
     f"luminal.{name}" for name in (
         "torch_backend", "pt2", "serve", "__main__", "runtime.collectives.started",
@@ -156,7 +178,8 @@ x = cx.tensor((2, 3), name="x")
 from luminal.base import host
 exe = lm.compile(cx, backend="reference")
 print(exe({"x": numpy.zeros((2, 3), numpy.float32)})["y"], host.core_ids.__module__)
-print({device.name: device.usable for device in lm.devices()}["reference"])
+devices = {device.name: device for device in lm.devices()}
+print(devices["reference"].usable, devices["cpu"].reason)
 from luminal.runtime.object_cache import ObjectCache
 from pathlib import Path
 cache = ObjectCache(Path(sys.argv[1]) / "a" / "objects", 1 << 20)
@@ -164,6 +187,8 @@ cache.put("ab12", b"code")
 print(cache.get("ab12"), cache.info().entries, cache.clear(), cache.get("ab12"))
 from luminal.cli.main import app
 for words in (["launch", "x.py"], ["env"]):
+    if words[0] == "launch" and sys.platform != "win32":
+        continue
     try:
         app(words, standalone_mode=False)
     except lm.InputError as error:
@@ -171,11 +196,19 @@ for words in (["launch", "x.py"], ["env"]):
 """
 
 
-def test_everything_imports_and_the_reference_runs_where_nothing_of_posix_is(
-    tmp_path: Any,
+@pytest.mark.parametrize(
+    ("words", "module"),
+    [
+        (("win32",), "windows"),
+        pytest.param(("darwin",), "darwin", marks=pytest.mark.long),
+        (("darwin", "without-llvm"), "darwin"),
+    ],
+)
+def test_everything_imports_and_the_reference_runs_on_other_systems(
+    words: tuple[str, ...], module: str, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, str(tmp_path)],
+        [sys.executable, "-c", ELSEWHERE, str(tmp_path), *words],
         capture_output=True,
         text=True,
         check=False,
@@ -183,8 +216,12 @@ def test_everything_imports_and_the_reference_runs_where_nothing_of_posix_is(
     )
     assert not done.returncode, done.stderr[-3000:]
     lines = done.stdout.splitlines()
-    assert lines[0] == "[3. 3.] luminal.base.host.windows"
-    assert lines[1] == "True"
+    assert lines[0] == f"[3. 3.] luminal.base.host.{module}"
+    if len(words) > 1:
+        assert lines[1].startswith("True llvmlite is not installed (Macs with Intel's processors")
+    else:
+        assert lines[1] == "True None"
     assert lines[2] == "b'code' 1 1 None"
-    assert lines[3] == "luminal launch needs Linux or macOS (on Windows, WSL)"
+    if module == "windows":
+        assert lines[3] == "luminal launch needs Linux or macOS (on Windows, WSL)"
     assert any(line.startswith("python ") for line in lines)

@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import luminal as lm
 from luminal.base import installation
@@ -34,6 +35,27 @@ def test_every_hint_names_an_extra_that_there_is() -> None:
     ]
     assert len(hints) >= 14
     assert set(hints) <= set(PROJECT["optional-dependencies"])
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "missing"),
+    [
+        ("linux", "x86_64", set()),
+        ("linux", "aarch64", set()),
+        ("darwin", "arm64", set()),
+        ("darwin", "x86_64", {"llvmlite"}),
+        ("win32", "AMD64", set()),
+        ("win32", "ARM64", {"llvmlite", "egglog"}),
+    ],
+)
+def test_nothing_is_asked_for_that_has_no_wheel(
+    system: str, machine: str, missing: set[str]
+) -> None:
+    needs = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["search"]]
+    here = {"sys_platform": system, "platform_machine": machine}
+    requirements = [Requirement(need) for need in needs]
+    left_out = {r.name for r in requirements if r.marker and not r.marker.evaluate(here)}
+    assert left_out == missing
 
 
 def test_no_text_says_to_install_what_is_luminal_on_an_index() -> None:

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from luminal.backends.cpu import hwcaps
+from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.runtime import object_cache
 
@@ -37,10 +38,10 @@ class Host:
 @functools.cache
 def host() -> Host:
     """The machine this process runs on, as LLVM names it."""
-    processor = _processor()
+    version, processor = llvm_version(), _processor()
     if processor is None:
         return _asked()
-    objects, key = object_cache.default(), object_cache.key("host 2", llvm_version(), processor)
+    objects, key = object_cache.default(), object_cache.key("host 2", version, processor)
     kept = objects.get(key)
     if kept is not None:
         return Host(**json.loads(kept))
@@ -52,11 +53,14 @@ def host() -> Host:
 @functools.cache
 def llvm_version() -> str:
     """The LLVM that makes the code: its package's own words and the size of the library, as reading
-    the package's metadata takes longer than loading a program.
+    the package's metadata takes longer than loading a program. CompileError where it is missing.
     """
     spec = find_spec(PACKAGE)
-    assert spec is not None
-    assert spec.origin is not None
+    if spec is None or spec.origin is None:
+        raise CompileError(
+            "llvmlite is not installed (Macs with Intel's processors and Windows on ARM get no "
+            "wheel of it); use backend='reference', or 'auto', which takes what is there"
+        )
     folder = Path(spec.origin).parent
     # The size beside the version tells builds of one version apart, as those of two distributors
     # are.

@@ -57,7 +57,9 @@ def _library() -> Library | None:
     if sys.platform == "darwin":
         return Library(ACCELERATE, "", "BLASSetThreading")
     path = _path()
-    return path and Library(str(path), PREFIX, "scipy_openblas_set_num_threads")
+    if path is None:
+        return None
+    return Library(str(path), PREFIX, "scipy_openblas_set_num_threads")
 
 
 @functools.cache
