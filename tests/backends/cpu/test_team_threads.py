@@ -158,3 +158,21 @@ def test_entry_is_loaded_once() -> None:
     for thread in threads:
         thread.join()
     assert len({id(entry) for entry in entries}) == 1
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_no_worker_is_pinned_to_a_slow_core(is_slow: bool) -> None:
+    """Where all cores but one are slow, which is the caller's, none is left to pin a worker to."""
+    script = (
+        "import os\n"
+        "from luminal.backends.cpu import team\n"
+        "from tests.backends.cpu.small_programs import chain\n"
+        "slow = sorted(os.sched_getaffinity(0))[1:]\n"
+        f"team.slow_core_ids = lambda: slow * {is_slow}\n"
+        "chain(0).prepare(2).run()\n"
+        "tasks = map(int, os.listdir('/proc/self/task'))\n"
+        "print(any(len(os.sched_getaffinity(task)) == 1 for task in tasks))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (str(not is_slow), "")

@@ -74,6 +74,24 @@ def test_caches_of_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [linux.cache_bytes(level) for level in (1, 2, 3)] == [32 << 10, 1 << 20, None]
 
 
+def test_of_big_and_little_cores_those_count_that_keep_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A phone's chip: four little, two middling, one big core, and one that is not told about."""
+    monkeypatch.setattr(linux, "CPUS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
+    for core, capacity in enumerate([250, 250, 250, 250, 800, 512, 1024]):
+        (tmp_path / f"cpu{core}").mkdir()
+        (tmp_path / f"cpu{core}" / "cpu_capacity").write_text(f"{capacity}\n")
+    linux._capacity.cache_clear()
+    try:
+        assert (linux.core_ids(), linux.slow_core_ids()) == ([4, 5, 6, 7], [0, 1, 2, 3])
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process: {1, 2}, raising=False)
+        assert (linux.core_ids(), linux.slow_core_ids()) == ([1, 2], [])
+    finally:
+        linux._capacity.cache_clear()
+
+
 def test_a_mac_opens_no_more_files_than_its_kernel_allows(
     mac: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ from luminal.backends.cpu.team_systems import system
 from luminal.base import config, forks
 from luminal.base.dtypes import int64
 from luminal.base.errors import CompileError, VerifyError
-from luminal.base.host import core_ids
+from luminal.base.host import core_ids, slow_core_ids
 from luminal.memory.arrays import Array
 from luminal.runtime.recognition import Familiar, Recognized
 
@@ -233,7 +233,10 @@ def _verify_slot(row: int, ref: Any, depths: int, table_entries: int) -> None:
 
 
 def _initialize(address: int) -> None:
-    if ctypes.CFUNCTYPE(ctypes.c_int32)(address)() != 0:
+    slow = bytearray(128)
+    for core in slow_core_ids():
+        slow[core // 8] |= 1 << core % 8
+    if ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)(address)(bytes(slow)) != 0:
         raise CompileError(
             "cpu backend: no memory for the team of threads; on Linux it needs 4.14 (madvise "
             "MADV_WIPEONFORK)"

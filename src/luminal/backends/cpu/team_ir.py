@@ -104,13 +104,15 @@ _DECLARATIONS = """
 @control = internal global ptr null
 @cpus = internal global [1024 x i32] zeroinitializer
 @n_cpus = internal global i32 0
+@slow = internal global [128 x i8] zeroinitializer
 
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 $MACHINE"""
 
 
 def team_ir(triple: str, find: Callable[[str], object]) -> str:
-    """The module's text for a machine. It exports `luminal_team_init()` and what Python calls
+    """The module's text for a machine. It exports `luminal_team_init(slow)` and what Python calls
     (`team_entry`). `find` gives None for functions that the system lacks.
     """
     here, machine = system(triple, find), MACHINES[triple.split("-")[0]]

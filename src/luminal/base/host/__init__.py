@@ -20,6 +20,7 @@ else:
 
 cache_bytes = _system.cache_bytes
 core_ids = _system.core_ids
+slow_core_ids = _system.slow_core_ids
 memory = _system.memory
 peak_bytes = _system.peak_bytes
 open_files = _system.open_files
@@ -40,4 +41,5 @@ __all__ = [
     "peak_bytes",
     "raise_open_files",
     "require_posix",
+    "slow_core_ids",
 ]

@@ -13,12 +13,25 @@ from luminal.base.host import posix
 from luminal.base.host.posix import open_files
 from luminal.base.host.sysctl import sysctl
 
-__all__ = ["cache_bytes", "core_ids", "memory", "open_files", "peak_bytes", "raise_open_files"]
+__all__ = [
+    "cache_bytes",
+    "core_ids",
+    "memory",
+    "open_files",
+    "peak_bytes",
+    "raise_open_files",
+    "slow_core_ids",
+]
 
 
 def core_ids() -> list[int]:
     """A number for each core of the fastest kind (Intel's Macs have one kind)."""
     return list(range(sysctl("hw.perflevel0.logicalcpu") or os.cpu_count() or 1))
+
+
+def slow_core_ids() -> list[int]:
+    """The numbers of cores that no thread may be bound to: none, as no thread is bound here."""
+    return []
 
 
 def memory() -> tuple[int | None, int | None]:

@@ -1,21 +1,57 @@
-"""Linux: the cores, memory and limits of this process."""
+"""Linux: the cores, memory and limits of this process.
+
+Where cores differ, as on most AArch64 machines but servers, a team on fast and slow ones waits for
+the slow ones: they take a piece of a launch as the others do. Only those count that are at least
+half as fast as the fastest.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
 from luminal.base.host import posix
 from luminal.base.host.posix import open_files, raise_open_files
 
-CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+CPUS = Path("/sys/devices/system/cpu")
+CACHES = CPUS / "cpu0/cache"
 
-__all__ = ["cache_bytes", "core_ids", "memory", "open_files", "peak_bytes", "raise_open_files"]
+__all__ = [
+    "cache_bytes",
+    "core_ids",
+    "memory",
+    "open_files",
+    "peak_bytes",
+    "raise_open_files",
+    "slow_core_ids",
+]
 
 
 def core_ids() -> list[int]:
-    """The numbers of the cores that this process may use, which is what containers limit."""
+    """The numbers of the fast cores that this process may use, which is what containers limit."""
+    slow = slow_core_ids()
+    return [core for core in _allowed() if core not in slow]
+
+
+def slow_core_ids() -> list[int]:
+    """The numbers of the cores that this process may use, and leaves to others."""
+    cores = _allowed()
+    least = max(map(_capacity, cores)) / 2
+    return [core for core in cores if _capacity(core) < least]
+
+
+def _allowed() -> list[int]:
     return sorted(os.sched_getaffinity(0))  # type: ignore[attr-defined, unused-ignore]  # not on a Mac
+
+
+@functools.cache
+def _capacity(core: int) -> int:
+    """How fast a core is, of 1024: alike where the kernel does not tell them apart."""
+    try:
+        return int((CPUS / f"cpu{core}" / "cpu_capacity").read_text())
+    except (OSError, ValueError):
+        return 1024
 
 
 def memory() -> tuple[int | None, int | None]:

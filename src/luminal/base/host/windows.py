@@ -23,6 +23,11 @@ def core_ids() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
+def slow_core_ids() -> list[int]:
+    """The numbers of cores that no thread may be bound to: none, as no thread is bound here."""
+    return []
+
+
 def memory() -> tuple[int | None, int | None]:
     """Bytes of the machine's memory, and of what is free of it."""
     status = _Memory(length=ctypes.sizeof(_Memory))
