@@ -20,6 +20,8 @@
 #define __syncthreads() simt::barrier(__LINE__)
 #define DEPEND simt::depend()
 #define FETCH(place) simt::fetch(place)
+#define ARRIVE(counter) simt::arrive(counter, __builtin_return_address(0))
+#define AWAIT(counter, count) simt::await(counter, count, __LINE__)
 #define __syncwarp(...) simt::warp_barrier(__LINE__)
 #define __threadfence()
 #define __threadfence_block()

@@ -1,7 +1,11 @@
 // Runs a grid on one core: groups one after the other, each thread of a group as a fibre that runs
 // until it waits. So a run is deterministic, and a different order of threads is a different run.
+// The groups of a cooperative launch, which wait for each other, are all there at once and take
+// turns, in an order that a generator draws.
 #include "runtime.h"
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <sys/mman.h>
 #include <ucontext.h>
 
@@ -10,11 +14,13 @@ namespace simt {
 constexpr size_t STACK = 256 << 10;  // holds a register tile of 16k floats; untouched pages are free
 constexpr unsigned MOST_LANES = 64;
 
-enum class State { ready, at_warp_barrier, at_barrier, returned };
+enum class State { ready, at_warp_barrier, at_barrier, at_counter, returned };
 
 struct Fibre {
     State state;
-    int line;  // of the barrier where it waits
+    int line;  // of the barrier or counter where it waits
+    const unsigned* counter;
+    unsigned count;  // that the counter has to reach
     bool started, depended;
     jmp_buf context;
     ucontext_t entry;
@@ -25,40 +31,58 @@ struct Warp {
     uint64_t slots[MOST_LANES];
 };
 
+// What a group knows of another: all that it did before this clock has happened. A counter knows
+// what groups knew that added to it.
+typedef std::vector<unsigned> Known;
+
+struct Group {
+    std::vector<Fibre> fibres;
+    std::vector<Warp> warps;
+    unsigned waiting, returned, number;
+    Index at;
+    char *stacks, *dynamic;
+    unsigned start, barrier;  // clocks
+    Known known, heard;       // heard by some thread since the last barrier
+};
+
 Clocks clocks;
 const Launch* running;
 
-static std::vector<Fibre> fibres;
-static std::vector<Warp> warps;
-static unsigned current, waiting, returned, group_number;
-static Index group_at;
-static char *stacks, *dynamic;
+static std::vector<Group> groups;
+static Group* own;
+static unsigned current;
+static std::map<const unsigned*, Known> told;  // by counter
 static jmp_buf scheduler;
 static ucontext_t scheduler_entry;
 static Fault fault;
 static unsigned launches;
 
-static Warp& warp() { return warps[current / running->warp_size]; }
+static Warp& warp() { return own->warps[current / running->warp_size]; }
 
 Index thread_index() {
     const Index& size = running->threads;
     return {current % size.x, current / size.x % size.y, current / size.x / size.y};
 }
-Index group_index() { return group_at; }
+Index group_index() { return own->at; }
 Index group_size() { return running->threads; }
 Index group_count() { return running->groups; }
 unsigned lane() { return current % running->warp_size; }
 unsigned warp_size() { return running->warp_size; }
-void* dynamic_shared() { return dynamic; }
+void* dynamic_shared() { return own->dynamic; }
 int order() { return running->order; }
 unsigned launch_number() { return launches; }
 
-unsigned thread_number() { return group_number * fibres.size() + current; }
+unsigned thread_number() { return own->number * own->fibres.size() + current; }
 unsigned warp_barrier_clock() { return warp().barrier_clock; }
 bool in_warp_of_thread(unsigned number) {
-    return number % fibres.size() / running->warp_size == current / running->warp_size;
+    return number % own->fibres.size() / running->warp_size == current / running->warp_size;
 }
-Span own_stack() { return {stacks + STACK * current, STACK}; }
+bool in_group_of_thread(unsigned number) { return number / own->fibres.size() == own->number; }
+bool is_known(unsigned thread, unsigned clock) {
+    size_t group = thread / own->fibres.size();
+    return group < own->known.size() && clock < own->known[group];
+}
+Span own_stack() { return {own->stacks + STACK * current, STACK}; }
 
 [[noreturn]] void stop(const Fault& found) {
     fault = found;
@@ -69,24 +93,48 @@ Span own_stack() { return {stacks + STACK * current, STACK}; }
 [[noreturn]] static void stop(FaultKind kind, unsigned thread, unsigned other) {
     current = thread;
     Fault found{kind};
-    found.line = fibres[thread].line;
-    found.other_line = fibres[other].line;
-    found.other_thread = group_number * fibres.size() + other;
+    found.line = own->fibres[thread].line;
+    found.other_line = own->fibres[other].line;
+    found.other_thread = own->number * own->fibres.size() + other;
     stop(found);
 }
 
 static void wait(State state, int line) {
-    Fibre& fibre = fibres[current];
+    Fibre& fibre = own->fibres[current];
     fibre.state = state;
     fibre.line = line;
     if (!_setjmp(fibre.context)) _longjmp(scheduler, 1);
 }
 
-void depend() { fibres[current].depended = true; }
-bool has_depended() { return fibres[current].depended; }
+void depend() { own->fibres[current].depended = true; }
+bool has_depended() { return own->fibres[current].depended; }
+
+static void join(Known& known, const Known& other) {
+    known.resize(groups.size());
+    for (size_t i = 0; i < other.size(); i++) known[i] = std::max(known[i], other[i]);
+}
+
+// What the group did before its last barrier has happened for who finds the counter there.
+unsigned arrive(unsigned* counter, void* caller) {
+    touch_atomic(counter, sizeof *counter, caller);
+    Known now = own->known;
+    now[own->number] = own->barrier;
+    join(told[counter], now);
+    return (*counter)++;
+}
+
+// What is heard holds for the group from its next barrier on.
+void await(const unsigned* counter, unsigned count, int line) {
+    touch_atomic((void*)counter, sizeof *counter, __builtin_return_address(0));
+    Fibre& fibre = own->fibres[current];
+    fibre.counter = counter;
+    fibre.count = count;
+    while (*counter < count) wait(State::at_counter, line);
+    join(own->heard, told[counter]);
+}
 
 void barrier(int line) {
-    waiting++;
+    own->waiting++;
     wait(State::at_barrier, line);
 }
 
@@ -96,38 +144,38 @@ void warp_barrier(int line) {
 }
 
 void meet(int line) {
-    Warp& own = warp();
-    unsigned clock = own.barrier_clock;
+    Warp& mine = warp();
+    unsigned clock = mine.barrier_clock;
     warp_barrier(line);
-    own.barrier_clock = clock;
+    mine.barrier_clock = clock;
 }
 
 uint64_t exchange(uint64_t value, unsigned from_lane, int line) {
-    Warp& own = warp();
-    unsigned clock = own.barrier_clock;
-    own.slots[lane()] = value;
+    Warp& mine = warp();
+    unsigned clock = mine.barrier_clock;
+    mine.slots[lane()] = value;
     warp_barrier(line);
-    unsigned source = own.first + from_lane;
-    if (from_lane >= own.size || fibres[source].state == State::returned) {
-        fibres[current].line = line;
-        stop(FaultKind::returned_lane, current, from_lane < own.size ? source : current);
+    unsigned source = mine.first + from_lane;
+    if (from_lane >= mine.size || own->fibres[source].state == State::returned) {
+        own->fibres[current].line = line;
+        stop(FaultKind::returned_lane, current, from_lane < mine.size ? source : current);
     }
-    uint64_t result = own.slots[from_lane];
+    uint64_t result = mine.slots[from_lane];
     warp_barrier(line);
-    own.barrier_clock = clock;  // values move between the lanes; memory is not ordered by it
+    mine.barrier_clock = clock;  // values move between the lanes; memory is not ordered by it
     return result;
 }
 
 uint64_t ballot(bool vote, int line) {
-    Warp& own = warp();
-    unsigned clock = own.barrier_clock;
-    own.slots[lane()] = vote;
+    Warp& mine = warp();
+    unsigned clock = mine.barrier_clock;
+    mine.slots[lane()] = vote;
     warp_barrier(line);
     uint64_t votes = 0;
-    for (unsigned i = 0; i < own.size; i++)
-        if (fibres[own.first + i].state != State::returned) votes |= own.slots[i] << i;
+    for (unsigned i = 0; i < mine.size; i++)
+        if (own->fibres[mine.first + i].state != State::returned) votes |= mine.slots[i] << i;
     warp_barrier(line);
-    own.barrier_clock = clock;
+    mine.barrier_clock = clock;
     return votes;
 }
 
@@ -135,27 +183,28 @@ static void enter() {
     running->kernel(running->arguments);
     // What comes after it goes by its end, and so by the ends of those before it.
     if (running->chained && !has_depended()) stop(FaultKind::early, current, current);
-    returned++;
+    own->returned++;
     warp().returned++;
-    fibres[current].state = State::returned;
+    own->fibres[current].state = State::returned;
     _longjmp(scheduler, 1);
 }
 
 // Runs a thread until it waits, returns or stops the launch.
 __attribute__((noinline)) static void resume(unsigned thread) {
     current = thread;
-    Fibre& fibre = fibres[thread];
+    Fibre& fibre = own->fibres[thread];
     if (_setjmp(scheduler)) return;
     if (fibre.started) _longjmp(fibre.context, 1);
     fibre.started = true;
     getcontext(&fibre.entry);
-    fibre.entry.uc_stack = {stacks + STACK * thread, 0, STACK};
+    fibre.entry.uc_stack = {own->stacks + STACK * thread, 0, STACK};
     makecontext(&fibre.entry, enter, 0);
     swapcontext(&scheduler_entry, &fibre.entry);
 }
 
 // Lets a set of threads that all wait go on; all must wait in one place.
 static void release(unsigned first, unsigned size, State state, FaultKind divergent) {
+    std::vector<Fibre>& fibres = own->fibres;
     unsigned leader = first;
     while (fibres[leader].state != state) leader++;
     for (unsigned i = leader; i < first + size; i++) {
@@ -167,7 +216,7 @@ static void release(unsigned first, unsigned size, State state, FaultKind diverg
 
 static bool release_warps() {
     bool any = false;
-    for (Warp& each : warps) {
+    for (Warp& each : own->warps) {
         if (!each.waiting || each.waiting + each.returned < each.size) continue;
         release(each.first, each.size, State::at_warp_barrier, FaultKind::divergent_warp);
         each.waiting = 0;
@@ -178,31 +227,58 @@ static bool release_warps() {
 }
 
 static bool release_group() {
-    if (!waiting || waiting + returned < fibres.size()) return false;
-    if (returned) {
+    unsigned count = own->fibres.size();
+    if (!own->waiting || own->waiting + own->returned < count) return false;
+    if (own->returned) {
         unsigned thread = 0, gone = 0;
-        while (fibres[thread].state != State::at_barrier) thread++;
-        while (fibres[gone].state != State::returned) gone++;
+        while (own->fibres[thread].state != State::at_barrier) thread++;
+        while (own->fibres[gone].state != State::returned) gone++;
         stop(FaultKind::barrier_after_return, thread, gone);
     }
-    release(0, fibres.size(), State::at_barrier, FaultKind::divergent_barrier);
-    waiting = 0;
-    clocks.group_barrier = ++clocks.now;
+    release(0, count, State::at_barrier, FaultKind::divergent_barrier);
+    own->waiting = 0;
+    own->barrier = clocks.group_barrier = ++clocks.now;
+    join(own->known, own->heard);
     return true;
 }
 
+// Who waits for a counter, if anybody does, else for the lanes of a warp.
 [[noreturn]] static void stop_deadlock() {
+    for (Group& each : groups)
+        for (unsigned i = 0; i < each.fibres.size(); i++)
+            if (each.fibres[i].state == State::at_counter) {
+                own = &each;
+                current = i;
+                Fault found{FaultKind::starved};
+                found.line = each.fibres[i].line;
+                found.offset = *each.fibres[i].counter;
+                found.size = each.fibres[i].count;
+                stop(found);
+            }
     unsigned thread = 0, other = 0;
-    while (fibres[thread].state != State::at_warp_barrier) thread++;
-    while (fibres[other].state != State::at_barrier && other + 1 < fibres.size()) other++;
+    while (own->fibres[thread].state != State::at_warp_barrier) thread++;
+    while (own->fibres[other].state != State::at_barrier && other + 1 < own->fibres.size()) other++;
     stop(FaultKind::deadlock, thread, other);
 }
 
-// Lets those go on who may. Nobody can and nobody ran: they wait for each other.
-__attribute__((noinline)) static void release_all(bool ran) {
-    if (_setjmp(scheduler)) return;
-    bool warps_go = release_warps(), group_goes = release_group();
-    if (!ran && !warps_go && !group_goes) stop_deadlock();
+// Lets those of the group go on who may.
+__attribute__((noinline)) static bool release_all() {
+    static bool any;
+    any = false;
+    if (_setjmp(scheduler)) return any;
+    for (Fibre& each : own->fibres)
+        if (each.state == State::at_counter && *each.counter >= each.count) {
+            each.state = State::ready;
+            any = true;
+        }
+    any |= release_warps();
+    any |= release_group();
+    return any;
+}
+
+// Nobody can go on, and nobody ran: they wait for each other.
+__attribute__((noinline)) static void report_deadlock() {
+    if (!_setjmp(scheduler)) stop_deadlock();
 }
 
 static unsigned in_order(unsigned i, unsigned count, unsigned turn) {
@@ -213,68 +289,107 @@ static unsigned in_order(unsigned i, unsigned count, unsigned turn) {
     }
 }
 
-static void run_group() {
-    unsigned count = fibres.size(), turn = group_number;
-    waiting = returned = 0;
-    clocks.group_start = clocks.group_barrier = ++clocks.now;
-    for (Warp& each : warps) {
+// Makes a group ready to run, with memory that says nothing.
+static void begin(Group& group, unsigned number) {
+    const Index& size = running->groups;
+    group.number = number;
+    group.at = {number % size.x, number / size.x % size.y, number / size.x / size.y};
+    group.waiting = group.returned = 0;
+    group.start = group.barrier = ++clocks.now;
+    group.known.assign(groups.size(), 0);
+    group.heard.assign(groups.size(), 0);
+    for (Warp& each : group.warps) {
         each.waiting = each.returned = 0;
         each.barrier_clock = clocks.now;
     }
-    for (Fibre& each : fibres) {
+    for (Fibre& each : group.fibres) {
         each.state = State::ready;
         each.started = each.depended = false;
     }
-    memset(running->shared.begin, 0xCB, running->shared.size);
-    memset(dynamic, 0xCB, running->dynamic);
-    while (returned < count) {
-        turn = turn * 1664525 + 1013904223;  // Numerical Recipes' generator
-        bool ran = false;
+    memset(group.dynamic, 0xCB, running->dynamic);
+}
+
+// Every thread of a group that is ready runs until it waits; did anybody, or may somebody now?
+static bool run_round(Group& group, unsigned turn) {
+    own = &group;
+    clocks.group_start = group.start;
+    clocks.group_barrier = group.barrier;
+    unsigned count = group.fibres.size();
+    bool ran = false;
+    for (unsigned i = 0; i < count; i++) {
+        unsigned thread = in_order(i, count, turn % count);
+        if (group.fibres[thread].state != State::ready) continue;
+        resume(thread);
+        if (fault.kind != FaultKind::none) return true;
+        ran = true;
+    }
+    return release_all() || ran;
+}
+
+// Runs groups that are there together until all have returned.
+static void run_together(Group* first, unsigned count) {
+    unsigned turn = first->number;
+    for (bool left = true; left;) {
+        bool ran = left = false;
+        unsigned from = turn;
         for (unsigned i = 0; i < count; i++) {
-            unsigned thread = in_order(i, count, turn % count);
-            if (fibres[thread].state != State::ready) continue;
-            resume(thread);
+            Group& group = first[count == 1 ? 0 : in_order(i, count, from % count)];
+            turn = turn * 1664525 + 1013904223;  // Numerical Recipes' generator
+            if (group.returned == group.fibres.size()) continue;
+            left = true;
+            // A group may be slow: others run ahead of it.
+            if (count > 1 && turn >> 30 == 0) ran = true;
+            else ran |= run_round(group, turn);
             if (fault.kind != FaultKind::none) return;
-            ran = true;
         }
-        release_all(ran);
-        if (fault.kind != FaultKind::none) return;
+        if (left && !ran) return report_deadlock();
     }
 }
 
 static void run_grid(unsigned count) {
-    const Index& size = running->groups;
+    if (running->cooperative) {
+        for (unsigned i = 0; i < count; i++) begin(groups[i], i);
+        return run_together(groups.data(), count);
+    }
     for (unsigned i = 0; i < count && fault.kind == FaultKind::none; i++) {
-        group_number = in_order(i, count, 0);
-        group_at = {group_number % size.x, group_number / size.x % size.y,
-                    group_number / size.x / size.y};
-        run_group();
+        memset(running->shared.begin, 0xCB, running->shared.size);
+        begin(groups[0], in_order(i, count, 0));
+        run_together(groups.data(), 1);
     }
 }
 
 // 0, or 1 with what went wrong in `found`.
 extern "C" int simt_launch(const Launch* launch, Fault* found) {
     unsigned count = launch->threads.x * launch->threads.y * launch->threads.z;
+    unsigned grid = launch->groups.x * launch->groups.y * launch->groups.z;
     running = launch;
     launches++;
     fault = {};
-    fibres.resize(count);
-    warps.clear();
-    for (unsigned first = 0; first < count; first += launch->warp_size) {
-        unsigned rest = count - first;
-        warps.push_back({first, rest < launch->warp_size ? rest : launch->warp_size});
-    }
+    told.clear();
     auto map = [](size_t size) {
         return (char*)mmap(nullptr, size, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     };
-    stacks = map(STACK * count);
-    dynamic = map(launch->dynamic + 1);
-    start_shadow(*launch, {dynamic, launch->dynamic});
-    run_grid(launch->groups.x * launch->groups.y * launch->groups.z);
+    groups.resize(launch->cooperative ? grid : 1);
+    std::vector<Span> dynamic;
+    for (Group& each : groups) {
+        each.fibres.resize(count);
+        each.warps.clear();
+        for (unsigned first = 0; first < count; first += launch->warp_size) {
+            unsigned rest = count - first;
+            each.warps.push_back({first, rest < launch->warp_size ? rest : launch->warp_size});
+        }
+        each.stacks = map(STACK * count);
+        each.dynamic = map(launch->dynamic + 1);
+        dynamic.push_back({each.dynamic, launch->dynamic});
+    }
+    start_shadow(*launch, dynamic);
+    run_grid(grid);
     end_shadow();
-    munmap(stacks, STACK * count);
-    munmap(dynamic, launch->dynamic + 1);
+    for (Group& each : groups) {
+        munmap(each.stacks, STACK * count);
+        munmap(each.dynamic, launch->dynamic + 1);
+    }
     running = nullptr;
     *found = fault;
     return fault.kind != FaultKind::none;

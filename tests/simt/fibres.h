@@ -24,6 +24,8 @@ void warp_barrier(int line);  // of the lanes of a warp
 void meet(int line);          // the same, by which nothing of memory is ordered
 uint64_t exchange(uint64_t value, unsigned from_lane, int line);
 uint64_t ballot(bool vote, int line);
+unsigned arrive(unsigned* counter, void* caller);               // adds 1, and gives what it was
+void await(const unsigned* counter, unsigned count, int line);  // until it is at least that
 void depend();                // the launches before this one have ended, as far as it can tell
 void fetch(const void* address);  // asks for memory, which must be there
 void touch_atomic(void* address, size_t size, void* caller);

@@ -78,6 +78,7 @@ class _Launch(ctypes.Structure):
         ("buffer_count", ctypes.c_size_t),
         ("chained", ctypes.c_int),
         ("early", ctypes.c_longlong),
+        ("cooperative", ctypes.c_int),
     )
 
 
@@ -263,6 +264,7 @@ def _worded(
         f"{does} {where} before it has waited for earlier launches"
         if fault.size
         else "ends without having waited for earlier launches",
+        f"waits for a counter to reach {fault.size}, which stands at {fault.offset}",
     )[fault.kind]
     return f"line {line}, {thread} {what}"
 

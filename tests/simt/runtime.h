@@ -9,7 +9,7 @@ namespace simt {
 
 enum class FaultKind : int {
     none, out_of_bounds, misaligned, race, uninitialised, index, divergent_barrier,
-    barrier_after_return, deadlock, divergent_warp, returned_lane, early,
+    barrier_after_return, deadlock, divergent_warp, returned_lane, early, starved,
 };
 
 // The first thing that went wrong in a launch; Python words it (launch.py).
@@ -37,6 +37,7 @@ struct Launch {
     size_t buffer_count;
     int chained;  // it may begin before launches ahead of it have ended, and waits for them itself
     long long early;  // the one buffer that it may touch before that; -1: none
+    int cooperative;  // all groups are there at once, and may wait for each other
 };
 
 // The moments that order accesses. A clock counts the barriers that were passed; what a group or
@@ -49,11 +50,13 @@ extern const Launch* running;  // null outside of a launch
 unsigned thread_number();                  // of the running thread, over the whole grid
 unsigned warp_barrier_clock();             // when its warp passed its last barrier
 bool in_warp_of_thread(unsigned number);   // is that thread of its group in its warp?
+bool in_group_of_thread(unsigned number);
+bool is_known(unsigned thread, unsigned clock);  // has what it did then happened for this group?
 Span own_stack();
 bool has_depended();                       // has the running thread waited for earlier launches?
 [[noreturn]] void stop(const Fault& fault);
 
-void start_shadow(const Launch& launch, Span dynamic);
+void start_shadow(const Launch& launch, const std::vector<Span>& dynamic);
 void end_shadow();
 
 }  // namespace simt

@@ -4,9 +4,9 @@
 //
 // Each byte has a cell: its last write, and the last reads by two different threads. An access
 // races with an earlier one of another thread if one of the two is a write, not both are atomic,
-// and neither happened before the other: they are of different groups, or of one group with no
-// barrier in between. (The method is FastTrack's, Flanagan and Freund 2009, where barriers are the
-// only synchronisation.)
+// and neither happened before the other: they are of one group with no barrier in between, or of
+// two groups where no counter was added to behind the first one's next barrier, and waited for
+// ahead of the second one's last. (The method is FastTrack's, Flanagan and Freund 2009.)
 #include "runtime.h"
 #include <algorithm>
 #include <sys/mman.h>
@@ -31,7 +31,7 @@ struct Region {
 
 static std::vector<Region> regions;  // by address
 
-void start_shadow(const Launch& launch, Span dynamic) {
+void start_shadow(const Launch& launch, const std::vector<Span>& dynamic) {
     regions.clear();
     auto add = [](Span span, long long number) {
         if (!span.size) return;
@@ -41,7 +41,7 @@ void start_shadow(const Launch& launch, Span dynamic) {
     };
     for (size_t i = 0; i < launch.buffer_count; i++) add(launch.buffers[i], i);
     add(launch.shared, -1);
-    add(dynamic, -1);
+    for (Span each : dynamic) add(each, -1);
     std::sort(regions.begin(), regions.end(),
               [](const Region& a, const Region& b) { return a.begin < b.begin; });
     clocks = {};
@@ -54,7 +54,7 @@ void end_shadow() {
 static bool races(const Stamp& earlier, const Stamp& now) {
     if (!earlier.clock || earlier.thread == now.thread) return false;
     if (earlier.atomic && now.atomic) return false;
-    if (earlier.clock < clocks.group_start) return true;  // of another group
+    if (!in_group_of_thread(earlier.thread)) return !is_known(earlier.thread, earlier.clock);
     if (earlier.clock < clocks.group_barrier) return false;
     return !in_warp_of_thread(earlier.thread) || earlier.clock >= warp_barrier_clock();
 }
