@@ -18,7 +18,7 @@ from luminal.expand import ir
 from luminal.expand.casts import from_memory, held_dtype, neighbours, to_memory, word_of
 from luminal.expand.fold import constant, uniform
 from luminal.expand.index import without_constant
-from luminal.expand.ir import CONDITION, LINE, Fetch, Operand, Type, memory_dtype
+from luminal.expand.ir import CONDITION, LINE, Barrier, Fetch, Operand, Type, memory_dtype
 from luminal.expand.lanes import Lanes
 from luminal.expand.pointwise import POINTWISE
 from luminal.expand.shuffled import (
@@ -76,6 +76,7 @@ class _Access:
 def load(tiles: Tiles, statement: Load) -> None:
     """Every piece of the tile. Neighbours that lie side by side are a word; others become one."""
     out = statement.out
+    tiles.read.add(statement.buffer)
     type_ = memory_dtype(tiles.buffers[statement.buffer].dtype)
     near = tiles.near_axis(out.axes)
     if statement.prefetch is not ZERO:
@@ -238,6 +239,10 @@ def _store(tiles: Tiles, statement: Store, elements: Elements) -> None:
     # added is added at each of them.
     axes = tuple(axis for axis in tiles.active if statement.add or axis in used)
     alone = tiles.is_first(axes)
+    if alone is not None and statement.buffer in tiles.read:
+        # What one lane overwrites others have read, or are about to.
+        tiles.b.emit(Barrier())
+        tiles.read.clear()
     across = turnable(tiles, statement, axes)
     if across is not None:
         where = _place(tiles, statement, (), {}, alone).mask or constant(CONDITION, True)

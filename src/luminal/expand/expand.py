@@ -344,6 +344,7 @@ class _Expansion:
         """
         if self.source.lanes > 1:
             self.b.emit(ir.Barrier())
+            self.tiles.read.clear()
 
     def copy(self, statement: Copy) -> None:
         access.copy(self.tiles, statement)

@@ -97,6 +97,7 @@ class Tiles:
     dealt: dict[Symbol, Lanes] = field(default_factory=dict)  # how axes are dealt to lanes
     whole: dict[Symbol, Expression] = field(default_factory=dict)  # tiles are before their stop
     parts: dict[Symbol, Part] = field(default_factory=dict)  # axes that are sides of blocks
+    read: set[str] = field(default_factory=set)  # buffers, since lanes have met last
     held: dict[Symbol, str] = field(default_factory=dict)  # the block by which each is dealt now
 
     def cut(self, loop: Loop) -> Pieces:
