@@ -14,7 +14,7 @@ namespace simt {
 constexpr size_t STACK = 256 << 10;  // holds a register tile of 16k floats; untouched pages are free
 constexpr unsigned MOST_LANES = 64;
 
-enum class State { ready, at_warp_barrier, at_barrier, at_counter, returned };
+enum class State { ready, at_warp_barrier, at_barrier, at_part_barrier, at_counter, returned };
 
 struct Fibre {
     State state;
@@ -38,7 +38,7 @@ typedef std::vector<unsigned> Known;
 struct Group {
     std::vector<Fibre> fibres;
     std::vector<Warp> warps;
-    unsigned waiting, returned, number;
+    unsigned waiting, part, part_waiting, returned, number;
     Index at;
     char *stacks, *dynamic;
     unsigned start, barrier;  // clocks
@@ -138,6 +138,12 @@ void barrier(int line) {
     wait(State::at_barrier, line);
 }
 
+void part_barrier(unsigned threads, int line) {
+    own->part = threads;
+    own->part_waiting++;
+    wait(State::at_part_barrier, line);
+}
+
 void warp_barrier(int line) {
     warp().waiting++;
     wait(State::at_warp_barrier, line);
@@ -226,6 +232,19 @@ static bool release_warps() {
     return any;
 }
 
+static void pass_barrier() {
+    own->barrier = clocks.group_barrier = ++clocks.now;
+    join(own->known, own->heard);
+}
+
+static bool release_part() {
+    if (!own->part_waiting || own->part_waiting < own->part) return false;
+    release(0, own->part, State::at_part_barrier, FaultKind::divergent_barrier);
+    own->part_waiting = 0;
+    pass_barrier();
+    return true;
+}
+
 static bool release_group() {
     unsigned count = own->fibres.size();
     if (!own->waiting || own->waiting + own->returned < count) return false;
@@ -237,8 +256,7 @@ static bool release_group() {
     }
     release(0, count, State::at_barrier, FaultKind::divergent_barrier);
     own->waiting = 0;
-    own->barrier = clocks.group_barrier = ++clocks.now;
-    join(own->known, own->heard);
+    pass_barrier();
     return true;
 }
 
@@ -272,6 +290,7 @@ __attribute__((noinline)) static bool release_all() {
             any = true;
         }
     any |= release_warps();
+    any |= release_part();
     any |= release_group();
     return any;
 }
@@ -294,7 +313,7 @@ static void begin(Group& group, unsigned number) {
     const Index& size = running->groups;
     group.number = number;
     group.at = {number % size.x, number / size.x % size.y, number / size.x / size.y};
-    group.waiting = group.returned = 0;
+    group.waiting = group.part_waiting = group.returned = 0;
     group.start = group.barrier = ++clocks.now;
     group.known.assign(groups.size(), 0);
     group.heard.assign(groups.size(), 0);
@@ -326,23 +345,24 @@ static bool run_round(Group& group, unsigned turn) {
     return release_all() || ran;
 }
 
-// Runs groups that are there together until all have returned.
+// Runs groups that are there together until all have returned. In each round one of them may be
+// slow: the others run ahead of it.
 static void run_together(Group* first, unsigned count) {
     unsigned turn = first->number;
-    for (bool left = true; left;) {
+    for (bool left = true, is_fair = true; left;) {
         bool ran = left = false;
-        unsigned from = turn;
+        turn = turn * 1664525 + 1013904223;  // Numerical Recipes' generator
+        unsigned from = turn >> 8, slow = is_fair ? count : (turn >> 16) % (2 * count);
         for (unsigned i = 0; i < count; i++) {
             Group& group = first[count == 1 ? 0 : in_order(i, count, from % count)];
-            turn = turn * 1664525 + 1013904223;  // Numerical Recipes' generator
             if (group.returned == group.fibres.size()) continue;
             left = true;
-            // A group may be slow: others run ahead of it.
-            if (count > 1 && turn >> 30 == 0) ran = true;
-            else ran |= run_round(group, turn);
+            if (i == slow) continue;
+            ran |= run_round(group, count == 1 ? turn : turn + i);
             if (fault.kind != FaultKind::none) return;
         }
-        if (left && !ran) return report_deadlock();
+        if (left && !ran && is_fair) return report_deadlock();
+        is_fair = count == 1 || !ran;
     }
 }
 

@@ -20,6 +20,7 @@ int order();               // in which threads run: 0 ascending
 unsigned launch_number();  // of this process
 
 void barrier(int line);       // of the threads of a group
+void part_barrier(unsigned threads, int line);  // of the first threads of a group
 void warp_barrier(int line);  // of the lanes of a warp
 void meet(int line);          // the same, by which nothing of memory is ordered
 uint64_t exchange(uint64_t value, unsigned from_lane, int line);

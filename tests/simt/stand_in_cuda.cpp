@@ -259,15 +259,28 @@ static CUresult find(Function** function, Module* module, const std::string& nam
     return CUDA_SUCCESS;
 }
 
+// For tests: how many groups a unit holds at most, and in which order groups that are there at once
+// take turns.
+static int most_held = 32, turns;
+extern "C" const simt::Fault* stand_in_fault() { return &fault; }
+extern "C" void stand_in_hold(int groups, int order) { most_held = groups, turns = order; }
+
+static int held(unsigned lanes, size_t dynamic) {
+    int by_shared = dynamic ? (228 << 10) / dynamic : 32;
+    return std::min({int(2048 / lanes), by_shared, most_held});
+}
+
 static CUresult launch(const Function& function, const std::vector<std::string>& values,
-                       simt::Index grid, simt::Index block, unsigned dynamic) {
+                       simt::Index grid, simt::Index block, unsigned dynamic, bool cooperative) {
     std::vector<void*> arguments;
     for (const std::string& each : values) arguments.push_back((void*)each.data());
     std::vector<simt::Span> buffers;
     for (auto& [at, size] : allocations) buffers.push_back({(char*)at, size});
     auto shared = (char**)dlsym(function.module->library, "simt_shared_bounds");
-    simt::Launch launch{function.entry, arguments.data(), grid, block, 32, 0, dynamic,
-                        {shared[0], size_t(shared[1] - shared[0])}, buffers.data(), buffers.size()};
+    simt::Launch launch{function.entry, arguments.data(), grid, block, 32, cooperative ? turns : 0,
+                        dynamic, {shared[0], size_t(shared[1] - shared[0])}, buffers.data(),
+                        buffers.size()};
+    launch.cooperative = cooperative;
     return simt_launch(&launch, &fault) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 
@@ -289,6 +302,7 @@ static CUresult attribute(int* value, int which) {
         {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
         {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+        {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
     };
     auto found = values.find(which);
     *value = found == values.end() ? 0 : found->second;
@@ -647,15 +661,14 @@ API cuKernelSetAttribute(CUfunction_attribute which, int value, CUkernel, CUdevi
     return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 API cuOccupancyMaxActiveBlocksPerMultiprocessor(int* count, CUfunction, int lanes, size_t dynamic) {
-    int by_shared = dynamic ? (228 << 10) / dynamic : 32;
-    return *count = std::min(std::min(2048 / lanes, 32), by_shared), CUDA_SUCCESS;
+    return *count = held(lanes, dynamic), CUDA_SUCCESS;
 }
 API cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel, CUdevice) {
     return *value = which == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0, CUDA_SUCCESS;
 }
-API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic,
-                   CUstream s, void** parameters, void**) {
+static CUresult launch_kernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                              unsigned block_x, unsigned block_y, unsigned block_z,
+                              unsigned dynamic, CUstream s, void** parameters, bool cooperative) {
     count("launch");
     if (getenv("STAND_IN_SKIP")) return CUDA_SUCCESS;  // to time the host alone
     auto& function = *(Function*)f;
@@ -671,16 +684,31 @@ API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid
         if (!*end) *end = now() + slow[device];
         if (now() < *end) return CUDA_ERROR_NOT_READY;
         *end = 0;  // a graph may come by again
-        return launch(function, values, grid, block, dynamic);
+        return launch(function, values, grid, block, dynamic, cooperative);
     });
 }
+API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned dynamic,
+                   CUstream s, void** parameters, void**) {
+    return launch_kernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, dynamic, s,
+                         parameters, false);
+}
 API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
-    for (unsigned i = 0; i < config->numAttrs; i++)
+    bool cooperative = false;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             count("chained", config->attrs[i].value.programmaticStreamSerializationAllowed);
-    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
-                          config->blockDimX, config->blockDimY, config->blockDimZ,
-                          config->sharedMemBytes, config->hStream, parameters, nullptr);
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+            cooperative = config->attrs[i].value.cooperative;
+    }
+    // Groups that wait for each other must be there at once.
+    unsigned lanes = config->blockDimX * config->blockDimY * config->blockDimZ;
+    if (cooperative && config->gridDimX > 2u * held(lanes, config->sharedMemBytes))
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    if (cooperative) count("cooperative");
+    return launch_kernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
+                         config->blockDimX, config->blockDimY, config->blockDimZ,
+                         config->sharedMemBytes, config->hStream, parameters, cooperative);
 }
 
 // How cuda-core finds all of the above.

@@ -15,6 +15,7 @@ from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
+from luminal.codegen.c_family.persistent import Together
 from luminal.expand.expand import expanded_text
 from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
@@ -31,7 +32,7 @@ from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.schedules import GroupSchedules
 from luminal.schedule.groups.work import work
 from luminal.schedule.vectors.vector_target import VectorTarget
-from luminal.shape.expression import Expression, Symbol
+from luminal.shape.expression import Expression, Symbol, const
 
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
@@ -92,6 +93,31 @@ class CCode:
     def scratch(self) -> Expression:
         """The bytes of global working memory that a worker needs."""
         return self.spelled.expanded.scratch_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CTogether:
+    """A driver's TogetherCode: what it launches, and the text that this was made of."""
+
+    spelled: Together
+    handle: Any
+    params: tuple[Symbol, ...] = ()
+    scratch: Expression = const(0)
+
+    @property
+    def lanes(self) -> int:
+        """The number of lanes of a group."""
+        return self.spelled.lanes
+
+    @property
+    def dynamic_bytes(self) -> int:
+        """The memory of a group that a launch has to give."""
+        return self.spelled.dynamic_bytes
+
+    @property
+    def words(self) -> int:
+        """The words of a task's record."""
+        return self.spelled.words
 
 
 @dataclass(frozen=True, slots=True)

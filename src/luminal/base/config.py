@@ -96,6 +96,7 @@ def _directory(text: str) -> Path:
     return Path(text).expanduser().absolute()  # and so it stays, wherever the process goes
 
 
+DISPATCHES = ("list", "graph", "one")
 FLAGS: dict[str, Flag] = {
     flag.name: flag
     for flag in (
@@ -150,6 +151,14 @@ FLAGS: dict[str, Flag] = {
             "fill memory with NaN before each run, so that reads of what nobody wrote are seen",
         ),
         Flag(
+            "LUMINAL_DISPATCH",
+            _choice(DISPATCHES),
+            lambda: "graph",
+            f"takes one of {', '.join(DISPATCHES)}",
+            "how a device is given launches: one by one, as a graph where they come again, or as "
+            "one persistent kernel",
+        ),
+        Flag(
             "LUMINAL_SYNC",
             _switch,
             lambda: False,
@@ -201,7 +210,7 @@ def get(name: Literal["LUMINAL_THREADS"]) -> int | None: ...
 @overload
 def get(name: Literal["LUMINAL_CACHE_DIR"]) -> Path: ...
 @overload
-def get(name: Literal["LUMINAL_TARGET"]) -> str: ...
+def get(name: Literal["LUMINAL_TARGET", "LUMINAL_DISPATCH"]) -> str: ...
 @overload
 def get(name: Literal["LUMINAL_COLLECTIVE_TIMEOUT"]) -> float: ...
 @overload

@@ -66,7 +66,8 @@ class DeviceRun:
         self.listing.runs += 1
         if walk is None and self.runner.waits:
             walk = self._one_by_one
-        if walk is None and self.listing.runs > 1 and self._is_recorded(driver):
+        comes_again = self.listing.runs > 1 and self.runner.dispatch != "list"
+        if walk is None and comes_again and self._is_recorded(driver):
             return
         if self.runner.poisons or self.runner.told is not self.integers:
             driver.write(self.workspace.place, self.integers)
@@ -76,7 +77,7 @@ class DeviceRun:
         if walk is not None:
             walk(driver, self.listing.calls)
         else:
-            for _, call in self.listing.calls:
+            for call in self.listing.queued:
                 driver.put(call)
         self._come(driver)
         for part in (*self.layout.outputs, *self.layout.large_outputs):

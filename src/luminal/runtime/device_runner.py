@@ -45,6 +45,7 @@ from luminal.runtime.recordings import Listing, Listings, Slot
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.runner import Times
 from luminal.runtime.sites import Sites
+from luminal.runtime.together import joiner
 from luminal.runtime.workspace import Layout, aligned
 
 
@@ -62,6 +63,9 @@ class DeviceRunner:
             verify.verify(program)
         texts = [tile_text.to_text(kernel) for kernel in program.kernels]
         self._code = [*map(device.compile, program.kernels, texts)]
+        lanes = [code.lanes for code in self._code]
+        self.dispatch = config.get("LUMINAL_DISPATCH")
+        self.joiner = joiner(program, lanes, device.driver) if self.dispatch == "one" else None
         self.ranks = Ranks(program.launches)
         self._refuse_collectives()
         self.communicators: dict[str, Communicator] = {}
@@ -386,7 +390,12 @@ class BoundDevice:
         listed = [*calls(bound, entries, workspace.place, scratch, exchanges)]
         if runner.communicators:
             runner.device.driver.expect(len(exchanges.started))
-        return Listing(listed, exchanges.started)
+        joined = None
+        if runner.joiner is not None:
+            sizes = {number: self._values[runner.sizes[number]] for number in places}
+            size = runner.launches.scratch_bytes(self._values)
+            joined = runner.joiner.joined(runner.device, listed, places, sizes, size)
+        return Listing(listed, exchanges.started, joined)
 
     def _make(self) -> Made:
         launches, values = self._runner.launches, self._values

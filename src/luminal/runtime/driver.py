@@ -72,6 +72,15 @@ class Code(Protocol):
     def scratch(self) -> Expression: ...
 
 
+class TogetherCode(Code, Protocol):
+    """Several kernels as one, a persistent one, whose groups wait for each other: it walks a list
+    of tasks whose records have so many `words`.
+    """
+
+    @property
+    def words(self) -> int: ...
+
+
 def integers_of(
     code: Code, params: Sequence[ExpressionLike], chunks: ExpressionLike
 ) -> tuple[Expression, ...]:
@@ -108,7 +117,8 @@ class Driver(ABC):
     at most, `groups` how many where a worker is a group of lanes, which are `most_lanes` at most.
     `survives_fork`: can a forked child go on using it? `dlpack_device` is DLPack's name for it, and
     `stream_number` that of its queue, where other libraries can read its memory by address;
-    `goes_by_address`: an address is all that a launch has of a place.
+    `goes_by_address`: an address is all that a launch has of a place. `lanes_can_idle`: may a
+    kernel that is several have fewer lanes in some of them?
     """
 
     name: str
@@ -119,6 +129,7 @@ class Driver(ABC):
     dlpack_device: tuple[int, int] | None = None
     stream_number: int | None = None
     goes_by_address: bool = False
+    lanes_can_idle: bool = False
 
     def address(self, place: DevicePointer) -> int:
         """The address of a place, for other libraries; where `dlpack_device` is None, none."""
@@ -287,6 +298,12 @@ class Driver(ABC):
         device holds at once, where it says how many.
         """
         return self.workers if code.lanes == 1 else self.groups
+
+    def together(self, kernels: Sequence[Kernel]) -> TogetherCode | None:
+        """Kernels as one that walks a list of tasks; None where groups cannot wait for each
+        other.
+        """
+        return None
 
     def check_lanes(self, lanes: int) -> None:
         """Raises CompileError for groups that are too large for the device."""

@@ -12,6 +12,7 @@ from luminal.memory.arrays import Array
 from luminal.runtime.device_exchanges import Started
 from luminal.runtime.driver import Call, Driver, Recording
 from luminal.runtime.exchange import Exchange
+from luminal.runtime.together import Joined
 
 KEPT = 16
 """Lists of a program that are remembered, the least recently used go first: two for States that
@@ -41,17 +42,26 @@ NOTHING = Slot()
 
 
 class Listing:
-    """The calls of one run, each with its launch site; `started` are the collectives among them.
-    What comes again is recorded.
+    """The calls of one run, each with its launch site; `started` are the collectives among them,
+    `joined` the same with several launches in one call. What comes again is recorded.
     """
 
     def __init__(
-        self, calls: list[tuple[int, Call | Exchange]], started: Sequence[Started] = ()
+        self,
+        calls: list[tuple[int, Call | Exchange]],
+        started: Sequence[Started] = (),
+        joined: Joined | None = None,
     ) -> None:
         self.calls, self.started = calls, started
+        self._joined = joined
         self.runs = 0
         self._recordings: dict[int, Recording] = {}
         self._is_recordable = True
+
+    @property
+    def queued(self) -> Sequence[Call | Exchange]:
+        """What is queued where nobody asks for each launch: those that were joined as one call."""
+        return [call for _, call in self.calls] if self._joined is None else self._joined.calls
 
     def recording(
         self, slot: Slot, make: Callable[[Sequence[Call | Exchange]], Recording | None]
@@ -59,7 +69,7 @@ class Listing:
         """The recording for this memory of the host; None where the device has none."""
         recording = self._recordings.get(slot.number)
         if recording is None and self._is_recordable:
-            recording = make([call for _, call in self.calls])
+            recording = make(self.queued)
             self._is_recordable = recording is not None
             if recording is not None:
                 self._recordings[slot.number] = recording

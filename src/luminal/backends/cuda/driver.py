@@ -20,13 +20,15 @@ from cuda.core import (
 )
 from cuda.core.graph import Graph, GraphBuilder
 
-from luminal.backends.c_backend import CCode
+from luminal.backends.c_backend import CCode, CTogether
 from luminal.backends.cuda import chips, nvrtc
 from luminal.backends.cuda.queues import CudaQueues
 from luminal.base import tracing
 from luminal.base.errors import CompileError
+from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
+from luminal.codegen.c_family.persistent import spell_tiles_together
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory import dlpack_device
 from luminal.runtime import object_cache
@@ -106,7 +108,7 @@ class CudaDriver(Driver):
         self.stream_number: int = int(self.stream.handle)
         self._event: Any = None  # between our stream and those of others
 
-    goes_by_address = True
+    goes_by_address = lanes_can_idle = True
 
     def address(self, place: DevicePointer) -> int:
         return _address(place)
@@ -232,7 +234,16 @@ class CudaDriver(Driver):
                 self._allow(code)
             return code
 
-    def _allow(self, code: CCode) -> None:
+    def together(self, kernels: Sequence[Kernel]) -> CTogether:
+        spelled = spell_tiles_together(kernels, CUDA)
+        with self._reported("load"):
+            module = ObjectCode.from_cubin(self._cubin(spelled.text))
+            code = CTogether(spelled, module.get_kernel(KERNEL))
+            if code.dynamic_bytes:
+                self._allow(code)
+            return code
+
+    def _allow(self, code: CCode | CTogether) -> None:
         """Has the device give groups as much of their own memory as the kernel needs. Raises
         CompileError where it has not.
         """
@@ -284,11 +295,13 @@ class CudaDriver(Driver):
         if integers is not None:
             places.append(_address(integers))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
+        is_together = type(code) is CTogether  # its groups wait for each other
         config = LaunchConfig(
             grid=groups,
             block=threads,
             shmem_size=code.dynamic_bytes,
-            programmatic_stream_serialization=self.is_chained,
+            is_cooperative=is_together,
+            programmatic_stream_serialization=self.is_chained and not is_together,
         )
         launch(stream, config, code.handle, *places)
 

@@ -59,6 +59,29 @@ FETCH = """#ifndef FETCH
 #define FETCH(place) asm volatile("prefetch.global.L2 [%0];" :: "l"(place))
 #endif"""
 
+# A group's barrier stands before ARRIVE and after AWAIT: what its other lanes have done, and will
+# do, is ordered by it, since release and acquire hold for all that the lane itself has seen.
+COUNTERS = """#ifndef ARRIVE
+__device__ inline unsigned arrived(unsigned *counter)
+{
+    unsigned before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;"
+                 : "=r"(before) : "l"(counter) : "memory");
+    return before;
+}
+__device__ inline unsigned counted(const unsigned *counter)
+{
+    unsigned count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+    return count;
+}
+#define ARRIVE(counter) arrived(counter)
+#define AWAIT(counter, count) while (counted(counter) < (count)) {}
+#define CLEAR(counter) \\
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(counter), "r"(0) : "memory")
+#define PART_BARRIER(lanes) asm volatile("bar.sync 1, %0;" :: "n"(lanes) : "memory")
+#endif"""
+
 
 class CudaCpp(Dialect):
     """The dialect of CUDA C++, where a thread is a worker, or a lane of a group."""
@@ -78,6 +101,8 @@ class CudaCpp(Dialect):
     barrier = "__syncthreads();"
     depend = "DEPEND;"
     fetch = "FETCH({place});"
+    counters = COUNTERS
+    part_barrier = "PART_BARRIER({lanes});"
     lane_in_rows = lane
     exchanged = "__shfl_xor_sync(0xffffffffu, {value}, {distance})"
     has_copies = True

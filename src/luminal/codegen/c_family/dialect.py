@@ -36,7 +36,11 @@ class Dialect(ABC):
     `static_bytes` is given by the launch; None: all is declared.
 
     Where a device may begin with a kernel before earlier launches have ended, `depend` is the
-    statement that waits for them, and `fetch` one that asks for the memory at {place}.
+    statement that waits for them, and `fetch` one that asks for the memory at {place}. Where groups
+    of a kernel can wait for each other, `counters` defines how: ARRIVE(counter) adds 1 to it behind
+    all that was done, and gives what it was; AWAIT(counter, count) waits until it is that; and
+    CLEAR(counter) makes it 0. `part_barrier` is a statement at which the first {lanes} of a group
+    meet, where there is one.
 
     A compiler must not contract a*b + c nor flush denormals, and must round division and square
     roots correctly: what that takes stands in `head`, or in the options of the driver.
@@ -59,6 +63,8 @@ class Dialect(ABC):
     integers: str = INTEGERS
     depend: str = ""
     fetch: str = ""
+    counters: str = ""
+    part_barrier: str = ""
     not_unrolled: str = ""
     instructions: Instructions = frozenset()
     in_shared: str = ""

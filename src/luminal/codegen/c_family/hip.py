@@ -6,12 +6,24 @@ from luminal.base.dots import MFMA, WMMA, Dot
 from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.cuda import CudaCpp
 
+COUNTERS = """#ifndef ARRIVE
+#define ARRIVE(counter) \\
+    __hip_atomic_fetch_add(counter, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT)
+#define AWAIT(counter, count) \\
+    while (__hip_atomic_load(counter, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) < (count)) \\
+        __builtin_amdgcn_s_sleep(1)
+#define CLEAR(counter) \\
+    __hip_atomic_store(counter, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
+#endif"""
+
 
 class Hip(CudaCpp):
     """The dialect of HIP, in which AMD's names are NVIDIA's."""
 
     name = "HIP"
     depend = ""
+    counters = COUNTERS
+    part_barrier = ""
     static_bytes = None
     exchanged = "__shfl_xor({value}, {distance})"
     has_copies = False

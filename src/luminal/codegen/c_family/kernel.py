@@ -76,25 +76,33 @@ def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
 
     Raises CompileError for a dtype that the dialect has no name for.
     """
-    dtypes = _dtypes(kernel)
+    dtypes = dtypes_of(kernel)
     # A buffer of no elements is read by nobody, and has a pointer all the same.
     for dtype in sorted({*dtypes, *(memory_type(b.dtype) for b in kernel.buffers)}, key=str):
         if dtype.short not in dialect.types:
             raise CompileError(
                 f"{dialect.name} computes no {dtype.short}; cast to f32, or use backend 'cpu'"
             )
-    text = _Walk(kernel, dialect).text()
+    text = Walk(kernel, dialect).text()
     return Spelled(text, dtypes, kernel, dynamic_bytes(kernel, dialect))
 
 
 def spell_tiles(kernel: tile_ir.Kernel, dialect: Dialect) -> Spelled:
     """The text of a kernel of tile IR, as `spell`; CompileError also for code written by hand."""
+    return spell(expanded_for(kernel, dialect, early=bool(dialect.depend)), dialect)
+
+
+def expanded_for(kernel: tile_ir.Kernel, dialect: Dialect, *, early: bool) -> Kernel:
+    """A kernel of tile IR as the dialect's text says it; does it ask for memory `early`, before it
+    waits for earlier launches?
+    """
     expanded = expand(kernel, instructions=dialect.instructions)
     expanded = narrowed(expanded) if dialect.has_short_addresses else expanded
-    return spell(with_early(expanded) if dialect.depend else expanded, dialect)
+    return with_early(expanded) if early else expanded
 
 
-def _dtypes(kernel: Kernel) -> frozenset[DType]:
+def dtypes_of(kernel: Kernel) -> frozenset[DType]:
+    """The dtypes that a kernel computes in."""
     dtypes = set()
     for statement in kernel.statements():
         if isinstance(statement, Apply):
@@ -115,9 +123,14 @@ def _offsets(kernel: Kernel) -> list[int]:
     return offsets
 
 
+def shared_bytes(kernel: Kernel) -> int:
+    """The memory of a group, in bytes."""
+    return _offsets(kernel)[-1]
+
+
 def dynamic_bytes(kernel: Kernel, dialect: Dialect) -> int:
     """The memory of a group that a launch of the kernel has to give."""
-    size = _offsets(kernel)[-1]
+    size = shared_bytes(kernel)
     return size if dialect.static_bytes is not None and size > dialect.static_bytes else 0
 
 
@@ -134,7 +147,9 @@ def _vectors(kernel: Kernel) -> list[Type]:
 # The walk decides nothing: what a machine has or lacks was decided in `expand/`. So all dialects
 # differ in spelling only, and a kernel that is right in one is right in all, but for the vendor's
 # compiler.
-class _Walk:
+class Walk:
+    """The walk of one kernel."""
+
     def __init__(self, kernel: Kernel, dialect: Dialect) -> None:
         self.kernel = kernel
         self.dialect = dialect
@@ -143,48 +158,64 @@ class _Walk:
             buffer.name: memory_type(buffer.dtype) for buffer in (*kernel.buffers, *within)
         }
         self.shared = {buffer.name for buffer in kernel.shared}
+        self.barrier = dialect.barrier
         self.lines: list[str] = []
         self.depth = 0
 
     def text(self) -> str:
+        """The text of a module with this kernel alone."""
         kernel, dialect = self.kernel, self.dialect
         # The signature is the driver's contract: operands, scratch, then integers. They lie in
-        # memory, so that a recorded launch serves all dims. Workers take every n-th chunk, so
-        # neighbours in memory are at work at the same time.
-        pointers = [*(f"{buffer.name}_memory" for buffer in kernel.buffers), SCRATCH]
-        integers = [*(f"v{param.value.id}" for param in kernel.params), STRIDE, CHUNKS]
-        has_integers = bool(kernel.params)
+        # memory, so that a recorded launch serves all dims.
+        signature = dialect.signature(
+            self.pointers, bool(kernel.params), kernel.lanes, kernel.subgroup
+        )
+        head = [dialect.head(dtypes_of(kernel)), *self.declarations()]
+        self.lines = [*head, signature, "{"]
+        self.depth = 1
+        self.base_pointers()
+        self._integers()
+        self._worker()
+        self.rest(dialect.depend)
+        return "\n".join([*self.lines, ""])
+
+    @property
+    def pointers(self) -> list[str]:
+        """The names of the memory that a launch is given."""
+        return [*(f"{buffer.name}_memory" for buffer in self.kernel.buffers), SCRATCH]
+
+    def declarations(self) -> list[str]:
+        """What stands before the kernel, behind the head."""
         extremes = [
-            float_extremes(dialect, dtype, dialect.inline)
+            float_extremes(self.dialect, dtype, self.dialect.inline)
             if dtype.is_float
-            else dialect.extremes(dtype)
+            else self.dialect.extremes(dtype)
             for dtype in self._compared()
         ]
-        self.lines += [dialect.head(_dtypes(kernel)), *filter(None, extremes), *self._functions()]
-        self.lines += dialect.vectors(_vectors(kernel))
-        self.lines += [
-            dialect.signature(pointers, has_integers, kernel.lanes, kernel.subgroup),
-            "{",
-        ]
-        self.depth = 1
-        for buffer, pointer in zip(kernel.buffers, pointers, strict=False):
+        vectors = self.dialect.vectors(_vectors(self.kernel))
+        return [*filter(None, extremes), *self._functions(), *vectors]
+
+    def base_pointers(self) -> None:
+        """The kernel's buffers in the memory that it is given."""
+        for buffer, pointer in zip(self.kernel.buffers, self.pointers, strict=False):
             constant = "const " if buffer.role is Role.IN else ""
-            self._pointer(buffer.name, buffer.dtype, dialect.base(pointer), constant)
+            self._pointer(buffer.name, buffer.dtype, self.dialect.base(pointer), constant)
+
+    def rest(self, depend: str) -> None:
+        """All that follows a worker's number and that of all, up to the end; `depend` waits for
+        earlier launches.
+        """
+        # Workers take every n-th chunk, so neighbours in memory are at work at the same time.
+        kernel, dialect = self.kernel, self.dialect
         index = dialect.types["i64"]
-        values = [f"{dialect.integers}[{place}]" for place in range(len(integers))]
-        if not has_integers:
-            values = [str(figure.value) for figure in (kernel.scratch_bytes, kernel.chunks)]
-        for name, value in zip(integers, values, strict=True):
-            self._put(f"const {index} {name} = {value};")
-        self._worker(index)
         if kernel.first is not None:
             self._put(f"if (worker < {CHUNKS}) {{")
             self._put(f"    const {index} v{kernel.first.id} = worker;")
             self._inside(kernel.early)
-        if dialect.depend:
+        if depend:
             # Integers lie there since before the first launch of a run; all else may be written by
             # a launch that has not ended.
-            self._put(dialect.depend)
+            self._put(depend)
         self._block(kernel.setup)
         for scratch in kernel.scratch:
             start = f"{dialect.base(SCRATCH)} + worker * {STRIDE} + {self._operand(scratch.offset)}"
@@ -194,21 +225,40 @@ class _Walk:
         if kernel.begin is not None:  # chunks of a worker lie apart
             self._put(f"    const {index} v{kernel.begin.id} = {chunk};")
         self._inside(kernel.body)
-        return "\n".join([*self.lines, "}", ""])
+        self.depth -= 1
+        self._put("}")
 
-    def _worker(self, index: str) -> None:
+    def integers(self) -> dict[str, str]:
+        """The kernel's parameters, bytes of scratch and chunks by their names."""
+        kernel = self.kernel
+        names = [*(f"v{param.value.id}" for param in kernel.params), STRIDE, CHUNKS]
+        values = [f"{self.dialect.integers}[{place}]" for place in range(len(names))]
+        if not kernel.params:
+            values = [str(figure.value) for figure in (kernel.scratch_bytes, kernel.chunks)]
+        return dict(zip(names, values, strict=True))
+
+    def _integers(self) -> None:
+        for name, value in self.integers().items():
+            self._put(f"const {self.dialect.types['i64']} {name} = {value};")
+
+    def _worker(self) -> None:
         """The worker's number and that of all; of a group, its shared memory, and the lane's."""
         kernel, dialect = self.kernel, self.dialect
         worker, workers = dialect.worker, dialect.workers
         if kernel.lane is not None:
             worker, workers = dialect.group, dialect.groups
-        self._shared(dynamic_bytes(kernel, dialect) > 0)
-        self._put(f"const {index} worker = {worker}, workers = {workers};")
+        self.group(dynamic_bytes(kernel, dialect) > 0)
+        self._put(f"const {dialect.types['i64']} worker = {worker}, workers = {workers};")
+        self.lane()
+
+    def lane(self) -> None:
+        """The lane's number, of a group."""
+        kernel, dialect = self.kernel, self.dialect
         if kernel.lane is not None:
             lane = dialect.lane if kernel.subgroup == 1 else dialect.lane_in_rows
-            self._put(f"const {index} v{kernel.lane.id} = {lane};")
+            self._put(f"const {dialect.types['i64']} v{kernel.lane.id} = {lane};")
 
-    def _shared(self, is_dynamic: bool) -> None:
+    def group(self, is_dynamic: bool) -> None:
         """The memory of a group: declared one by one, or parts of what the launch gives."""
         dialect = self.dialect
         if is_dynamic:
@@ -269,7 +319,7 @@ class _Walk:
                 case If():
                     self._if(statement)
                 case Barrier():
-                    self._put(self.dialect.barrier)
+                    self._put(self.barrier)
                 case Exchange(out, value, distance):
                     text = self.dialect.exchange(out.type.dtype, self._operand(value), distance)
                     self._define(out, text)

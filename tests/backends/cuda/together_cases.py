@@ -1,0 +1,113 @@
+"""Programs as one persistent kernel, over the stand-in: run by test_together.py in a process of its
+own. They give the bits that launch lists give, whatever groups run ahead, and planted faults are
+found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.base import config
+from tests.simt import stand_in
+
+HOLDS = ((1, 0), (2, 1), (2, 2), (3, 0))
+"""Groups that a unit holds, and the order in which those of both units take turns."""
+
+
+@pytest.fixture(autouse=True)
+def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    with stand_in.nvrtc_stands_in(monkeypatch, tmp_path, LUMINAL_POISON=None):
+        yield
+
+
+def calls(name: str) -> int:
+    return int(ctypes.CDLL(stand_in.CUDA).stand_in_calls(name.encode()))
+
+
+def blocks(layers: int = 2) -> tuple[lm.Graph, dict[str, Any]]:
+    """Layers of norm, gated products and a residual sum, of rows of a dim."""
+    cx, rng = lm.Graph(), np.random.default_rng(3)
+    x = cx.tensor((cx.dim("s", 1, 16), 64), name="x")
+    y, given = x, {"x": rng.standard_normal((5, 64), np.float32)}
+    for layer in range(layers):
+        names = f"up{layer}", f"down{layer}"
+        up, down = (cx.tensor((64, 64), name=name) for name in names)
+        given |= {name: rng.standard_normal((64, 64), np.float32) * 0.1 for name in names}
+        normal = y * (y.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+        y = y + (normal @ up).silu() @ down
+    y.softmax(-1).output("y")
+    return cx, given
+
+
+def states() -> tuple[lm.Graph, dict[str, Any]]:
+    """A State that is read, grown and read again, and what is scattered into another."""
+    cx = lm.Graph()
+    x = cx.tensor((8, 32), name="x")
+    total, kept = lm.State((32,), name="total"), lm.State((8, 32), name="kept")
+    read, old = cx.read(total), cx.read(kept)
+    y = (x + read).cumsum(0) + old
+    cx.assign(total, read + x.amax(0))
+    cx.assign(kept, y.flip(0))
+    y.softmax(-1).output("y")
+    return cx, {"x": np.random.default_rng(4).standard_normal((8, 32), np.float32)}
+
+
+def sums() -> tuple[lm.Graph, dict[str, Any]]:
+    """A training step: gradients of a small network, and Parameters that change."""
+    from luminal import nn, optim
+
+    cx, rng = lm.Graph(), np.random.default_rng(5)
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
+    for parameter in model.parameters():
+        parameter.set(rng.standard_normal(parameter.shape).astype(np.float32) * 0.3)
+    x = cx.tensor((12, 16), name="x")
+    with lm.recording(cx):
+        loss = (model(x) ** 2).mean().output("loss")
+        optim.Adam(model.parameters(), lr=0.01).step(loss)
+    return cx, {"x": rng.standard_normal((12, 16), np.float32)}
+
+
+PROGRAMS: dict[str, Callable[[], tuple[lm.Graph, dict[str, Any]]]] = {
+    each.__name__: each for each in (blocks, states, sums)
+}
+
+
+def runs(name: str, dispatch: str, hold: tuple[int, int] = (2, 0), count: int = 3) -> list[Any]:
+    """The outputs of some runs, which States change between."""
+    ctypes.CDLL(stand_in.CUDA).stand_in_hold(*hold)
+    with config.override(LUMINAL_DISPATCH=dispatch):
+        graph, given = PROGRAMS[name]()
+        exe = lm.compile(graph, "cuda")
+        return [
+            {name: np.array(value).tobytes() for name, value in exe(given).items()}
+            for _ in range(count)
+        ]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_kernel_gives_the_bits_of_the_list(name: str) -> None:
+    expected = runs(name, "list")
+    launches = calls("launch")
+    for hold in HOLDS:
+        before = calls("launch"), calls("cooperative")
+        assert runs(name, "one", hold) == expected
+        assert calls("cooperative") > before[1]
+        assert calls("launch") - before[0] < launches
+
+
+def fault() -> str:
+    """What went wrong in a kernel, in a word."""
+    library = ctypes.CDLL(stand_in.CUDA)
+    library.stand_in_fault.restype = ctypes.POINTER(ctypes.c_int)
+    kinds = (
+        "none", "out of bounds", "misaligned", "race", "uninitialised", "index", "divergent",
+        "barrier after return", "deadlock", "divergent warp", "returned lane", "early", "starved",
+    )  # fmt: skip
+    return kinds[library.stand_in_fault()[0]]
