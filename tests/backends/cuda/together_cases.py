@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.backends.cuda import nvrtc
 from luminal.base import config
+from luminal.base.errors import DeviceError
+from luminal.runtime import together
 from tests.simt import stand_in
 
 HOLDS = ((1, 0), (2, 1), (2, 2), (3, 0))
@@ -111,3 +114,75 @@ def fault() -> str:
         "barrier after return", "deadlock", "divergent warp", "returned lane", "early", "starved",
     )  # fmt: skip
     return kinds[library.stand_in_fault()[0]]
+
+
+def broken(name: str, hold: tuple[int, int] = (2, 0)) -> str:
+    """What goes wrong where a program is run with something planted; "none" if nothing does."""
+    ctypes.CDLL(stand_in.CUDA).stand_in_reset()  # a fault is the answer to all that comes after it
+    try:
+        runs(name, "one", hold, count=1)
+    except DeviceError:
+        return fault()
+    return "none"
+
+
+def test_each_wait_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = together.waits
+    counted = []
+
+    def counting(tasks: Any) -> list[list[int]]:
+        found = whole(tasks)
+        counted.append(sum(map(len, found)))
+        return found
+
+    monkeypatch.setattr(together, "waits", counting)
+    runs("blocks", "one", count=1)
+    for dropped in range(counted[0]):
+        left = dropped
+
+        def without(tasks: Any) -> list[list[int]]:
+            nonlocal left
+            out = []
+            for before in whole(tasks):
+                keep = (
+                    before
+                    if left < 0 or left >= len(before)
+                    else before[:left] + before[left + 1 :]
+                )
+                left -= len(before)
+                out.append(keep)
+            return out
+
+        monkeypatch.setattr(together, "waits", without)
+        assert "race" in {broken("blocks", hold) for hold in HOLDS}, dropped
+
+
+def test_a_cycle_starves(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = together.waits
+    monkeypatch.setattr(together, "waits", lambda tasks: [[len(tasks) - 1], *whole(tasks)[1:]])
+    assert broken("blocks") == "starved"
+
+
+ARRIVES = "        if (threadIdx.x == 0) ARRIVE"
+WAITS = "AWAIT(&counters[waits[i]], gridDim.x{});"
+PLANTED = {
+    "a count off by one": (WAITS.format(""), WAITS.format(" - 1")),
+    "no meeting before": (f"        __syncthreads();\n{ARRIVES}", ARRIVES),
+    "no meeting behind": ("gridDim.x);\n    __syncthreads();", "gridDim.x);"),
+    "a group that says nothing": (ARRIVES, ARRIVES.replace("x == 0", "x == 0 && blockIdx.x")),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_parts_of_the_text_are_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, planted = PLANTED[name]
+    made = nvrtc.compile
+
+    def compiled(source: str, architecture: str) -> nvrtc.Cubin:
+        if "struct Task" in source:
+            assert text in source
+            source = source.replace(text, planted)
+        return made(source, architecture)
+
+    monkeypatch.setattr(nvrtc, "compile", compiled)
+    assert {broken("blocks", hold) for hold in HOLDS} & {"race", "starved"}
