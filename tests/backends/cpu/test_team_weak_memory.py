@@ -21,6 +21,12 @@ SETTINGS = {
     "two launches": Setting((Launch(1), Launch(1))),
     "no barrier": Setting((Launch(2), Launch(1, barrier=False))),
     "first use": Setting(ONE, grows=True),
+    "two callers": Setting((), callers=2),
+}
+# Too many states to try them all: a bug is found early.
+LARGE = {
+    "two callers, awake": Setting((), callers=2, wakes=False),
+    "two callers, first use": Setting((), callers=2, grows=True),
 }
 
 
@@ -35,6 +41,9 @@ MISSING = [
     ("step_out.before", "acq_rel", "one chunk", "nobody can act"),
     ("report.before", "acq_rel", "one chunk", "nobody can act"),
     ("run_shared.before", "acquire", "one chunk", "a race"),
+    ("run_shared.swap", "monotonic", "two callers", "a race"),
+    ("run_shared.store state", "monotonic", "two callers, awake", "a race"),
+    ("grow.claim", "monotonic", "two callers, first use", "a race"),
 ]
 
 
@@ -44,11 +53,11 @@ def test_an_order_that_is_missing_is_found(
 ) -> None:
     assert module().sites[site][1] != order
     with pytest.raises(BrokenRuleError, match=broken):
-        explore(replace(SETTINGS[setting], orders={site: order}))
+        explore(replace((SETTINGS | LARGE)[setting], orders={site: order}))
 
 
 # The weakest orders that suffice together for one caller; what two callers and the first use need
-# beside these (whoever leases, returns or starts a worker) is not asked here. The code is stronger
+# beside these (whoever leases, returns or starts a worker) stands in MISSING. The code is stronger
 # where one of two suffices (an offer is seen by a load, then taken by a swap), where a later access
 # of the same word acquires (who peeks whether a launch is done, or steps in again), and around
 # sleeping, which is a fence of Linux and need not be one of other systems. It costs nothing: such
