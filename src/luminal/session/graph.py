@@ -174,9 +174,9 @@ def compile(
     which a number stays that number but for rounding ("standard"), or those, too, that keep digits
     which the graph rounds away or let neighbours share rounding and what is not finite ("relaxed":
     3 x 3 convolutions with fewer multiplications). `memory_limit`: the most bytes
-    of the arena ("200MB"), with dims as large as they may be; where a training step needs more,
-    values are computed again for gradients instead of kept (see `lm.checkpoint`), as few flops as
-    do. It is checked for the program of "fast".
+    of the arena ("200MB"), on a mesh of each rank's, with dims as large as they may be; where a
+    training step needs more, values are computed again for gradients instead of kept (see
+    `lm.checkpoint`), as few flops as do. It is checked for the program of "fast".
 
     `mesh`: the graph is one program for all ranks of an `lm.Mesh`, and this is the one of this
     rank, which takes and gives its own part of what is cut (`Tensor.shard`, `lm.shard`) and the
@@ -221,11 +221,6 @@ def compile(
         from luminal.session.choosing import decide  # late: most programs have one rank
         from luminal.session.on_mesh import on_mesh
 
-        if memory_limit is not None:
-            raise CompileError(
-                "compile: memory_limit is for programs of one rank; leave it out with mesh=, and "
-                "mark what is computed again with lm.checkpoint"
-            )
         why = decide(narrowed_to(frozen, choices.narrow), mesh, chosen)
         order = registry.adds(name) if collectives is None else collectives
         with garbage.held():
@@ -306,10 +301,14 @@ class _Plan:
     memory_limit: int | str | None = None
     engine: Engine | None = None
 
-    def within_limit(self, graph: Recorder, frozen: hlir.Graph, narrow: _Intervals) -> hlir.Graph:
-        """What is recorded, with values computed again where the limit asks for it."""
+    def within_limit(
+        self, graph: Recorder, frozen: hlir.Graph, narrow: _Intervals, placed: OnMesh | None
+    ) -> tuple[hlir.Graph, OnMesh | None]:
+        """The program, on a mesh that of this rank, with values computed again where the limit asks
+        for it.
+        """
         if self.memory_limit is None:
-            return frozen
+            return frozen, placed
         from luminal.compiler import memory_limit
 
         backend, limit = self.backend, bytes_of(self.memory_limit)
@@ -317,12 +316,19 @@ class _Plan:
             raise CompileError(f"memory_limit: backend {backend.name!r} has no arena to limit")
 
         # Each candidate is compiled as far as its memory plan: nothing less knows what fusion
-        # leaves stored.
+        # leaves stored. On a mesh the plans are those of the whole graph, which all ranks have, and
+        # a rank's part of each counts: so all ranks take the same one.
         def arena(candidate: hlir.Graph) -> int:
-            return memory_limit.arena_bytes(narrowed_to(candidate, narrow), backend, self.numerics)
+            local = candidate if placed is None else placed.anew(candidate).graph
+            return memory_limit.arena_bytes(narrowed_to(local, narrow), backend, self.numerics)
 
+        whole = frozen if placed is None else placed.recorded
         with tracing.span("memory limit"):
-            return memory_limit.fitting(frozen, graph.pulled, graph.cotangents, limit, arena)
+            fitted = memory_limit.fitting(whole, graph.pulled, graph.cotangents, limit, arena)
+        if placed is None:
+            return fitted, None
+        placed = placed.anew(fitted)
+        return placed.graph, placed
 
     def runner(self, graph: hlir.Graph, share: int) -> tuple[Runner, SearchSummary | None]:
         """The compiled graph; `share` programs divide the time."""
@@ -419,7 +425,7 @@ def _executable(
 ) -> Executable:
     variants = []
     all_intervals = list(choices.variants())
-    chosen = plan.within_limit(graph, frozen, choices.narrow)
+    chosen, spread = plan.within_limit(graph, frozen, choices.narrow, placed)
     graphs = [narrowed_to(chosen, choices.narrow | intervals) for intervals in all_intervals]
     for intervals, narrowed in zip(all_intervals, graphs, strict=True):
         with tracing.record() as spans:
@@ -436,20 +442,20 @@ def _executable(
     def stage(name: str) -> str:
         return "\n\n".join(plan.dumped(narrowed).text(name) for narrowed in graphs)
 
-    if placed is None:
+    if spread is None:
         return Executable(
             frozen, variants, graph.values, choices.narrow, dict(graph.leaves), title, for_device,
             stage,
         )  # fmt: skip
-    declared = placed.declared(graph.leaves)
+    declared = spread.declared(graph.leaves)
     kind: Callable[..., Executable] = Executable
-    if placed.has_pads:
+    if spread.has_pads:
         from luminal.session.padded import PaddedExecutable  # late: most programs have one rank
 
-        kind = partial(PaddedExecutable, placed)
+        kind = partial(PaddedExecutable, spread)
     return kind(
         frozen, variants, graph.values, choices.narrow, declared, title, for_device, stage,
-        placed.on_ranks,
+        spread.on_ranks,
     )  # fmt: skip
 
 

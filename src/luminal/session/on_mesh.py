@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +40,9 @@ class OnMesh:
 
     mesh: Mesh
     engine: Engine
+    recorded: Graph
+    anew: Callable[[Graph], OnMesh]
+    """Places another graph likewise."""
     distributed: Distributed
     engines: Mapping[str, Engine]
     why: str = ""
@@ -99,15 +103,16 @@ def on_mesh(
     if order not in ORDERS:
         raise CompileError(f"compile: collectives={order!r}; it is one of {', '.join(ORDERS)}")
     engines = engines_of(mesh, engine)
+    anew = partial(on_mesh, mesh=mesh, order=order, by_rank=by_rank, why=why)
     if by_rank:
-        recorded = as_recorded(graph, mesh)
+        as_it_is = as_recorded(graph, mesh)
         free = frozenset(dim.name for dim in used_dims(graph) - _moved_dims(graph))
-        return OnMesh(mesh, engine, recorded, engines, own_dims=free)
+        return OnMesh(mesh, engine, graph, anew, as_it_is, engines, own_dims=free)
     parts = parts_on(mesh, engine)
     states = {owner: spec_of_held(owner) for owner in owners(graph)}
     specs = {owner: spec for owner, spec in states.items() if spec is not None}
     distributed = distribute(pruned(graph, (MarkAttrs,)), mesh, None, specs, parts, order)
-    return OnMesh(mesh, engine, distributed, engines, why)
+    return OnMesh(mesh, engine, graph, anew, distributed, engines, why)
 
 
 def _moved_dims(graph: Graph) -> frozenset[Symbol]:
