@@ -54,7 +54,8 @@ def _library() -> Library | None:
     """The BLAS of this machine: of macOS the one that comes with it, which alone may use what Apple
     silicon has for products; else the package's.
     """
-    if sys.platform == "darwin":
+    system: str = sys.platform  # or checkers of types call what follows unreachable on a Mac
+    if system == "darwin":
         return Library(ACCELERATE, "", "BLASSetThreading")
     path = _path()
     if path is None:

@@ -123,6 +123,33 @@ def test_teams_and_the_op_table_as_on_another_system(name: str, tmp_path: Path) 
     assert done.returncode == 0, done.stdout[-3000:]
 
 
+WRITES = """
+import sys
+from tests.backends.cpu.systems import stand_in
+if sys.argv[1] != "linux":
+    stand_in.install(sys.argv[1])
+from luminal.cli.main import app
+words = "generate --model= --prompt ROMEO: --temperature 0 --max-tokens 60"
+app(words.split(), standalone_mode=False)
+"""
+
+
+@pytest.mark.long
+def test_the_shipped_model_writes_one_text_on_all_systems(tmp_path: Path) -> None:
+    texts = {
+        name: subprocess.run(
+            [sys.executable, "-c", WRITES, name],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            env={**config.child_environment(), "LUMINAL_CACHE_DIR": str(tmp_path)},
+        ).stdout
+        for name in ("linux", *stand_in.SYSTEMS)
+    }
+    assert len(set(texts.values())) == 1
+    assert len(texts["linux"]) > 100
+
+
 def in_a_process_of_its_own(
     name: str, cache: Path, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
