@@ -289,24 +289,20 @@ def compile_count() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How the programs of one compile are made. `values`: arrays set on the graph's inputs;
-    `engine`: that of all ranks of a mesh, where there is one.
-    """
+    """How the programs of one compile are made, of a mesh's ranks if there is an `engine`."""
 
     backend: Backend | Interpreter
     numerics: Numerics
     mode: CompilationMode
     search: SearchOptions
-    values: Mapping[str, Array]
+    values: Mapping[str, Array]  # set on the graph's inputs
     memory_limit: int | str | None = None
     engine: Engine | None = None
 
     def within_limit(
         self, graph: Recorder, frozen: hlir.Graph, narrow: _Intervals, placed: OnMesh | None
     ) -> tuple[hlir.Graph, OnMesh | None]:
-        """The program, on a mesh that of this rank, with values computed again where the limit asks
-        for it.
-        """
+        """What is recorded, or this rank's part, with values computed again as the limit asks."""
         if self.memory_limit is None:
             return frozen, placed
         from luminal.compiler import memory_limit
