@@ -339,9 +339,7 @@ class _Expansion:
         self.b.where(either, lambda: self.body(statement.body))
 
     def barrier(self, statement: Barrier) -> None:
-        """Makes the lanes of a group meet; where one worker runs a whole chunk there is nobody to
-        wait for.
-        """
+        """Makes the lanes of a group meet; a worker that runs a whole chunk waits for nobody."""
         if self.source.lanes > 1:
             self.b.emit(ir.Barrier())
             self.tiles.read.clear()
