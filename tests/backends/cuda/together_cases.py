@@ -14,10 +14,15 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.backends import registry
 from luminal.backends.cuda import nvrtc
 from luminal.base import config
 from luminal.base.errors import DeviceError
 from luminal.runtime import together
+from luminal.runtime.executable import Executable
+from tests.backends.c_family.small_models import CHECKS
+from tests.backends.on_device import check_case, compiled_on
+from tests.fuzz.graphs import Case, random_case
 from tests.simt import stand_in
 
 HOLDS = ((1, 0), (2, 1), (2, 2), (3, 0))
@@ -186,3 +191,52 @@ def test_parts_of_the_text_are_needed(name: str, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(nvrtc, "compile", compiled)
     assert {broken("blocks", hold) for hold in HOLDS} & {"race", "starved"}
+
+
+def left_by(exe: Executable, case: Case) -> dict[str, bytes]:
+    """The bits of the outputs and States of a run."""
+    case.reset()
+    outputs = exe(case.inputs, dims=case.dims)
+    arrays = {**outputs, **{state.name: state.numpy() for state in case.states}}
+    return {name: np.asarray(array).tobytes() for name, array in arrays.items()}
+
+
+def check_seeds(seeds: range) -> None:
+    """Random graphs near the reference, with the bits of the list, in a second run too."""
+    joined = 0
+    for seed in seeds:
+        case = random_case(seed)
+        ctypes.CDLL(stand_in.CUDA).stand_in_hold(*HOLDS[seed % len(HOLDS)])
+        before = calls("cooperative")
+        try:
+            with config.override(LUMINAL_DISPATCH="one"):
+                exe = compiled_on(registry.compiling("cuda"), case.graph)
+                check_case(exe, case)
+                found = left_by(exe, case)
+            with config.override(LUMINAL_DISPATCH="list"):
+                assert left_by(compiled_on(registry.compiling("cuda"), case.graph), case) == found
+        except BaseException as error:
+            error.add_note(f"seed {seed}: {fault()}")
+            raise
+        joined += calls("cooperative") > before
+    assert joined
+
+
+def test_a_few_random_graphs() -> None:
+    check_seeds(range(3))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chunk", range(5))
+def test_random_graphs(chunk: int) -> None:
+    check_seeds(range(10 * chunk, 10 * chunk + 10))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["llama", "resnet"])
+def test_models(model: str, tmp_path: Path) -> None:
+    ctypes.CDLL(stand_in.CUDA).stand_in_hold(1, 2)
+    before = calls("cooperative")
+    with config.override(LUMINAL_DISPATCH="one"):
+        CHECKS[model](tmp_path, "cuda")
+    assert calls("cooperative") > before
