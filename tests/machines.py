@@ -8,7 +8,7 @@ import pytest
 
 from luminal.backends.cpu import backend
 from luminal.backends.cpu.backend import Cpu
-from luminal.backends.cpu.target import MACHINES, CpuTarget, cap
+from luminal.backends.cpu.target import MACHINES, CpuTarget, cap, machine_of
 
 
 def vectors(bits: int, registers: int) -> Cpu:
@@ -52,6 +52,11 @@ def level(name: str) -> Cpu:
     )
     return Cpu(cap(has_all, name))
 
+
+LEVELS = (*machine_of(backend.current().target.triple).levels,)
+"""The levels of this machine's instruction set, from the highest on."""
+NARROWER = LEVELS[-2]
+"""The level above the lowest one: AVX2, or AArch64 of 2016."""
 
 needs_wide = pytest.mark.skipif(
     backend.current().target.vector_bits < 512,

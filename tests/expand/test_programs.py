@@ -25,7 +25,7 @@ from tests.expand.launches import compared
 from tests.fuzz.cpu_run import compiled, cut_small, run
 from tests.fuzz.graphs import random_case
 from tests.long_share import long_rows, mostly_long
-from tests.machines import needs_wide
+from tests.machines import NARROWER, needs_wide
 
 GROUPS = {group.__name__: group for group in op_table.GROUPS}
 FEW = ("pointwise", "loops")
@@ -230,7 +230,7 @@ def test_random_graphs_in_small_chunks(chunk: int, monkeypatch: pytest.MonkeyPat
 @pytest.mark.long
 @pytest.mark.parametrize("chunk", range(5))
 def test_random_graphs_of_a_narrow_machine(chunk: int) -> None:
-    with config.override(LUMINAL_TARGET="avx2"):
+    with config.override(LUMINAL_TARGET=NARROWER):
         check_seeds(range(1000 + 20 * chunk, 1020 + 20 * chunk))
 
 

@@ -11,6 +11,7 @@ from tests.fuzz.genome_graphs import GRAPHS
 from tests.fuzz.genome_networks import NETWORKS
 from tests.fuzz.graphs import random_case
 from tests.long_share import long_but, mostly_long
+from tests.machines import NARROWER
 
 FEW, MANY, PARTS = 3, 40, 5  # genomes: of a short test; of a long one, and how many of those
 DECISIVE = ("moe", "moe_blocks")  # their choices are far from ties, which bounds do not see
@@ -52,7 +53,7 @@ def test_many_genomes_at_several_sizes(name: str, numerics: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("machine", ["avx2", "baseline"])
+@pytest.mark.parametrize("machine", [NARROWER, "baseline"])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_many_genomes_on_other_machines(name: str, machine: str) -> None:
     with config.override(LUMINAL_TARGET=machine):

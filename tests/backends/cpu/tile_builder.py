@@ -45,6 +45,11 @@ Extent = Expression | int
 Indices = Sequence[tuple[Symbol, Tile]]
 
 
+def drawn_as(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Floats as another dtype; negative ones wrap in an unsigned one, which C leaves open."""
+    return (numbers.astype(np.int64) if dtype.kind in "iu" else numbers).astype(dtype)
+
+
 class LoopHandle:
     """What the body of a loop under construction sees."""
 

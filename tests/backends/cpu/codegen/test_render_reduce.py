@@ -7,7 +7,7 @@ import pytest
 
 from luminal.kernel.tile_ir import Kernel
 from luminal.shape.expression import axis, ceil_div, minimum
-from tests.backends.cpu.tile_builder import TileBuilder, run_all
+from tests.backends.cpu.tile_builder import TileBuilder, drawn_as, run_all
 from tests.close import close, close_each
 from tests.long_share import mostly_long
 
@@ -40,7 +40,7 @@ def test_rows(op: str, dtype: str) -> None:
         kernel = row_reduction(op, dtype, unroll, vector)
         for n in (1, 5, 16, 67, 200):
             real = np.dtype(kernel.buffers[0].dtype.numpy)
-            x = (rng().standard_normal((3, n)) * 2).astype(real)
+            x = drawn_as(rng().standard_normal((3, n)) * 2, real)
             out = run_all(kernel, {"x": x, "y": np.zeros(3, real)}, {"rows": 3, "n": n})
             options = {"dtype": real} if op != "Maximum" else {}
             close(out["y"], function(x, axis=1, **options), ulp=8)
@@ -160,8 +160,8 @@ def test_contraction_tile_with_a_packed_strip(m: int, n: int, kk: int, dtype: st
     for static in (True, False):
         kernel = gemm(m if static else None, n, kk, dtype=dtype, rows=4, block=16)
         real = kernel.buffers[0].dtype.numpy
-        a = (rng().standard_normal((m, kk)) * 9).astype(real)
-        b = (rng().standard_normal((kk, n)) * 9).astype(real)
+        a = drawn_as(rng().standard_normal((m, kk)) * 9, real)
+        b = drawn_as(rng().standard_normal((kk, n)) * 9, real)
         out = run_all(kernel, {"a": a, "b": b, "c": np.zeros((m, n), real)}, {"m": m})
         close(out["c"], a @ b)
 

@@ -16,6 +16,7 @@ from luminal.base import config
 from luminal.compiler.compile import lower_to_program
 from luminal.runtime.roofline import Peaks
 from tests.backends.cpu.small_programs import ADD, MIX, NOW, Program
+from tests.machines import NARROWER
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -42,7 +43,7 @@ def test_driver_times_every_kernel_and_orders_as_ever(threads: int) -> None:
         assert [row for row, sum_ in enumerate(times) if sum_ > 0] == [1, 2, 4, 8]
 
 
-@pytest.mark.parametrize("level", ["native", "avx2", "baseline"])
+@pytest.mark.parametrize("level", ["native", NARROWER, "baseline"])
 def test_the_greatest_peaks_count(
     level: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

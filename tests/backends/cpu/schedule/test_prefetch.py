@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.backends.cpu.target import cap as level_of
 from luminal.backends.cpu.target import detect
 from luminal.base import config
 from luminal.expand import interpreter, ir
@@ -21,6 +22,7 @@ from luminal.shape.expression import ZERO
 from tests.backends.cpu.tile_builder import native
 from tests.close import close_each
 from tests.fuzz.cpu_run import compiled
+from tests.machines import NARROWER
 
 TINY = replace(detect(), l3_bytes=1 << 10)  # a cache that hardly anything fits
 Record = Callable[[lm.Tensor], lm.Tensor]
@@ -108,7 +110,7 @@ def scores(
     return kernel
 
 
-@pytest.mark.parametrize("cap", ["native", "avx2"])
+@pytest.mark.parametrize("cap", ["native", NARROWER])
 @pytest.mark.parametrize(
     ("rows", "width", "dtype", "is_fetched"),
     [
@@ -130,7 +132,7 @@ def test_lines_of_tiles_are_fetched_in_their_order_before_they_are_read(
     kernel = scores(rows, length, width, dtype, cap)
     marked = with_prefetches(kernel, replace(TINY, l2_bytes=1 << 10))
     (matrix,) = (b for b in marked.buffers if b.size.constant == length * width)
-    lanes = 8 if cap == "avx2" else detect().vector_lanes(4)
+    lanes = level_of(detect(), cap).vector_lanes(4)
     size, fetches, reads = matrix.dtype.size, [], {}
 
     def line(run: interpreter._Interpreter, statement: Fetch | ir.Load) -> int:

@@ -28,6 +28,7 @@ from tests.fuzz.cpu_run import cut_small
 from tests.fuzz.genome_checks import check_genomes
 from tests.fuzz.graphs import Case
 from tests.fuzz.scatters import random_scatter
+from tests.machines import NARROWER
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def has_parts(seed: int) -> bool:
     return any(term.op == "Scatter" and len(term.args[0].axes) == 0 for term in order)
 
 
-@pytest.mark.parametrize("machine", ["native", "avx2"])
+@pytest.mark.parametrize("machine", ["native", NARROWER])
 def test_elements_meet_in_the_order_of_the_reference(
     machine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

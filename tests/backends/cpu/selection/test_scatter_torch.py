@@ -19,6 +19,7 @@ from luminal.program.launch_list import KernelLaunch
 from tests.backends.cpu.selection.scatter_results import results
 from tests.fuzz.graphs import Case
 from tests.long_share import mostly_long
+from tests.machines import NARROWER
 
 Array = np.ndarray[Any, Any]
 Build = Callable[[dict[str, Any]], Any]
@@ -163,7 +164,7 @@ def recorded(build: Build, arrays: dict[str, Array]) -> lm.Graph:
     return cx
 
 
-@pytest.mark.parametrize("machine", mostly_long(["native", "avx2"], 1))
+@pytest.mark.parametrize("machine", mostly_long(["native", NARROWER], 1))
 @pytest.mark.parametrize("build", CASES, ids=lambda build: build.__name__)
 def test_as_pytorch(build: Build, machine: str) -> None:
     """The same bits for any team."""
