@@ -22,7 +22,7 @@ from luminal.shape.expression import ZERO
 from tests.backends.cpu.tile_builder import native
 from tests.close import close_each
 from tests.fuzz.cpu_run import compiled
-from tests.machines import NARROWER
+from tests.machines import LEVELS, NARROWER
 
 TINY = replace(detect(), l3_bytes=1 << 10)  # a cache that hardly anything fits
 Record = Callable[[lm.Tensor], lm.Tensor]
@@ -82,6 +82,7 @@ def test_results_are_the_same_bits() -> None:
     close_each(memory["b1"].reshape(9, 133), found[0])
 
 
+@pytest.mark.skipif("avx2" not in LEVELS, reason="asks for vectors of half a line")
 def test_a_line_is_fetched_once() -> None:
     """Of vectors of half a line: the next row's lines, each of them once."""
     with config.override(LUMINAL_TARGET="avx2"):
