@@ -1,0 +1,31 @@
+"""Products by packed weights as NVRTC compiles them for chips that are not here: they decode in
+registers, and spill none.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from luminal.backends import registry
+from luminal.backends.c_backend import CBackend
+from luminal.backends.cuda import nvrtc
+from luminal.compiler.compile import lower_to_program
+from tests.backends.cuda.present import needs_nvrtc
+from tests.backends.packed_products import KINDS, product
+from tests.long_share import long_rows
+
+CHIPS = "sm_90a", "sm_80"
+CASES = [(chip, kind, rows) for chip in CHIPS for kind in KINDS for rows in (1, 16)]
+SAMPLE = [("sm_90a", kind, 1) for kind in KINDS] + [("sm_80", "Q5_K", 16)]
+REGISTERS = {1: 128, 16: 255}  # at most: of 65,536, for 4 and for 2 groups of 128 lanes at least
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("chip", "kind", "rows"), long_rows(CASES, SAMPLE))
+def test_registers_hold_what_is_decoded(chip: str, kind: str, rows: int) -> None:
+    made = registry.compiling(f"cuda:{chip}")
+    assert isinstance(made, CBackend)
+    (kernel,) = lower_to_program(product(kind, rows, (4096, 4096)).graph, made).kernels
+    code = nvrtc.compile(made.text(kernel), chip)
+    assert (code.spilled, code.stack) == (0, 0)
+    assert code.registers <= REGISTERS[rows]
