@@ -13,6 +13,8 @@ from luminal.base.dots import MATRIX_DOTS, Dot, Rounding
 from luminal.base.dtypes import bfloat16, float16, float32, float64, int8
 from luminal.base.fragments import fragment
 from luminal.codegen.c_family.matrices import name_of, parameters_of
+from luminal.codegen.c_family.warpgroups import BEGIN
+from tests.simt import warpgroup_text
 
 FUNCTION = re.compile(
     r"^(?:template <int N> )?(?:__device__ )?inline void (\w+)\([^)]*\) \{.*\}$", re.MULTILINE
@@ -26,14 +28,15 @@ struct bf16 { unsigned short bits; operator float() const {
 struct tf32 { unsigned bits; operator float() const {
     unsigned kept = bits & 0xFFFFE000u; return __builtin_bit_cast(float, kept); } };
 // Copies under way, of each thread: made where they are waited for or, by one of the orders of
-// threads, at once. Until then what is copied over is nothing that anyone may read.
+// threads, at once. Until then what is copied over is nothing that anyone may read. They are hidden
+// from what reads shared memory by descriptors (warpgroup_text.py) until the thread publishes them.
 struct Copy { char* to; const char* from; int size; bool live; int batch; };
-struct Copies { unsigned launch; int count, made, batches; Copy all[512]; };
+struct Copies { unsigned launch; int count, made, batches; bool hidden; Copy all[512]; };
 static Copies copies[1024];
 SIMT_UNCHECKED inline Copies& own_copies() {
     Copies& own = copies[thread_index().x];
     if (own.launch != launch_number()) { own.launch = launch_number();
-        own.count = own.made = own.batches = 0; }
+        own.count = own.made = own.batches = 0; own.hidden = false; }
     return own;
 }
 template <class T> __attribute__((noinline)) void copy_words(char* to, const char* from, int size) {
@@ -58,7 +61,7 @@ SIMT_UNCHECKED inline void copy(void* to, const void* from, bool live, int size)
 SIMT_UNCHECKED inline void await_copies(int younger) {
     Copies& own = own_copies();
     while (own.made < own.count && own.all[own.made % 512].batch < own.batches - younger)
-        make(own.all[own.made++ % 512]);
+        make(own.all[own.made++ % 512]), own.hidden = true;
 }
 inline unsigned own_warp() { return thread_index().x / warp_size(); }
 }
@@ -127,7 +130,8 @@ def without_assembly(text: str) -> tuple[str, str]:
     """The text without its functions of assembly, and bodies of the same names."""
     bodies = {name: body for name in FUNCTION.findall(text) if (body := _body(name))}
     rest = FUNCTION.sub(lambda found: "" if found[1] in bodies else found[0], text)
-    return rest, COMMON + "".join(bodies.values()) if bodies else ""
+    common = COMMON + (warpgroup_text.COMMON if BEGIN in bodies else "")
+    return rest, common + "".join(bodies.values()) if bodies else ""
 
 
 def _body(name: str) -> str | None:
@@ -135,7 +139,9 @@ def _body(name: str) -> str | None:
     if name in COPIES or name.startswith("copy_"):
         return COPIES.get(name) or COPY.format(name=name, size=name.removeprefix("copy_"))
     dots = {name_of(dot): dot for dot in MATRIX_DOTS.values()}
-    return _multiply(dots[name]) if name in dots else _load(name)
+    if name in dots:
+        return _multiply(dots[name])
+    return warpgroup_text.body(name) or _load(name)
 
 
 @cache

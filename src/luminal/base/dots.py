@@ -77,7 +77,8 @@ class Dot:
 
     Of one result the `k` neighbours along the sum are held side by side in either factor: a word.
     Of several, `together` lanes hold the blocks of the factors and of the results, as the three
-    `fragments` say. `a` and `b` are the dtypes of the factors, `accumulator` that of the sum.
+    `fragments` say; factors that have none lie in shared memory. `a` and `b` are the dtypes of the
+    factors, `accumulator` that of the sum.
     """
 
     name: str
@@ -213,6 +214,27 @@ MMA_F64 = Dot("mma.f64", 4, float64, float64, float64, Rounding.BLOCK, 8, 8, 32,
               ("k0 k1 m0 m1 m2 |", "k0 k1 n0 n1 n2 |", "n1 n2 m0 m1 m2 | n0"))  # fmt: skip
 MMA = (MMA_BF16, MMA_F16, MMA_S8, MMA_F64, MMA_TF32)
 """NVIDIA's, from sm_80 on."""
+
+
+def _wgmma(name: str, k: int, dtype: DType, rounding: Rounding) -> tuple[Dot, ...]:
+    """The rows of NVIDIA's wgmma of a dtype: 64 rows by 8 to 256 columns."""
+    rows = []
+    for bits in range(6):
+        results = " ".join(["n1 n2 m0 m1 m2 m4 m5 | n0 m3", *(f"n{3 + n}" for n in range(bits))])
+        shape = 64, 8 << bits, 128
+        title = f"wgmma.{name}.n{8 << bits}"
+        rows.append(Dot(title, k, dtype, dtype, float32, rounding, *shape, ("", "", results)))
+    return tuple(rows)
+
+
+WGMMA = (
+    *_wgmma("bf16", 16, bfloat16, Rounding.BLOCK),
+    *_wgmma("f16", 16, float16, Rounding.BLOCK),
+    *_wgmma("tf32", 8, float32, Rounding.SHORT),
+)
+"""NVIDIA's of sm_90a, whose factors lie in shared memory as `swizzles.py` says. No chip lists them
+yet: no kernel is made of them.
+"""
 
 
 def _of_16(name: str, dtype: DType, together: int, fragments: tuple[str, str, str]) -> Dot:

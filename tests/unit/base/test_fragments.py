@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from luminal.base.dots import (
     MMA_F64,
     MMA_S8,
     MMA_TF32,
+    WGMMA,
     WMMA_F16,
     Dot,
     Rounding,
@@ -27,8 +29,11 @@ SIDES = {"a": "mk", "b": "kn", "c": "mn"}
 rows = pytest.mark.parametrize("dot", MATRIX_DOTS.values(), ids=str)
 
 
-@rows
-@pytest.mark.parametrize("block", SIDES)
+@pytest.mark.parametrize(
+    ("dot", "block"),
+    [*product(MATRIX_DOTS.values(), SIDES), *product(WGMMA, "c")],
+    ids=str,
+)
 def test_lanes_hold_each_element_equally_often(dot: Dot, block: str) -> None:
     held = fragment(dot.fragments["abc".index(block)])
     assert len(held.lane) == dot.together.bit_length() - 1
@@ -67,6 +72,12 @@ PTX: list[tuple[Dot, str, Formula]] = [
     (MMA_F64, "b", lambda t, i: (t % 4, t >> 2)),
     (MMA_F64, "c", lambda t, i: (t >> 2, t % 4 * 2 + (i & 1))),
 ]  # fmt: skip
+# Of wgmma: the four warps of a group hold 16 rows each, eight columns after the other.
+WARP_GROUPS: list[tuple[Dot, str, Formula]] = [
+    (dot, "c", lambda t, i: (
+        t // 32 * 16 + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2))
+    for dot in WGMMA
+]  # fmt: skip
 # AMD's: of mfma 16x16x16 lane l has row l % 16 and four steps from 4 * (l // 16) on; of its results
 # column l % 16 and four rows. RDNA3's lanes l and l + 16 have the same factors, and rows in turns.
 AMD: list[tuple[Dot, str, Formula]] = [
@@ -79,7 +90,7 @@ AMD: list[tuple[Dot, str, Formula]] = [
 ]
 
 
-@pytest.mark.parametrize(("dot", "block", "formula"), [*PTX, *AMD])
+@pytest.mark.parametrize(("dot", "block", "formula"), [*PTX, *WARP_GROUPS, *AMD])
 def test_fragments_are_those_of_the_makers(dot: Dot, block: str, formula: Formula) -> None:
     for lane, element, at in fragment(dot.fragments["abc".index(block)]).places():
         assert tuple(at[side] for side in SIDES[block]) == formula(lane, element)

@@ -1,0 +1,137 @@
+"""Products of warp groups on the CPU: bodies for functions that kernels' texts have in assembly.
+
+A product is made where it is awaited or, by one of the orders of threads, at once. It reads shared
+memory by its descriptors, as every lane's own reads, so that memory which is written too early or
+never is found. What begins without a fence, or reads copies that a lane has not published, is no
+number.
+"""
+
+from __future__ import annotations
+
+from luminal.base.dots import WGMMA, Dot
+from luminal.base.dtypes import bfloat16, float16, float32
+from luminal.codegen.c_family import warpgroups
+from luminal.codegen.c_family.warpgroups import TURNED, function_of, holder_of
+
+ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32"}
+COMMON = """
+namespace simt {
+// Products under way, of each thread.
+struct Product {
+    void (*make)(const Product&); float* c[128]; unsigned long long a, b; int batch; bool spoilt;
+};
+struct Products { unsigned launch; int count, made, batches; bool begun; Product all[16]; };
+static Products products[1024];
+SIMT_UNCHECKED inline Products& own_products() {
+    Products& own = products[thread_index().x];
+    if (own.launch != launch_number()) { own.launch = launch_number();
+        own.count = own.made = own.batches = 0; own.begun = false; }
+    return own;
+}
+SIMT_UNCHECKED inline bool all_published() {
+    bool all = true;
+    for (unsigned t = 0; t < group_size().x; t++)
+        all &= copies[t].launch != launch_number() || !copies[t].hidden;
+    return all;
+}
+// Of a factor's descriptor: lines of `width` bytes, eight of them `eight` bytes from the next, and
+// tiles `apart`; the bits of an address change places last.
+SIMT_UNCHECKED inline const void* place(unsigned long long factor, unsigned line, unsigned byte) {
+    static const unsigned widths[] = {16, 128, 64, 32};
+    unsigned width = widths[factor >> 62], start = (factor & 0x3fff) << 4;
+    unsigned apart = (factor >> 16 & 0x3fff) << 4, eight = (factor >> 32 & 0x3fff) << 4;
+    unsigned at = start + byte / width * apart + line / 8 * eight + line % 8 * width + byte % width;
+    return (const char*)dynamic_shared() + (at ^ (at >> 3 & (width - 16)));
+}
+template <class T> __attribute__((noinline)) T loaded(const void* from) { return *(const T*)from; }
+// Rows or columns of a factor, each read once.
+template <class T, int M, int K, bool TURNED> struct Side {
+    float all[M][K]; bool read[M] = {};
+    SIMT_UNCHECKED const float* steps(unsigned long long factor, int n) {
+        for (int k = 0; k < K && !read[n]; k++)
+            all[n][k] = loaded<T>(TURNED ? place(factor, k, n * sizeof(T))
+                                         : place(factor, n, k * sizeof(T)));
+        read[n] = true;
+        return all[n];
+    }
+};
+SIMT_UNCHECKED inline void make_products(int younger) {
+    Products& own = own_products();
+    while (own.made < own.count && own.all[own.made % 16].batch < own.batches - younger) {
+        const Product& product = own.all[own.made++ % 16];
+        product.make(product);
+    }
+}
+SIMT_UNCHECKED inline void multiply(Product product, int line) {
+    meet(line);
+    Products& own = own_products();
+    product.batch = own.batches; product.spoilt = !own.begun || !all_published();
+    if (order() == 0) product.make(product);
+    else if (own.count - own.made < 16) own.all[own.count++ % 16] = product;
+    else __builtin_trap();
+}
+}
+inline unsigned long long __cvta_generic_to_shared(const void* at) {
+    return (const char*)at - (const char*)simt::dynamic_shared(); }
+"""
+BATCHES = {
+    warpgroups.BEGIN: "void {name}() {{ simt::own_products().begun = true; }}",
+    warpgroups.COMMIT: "void {name}() {{ simt::own_products().batches++; }}",
+    warpgroups.AWAIT: """void {name}() {{
+    simt::own_products().begun = false; simt::make_products(N); }}""",
+    warpgroups.PUBLISH: "void {name}() {{ simt::own_copies().hidden = false; }}",
+}
+MULTIPLY = """
+namespace simt {{
+SIMT_UNCHECKED inline void make_{name}(const Product& product) {{
+    static const int rows[] = {rows}, row_of[] = {row_of};
+    static const int columns[] = {columns}, column_of[] = {column_of};
+    unsigned t = thread_index().x % {lanes};
+    Side<{element}, {m}, {k}, {turned_a}> a;
+    Side<{element}, {n}, {k}, {turned_b}> b;
+    for (int e = 0; e < {results}; e++) {{
+        const float* x = a.steps(product.a, rows[t] + row_of[e]);
+        const float* y = b.steps(product.b, columns[t] + column_of[e]);
+        float sum = *product.c[e];
+        for (int k = {k} - 1; k >= 0; k--) sum += x[k] * y[k];
+        *product.c[e] = product.spoilt ? __builtin_nanf("") : sum;
+    }}
+}}
+}}
+__attribute__((noinline)) inline void {name}_at(
+    int line, {parameters}, unsigned long long a, unsigned long long b) {{
+    simt::multiply({{simt::make_{name}, {{{addresses}}}, a, b}}, line);
+}}
+#define {name}(...) {name}_at(__LINE__, __VA_ARGS__)
+"""
+
+
+def body(name: str) -> str | None:
+    """What stands for a function; None for one that is no matter of this."""
+    if name in BATCHES:
+        head = "template <int N> " if name == warpgroups.AWAIT else ""
+        return f"{head}SIMT_UNCHECKED inline {BATCHES[name].format(name=name)}\n"
+    if name.startswith(holder_of(0).rstrip("0")):
+        return f"template <class... Sums> void {name}(Sums&...) {{}}\n"
+    plain, _, turned = name.partition(TURNED)
+    dots = {function_of(dot): dot for dot in WGMMA}
+    return _multiply(dots[plain], name, turned) if plain in dots else None
+
+
+def _multiply(dot: Dot, name: str, turned: str) -> str:
+    results = dot.fragment("c")
+    lanes, elements = range(dot.together), range(results.elements)
+    tables = {
+        "rows": [results.position("m", lane, 0) for lane in lanes],
+        "row_of": [results.position("m", 0, element) for element in elements],
+        "columns": [results.position("n", lane, 0) for lane in lanes],
+        "column_of": [results.position("n", 0, element) for element in elements],
+    }
+    return MULTIPLY.format(
+        **{key: "{" + ", ".join(map(str, table)) + "}" for key, table in tables.items()},
+        name=name, lanes=dot.together, results=results.elements,
+        m=dot.m, n=dot.n, k=dot.k,
+        element=ELEMENTS[dot.a], turned_a=int("a" in turned), turned_b=int("b" in turned),
+        parameters=", ".join(f"float &c{n}" for n in elements),
+        addresses=", ".join(f"&c{n}" for n in elements),
+    )  # fmt: skip
