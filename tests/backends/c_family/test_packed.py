@@ -8,6 +8,7 @@ import pytest
 
 from luminal.compiler.compile import lower_to_program
 from tests.backends.c_family.dialects import CHECKED, checked
+from tests.backends.c_family.offline import backend
 from tests.backends.on_device import check_case, compiled_on
 from tests.backends.packed_products import KINDS, product
 from tests.long_share import long_rows
@@ -35,3 +36,17 @@ def test_blocks_are_decoded_in_the_kernel_that_multiplies(kind: str, rows: int) 
     for dialect in CHECKED:
         graph = product(kind, rows, (1024, 1024)).graph
         assert len(lower_to_program(graph, checked(dialect)).kernels) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lanes_fold_their_sums_once(kind: str) -> None:
+    """Not for each product: exchanges stand outside of the loops that multiply."""
+    made = backend("cuda")
+    (kernel,) = lower_to_program(product(kind, 1, (4096, 4096)).graph, made).kernels
+    depths = {
+        word: len(line) - len(line.lstrip())
+        for line in made.text(kernel).splitlines()
+        for word in ("__shfl_xor_sync(", "= fmaf(")
+        if word in line
+    }
+    assert depths["__shfl_xor_sync("] < depths["= fmaf("]

@@ -8,11 +8,11 @@ import pytest
 
 from luminal.backends import registry
 from luminal.backends.c_backend import CBackend
-from luminal.backends.cuda import nvrtc
+from luminal.backends.cuda import nvrtc, sass
 from luminal.compiler.compile import lower_to_program
 from tests.backends.cuda.present import needs_nvrtc
 from tests.backends.packed_products import KINDS, product
-from tests.long_share import long_rows
+from tests.long_share import long_rows, mostly_long
 
 CHIPS = "sm_90a", "sm_80"
 CASES = [(chip, kind, rows) for chip in CHIPS for kind in KINDS for rows in (1, 16)]
@@ -29,3 +29,15 @@ def test_registers_hold_what_is_decoded(chip: str, kind: str, rows: int) -> None
     code = nvrtc.compile(made.text(kernel), chip)
     assert (code.spilled, code.stack) == (0, 0)
     assert code.registers <= REGISTERS[rows]
+
+
+@needs_nvrtc
+@pytest.mark.skipif(sass.tool() is None, reason="nvdisasm is not installed (extra cuda)")
+@pytest.mark.parametrize("kind", mostly_long([k for k in KINDS if k != "IQ4_NL"], 1))
+def test_codes_of_one_row_are_loaded_by_words(kind: str) -> None:
+    """Of two bytes, or of four where blocks are so aligned; IQ4_NL looks bytes up in a table."""
+    made = registry.compiling("cuda:sm_90a")
+    assert isinstance(made, CBackend)
+    (kernel,) = lower_to_program(product(kind, 1, (4096, 4096)).graph, made).kernels
+    counts = sass.counts(made.renderers["sass"](kernel))
+    assert not [name for name in counts if name in ("LDG.E.U8", "LDG.E.S8")], dict(counts)

@@ -117,10 +117,25 @@ class _Rules:
         return Schedule(
             facts.axes,
             tuple((loop, self.chunk(loop, steps if loop is grid[-1] else 1)) for loop in grid),
-            tuple(facts.sequential),
+            self.summed(),
             tuple(facts.inner),
             self.tiles,
         )
+
+    # Lanes that hold all of a short axis, as of a block of packed weights, have no loop over it.
+    # Inside of others they would fold at every step: five exchanges for each product.
+    def summed(self) -> tuple[LoopAxis, ...]:
+        """The axes of reductions, those that lanes hold whole outermost: they are folded once."""
+        loops = self.facts.sequential
+        if set(loops) & set(self.facts.ordered):
+            return tuple(loops)
+        shared = [x for x in loops if self.tile(x).lanes.count > 1]
+        return tuple(sorted(loops, key=lambda x: (x not in shared, not self.is_held(x))))
+
+    def is_held(self, loop: LoopAxis) -> bool:
+        """Do the lanes of a group have all positions of an axis at once?"""
+        tile = self.tile(loop)
+        return tile.lanes.count > 1 and loop.extent.is_const and loop.estimate <= tile.size
 
     def along(self) -> LoopAxis | None:
         """The axis of the lanes: on which most of what they touch lies side by side."""
@@ -150,14 +165,20 @@ class _Rules:
             rule = max(1, min(SUMS, most, spare)) if self.in_vectors else 1
         return floor(rule), [n for n in (1, 2, 4, 8) if n <= most]
 
-    def runs(self, loop: LoopAxis, lanes: int = 0) -> tuple[int, Sequence[int]]:
+    def runs(
+        self, loop: LoopAxis, lanes: int = 0, around: Sequence[LoopAxis] = ()
+    ) -> tuple[int, Sequence[int]]:
         """Neighbours of a lane: what it reads and writes at once, if results are enough for so many
-        lanes in each of all units.
+        lanes in each of all units. Lanes of a line that are left over take positions of loops
+        around it.
         """
         if self.in_vectors:
             return 1, ()
         facts = self.facts
-        most = min(longest_run(loop, facts.accesses), floor(loop.estimate // LINE))
+        lines = floor(loop.estimate * prod(x.estimate for x in around) // LINE)
+        if around:
+            lines = min(lines, floor(loop.estimate // 2))
+        most = min(longest_run(loop, facts.accesses), lines)
         results = prod(map(_positions, facts.grid))
         rule = min(most, floor(results // (lanes * facts.target.cores))) if lanes else most
         return rule, [n for n in (1, 2, 4, 8, 16) if n <= most]
@@ -269,14 +290,16 @@ class _Rules:
         ]
         most = max((x.estimate for x in wanted if x not in ordered), default=1)
         runs = {loop: self.runs(loop)[0] for loop in wanted}
-        run = 1
+        run, around = 1, self.around(first[0]) if first and rows == 1 else []
         if first:
             most = first[0].estimate
-            rule, others = self.runs(first[0])
+            rule, others = self.runs(first[0], around=around)
             if rows > 1:
                 rule = min(rule, PARTS // min(ROW_SUMS, ROW_RESULTS * ceiling(rows)))
             run = runs[first[0]] = self.pick("run", rule, others)
         rule = self.left if most >= ROW_STEPS * self.left else min(self.left, ceiling(most // run))
+        if around and run > 1:
+            rule = min(self.left, LINE)
         rule = min(rule, widest)
         shorter = [n for n in (rule // 2, rule // 4, 2 * rule) if 1 < n <= self.left]
         share = self.pick("short", rule, shorter)
@@ -295,7 +318,31 @@ class _Rules:
             unroll = streams if count * run * streams <= loop.estimate else 1
             owned = Lanes(count, stride, run if count > 1 else 1)
             self.tiles[loop.symbol] = TileChoice(unroll, 1, owned)
+            if loop in first and run > 1:
+                self.deal_around(around, share // count, stride * count)
         self.left //= share
+
+    # A block of packed weights is as short as a line of lanes. With a run for each of them they
+    # read several blocks at once, by words, and find a scale once for a run.
+    def around(self, loop: LoopAxis) -> list[LoopAxis]:
+        """The loops of a short axis's nest that lanes may share with it; none of a longer axis."""
+        if not loop.extent.is_const or loop.estimate > LINE:
+            return []
+        nests = {nest for nest in self.facts.nests if loop in nest}
+        if len(nests) != 1:  # of other nests these loops may be outside, where lanes have others
+            return []
+        others = (
+            x for x in self.facts.sequential if all(x in nest for nest in nests) and x is not loop
+        )
+        return [x for x in others if x.extent.is_const and x not in self.facts.ordered]
+
+    def deal_around(self, loops: Sequence[LoopAxis], left: int, stride: int) -> None:
+        """Gives lanes that are left positions of loops, outermost first."""
+        for loop in loops:
+            count = min(left, floor(loop.estimate))
+            if count > 1:
+                self.tiles[loop.symbol] = TileChoice(1, 1, Lanes(count, stride))
+                left, stride = left // count, stride * count
 
     def chunk(self, loop: LoopAxis, steps: int) -> int:
         """Positions of a chunk: what the group takes at once, some times; 0 for all."""
