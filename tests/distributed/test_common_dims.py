@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
-from luminal.base.errors import DimError
+from luminal.base.errors import DimError, InputError, LuminalError
 from luminal.distributed import run_local
 from luminal.optim import SGD
 from tests.distributed.running import needs_mpi, under_mpiexec
@@ -127,6 +127,71 @@ def check(case: Case) -> int:
 def test_ranks_that_differ_are_refused(chunk: int) -> None:
     refused = sum(check(drawn(seed)) for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)))
     assert 0 < refused < CHUNK * RUNS
+
+
+BAD: tuple[Callable[[Array], Any], ...] = (
+    lambda x: x.astype(np.int64),
+    lambda x: x[0],
+    lambda x: x[:0],
+    lambda x: x[:, :1],
+    lambda _: "hello",
+    lambda _: None,
+)
+"""What a rank gives instead of its rows, and has refused."""
+
+
+def refusing(seed: int) -> int:
+    """Ranks that are given what they refuse in some runs, and go on: those runs are nobody's, and
+    all others are right. How many were refused.
+    """
+    rng = random.Random(f"refused {seed}")
+    mesh, is_static, is_padded = (
+        lm.Mesh(*rng.choice(MESHES)),
+        rng.random() < 0.5,
+        rng.random() < 0.3,
+    )
+    bad = [
+        {rank: rng.choice(BAD) for rank in range(mesh.size) if rng.random() < 0.4}
+        if rng.random() < 0.5
+        else {}
+        for _ in range(6)
+    ]
+    parts = mesh.size
+    rows = 2 * parts - (1 if is_padded and is_static else 0)
+
+    def work(engine: Any) -> None:
+        total = lm.Parameter(np.zeros(3, np.float32), name="total")
+        graph = lm.Graph()
+        with lm.recording(graph):
+            height = rows if is_static else lm.dim("rows", parts, 64)
+            x = graph.tensor((height, 3), name="x").shard(mesh.names, None)
+            y = x.sum(0)
+            y.output("y")
+            graph.assign(total, graph.read(total) + y)
+            step = lm.compile(graph, mesh=mesh)
+        wanted = np.zeros(3)
+        for run, by_rank in enumerate(bad):
+            whole = np.full((rows, 3), 10.0**run, np.float32)
+            own = whole[2 * engine.rank : 2 * engine.rank + 2]
+            if not by_rank:
+                wanted += whole.sum(0, dtype=np.float64)
+                np.testing.assert_allclose(step({"x": own})["y"], whole.sum(0), **CLOSE)
+            elif engine.rank in by_rank:
+                with pytest.raises(LuminalError) as caught:
+                    step({"x": by_rank[engine.rank](own)})
+                assert "refuses what it was given" not in str(caught.value)
+            else:
+                with pytest.raises(InputError, match=f"rank {min(by_rank)} refuses what it was"):
+                    step({"x": own})
+            np.testing.assert_allclose(total.numpy(), wanted, **CLOSE)
+
+    run_local(mesh.size, work, timeout=5)
+    return sum(map(bool, bad))
+
+
+@pytest.mark.parametrize("chunk", mostly_long(range(20), 1))
+def test_a_run_that_a_rank_refuses_is_nobodys(chunk: int) -> None:
+    assert sum(refusing(seed) for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)))
 
 
 def test_a_dim_of_what_is_moved_is_compared_where_each_rank_has_its_own_program() -> None:

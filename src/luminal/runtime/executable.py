@@ -188,7 +188,7 @@ class Executable:
         ShapeError, DTypeError, DimError.
         """
         if named or inputs.__class__ is not dict:
-            inputs = named if inputs is None else merged("inputs", inputs, named)
+            inputs = named if inputs is None else self._merged("inputs", inputs, named)
         with self._lock:
             last = self._bindings.last
             if (
@@ -225,7 +225,7 @@ class Executable:
         """
         with self._lock:
             ready = _, _, used, binding, outputs = self._ready(
-                merged("start", inputs, named), dims, out
+                self._merged("start", inputs, named), dims, out
             )
             wait = None
             if self._device is None:
@@ -237,7 +237,12 @@ class Executable:
 
     def _checked(self, inputs: Given, dims: Mapping[str, int] | None, out: Any) -> list[Array]:
         """The outputs of a run, after all checks that this call needs."""
-        if dims is None and (again := self._recognized(inputs, out)) is not None:
+        try:
+            again = self._recognized(inputs, out) if dims is None else None
+        except Exception:
+            self.refuse()
+            raise
+        if again is not None:
             used, outputs, binding = again
             self._compare(binding.dims)
             self._run(binding.bound.run, used, outputs)
@@ -313,8 +318,23 @@ class Executable:
             self._compare(dims)
             self._run(bound.run_at, inputs, outputs)
 
+    def _merged(self, what: str, inputs: Given | None, named: dict[str, Any]) -> Given:
+        """What a call is given, by position and by name."""
+        try:
+            return merged(what, inputs, named)
+        except Exception:
+            self.refuse()
+            raise
+
+    def refuse(self) -> None:
+        """Tells the other ranks of a mesh, if there are any, that this one refuses a call."""
+        if self._common is not None:
+            self._common.refuse()
+
     def _compare(self, dims: Mapping[str, int]) -> None:
-        """Raises DimError where other ranks are about to run with other dims than this one."""
+        """Raises DimError where other ranks are about to run with other dims than this one, and
+        InputError where one of them refuses its inputs.
+        """
         if self._common is not None:
             self._common.check(dims)
 
@@ -349,6 +369,20 @@ class Executable:
         """
         # Everything that can fail is asked first and weights are set last: a call that raises has
         # changed nothing, neither a weight nor the arrays that later calls go on with.
+        try:
+            ready, weights = self._accepted(inputs, dims, out)
+        except Exception:
+            self.refuse()
+            raise
+        self._compare(ready[3].dims)
+        for parameter, array in weights:
+            parameter.set(array)
+        return ready
+
+    def _accepted(
+        self, inputs: Given | None, dims: Mapping[str, int] | None, out: Any
+    ) -> tuple[_Ready, Sequence[tuple[Parameter, Any]]]:
+        """What a run needs, and the weights that are to be set; raises what a call's checks do."""
         received = self._leaves.receive(self._given, self._shapes, inputs or {})
         arrays, slots, weights, shapes = received
         used: Any = arrays
@@ -367,10 +401,7 @@ class Executable:
             outputs = self._left_there(out, binding)
         else:
             outputs = self._outputs.take_into(binding.outputs, out, self._owned(used))
-        self._compare(binding.dims)
-        for parameter, array in weights:
-            parameter.set(array)
-        return arrays, shapes, used, binding, outputs
+        return (arrays, shapes, used, binding, outputs), weights
 
     def _left_there(self, out: str, binding: Binding) -> list[Any]:
         """Arrays on the device for a run's outputs: NumPy's, where that is the host."""
@@ -495,7 +526,7 @@ class Executable:
             raise InputError(f"profile: runs = {runs}; takes an int >= 1")
         self._find_locks()
         with self._lock, self._held or nullcontext():
-            ready = self._ready(merged("profile", inputs, named), dims, None)
+            ready = self._ready(self._merged("profile", inputs, named), dims, None)
             *_, used, binding, outputs = ready
             bound = binding.bound
             # Runs move States on. They are put back, so that a profile in the middle of a text or
@@ -537,7 +568,7 @@ class Executable:
             raise InputError(f"device_seconds: runs = {runs}; takes an int >= 1")
         self._find_locks()
         with self._lock, self._held or nullcontext():
-            ready = self._ready(merged("device_seconds", inputs, named), dims, None)
+            ready = self._ready(self._merged("device_seconds", inputs, named), dims, None)
             *_, used, binding, outputs = ready
             try:
                 return binding.bound.seconds(used, outputs, runs) / runs

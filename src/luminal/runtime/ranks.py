@@ -59,21 +59,23 @@ def _nothing_cut() -> str:
 @dataclass(frozen=True, slots=True)
 class OnRanks:
     """How several ranks run one program: the engines of their mesh axes, what explains how it is
-    cut, into how many parts each dim is, and which dims the ranks may have each its own.
+    cut, into how many parts each dim is, which dims the ranks may have each its own, and whether
+    it has collectives.
     """
 
     engines: Engines = field(default_factory=dict)
     explain: Callable[[], str] = _nothing_cut
     parts: Mapping[str, int] = field(default_factory=dict)
     own_dims: frozenset[str] = frozenset()
+    is_moved: bool = False
 
     def compared(self, dims: Sequence[str]) -> CommonDims | None:
         """What compares those of a program's dims that all ranks must have alike, before each run;
-        None where there are none.
+        None where there are none, and no collectives.
         """
         places = dims_at(dict.fromkeys(self.engines, 0))
         names = tuple(n for n in dims if n not in places and n not in self.own_dims)
-        if not names or not self.engines:
+        if not self.engines or not (names or self.is_moved):
             return None
         from luminal.runtime.common_dims import CommonDims  # late: most programs have one rank
 

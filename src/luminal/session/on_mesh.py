@@ -82,7 +82,8 @@ class OnMesh:
     @property
     def on_ranks(self) -> OnRanks:
         """What the executable is told of the ranks."""
-        return OnRanks(self.engines, self.explanation, self.parts, self.own_dims)
+        is_moved = any(isinstance(node.attrs, CollectiveAttrs) for node in all_nodes(self.graph))
+        return OnRanks(self.engines, self.explanation, self.parts, self.own_dims, is_moved)
 
     def explanation(self) -> str:
         """Every collective with its value, reason and bytes."""

@@ -72,7 +72,12 @@ class PaddedExecutable(Executable):
                 f"out: {names}: the ranks do not divide what is cut, and a rank's part has pads, "
                 "for which these arrays have no room; leave out= out"
             )
-        padded = {key: self._padded(key, x) for key, x in merged("inputs", inputs, named).items()}
+        try:
+            given = merged("inputs", inputs, named)
+            padded = {key: self._padded(key, x) for key, x in given.items()}
+        except Exception:
+            self.refuse()
+            raise
         results = super().__call__(padded, dims=dims, out=out)
         return self._unpadded(results) if self._pads_out else results
 
