@@ -206,3 +206,29 @@ def test_a_second_fit_goes_on_with_the_cut_model() -> None:
     for arrays in run_local(2, work, timeout=20):
         for path, value in expected.items():
             near(arrays[path], value)
+
+
+@pytest.mark.parametrize(
+    ("differs", "words"),
+    [
+        ({"lr": (0.1, 0.2)}, "0.1.* rank 1 has .*0.2"),
+        ({"seed": (0, 1)}, "rank 0 has 'seed of data = 0', rank 1 has 'seed of data = 1'"),
+        ({"size": (4, 8)}, "rank 0 has 'batches = 4', rank 1 has 'batches = 2'"),
+        ({"clip_norm": (None, 1.0)}, "clip_norm = None', rank 1 has 'clip_norm = 1.0'"),
+    ],
+)
+def test_ranks_that_call_it_otherwise_are_refused(differs: dict[str, Any], words: str) -> None:
+    def work(engine: Any) -> None:
+        lm.manual_seed(0)
+        model, mine = nn.Linear(3, 1), {name: each[engine.rank] for name, each in differs.items()}
+        rows = np.random.default_rng(0).standard_normal((16, 3)).astype(np.float32)
+        data = Batches(
+            ArrayDataset(rows, rows[:, :1]), mine.get("size", 4), seed=mine.get("seed", 0)
+        )
+        optimizer = optim.SGD(model.parameters(), lr=mine.get("lr", 0.1))
+        mesh = lm.Mesh((2,), ("data",))
+        with pytest.raises(CollectiveError, match=f"what fit was given differs.*{words}"):
+            fit(model, F.mse_loss, data, optimizer, mesh=mesh, progress=False,
+                clip_norm=mine.get("clip_norm"))  # fmt: skip
+
+    run_local(2, work, timeout=5)

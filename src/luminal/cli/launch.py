@@ -41,6 +41,8 @@ def command(
     if not arguments:
         raise InputError("luminal launch: no program; name a script, or a module after -m")
     host.require_posix("luminal launch")
+    if timeout is not None and not 0 < timeout < float("inf"):
+        raise InputError(f"luminal launch: --timeout {timeout:g}: takes seconds > 0")
     from luminal.runtime.collectives.launcher import Ranks, launch
 
     if timeout is not None:

@@ -46,6 +46,9 @@ def command(
     Links are seconds before the first byte arrives, and bytes a second. The times are a model's:
     kernels at the rates given, collectives by their best algorithm, both side by side.
     """
+    for name, rate in (("flops", flops), ("bandwidth", bandwidth), ("memory", memory)):
+        if not 0 < rate < float("inf"):
+            raise InputError(f"simulate: --{name} {rate:g}: takes a number > 0")
     from luminal.distribute.choose import Choice
     from luminal.distribute.price import Machine
     from luminal.models.plans import Cluster, Planner, Setting
@@ -89,7 +92,12 @@ def _row(choice: Any) -> dict[str, Any]:
 
 def _counts(text: str) -> list[int]:
     least, dots, most = text.partition("..")
-    if not least.isdigit() or (dots and not most.isdigit()) or int(least) < 1:
+    if (
+        not least.isdigit()
+        or (dots and not most.isdigit())
+        or int(least) < 1
+        or (dots and int(most) < int(least))
+    ):
         raise InputError(f"simulate: --ranks {text!r}; give 64, or 8..1024")
     counts = [int(least)]
     while dots and counts[-1] * 2 <= int(most):

@@ -73,8 +73,8 @@ class PaddedExecutable(Executable):
                 "for which these arrays have no room; leave out= out"
             )
         try:
-            given = merged("inputs", inputs, named)
-            padded = {key: self._padded(key, x) for key, x in given.items()}
+            arrays = merged("inputs", inputs, named)
+            padded = {key: self._padded(key, x) for key, x in arrays.items()}
         except Exception:
             self.refuse()
             raise

@@ -117,12 +117,12 @@ def fit(
         backend, memory_limit,
     )  # fmt: skip
     mesh, plan, why = decided(plan, recipe, data, mesh, leaves)
-    ranks = _joined(mesh, plan, recipe, data, leaves, statistics, detect_nan)
-    recipe = replace(recipe, ranks=ranks)
+    counts = epochs, steps, validate_every, checkpoint_every
+    ranks = _joined(mesh, plan, recipe, data, leaves, statistics, detect_nan, counts)
     manager = CheckpointManager(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     trainer = Trainer(
-        recipe, data, scheduler, validate, manager, statistics=statistics, detect_nan=detect_nan,
-        leaves=leaves,
+        replace(recipe, ranks=ranks), data, scheduler, validate, manager, statistics=statistics,
+        detect_nan=detect_nan, leaves=leaves,
     )  # fmt: skip
     ranks.cut(model, plan, trainer.besides())
     total = steps or _steps_of(epochs, data, accumulate)
@@ -136,9 +136,11 @@ def fit(
 
 def _joined(
     mesh: Mesh | None, plan: Plan | None, recipe: Recipe, data: Batches, leaves: int | None,
-    statistics: int | None, detect_nan: bool,
+    statistics: int | None, detect_nan: bool, counts: tuple[int | None, ...],
 ) -> Ranks:  # fmt: skip
-    """This rank among all; InputError for what several cannot do together."""
+    """This rank among all. Raises InputError for what several cannot do together, and
+    CollectiveError where they call `fit` with other numbers.
+    """
     ranks = Ranks.of(mesh, plan, recipe.model)
     if detect_nan and ranks.size > 1:
         raise InputError(
@@ -147,6 +149,12 @@ def _joined(
         )
     ranks.check_batches(data, ranks.parts, f"the ranks of mesh axis {ranks.axis!r}")
     _check_leaves(leaves, ranks, plan, data, recipe.accumulate, statistics, detect_nan)
+    epochs, steps, validate_every, checkpoint_every = counts
+    ranks.check_alike(
+        recipe.optimizer, data, epochs=epochs, steps=steps, clip_norm=recipe.clip_norm,
+        amp=recipe.amp, accumulate=recipe.accumulate, seed=recipe.seed, leaves=leaves,
+        statistics=statistics, validate_every=validate_every, checkpoint_every=checkpoint_every,
+    )  # fmt: skip
     return ranks
 
 

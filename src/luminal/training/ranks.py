@@ -19,7 +19,11 @@ from luminal.session.parallel import Plan, shard
 from luminal.shape.expression import const
 from luminal.training.data import Batches
 
+PLAIN = (bool, int, float, str, tuple)
+"""The types of numbers and names that ranks compare."""
+
 if TYPE_CHECKING:
+    from luminal.optim.optimizer import Optimizer
     from luminal.runtime.collectives.engine import Engine
 
 
@@ -69,6 +73,22 @@ class Ranks:
     def together(self) -> Engine | None:
         """What carries values between several ranks; None where there is but one."""
         return self.engine if self.size > 1 else None
+
+    def check_alike(self, optimizer: Optimizer, data: Batches, **options: Any) -> None:
+        """Raises CollectiveError, which names the first that differs, where ranks call `fit` with
+        other numbers: each would train its part by its own.
+        """
+        if self.together is None:
+            return
+        groups = [
+            {name: value for name, value in group.items() if isinstance(value, PLAIN)}
+            for group in optimizer.param_groups
+        ]
+        order = {"batches": len(data), "size": data.size, "seed of data": data.seed,
+                 "shuffle": data.shuffle, "drop_last": data.drop_last}  # fmt: skip
+        told = {"optimizer": type(optimizer).__name__, "groups": groups, **order, **options}
+        text = "\n".join(f"{name} = {value!r}" for name, value in told.items())
+        self.together.check_same(text, "what fit was given")
 
     def any(self, is_so: bool, what: str) -> bool:
         """Is it so on any rank? All of them must ask."""

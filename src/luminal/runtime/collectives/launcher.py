@@ -20,6 +20,10 @@ ORDERLY = 5.0  # seconds for mpiexec to end the ranks before it is killed
 KILLED = 128 + signal.SIGKILL  # the status of a rank that was killed, as a shell says it
 
 
+MOST_A_CORE = 64
+"""Ranks that a launch starts for each core of this machine: more are a slip of the hand."""
+
+
 class Ranks(NamedTuple):
     """How many ranks a program may have: at least and at most."""
 
@@ -36,6 +40,12 @@ class Ranks(NamedTuple):
             ranks = Ranks(0, 0)
         if not 1 <= ranks.least <= ranks.most:
             raise InputError(f"-n {text}: takes a count of ranks >= 1, or least:most as 2:4")
+        most_here = MOST_A_CORE * len(host.core_ids())
+        if ranks.least > most_here:
+            raise InputError(
+                f"-n {text}: {ranks.least} ranks of this machine's {len(host.core_ids())} cores; "
+                f"it starts at most {most_here}: start more by srun or mpiexec over several"
+            )
         return ranks
 
     def first(self) -> int:
