@@ -145,11 +145,14 @@ def test_a_rank_gives_and_takes_its_real_rows(ranks: int) -> None:
         own = ids[engine.rank * block : (engine.rank + 1) * block]
         got = [{k: np.array(v) for k, v in exe({"ids": own}).items()} for _ in range(2)]
         assert len(table.local()) == len(range(words)[engine.rank * room :][:room])
-        if engine.rank == 0:
-            with pytest.raises(ShapeError, match=re.escape("this rank has ")):
-                exe({"ids": ids})
-            with pytest.raises(InputError, match="leave out= out"):
-                exe({"ids": own}, out={"loss": np.zeros((), np.float32)})
+        with pytest.raises(ShapeError, match=re.escape("this rank has ")):
+            exe({"ids": ids})
+        with pytest.raises(InputError, match="leave out= out"):
+            exe({"ids": own}, out={"loss": np.zeros((), np.float32)})
+        # One rank's refusal is that of all.
+        refusal = "leave out= out" if engine.rank == 0 else "rank 0 refuses what it was given"
+        with pytest.raises(InputError, match=refusal):
+            exe({"ids": own}, out={"loss": np.zeros((), np.float32)} if engine.rank == 0 else None)
         return got, table.whole(), head.whole()
 
     results = run_local(ranks, work, timeout=60)

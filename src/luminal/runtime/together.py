@@ -23,6 +23,7 @@ from luminal.runtime.driver import Call, DevicePointer, Driver, TogetherCode
 from luminal.runtime.exchange import Exchange
 
 HEADER = 2
+WARP = 32
 
 
 class Span(NamedTuple):
@@ -66,13 +67,13 @@ def _meet(some: Sequence[Span], others: Sequence[Span]) -> bool:
 
 
 def kernels_together(program: Program, lanes: Sequence[int], can_idle: bool) -> tuple[int, ...]:
-    """The numbers of the kernels of a program, of so many lanes each, that can be one: all where
-    lanes `can_idle`, else those whose groups have as many as most launches of groups have, and
-    those whose workers are threads.
+    """The numbers of the kernels of a program, of so many lanes each, that can be one: where lanes
+    `can_idle` all of whole warps, else those whose groups have as many as most launches of groups
+    have; and those whose workers are threads.
     """
     used = [launch.kernel for launch in kernel_launches(program.launches)]
-    if can_idle:
-        return tuple(sorted({*used}))
+    if can_idle:  # a barrier of some lanes of a group counts warps
+        return tuple(sorted({k for k in used if lanes[k] == 1 or lanes[k] % WARP == 0}))
     most = Counter(lanes[kernel] for kernel in used if lanes[kernel] > 1).most_common(1)
     fitting = {1, *(n for n, _ in most)}
     return tuple(sorted({kernel for kernel in used if lanes[kernel] in fitting}))

@@ -66,13 +66,13 @@ class PaddedExecutable(Executable):
         **named: Any,
     ) -> Results:
         """Runs once; `out` is for programs whose outputs have no pads."""
-        if out is not None and self._pads_out:
-            names = ", ".join(self._pads_out)
-            raise InputError(
-                f"out: {names}: the ranks do not divide what is cut, and a rank's part has pads, "
-                "for which these arrays have no room; leave out= out"
-            )
         try:
+            if out is not None and self._pads_out:
+                names = ", ".join(self._pads_out)
+                raise InputError(
+                    f"out: {names}: the ranks do not divide what is cut, and a rank's part has "
+                    "pads, for which these arrays have no room; leave out= out"
+                )
             arrays = merged("inputs", inputs, named)
             padded = {key: self._padded(key, x) for key, x in arrays.items()}
         except Exception:

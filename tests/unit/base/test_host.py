@@ -185,6 +185,7 @@ beside = *only, *(
     f"luminal.{name}" for name in (
         "torch_backend", "pt2", "serve", "__main__", "runtime.collectives.started",
         "backends.cuda", "backends.hip", "backends.metal", "backends.opencl",  # of extras
+        "runtime.collectives.mpi",  # likewise, and it looks for the system's own library
     )
 )
 for module in pkgutil.walk_packages(lm.__path__, "luminal."):

@@ -126,7 +126,7 @@ def spell_tiles_together(kernels: Sequence[tile_ir.Kernel], dialect: Dialect) ->
 
 
 def spell_together(kernels: Sequence[Kernel], dialect: Dialect) -> Together:
-    """One text of expanded kernels. `_MAIN` and `_TASK` are of CUDA C++ and HIP.
+    """One text of expanded kernels, in C++ as vendors of groups of lanes have it.
 
     Raises CompileError where the dialect has no counters, or where groups of kernels have different
     numbers of lanes.
