@@ -32,7 +32,7 @@ from luminal.schedule.groups.facts import Groups
 from luminal.schedule.groups.schedules import GroupSchedules
 from luminal.schedule.groups.work import work
 from luminal.schedule.vectors.vector_target import VectorTarget
-from luminal.shape.expression import Expression, Symbol, const
+from luminal.shape.expression import Expression, Symbol
 
 SCALARS = 8
 """Bits of a vector register: the widest that holds one element of any dtype, so none holds two."""
@@ -71,7 +71,7 @@ def machine(
 class CCode:
     """A driver's Code: what it launches, and the text that this was made of."""
 
-    spelled: Spelled
+    spelled: Spelled | Together
     handle: Any
 
     @property
@@ -87,32 +87,19 @@ class CCode:
     @property
     def params(self) -> tuple[Symbol, ...]:
         """The symbols of the kernel's parameters, in order."""
-        return tuple(param.symbol for param in self.spelled.expanded.params)
+        return self.spelled.params
 
     @property
     def scratch(self) -> Expression:
         """The bytes of global working memory that a worker needs."""
-        return self.spelled.expanded.scratch_bytes
+        return self.spelled.scratch
 
 
 @dataclass(frozen=True, slots=True)
-class CTogether:
-    """A driver's TogetherCode: what it launches, and the text that this was made of."""
+class CTogether(CCode):
+    """A driver's TogetherCode, of several kernels."""
 
     spelled: Together
-    handle: Any
-    params: tuple[Symbol, ...] = ()
-    scratch: Expression = const(0)
-
-    @property
-    def lanes(self) -> int:
-        """The number of lanes of a group."""
-        return self.spelled.lanes
-
-    @property
-    def dynamic_bytes(self) -> int:
-        """The memory of a group that a launch has to give."""
-        return self.spelled.dynamic_bytes
 
     @property
     def words(self) -> int:

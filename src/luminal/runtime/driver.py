@@ -117,8 +117,8 @@ class Driver(ABC):
     at most, `groups` how many where a worker is a group of lanes, which are `most_lanes` at most.
     `survives_fork`: can a forked child go on using it? `dlpack_device` is DLPack's name for it, and
     `stream_number` that of its queue, where other libraries can read its memory by address;
-    `goes_by_address`: an address is all that a launch has of a place. `lanes_can_idle`: may a
-    kernel that is several have fewer lanes in some of them?
+    `goes_by_address`: an address is all that a launch has of a place. A kernel that
+    is several may leave each `warp` of so many lanes idle in some of them; 0: none.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Driver(ABC):
     dlpack_device: tuple[int, int] | None = None
     stream_number: int | None = None
     goes_by_address: bool = False
-    lanes_can_idle: bool = False
+    warp: int = 0
 
     def address(self, place: DevicePointer) -> int:
         """The address of a place, for other libraries; where `dlpack_device` is None, none."""

@@ -188,7 +188,7 @@ class Executable:
         ShapeError, DTypeError, DimError.
         """
         if named or inputs.__class__ is not dict:
-            inputs = named if inputs is None else self._merged("inputs", inputs, named)
+            inputs = named if inputs is None else self.accepting(merged, "inputs", inputs, named)
         with self._lock:
             last = self._bindings.last
             if (
@@ -225,7 +225,7 @@ class Executable:
         """
         with self._lock:
             ready = _, _, used, binding, outputs = self._ready(
-                self._merged("start", inputs, named), dims, out
+                self.accepting(merged, "start", inputs, named), dims, out
             )
             wait = None
             if self._device is None:
@@ -237,11 +237,7 @@ class Executable:
 
     def _checked(self, inputs: Given, dims: Mapping[str, int] | None, out: Any) -> list[Array]:
         """The outputs of a run, after all checks that this call needs."""
-        try:
-            again = self._recognized(inputs, out) if dims is None else None
-        except Exception:
-            self.refuse()
-            raise
+        again = self.accepting(self._recognized, inputs, out) if dims is None else None
         if again is not None:
             used, outputs, binding = again
             self._compare(binding.dims)
@@ -318,18 +314,16 @@ class Executable:
             self._compare(dims)
             self._run(bound.run_at, inputs, outputs)
 
-    def _merged(self, what: str, inputs: Given | None, named: dict[str, Any]) -> Given:
-        """What a call is given, by position and by name."""
+    def accepting(self, check: Callable[..., T], *arguments: Any) -> T:
+        """What `check` gives, a part of what a call may be refused by. Where it raises, whatever it
+        is, the other ranks of a mesh hear that this one has no part in the run.
+        """
         try:
-            return merged(what, inputs, named)
+            return check(*arguments)
         except Exception:
-            self.refuse()
+            if self._common is not None:
+                self._common.refuse()
             raise
-
-    def refuse(self) -> None:
-        """Tells the other ranks of a mesh, if there are any, that this one refuses a call."""
-        if self._common is not None:
-            self._common.refuse()
 
     def _compare(self, dims: Mapping[str, int]) -> None:
         """Raises DimError where other ranks are about to run with other dims than this one, and
@@ -369,11 +363,7 @@ class Executable:
         """
         # Everything that can fail is asked first and weights are set last: a call that raises has
         # changed nothing, neither a weight nor the arrays that later calls go on with.
-        try:
-            ready, weights = self._accepted(inputs, dims, out)
-        except Exception:
-            self.refuse()
-            raise
+        ready, weights = self.accepting(self._accepted, inputs, dims, out)
         self._compare(ready[3].dims)
         for parameter, array in weights:
             parameter.set(array)
@@ -526,7 +516,7 @@ class Executable:
             raise InputError(f"profile: runs = {runs}; takes an int >= 1")
         self._find_locks()
         with self._lock, self._held or nullcontext():
-            ready = self._ready(self._merged("profile", inputs, named), dims, None)
+            ready = self._ready(self.accepting(merged, "profile", inputs, named), dims, None)
             *_, used, binding, outputs = ready
             bound = binding.bound
             # Runs move States on. They are put back, so that a profile in the middle of a text or
@@ -568,7 +558,7 @@ class Executable:
             raise InputError(f"device_seconds: runs = {runs}; takes an int >= 1")
         self._find_locks()
         with self._lock, self._held or nullcontext():
-            ready = self._ready(self._merged("device_seconds", inputs, named), dims, None)
+            ready = self._ready(self.accepting(merged, "device_seconds", inputs, named), dims, None)
             *_, used, binding, outputs = ready
             try:
                 return binding.bound.seconds(used, outputs, runs) / runs

@@ -67,7 +67,7 @@ class OnRanks:
     explain: Callable[[], str] = _nothing_cut
     parts: Mapping[str, int] = field(default_factory=dict)
     own_dims: frozenset[str] = frozenset()
-    is_moved: bool = False
+    has_collectives: bool = False
 
     def compared(self, dims: Sequence[str]) -> CommonDims | None:
         """What compares those of a program's dims that all ranks must have alike, before each run;
@@ -75,7 +75,7 @@ class OnRanks:
         """
         places = dims_at(dict.fromkeys(self.engines, 0))
         names = tuple(n for n in dims if n not in places and n not in self.own_dims)
-        if not self.engines or not (names or self.is_moved):
+        if not self.engines or not (names or self.has_collectives):
             return None
         from luminal.runtime.common_dims import CommonDims  # late: most programs have one rank
 

@@ -82,8 +82,10 @@ class OnMesh:
     @property
     def on_ranks(self) -> OnRanks:
         """What the executable is told of the ranks."""
-        is_moved = any(isinstance(node.attrs, CollectiveAttrs) for node in all_nodes(self.graph))
-        return OnRanks(self.engines, self.explanation, self.parts, self.own_dims, is_moved)
+        has_collectives = any(
+            isinstance(node.attrs, CollectiveAttrs) for node in all_nodes(self.graph)
+        )
+        return OnRanks(self.engines, self.explanation, self.parts, self.own_dims, has_collectives)
 
     def explanation(self) -> str:
         """Every collective with its value, reason and bytes."""

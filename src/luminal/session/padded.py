@@ -66,18 +66,7 @@ class PaddedExecutable(Executable):
         **named: Any,
     ) -> Results:
         """Runs once; `out` is for programs whose outputs have no pads."""
-        try:
-            if out is not None and self._pads_out:
-                names = ", ".join(self._pads_out)
-                raise InputError(
-                    f"out: {names}: the ranks do not divide what is cut, and a rank's part has "
-                    "pads, for which these arrays have no room; leave out= out"
-                )
-            arrays = merged("inputs", inputs, named)
-            padded = {key: self._padded(key, x) for key, x in arrays.items()}
-        except Exception:
-            self.refuse()
-            raise
+        padded = self.accepting(self._all_padded, inputs, named, out)
         results = super().__call__(padded, dims=dims, out=out)
         return self._unpadded(results) if self._pads_out else results
 
@@ -93,6 +82,16 @@ class PaddedExecutable(Executable):
     ) -> Run:
         """Runs once; the run is over when this returns."""
         return Run(self(inputs, dims=dims, out=out, **named), None)
+
+    def _all_padded(self, inputs: Given | None, named: dict[str, Any], out: Any) -> dict[Any, Any]:
+        """All that a call gives, with pads; InputError for `out` where outputs have some."""
+        if out is not None and self._pads_out:
+            names = ", ".join(self._pads_out)
+            raise InputError(
+                f"out: {names}: the ranks do not divide what is cut, and a rank's part has pads, "
+                "for which these arrays have no room; leave out= out"
+            )
+        return {key: self._padded(key, x) for key, x in merged("inputs", inputs, named).items()}
 
     def _padded(self, key: Any, value: Any) -> Any:
         """What a caller gives, with zeros for its pads."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from cuda.bindings import driver as cuda
@@ -28,7 +28,7 @@ from luminal.base.errors import CompileError
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
-from luminal.codegen.c_family.persistent import spell_tiles_together
+from luminal.codegen.c_family.persistent import Together, spell_tiles_together
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory import dlpack_device
 from luminal.runtime import object_cache
@@ -46,6 +46,7 @@ from luminal.runtime.driver import (
 )
 from luminal.runtime.exchange import Exchange, meets
 
+AnyCode = TypeVar("AnyCode", bound=CCode)
 FINAL = (
     "ILLEGAL_ADDRESS", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "ASSERT", "HARDWARE_STACK_ERROR",
     "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC",
@@ -108,7 +109,8 @@ class CudaDriver(Driver):
         self.stream_number: int = int(self.stream.handle)
         self._event: Any = None  # between our stream and those of others
 
-    goes_by_address = lanes_can_idle = True
+    goes_by_address = True
+    warp = 32
 
     def address(self, place: DevicePointer) -> int:
         return _address(place)
@@ -226,24 +228,21 @@ class CudaDriver(Driver):
             return CudaRecording(self, graph, (source, into))
 
     def compile(self, kernel: Kernel, text: str) -> CCode:
-        spelled = self.spell(kernel)
-        with self._reported("load"):
-            module = ObjectCode.from_cubin(self._cubin(spelled.text))
-            code = CCode(spelled, module.get_kernel(KERNEL))
-            if code.dynamic_bytes:
-                self._allow(code)
-            return code
+        return self._loaded(CCode, self.spell(kernel))
 
     def together(self, kernels: Sequence[Kernel]) -> CTogether:
-        spelled = spell_tiles_together(kernels, CUDA)
+        return self._loaded(CTogether, spell_tiles_together(kernels, CUDA))
+
+    def _loaded(self, kind: Callable[[Any, Any], AnyCode], spelled: Spelled | Together) -> AnyCode:
+        """The code of a text, on the device."""
         with self._reported("load"):
             module = ObjectCode.from_cubin(self._cubin(spelled.text))
-            code = CTogether(spelled, module.get_kernel(KERNEL))
+            code = kind(spelled, module.get_kernel(KERNEL))
             if code.dynamic_bytes:
                 self._allow(code)
             return code
 
-    def _allow(self, code: CCode | CTogether) -> None:
+    def _allow(self, code: CCode) -> None:
         """Has the device give groups as much of their own memory as the kernel needs. Raises
         CompileError where it has not.
         """

@@ -49,6 +49,7 @@ from luminal.expand.ir import (
 from luminal.expand.narrow import narrowed
 from luminal.kernel import tile_ir
 from luminal.kernel.tile_ir import Role
+from luminal.shape.expression import Expression, Symbol
 
 SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
 SHARED_ALIGNMENT = 128  # bytes: of all banks of shared memory
@@ -69,6 +70,16 @@ class Spelled:
     def lanes(self) -> int:
         """The number of lanes of a worker: more than one are a group."""
         return self.expanded.lanes
+
+    @property
+    def params(self) -> tuple[Symbol, ...]:
+        """The symbols of the kernel's parameters, in order."""
+        return tuple(param.symbol for param in self.expanded.params)
+
+    @property
+    def scratch(self) -> Expression:
+        """The bytes of global working memory that a worker needs."""
+        return self.expanded.scratch_bytes
 
 
 def spell(kernel: Kernel, dialect: Dialect) -> Spelled:

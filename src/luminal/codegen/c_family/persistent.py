@@ -7,8 +7,8 @@ for a task that stands earlier in every group's list, and all groups are on the 
 none waits for ever. What a kernel asks for early, before it waits (`expand/early.py`), is under way
 while the last groups of the task before are still at work.
 
-The last group to end leaves the counters at 0, as it found them. The list lies in memory: a header
-(`HEADER`), a record for each task, then the numbers of the tasks that are waited for.
+The last group to end leaves the counters at 0, as it found them. How the list lies in memory is
+`program/task_list.py`'s to say.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ from luminal.codegen.c_family.kernel import (
 )
 from luminal.expand.ir import Kernel
 from luminal.kernel import tile_ir
+from luminal.program.task_list import HEADER, RECORD
+from luminal.shape.expression import Expression, Symbol, const
 
-HEADER = ("tasks", "waits")
-"""The words before the records: how many there are, and at which word the waits begin."""
-RECORD = ("kernel", "workers", "first_wait", "last_wait", "integers", "scratch")
-"""The words of a record before the places of its operands."""
 THREADS = 128
 """Of a group, where each thread is a worker in all kernels."""
 
@@ -40,13 +38,15 @@ THREADS = 128
 @dataclass(frozen=True, slots=True)
 class Together:
     """Kernels in one text: groups have so many `lanes` and bytes of memory, and a task's record has
-    so many `words`.
+    so many `words`. What its kernels take, each task says.
     """
 
     text: str
     lanes: int
     dynamic_bytes: int
     words: int
+    params: tuple[Symbol, ...] = ()
+    scratch: Expression = const(0)
 
 
 class _Task(Walk):
