@@ -28,19 +28,27 @@ def wgmma(dot: Dot, turned: str = "") -> str:
     to them is there once it has been awaited.
     """
     count = dot.fragment("c").elements
-    names = [f"c{n}" for n in range(count)]
+    parameters, outs = _results(dot)
     sums = PTX_SUMS[dot.accumulator]
     shape = f"m{dot.m}n{dot.n}k{dot.k}.{sums}.{PTX[dot.a]}.{PTX[dot.b]}"
     places = "{" + ", ".join(f"%{n}" for n in range(count)) + "}"
     # Only factors of 16 bits may be turned, and only theirs say so.
     sides = "".join(f", {int(side in turned)}" for side in "ab") if dot.a.size == 2 else ""
     code = f"wgmma.mma_async.sync.aligned.{shape} {places}, %{count}, %{count + 1}, 1, 1, 1{sides};"
-    outs = ", ".join(f'"+{CONSTRAINTS[dot.accumulator]}"({name})' for name in names)
-    parameters = ", ".join(f"{CPP[dot.accumulator]} &{name}" for name in names)
     return (
         f"__device__ inline void {function_of(dot, turned)}({parameters}, unsigned long long a, "
         f'unsigned long long b) {{ asm volatile("{code}" : {outs} : "l"(a), "l"(b)); }}'
     )
+
+
+def _results(dot: Dot) -> tuple[str, str]:
+    """A lane's results as the parameters of a function, and as what its assembly reads and
+    writes.
+    """
+    names = [f"c{n}" for n in range(dot.fragment("c").elements)]
+    parameters = (f"{CPP[dot.accumulator]} &{name}" for name in names)
+    outs = (f'"+{CONSTRAINTS[dot.accumulator]}"({name})' for name in names)
+    return ", ".join(parameters), ", ".join(outs)
 
 
 def holder_of(count: int) -> str:
@@ -52,11 +60,9 @@ def holder(dot: Dot) -> str:
     """The function that has the results of a dot in registers where it stands. The assembler may
     else clear them between the first products, of which then each waits for the one before.
     """
-    names = [f"c{n}" for n in range(dot.fragment("c").elements)]
-    outs = ", ".join(f'"+{CONSTRAINTS[dot.accumulator]}"({name})' for name in names)
-    parameters = ", ".join(f"{CPP[dot.accumulator]} &{name}" for name in names)
+    parameters, outs = _results(dot)
     return (
-        f"__device__ inline void {holder_of(len(names))}({parameters}) "
+        f"__device__ inline void {holder_of(dot.fragment('c').elements)}({parameters}) "
         f'{{ asm volatile("" : {outs}); }}'
     )
 
