@@ -50,8 +50,10 @@ class Ranks:
 
     def __init__(self, command: list[str], **variables: str) -> None:
         self.mark = uuid.uuid4().hex
+        # A line is written at once: of streams without a buffer the parts of ranks' lines mix.
         environment = {
-            **config.child_environment(), "LUMINAL_VERIFY": "0", **variables, MARK: self.mark
+            **config.child_environment(), "LUMINAL_VERIFY": "0", "PYTHONUNBUFFERED": "",
+            **variables, MARK: self.mark,
         }  # fmt: skip
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         self.start = time.monotonic()
