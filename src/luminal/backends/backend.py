@@ -53,7 +53,8 @@ class Backend(Protocol):
     what work costs there. `layouts`: the panels that it wants weights in, None for weights as they
     are given. `renderers` make the texts a kernel becomes on its way to a binary, by name and in
     order. `makers` are the modules that make a kernel's code: with all that they import, other
-    sources make other code. `memory` is its device's.
+    sources make other code. `memory` is its device's. `dispatches` are the ways in which launches
+    can be given to it, of `config.DISPATCHES`; a Program that names none is run by the first.
     """
 
     @property
@@ -72,6 +73,8 @@ class Backend(Protocol):
     def makers(self) -> tuple[str, ...]: ...
     @property
     def memory(self) -> MemorySpace[Any]: ...
+    @property
+    def dispatches(self) -> tuple[str, ...]: ...
 
     def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
         """The libraries that may compute a kernel. Layouts decide that, which its text need not

@@ -126,6 +126,7 @@ class CBackend(ABC):
     dialect: ClassVar[Dialect]
     chips: ClassVar[tuple[Chip, ...]] = ()
     walkers: ClassVar[int] = 8
+    dispatches: ClassVar[tuple[str, ...]] = ("list",)
 
     @classmethod
     def of(cls, chip: Chip, number: int | None = None) -> Self:
@@ -253,7 +254,7 @@ class CBackend(ABC):
 
     def runner(self, program: Program) -> DeviceRunner:
         """The program on the device."""
-        return DeviceRunner(program, self.memory)
+        return DeviceRunner(program, self.memory, self.dispatches)
 
 
 @functools.cache

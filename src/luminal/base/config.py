@@ -153,8 +153,8 @@ FLAGS: dict[str, Flag] = {
         Flag(
             "LUMINAL_DISPATCH",
             _choice(DISPATCHES),
-            lambda: "graph",
-            f"takes one of {', '.join(DISPATCHES)}",
+            lambda: None,
+            f"takes one of {', '.join(DISPATCHES)}; leave it unset for what a program chooses",
             "how a device is given launches: one by one, as a graph where they come again, or as "
             "one persistent kernel",
         ),
@@ -210,7 +210,9 @@ def get(name: Literal["LUMINAL_THREADS"]) -> int | None: ...
 @overload
 def get(name: Literal["LUMINAL_CACHE_DIR"]) -> Path: ...
 @overload
-def get(name: Literal["LUMINAL_TARGET", "LUMINAL_DISPATCH"]) -> str: ...
+def get(name: Literal["LUMINAL_TARGET"]) -> str: ...
+@overload
+def get(name: Literal["LUMINAL_DISPATCH"]) -> str | None: ...
 @overload
 def get(name: Literal["LUMINAL_COLLECTIVE_TIMEOUT"]) -> float: ...
 @overload

@@ -135,6 +135,8 @@ class Program:
 
     `table[e]` is the buffer of table entry e. `prologue` runs once per change of a weight, before
     the next run. `swaps` are the States whose NEXT buffer becomes the State's own after a run.
+    `dispatch`: how a device is given the launches, one of its backend's `dispatches`; None: the
+    first of them.
     """
 
     dims: tuple[Symbol, ...]
@@ -146,6 +148,7 @@ class Program:
     launches: tuple[Launch, ...]
     outputs: tuple[ProgramOutput, ...]
     swaps: tuple[Assignable, ...]
+    dispatch: str | None = None
 
     def entries(self, operand: Operand) -> range:
         """The table entries an operand may point to."""

@@ -31,6 +31,8 @@ def to_text(program: Program, *, kernels: bool = False, named: bool = True) -> s
     lines += [f"  {buffer}" for buffer in buffers]
     if program.prologue:
         lines += ["  prologue:", *_launches(program, program.prologue, "    ")]
+    if program.dispatch is not None:
+        lines.append(f"  dispatch {program.dispatch}")
     lines += ["  run:", *_launches(program, program.launches, "    ")]
     for output in program.outputs:
         hidden = " hidden" if output.hidden else ""

@@ -20,8 +20,8 @@ from luminal.runtime.workspace import Layout, Part, part_of
 if TYPE_CHECKING:
     from luminal.runtime.device_runner import DeviceRunner
 
-Walk: TypeAlias = "Callable[[Driver, Sequence[tuple[int, Call | Exchange]]], None]"
-"""Queues launches, each with its site."""
+Walk: TypeAlias = "Callable[[Driver, Listing], None]"
+"""Queues the calls of a list."""
 
 
 class Made(NamedTuple):
@@ -75,7 +75,7 @@ class DeviceRun:
         for part in (*self.layout.inputs, *self.layout.large_inputs):
             self._give(driver, part)
         if walk is not None:
-            walk(driver, self.listing.calls)
+            walk(driver, self.listing)
         else:
             for call in self.listing.queued:
                 driver.put(call)
@@ -129,9 +129,9 @@ class DeviceRun:
         if self.watch is not None and not self.stay:
             self.watch.wait(driver, driver.mark())
 
-    def _one_by_one(self, driver: Driver, launches: Sequence[tuple[int, Call | Exchange]]) -> None:
+    def _one_by_one(self, driver: Driver, listing: Listing) -> None:
         driver.wait()
-        for site, call in launches:
+        for site, call in listing.calls:
             try:
                 driver.put(call)
                 driver.wait()

@@ -34,14 +34,13 @@ from luminal.runtime.device_launches import DeviceLaunches, calls
 from luminal.runtime.device_run import DeviceRun, Made, Walk
 from luminal.runtime.device_table import DeviceTable
 from luminal.runtime.device_watch import Watch
-from luminal.runtime.driver import Call, DevicePointer, Driver, Mark
-from luminal.runtime.exchange import Exchange
+from luminal.runtime.driver import DevicePointer, Driver, Mark, Recording
 from luminal.runtime.flight import MOST, Moved, Queued
 from luminal.runtime.on_ranks import Ranks, text_of
 from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
 from luminal.runtime.ranks import Engines
-from luminal.runtime.recordings import Listing, Listings, Slot
+from luminal.runtime.recordings import LAUNCHES, Listing, Listings, Slot
 from luminal.runtime.report import Report, WorkMemory
 from luminal.runtime.runner import Times
 from luminal.runtime.sites import Sites
@@ -50,13 +49,16 @@ from luminal.runtime.workspace import Layout, aligned
 
 
 class DeviceRunner:
-    """A Program on a device. One run at a time (the caller's lock).
+    """A Program on a device. One run at a time (the caller's lock). `dispatches`: how the device
+    can be given launches; by the first where neither program nor user names another one.
 
     Raises CompileError for a kernel that the device cannot run, and for collectives where nothing
     moves values between devices of its kind.
     """
 
-    def __init__(self, program: Program, device: Device) -> None:
+    def __init__(
+        self, program: Program, device: Device, dispatches: Sequence[str] = ("graph", "list")
+    ) -> None:
         self.program = program
         self.device = device
         if config.get("LUMINAL_VERIFY"):
@@ -64,8 +66,10 @@ class DeviceRunner:
         texts = [tile_text.to_text(kernel) for kernel in program.kernels]
         self._code = [*map(device.compile, program.kernels, texts)]
         lanes = [code.lanes for code in self._code]
-        self.dispatch = config.get("LUMINAL_DISPATCH")
-        self.joiner = joiner(program, lanes, device.driver) if self.dispatch == "one" else None
+        wanted = config.get("LUMINAL_DISPATCH") or program.dispatch
+        self.joiner = joiner(program, lanes, device.driver) if wanted == "one" else None
+        can = wanted in dispatches and (wanted != "one" or self.joiner is not None)
+        self.dispatch = wanted if wanted is not None and can else dispatches[0]
         self.ranks = Ranks(program.launches)
         self._refuse_collectives()
         self.communicators: dict[str, Communicator] = {}
@@ -131,6 +135,14 @@ class DeviceRunner:
         watch = Watch(listing.started, self.communicators, self.ranks.is_first)
         self.ranks.end()
         return watch
+
+    def recorded(self, driver: Driver, listing: Listing) -> Recording | None:
+        """The launches of a list as one call; None where the program has them one by one."""
+        workspace = self.workspace
+        if self.dispatch == "list" or workspace is None:
+            return None
+        sent, taken = (LAUNCHES.sent, workspace.place), (workspace.place, LAUNCHES.taken)
+        return listing.recording(LAUNCHES, lambda calls: driver.record(sent, calls, taken))
 
     def _refuse_collectives(self) -> None:
         if self.ranks.launches:
@@ -237,19 +249,41 @@ class BoundDevice:
             queued.check()
 
     def seconds(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> float:
-        """The device's seconds, from a run's first launch to the end of its last."""
+        """The device's seconds, from a run's first launch to the end of its last, which are given
+        to it as the program has it.
+        """
+        marks: list[Mark] = []
+
+        def walk(driver: Driver, listing: Listing) -> None:
+            recording = self._runner.recorded(driver, listing)  # no part of the time
+            marks.append(driver.mark())
+            if recording is not None:
+                recording.run()
+            else:
+                for call in listing.queued:
+                    driver.put(call)
+            marks.append(driver.mark())
+
         total = 0.0
         for _ in range(runs):
-            marks = self._marked(inputs, outputs, by_launch=False)
+            self._queue(inputs, outputs, walk, is_waited_for=True).check()
             with self._runner.device.entered() as driver:
-                total += driver.seconds(marks[0][1], marks[-1][1])
+                total += driver.seconds(*marks[-2:])
         return total
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
         """Runs, with a mark after every launch: the device's seconds."""
         times = np.zeros((runs, len(self._runner.sites)))
+        marks: list[tuple[int, Mark]] = []
+
+        def walk(driver: Driver, listing: Listing) -> None:
+            marks[:] = [(-1, driver.mark())]
+            for site, call in listing.calls:
+                driver.put(call)
+                marks.append((site, driver.mark()))
+
         for row in times:
-            marks = self._marked(inputs, outputs, by_launch=True)
+            self._queue(inputs, outputs, walk, is_waited_for=True).check()
             with self._runner.device.entered() as driver:
                 for (_, first), (site, last) in itertools.pairwise(marks):
                     row[site] += driver.seconds(first, last)
@@ -258,25 +292,8 @@ class BoundDevice:
     def report(self) -> Report:
         """The launches of one run."""
         runner = self._runner
-        return Report(self._dims, runner.sites.report(self._values), runner.prologue.report())
-
-    def _marked(
-        self, inputs: Sequence[Array], outputs: Sequence[Array], by_launch: bool
-    ) -> list[tuple[int, Mark]]:
-        """Runs with a mark before the first launch and behind the last, or behind each."""
-        marks: list[tuple[int, Mark]] = []
-
-        def walk(driver: Driver, launches: Sequence[tuple[int, Call | Exchange]]) -> None:
-            marks.append((-1, driver.mark()))
-            for site, call in launches:
-                driver.put(call)
-                if by_launch:
-                    marks.append((site, driver.mark()))
-            if not by_launch:
-                marks.append((-1, driver.mark()))
-
-        self._queue(inputs, outputs, walk, is_waited_for=True).check()
-        return marks
+        rows, prologue = runner.sites.report(self._values), runner.prologue.report()
+        return Report(self._dims, rows, prologue, dispatch=runner.dispatch)
 
     def _queue(
         self,

@@ -39,6 +39,8 @@ class Slot:
 
 NOTHING = Slot()
 """Of runs that send and take nothing: one recording serves all of them."""
+LAUNCHES = Slot()
+"""Of launches alone, to be timed without the copies of a run."""
 
 
 class Listing:

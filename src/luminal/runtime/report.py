@@ -82,6 +82,13 @@ class RuleUse(NamedTuple):
     seconds: float
 
 
+class Dispatched(NamedTuple):
+    """A way of giving launches to a device, and the seconds of a run by it."""
+
+    dispatch: str
+    seconds: float
+
+
 class SideSummary(NamedTuple):
     """What one side of a search tried, and how long it took: the structure of programs (spellings,
     residences, merges), or the schedules of their kernels.
@@ -97,7 +104,8 @@ NOTHING = SideSummary()
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
     """What a search tried and decided. Seconds of programs are those of one run. `candidates` are
-    those of both sides.
+    those of both sides. `dispatches`: the ways of giving the chosen program's launches to the
+    device, the chosen one first; none where there is one.
     """
 
     mode: str
@@ -114,6 +122,7 @@ class SearchSummary:
     schedules: SideSummary = NOTHING
     from_database: bool = False
     interrupted: bool = False
+    dispatches: tuple[Dispatched, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,8 @@ class CompileSummary:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The launches of one run at `dims`; `prologue` runs only after a weight was set.
+    """The launches of one run at `dims`; `prologue` runs only after a weight was set. `dispatch`:
+    how a device is given them.
 
     `run_seconds`, `peaks` and the rows' seconds are there once `Executable.profile` was called.
     """
@@ -137,6 +147,7 @@ class Report:
     compiled: CompileSummary = field(default_factory=CompileSummary)
     run_seconds: float | None = None  # of a run without a clock in it
     peaks: Peaks | None = None
+    dispatch: str | None = None
 
     @property
     def flops(self) -> int:
@@ -241,6 +252,7 @@ class Report:
             "compile_seconds": dict(self.compile_seconds),
             "search": None if self.search is None else _search_facts(self.search),
             "doubts": self.doubts,
+            "dispatch": self.dispatch,
         }
 
     def _row_facts(self, row: KernelRow) -> dict[str, Any]:
@@ -291,6 +303,7 @@ def _search_facts(search: SearchSummary) -> dict[str, Any]:
         "rules": [row._asdict() for row in search.rules],
         "structure": search.structure._asdict(),
         "schedules": search.schedules._asdict(),
+        "dispatches": [row._asdict() for row in search.dispatches],
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from luminal.runtime import svg
-from luminal.runtime.report_text import amount, duration, launches, sides
+from luminal.runtime.report_text import amount, dispatched, duration, launches, sides
 from luminal.runtime.roofline import Peaks
 from luminal.runtime.svg import Axis, Line, Point, tag, text
 
@@ -94,6 +94,8 @@ def _head(report: Report) -> str:
         lines.append(tag("p", "No times: call exe.profile(...) first.", class_="faint"))
     if report.search is not None:
         lines.append(tag("p", text(f"Search: {report.search.decision}.")))
+        if report.search.dispatches:
+            lines.append(tag("p", text(f"{dispatched(report.search).capitalize()}.")))
     return tag("header", *lines)
 
 

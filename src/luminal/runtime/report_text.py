@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # report.py prints itself with what is here
     from luminal.runtime.report import KernelRow, Report, SearchSummary
 
+DISPATCHES = {"list": "a list", "graph": "a graph", "one": "one kernel"}
 SHOWN = 12  # rules and rejections that a text lists; JSON and HTML have all
 
 
@@ -17,6 +18,7 @@ def text(report: Report) -> str:
     dims = ", ".join(f"{name} = {n}" for name, n in report.dims.items())
     head = f"{launches(len(report.kernels))}, {report.flops:,} flops, {report.bytes:,} bytes"
     head += f", {report.sent:,} bytes sent" if report.sent else ""
+    head += f", given as {DISPATCHES[report.dispatch]}" if report.dispatch else ""
     lines = [head + (f" at {dims}" if dims else ""), *_speed(report)]
     times: tuple[str, ...] = ("us", "share") if report.seconds is not None else ()
     times += ("roofline", "bound") if report.peaks is not None else ()
@@ -128,6 +130,8 @@ def _search(search: SearchSummary) -> list[str]:
         *sides(search),
         f"fast {fast}, best {best}: {search.decision}" if search.fast_seconds else search.decision,
     ]
+    if search.dispatches:
+        lines.append(dispatched(search))
     if search.rejected:
         rejected = sorted(search.rejected, key=lambda row: -row.candidates)
         cells = [(f"{row.candidates:,}", row.reason, row.example) for row in rejected[:SHOWN]]
@@ -142,6 +146,12 @@ def _search(search: SearchSummary) -> list[str]:
         lines += table_lines([("rule", "class", "matches", "new nodes", "seconds"), *used])
         lines += _more(len(rules))
     return lines
+
+
+def dispatched(search: SearchSummary) -> str:
+    """How the launches of the chosen program are given to the device, and what other ways took."""
+    first, *others = [f"{DISPATCHES[way]} {duration(taken)}" for way, taken in search.dispatches]
+    return f"launches as {first}; as {', as '.join(others)}" if others else f"launches as {first}"
 
 
 def sides(search: SearchSummary) -> list[str]:

@@ -20,7 +20,7 @@ from luminal.base.records import dataclass
 from luminal.runtime.private_folder import opened
 
 FILE = "search.sqlite3"
-FORMAT = 2  # of the tables; a file of another one begins anew
+FORMAT = 3  # of the tables; a file of another one begins anew
 BUSY_SECONDS = 5.0  # how long to wait for another process's write
 MOST_SECONDS = 1e6  # of a kernel's run
 TABLES = (
@@ -28,7 +28,8 @@ TABLES = (
     "drop table if exists programs",
     "create table prices (key text primary key, seconds real not null)",
     "create table programs (key text primary key, genome text not null, "
-    "fast_seconds real not null, best_seconds real not null, hash text not null)",
+    "fast_seconds real not null, best_seconds real not null, dispatches text not null, "
+    "hash text not null)",
     f"pragma user_version = {FORMAT}",
 )
 
@@ -41,15 +42,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a search chose, and the seconds a run took for `fast` and for it."""
+    """What a search chose, and the seconds a run took for `fast` and for it. `dispatches` are those
+    of a SearchSummary, as JSON.
+    """
 
     genome: str
     fast_seconds: float
     best_seconds: float
+    dispatches: str = "[]"
 
     def hash(self, key: str) -> str:
         """Over the decision as this key's: a row that is damaged, or another key's, differs."""
-        text = f"{key}\n{self.genome}\n{self.fast_seconds!r}\n{self.best_seconds!r}"
+        seconds = f"{self.fast_seconds!r}\n{self.best_seconds!r}\n{self.dispatches}"
+        text = f"{key}\n{self.genome}\n{seconds}"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -79,13 +84,15 @@ class Database:
         """What a finished search chose, or None."""
         # A row is believed only if its hash holds: the file is shared by processes and versions,
         # and a wrong genome would be a slow program for good.
-        query = "select genome, fast_seconds, best_seconds, hash from programs where key = ?"
+        query = (
+            "select genome, fast_seconds, best_seconds, dispatches, hash from programs "
+            "where key = ?"
+        )
         row = self._asked(lambda connection: connection.execute(query, (key,)).fetchone(), None)
         if row is None:
             return None
-        stored = Decision(*row[:3])
-        kinds = (type(stored.genome), type(stored.fast_seconds), type(stored.best_seconds))
-        if kinds == (str, float, float) and stored.hash(key) == row[3]:
+        stored = Decision(*row[:4])
+        if [*map(type, row[:4])] == [str, float, float, str] and stored.hash(key) == row[4]:
             return stored
         self.forget(key)
         return None
@@ -95,12 +102,10 @@ class Database:
         earlier = self.decision(key)  # forgets one that is damaged
         if earlier is not None:
             return earlier
-        decision = Decision(
-            decision.genome, float(decision.fast_seconds), float(decision.best_seconds)
-        )
-        row = (key, decision.genome, decision.fast_seconds, decision.best_seconds)
-        statement = "insert or ignore into programs values (?, ?, ?, ?, ?)"
-        self._write(statement, [(*row, decision.hash(key))])
+        seconds = float(decision.fast_seconds), float(decision.best_seconds)
+        decision = Decision(decision.genome, *seconds, decision.dispatches)
+        row = (key, decision.genome, *seconds, decision.dispatches, decision.hash(key))
+        self._write("insert or ignore into programs values (?, ?, ?, ?, ?, ?)", [row])
         return self.decision(key) or decision
 
     def forget(self, key: str) -> None:

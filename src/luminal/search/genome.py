@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from luminal.base.records import dataclass
@@ -27,7 +27,8 @@ class Genome:
     (weight, layout as text). `apart`: stored terms that join no merge. `joined`: (stored term,
     another one whose kernel it shares). `tuned`: (kernel, knobs as JSON), the kernel named by the
     text that its default schedule makes; `call=LIBRARY` in the place of knobs has the library
-    compute it. `unrolled`: Loops are written out in the launch list.
+    compute it. `unrolled`: Loops are written out in the launch list. `dispatch`: how a device is
+    given the launches.
     """
 
     spellings: Pairs = ()
@@ -37,12 +38,15 @@ class Genome:
     joined: Pairs = ()
     tuned: Pairs = ()
     unrolled: bool = False
+    dispatch: str | None = None
 
     def with_choice(self, kind: str, key: str, value: str | None) -> Genome:
         """The genome with one choice of `kind` made (None: as `fast` does it)."""
         match kind:
             case "unrolled":
                 return replace(self, unrolled=value is not None)
+            case "dispatch":
+                return replace(self, dispatch=value)
             case "apart":
                 kept = set(self.apart) - {key}
                 return replace(self, apart=tuple(sorted(kept | ({key} if value else set()))))
@@ -74,20 +78,21 @@ class Genome:
 
     def to_json(self) -> str:
         """One line of text that `parse` reads."""
-        fields = ("spellings", "residences", "layouts", "apart", "joined", "tuned", "unrolled")
-        return json.dumps({name: getattr(self, name) for name in fields})
+        return json.dumps({entry.name: getattr(self, entry.name) for entry in fields(self)})
 
     @classmethod
     def parse(cls, text: str) -> Genome:
         """The genome of a text that `to_json` wrote; ValueError where the text is none."""
         try:
-            fields: dict[str, Any] = json.loads(text)
+            read: dict[str, Any] = json.loads(text)
             pairs = {
-                name: tuple((str(key), str(value)) for key, value in fields[name])
+                name: tuple((str(key), str(value)) for key, value in read[name])
                 for name in ("spellings", "residences", "layouts", "joined", "tuned")
             }
-            apart = tuple(map(str, fields["apart"]))
-            genome = cls(**pairs, apart=apart, unrolled=bool(fields["unrolled"]))
+            apart, dispatch = tuple(map(str, read["apart"])), read["dispatch"]
+            if dispatch is not None and not isinstance(dispatch, str):
+                raise ValueError(f"dispatch is {dispatch!r}, not a word")
+            genome = cls(**pairs, apart=apart, unrolled=bool(read["unrolled"]), dispatch=dispatch)
             for _, text in genome.tuned:
                 _knobs(text)
             return genome

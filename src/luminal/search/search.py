@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import tempfile
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ from luminal.hlir.graph import Graph
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Signature
 from luminal.runtime.collectives.leader import from_leader
-from luminal.runtime.report import SearchSummary
+from luminal.runtime.report import Dispatched, SearchSummary
 from luminal.runtime.source_hash import source_hash
 from luminal.search import database, interrupt, oracle
 from luminal.search.database import Decision
@@ -59,6 +60,7 @@ def search(
     numerics: Numerics = Numerics.STANDARD,
     values: Mapping[str, Array] | None = None,
     engine: Engine | None = None,
+    dispatch: str | None = None,
 ) -> tuple[Stages, SearchSummary]:
     """The stages of the fastest program found for a graph, and what was tried.
 
@@ -66,11 +68,12 @@ def search(
     all call this: the first one searches, and its choice is everyone's. A finished search is
     stored; the same one later, in any process, gives the same program without timing. An interrupt
     (Ctrl-C) ends the search with the best program so far, a second one is the caller's
-    (`interrupt.py`). Raises CompileError if a candidate computes something else.
+    (`interrupt.py`). `dispatch`: how the device is given all programs' launches, where that is no
+    choice. Raises CompileError if a candidate computes something else.
     """
 
     def find() -> _Found:
-        return _found(graph, backend, mode, options, numerics, values)
+        return _found(Space(graph, backend, numerics, dispatch=dispatch), mode, options, values)
 
     if engine is None or engine.size == 1:
         return find()[:2]
@@ -86,23 +89,22 @@ def search(
     genome, summary = from_leader(engine, told, "the search")
     if here:
         return here[0], summary
-    return Space(graph, backend, numerics).decode(Genome.parse(genome)).stages, summary
+    space = Space(graph, backend, numerics, dispatch=dispatch)
+    return space.decode(Genome.parse(genome)).stages, summary
 
 
 def _found(
-    graph: Graph,
-    backend: Backend,
+    space: Space,
     mode: CompilationMode,
     options: SearchOptions,
-    numerics: Numerics,
     values: Mapping[str, Array] | None,
 ) -> _Found:
     """What `search` finds on one rank."""
-    space = Space(graph, backend, numerics)
     dims = choose_dims(Signature(space.graph), options.dims)
-    context = _context(backend, dims)
-    text = term_text.to_text(space.lowered)
-    key = text_key(f"{text}\n{context}\n{numerics}\n{mode}\n{_of_results(options)}")
+    context = _context(space.backend, dims)
+    text, told = term_text.to_text(space.lowered), (space.numerics, mode, _of_results(options))
+    dispatch = space.dispatch or config.get("LUMINAL_DISPATCH") or "any"
+    key = text_key("\n".join(map(str, (text, context, *told, f"dispatch {dispatch}"))))
     # A finished search of the same graph, machine, options and seed decides without timing.
     earlier = database.default().decision(key)
     if earlier is not None:
@@ -150,7 +152,13 @@ def _untimed(
         best_seconds=0.0 if earlier is None else earlier.best_seconds,
         decision=decision,
         from_database=earlier is not None,
+        dispatches=() if earlier is None else _dispatches(earlier),
     )
+
+
+def _dispatches(decision: Decision) -> tuple[Dispatched, ...]:
+    """What each way of giving a decision's launches to the device took."""
+    return tuple(Dispatched(*row) for row in json.loads(decision.dispatches))
 
 
 def _kept(reason: str) -> str:
@@ -225,16 +233,17 @@ class _Search:
         # search both the machine and the best have changed, and only what still wins replaces the
         # rules' choice.
         seconds = (fast.seconds, fast.seconds)
-        winner = fast.candidate
+        chosen = fast
         try:
             if best is not fast:
                 self._check(strategy)
                 wins, mine, other = strategy.duel()
                 seconds = (other, mine if wins else other)
-                winner = best.candidate if wins else fast.candidate
+                chosen = best if wins else fast
         except (Lost, Refused) as error:
             self.log.reject(str(error), "the best program, in the last comparison")
-        decision = Decision(winner.genome.to_json(), *seconds)
+        winner, ways = chosen.candidate, () if interrupted else strategy.dispatches(chosen)
+        decision = Decision(winner.genome.to_json(), *seconds, json.dumps(ways))
         stages = winner.stages
         is_enough = fast.seconds * 1e6 < self.options.stop_below_us
         untried = not (interrupted or is_enough or self.log.candidates) and strategy.is_late
@@ -252,10 +261,10 @@ class _Search:
         if interrupted:
             text += " (interrupted: the next search goes on from its measurements)"
         self.log.best(decision.best_seconds)
-        summary = self._summary(decision.fast_seconds, decision.best_seconds, text)
+        summary = self._summary(decision, text)
         return _Found(stages, replace(summary, interrupted=interrupted), decision.genome)
 
-    def _summary(self, fast: float, best: float, decision: str) -> SearchSummary:
+    def _summary(self, decided: Decision, decision: str) -> SearchSummary:
         return SearchSummary(
             mode=str(self.mode),
             seed=self.options.seed,
@@ -263,9 +272,10 @@ class _Search:
             kernels_built=self.log.kernels_built,
             rejected=self.log.rejected(),
             history=tuple(self.log.history),
-            fast_seconds=fast,
-            best_seconds=best,
+            fast_seconds=decided.fast_seconds,
+            best_seconds=decided.best_seconds,
             decision=decision,
+            dispatches=_dispatches(decided),
             rules=self.space.rules(),
             structure=self.log.side(STRUCTURE),
             schedules=self.log.side(SCHEDULES),

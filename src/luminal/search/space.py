@@ -16,6 +16,7 @@ from typing import NamedTuple
 from luminal.algebra.lower import Lowered, bodies
 from luminal.algebra.terms import Term
 from luminal.backends.backend import Backend
+from luminal.base import config
 from luminal.base.costs import Weights
 from luminal.base.numerics import Numerics
 from luminal.base.records import dataclass
@@ -93,7 +94,9 @@ class _Spelled:
 # candidates are decoded first and those whose program was seen are passed over. Sorting out equal
 # spellings before would need to know which kernels they lead to.
 class Space:
-    """All programs of a graph for a backend. `limits` bound the e-graph."""
+    """All programs of a graph for a backend. `limits` bound the e-graph; `dispatch` is that of all
+    programs, where it is no choice.
+    """
 
     def __init__(
         self,
@@ -101,8 +104,10 @@ class Space:
         backend: Backend,
         numerics: Numerics = Numerics.STANDARD,
         limits: Limits | None = None,
+        dispatch: str | None = None,
     ) -> None:
         self.backend = backend
+        self.dispatch = dispatch
         self.costs = backend.costs
         self.numerics = numerics
         self.limits = limits or Limits()
@@ -137,7 +142,7 @@ class Space:
         """The program of a genome: knobs that a kernel does not have are passed over."""
         # A search tries many schedules of one structure, so the costly part (e-graph to Selection
         # to steps) is kept for genomes that differ in schedules only.
-        untuned = replace(genome, tuned=(), unrolled=False)
+        untuned = replace(genome, tuned=(), unrolled=False, dispatch=None)
         untuned_stages = self._decoded.get(untuned)
         if untuned_stages is not None:
             stages = compile.reschedule(untuned_stages, self.backend, genome.knobs)
@@ -149,6 +154,9 @@ class Space:
         stages = self._with_calls(stages, genome)
         if genome.unrolled:
             stages = replace(stages, program=unroll(stages.program))
+        if genome.dispatch in self.dispatches or self.dispatch is not None:
+            dispatch = self.dispatch or genome.dispatch
+            stages = replace(stages, program=replace(stages.program, dispatch=dispatch))
         texts = [launch_text.to_text(stages.program), *(o.text for o in stages.origins)]
         return Candidate(genome, stages, text_key("\n".join(texts)))
 
@@ -223,7 +231,7 @@ class Space:
     def moves(self, candidate: Candidate) -> list[Move]:
         """Every single change of the candidate's structure, in a fixed order."""
         genome = candidate.genome
-        changes: list[Move] = []
+        changes = [*self.dispatched(candidate)]
         if any(isinstance(step, LoopStep) for step in candidate.stages.partition.steps):
             value = None if genome.unrolled else "yes"
             changes.append(_move("unrolled", "", value, "Loops written out in the launch list"))
@@ -236,6 +244,22 @@ class Space:
             changes += _joins(spelled, genome)
         changes += self._layouts(candidate, done[id(self.lowered)].names)
         return changes
+
+    @property
+    def dispatches(self) -> tuple[str, ...]:
+        """How launches may be given to the device, `fast`'s way first; nothing if all are forced
+        to one way.
+        """
+        is_forced = self.dispatch is not None or config.get("LUMINAL_DISPATCH") is not None
+        return () if is_forced else self.backend.dispatches
+
+    def dispatched(self, candidate: Candidate) -> Iterator[Move]:
+        """The launches of a program given to the device in other ways."""
+        first = next(iter(self.dispatches), None)
+        for dispatch in self.dispatches:
+            if dispatch != (candidate.genome.dispatch or first):
+                value = None if dispatch == first else dispatch
+                yield _move("dispatch", "", value, f"launches as {dispatch}")
 
     def _layouts(self, candidate: Candidate, names: Mapping[Term, str]) -> Iterator[Move]:
         """Weights read as they are that could be read in panels, and the other way round."""

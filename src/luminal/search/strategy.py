@@ -18,9 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, count
 
+import numpy as np
+
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.kernel.knobs import Knobs, as_knobs
+from luminal.runtime.report import Dispatched
 from luminal.search.cost_model import MOST_FLOPS, MOST_LINES, PREDICTED_SLOW, Cost
 from luminal.search.genome import Genome
 from luminal.search.log import SCHEDULES, STRUCTURE
@@ -362,6 +365,29 @@ class Strategy:
         return self.runner.pairs(number, rival.number, max(LEAST_PAIRS, min(MOST_PAIRS, rounds)))
 
     # --- the end
+
+    def dispatches(self, chosen: Timed) -> tuple[Dispatched, ...]:
+        """The ways of giving the launches of a program to the device, its own first: each but the
+        first is timed in turns with that. Nothing where there is one way.
+        """
+        dispatches = self.space.dispatches
+        if len(dispatches) < 2:
+            return ()
+        now = chosen.candidate.genome.dispatch or dispatches[0]
+        timed = [Dispatched(now, chosen.seconds)]
+        for move in self.space.dispatched(chosen.candidate):
+            other = self.space.decode(move.of(chosen.candidate.genome))
+            number = self.runner.add(other.program)
+            try:
+                pairs = self.pairs(number, chosen)
+            except (Lost, Refused) as error:
+                self.log.reject(str(error), move.note)
+                continue
+            # As far from the time above as the two were from each other: the machine has changed.
+            ratio = statistics.median(np.divide(*pairs))
+            timed.append(Dispatched(move.choices[0][2] or dispatches[0], ratio * chosen.seconds))
+            self.runner.drop(number)
+        return tuple(timed)
 
     def duel(self) -> tuple[bool, float, float]:
         """A yes where the best program beats the fast one for certain, and the seconds of both."""

@@ -161,6 +161,7 @@ def compile(
     memory_limit: int | str | None = None,
     mesh: Mesh | None = None,
     collectives: str | None = None,
+    dispatch: str | None = None,
 ) -> Executable:
     """Compiles a graph; without one, or with only a backend's name, the default graph.
 
@@ -185,6 +186,8 @@ def compile(
     names the whole. `collectives`: sums over ranks are added as a balanced "tree" of the ranks,
     so that the bits follow from the graph and the mesh, or as the "engine" likes to, which is the
     default on CUDA's and ROCm's devices; of these a rank has its own, where no number names one.
+    `dispatch`: how a device is given the launches of a run: as a "list", as a "graph" or as "one"
+    kernel; by default as a search finds fastest, else as a graph where the device has them.
     Raises
     CompileError, DimError, InputError for a mesh of other ranks than were launched, ShapeError for
     what does not divide.
@@ -193,7 +196,7 @@ def compile(
         backend = backend if graph is None else graph
         return default_graph().compile(
             backend, mode=mode, dims=dims, numerics=numerics, search=search,
-            memory_limit=memory_limit, mesh=mesh, collectives=collectives,
+            memory_limit=memory_limit, mesh=mesh, collectives=collectives, dispatch=dispatch,
         )  # fmt: skip
     if not isinstance(graph, Recorder):
         raise InputError(
@@ -230,7 +233,7 @@ def compile(
         options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})
     plan = _Plan(
         chosen, _numerics(numerics), mode_of(mode), options, graph.values, memory_limit,
-        None if placed is None else placed.engine,
+        None if placed is None else placed.engine, _dispatch(chosen, dispatch),
     )  # fmt: skip
     return _compiled(graph, frozen, choices, plan, placed)
 
@@ -273,6 +276,15 @@ def stages(
     return plan.stages(narrowed(graph, dims), chosen)[0]
 
 
+def _dispatch(backend: Backend | Interpreter, dispatch: str | None) -> str | None:
+    """A way of giving launches to a device. Raises CompileError where it has none of the kind."""
+    ways = () if isinstance(backend, Interpreter) else backend.dispatches
+    if dispatch is not None and dispatch not in ways:
+        kinds = " or ".join(repr(way) for way in ways) or "no dispatch"
+        raise CompileError(f"dispatch {dispatch!r}: {backend.name} takes {kinds}")
+    return dispatch
+
+
 def _numerics(name: str) -> Numerics:
     """The Numerics of a name; CompileError for a name that is none."""
     try:
@@ -298,6 +310,7 @@ class _Plan:
     values: Mapping[str, Array]  # set on the graph's inputs
     memory_limit: int | str | None = None
     engine: Engine | None = None
+    dispatch: str | None = None
 
     def within_limit(
         self, graph: Recorder, frozen: hlir.Graph, narrow: _Intervals, placed: OnMesh | None
@@ -367,6 +380,8 @@ class _Plan:
 
     def _built(self, program: Program, backend: Backend) -> Runner:
         with tracing.span("build"):
+            if self.dispatch is not None:
+                program = replace(program, dispatch=self.dispatch)
             return backend.runner(program)
 
     def stages(
@@ -382,8 +397,9 @@ class _Plan:
         backend.memory.memory()  # candidates are timed, so a device must be there
         mode = self.mode.shared_by(share)
         stages, summary = search(
-            graph, backend, mode, self.search, self.numerics, self.values, self.engine
-        )
+            graph, backend, mode, self.search, self.numerics, self.values, self.engine,
+            self.dispatch,
+        )  # fmt: skip
         return compiler.arranged(stages, backend), summary
 
     def dumped(self, graph: hlir.Graph) -> Dump:
@@ -433,7 +449,8 @@ def _executable(
 
     def for_device(device: str) -> Executable:
         backend = registry.usable("to", device)
-        return _compiled(graph, frozen, choices, replace(plan, backend=backend), placed)
+        there = replace(plan, backend=backend, dispatch=_dispatch(backend, plan.dispatch))
+        return _compiled(graph, frozen, choices, there, placed)
 
     def stage(name: str) -> str:
         return "\n\n".join(plan.dumped(narrowed).text(name) for narrowed in graphs)

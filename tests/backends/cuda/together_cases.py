@@ -17,7 +17,7 @@ import luminal as lm
 from luminal.backends import registry
 from luminal.backends.cuda import nvrtc
 from luminal.base import config
-from luminal.base.errors import DeviceError
+from luminal.base.errors import CompileError, DeviceError
 from luminal.runtime import together
 from luminal.runtime.executable import Executable
 from tests.backends.c_family.small_models import CHECKS
@@ -108,6 +108,35 @@ def test_one_kernel_gives_the_bits_of_the_list(name: str) -> None:
         assert runs(name, "one", hold) == expected
         assert calls("cooperative") > before[1]
         assert calls("launch") - before[0] < launches
+
+
+WAYS = ("list", "graph", "one")
+
+
+def told(dispatch: str | None) -> tuple[str | None, dict[str, int]]:
+    """What a report says of a program that is compiled so, and what its timed runs call."""
+    graph, given = blocks()
+    exe = lm.compile(graph, "cuda", dispatch=dispatch)
+    exe(given)
+    names = ("launch", "graph", "cooperative")
+    before = [calls(name) for name in names]
+    assert exe.device_seconds(given, runs=2) > 0
+    counts = [calls(name) - old for name, old in zip(names, before, strict=True)]
+    return exe.report().dispatch, dict(zip(names, counts, strict=True))
+
+
+def test_a_compile_says_how_launches_are_given() -> None:
+    by_way = {way: told(way) for way in WAYS}
+    assert [way for way, _ in by_way.values()] == [*WAYS]
+    assert told(None) == by_way["graph"]
+    counts = {way: count for way, (_, count) in by_way.items()}
+    assert counts["list"]["graph"] == counts["list"]["cooperative"] == 0
+    assert counts["graph"]["graph"] == counts["one"]["graph"] == 2
+    assert counts["graph"]["cooperative"] == 0 < counts["one"]["cooperative"]
+    with config.override(LUMINAL_DISPATCH="list"):  # which all programs follow
+        assert told("one") == by_way["list"]
+    with pytest.raises(CompileError, match="dispatch 'one': cpu takes 'list'"):
+        lm.compile(blocks()[0], "cpu", dispatch="one")
 
 
 def fault() -> str:

@@ -18,6 +18,7 @@ from luminal.runtime import svg
 from luminal.runtime.report import (
     Best,
     CompileSummary,
+    Dispatched,
     KernelRow,
     Rejected,
     Report,
@@ -42,6 +43,7 @@ SEARCH = SearchSummary(
     decision="found 1.40x over fast",
     structure=SideSummary(234, 12.0),
     schedules=SideSummary(1000, 15.0),
+    dispatches=(Dispatched("one", 5e-4), Dispatched("graph", 6e-4), Dispatched("list", 9e-4)),
     rules=(RuleUse("mul-one", "exact", 3, 4, 0.001), RuleUse("sum-over", "rounding", 9, 50, 0.02)),
 )
 
@@ -153,7 +155,7 @@ def test_json_has_stable_keys() -> None:
     facts = json.loads(made().to_json())
     assert list(facts) == [
         "format", "dims", "flops", "bytes", "run_seconds", "peaks", "kernels", "prologue",
-        "compile_seconds", "search", "doubts",
+        "compile_seconds", "search", "doubts", "dispatch",
     ]  # fmt: skip
     assert set(facts["kernels"][0]) == {
         "label", "kernel", "trips", "chunks", "flops", "bytes", "seconds", "share", "bound",

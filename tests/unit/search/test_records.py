@@ -29,6 +29,7 @@ GENOME = Genome(
     tuned=(("k1", '[["rows", 8]]'),),
     joined=(("t4", "t3"),),
     unrolled=True,
+    dispatch="one",
 )
 
 
@@ -41,6 +42,8 @@ def test_genome_text_is_read_back() -> None:
         damaged = replace(GENOME, tuned=(("k1", knobs),)).to_json()
         with pytest.raises(ValueError, match="not a genome"):
             Genome.parse(damaged)
+    with pytest.raises(ValueError, match="dispatch is 1, not a word"):
+        Genome.parse(replace(GENOME, dispatch=1).to_json())  # type: ignore[arg-type]
 
 
 def test_choices_are_made_and_taken_back() -> None:
@@ -51,6 +54,7 @@ def test_choices_are_made_and_taken_back() -> None:
         ("apart", "t3", "yes"),
         ("joined", "t4", "t3"),
         ("unrolled", "", "yes"),
+        ("dispatch", "", "one"),
     ):
         made = made.with_choice(kind, key, value)
         assert made.with_choice(kind, key, None) != made
@@ -111,8 +115,9 @@ def test_prices_and_decisions_are_kept(tmp_path: Path) -> None:
     first = Database(tmp_path / FILE)
     first.add_prices({"a": 1.0, "b": 2.0})
     first.add_prices({"b": 3.0})  # what is known stays
-    chosen = first.decide("program", Decision("{}", 2.0, 1.0))
-    assert chosen == Decision("{}", 2.0, 1.0)
+    decision = Decision("{}", 2.0, 1.0, '[["one", 1.0]]')
+    chosen = first.decide("program", decision)
+    assert chosen == decision
     second = Database(tmp_path / FILE)
     assert second.prices() == {"a": 1.0, "b": 2.0}
     assert second.decide("program", Decision("[]", 5.0, 5.0)) == chosen  # the first one holds

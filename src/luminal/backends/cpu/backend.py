@@ -32,6 +32,7 @@ class Cpu:
     target: CpuTarget
     name: str = "cpu"
     makers: tuple[str, ...] = (kernels.RENDERER, compiler.COMPILER)
+    dispatches: tuple[str, ...] = ("list",)
 
     @property
     def memory(self) -> Host:

@@ -19,6 +19,7 @@ class Cuda(CBackend):
     base = "cuda"
     walkers = 32  # the driver asks how many fit, which a unit never exceeds
     dialect = CUDA
+    dispatches = ("graph", "list", "one")
     chips = chips.CHIPS
 
     @staticmethod

@@ -18,6 +18,7 @@ class Hip(CBackend):
 
     base = "hip"
     dialect = HIP
+    dispatches = ("graph", "list")
     chips = chips.CHIPS
     walkers = 4
 

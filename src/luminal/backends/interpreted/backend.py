@@ -26,6 +26,7 @@ class Interpreted:
     target: VectorTarget = device.TARGET
     name: str = "interpreted"
     makers: tuple[str, ...] = ("luminal.kernel.tile_interpreter",)
+    dispatches: tuple[str, ...] = ("graph", "list")
 
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
@@ -77,7 +78,7 @@ class Interpreted:
 
     def runner(self, program: Program) -> DeviceRunner:
         """The program on the one device."""
-        return DeviceRunner(program, self.memory)
+        return DeviceRunner(program, self.memory, self.dispatches)
 
 
 def current(number: int = 0) -> Interpreted:

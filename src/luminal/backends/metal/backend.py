@@ -18,6 +18,7 @@ class Metal(CBackend):
 
     base = "metal"
     dialect = METAL
+    dispatches = ("graph", "list")
     chips = chips.CHIPS
     walkers = 3  # of 128 lanes, on chips of 40 units
 
