@@ -15,6 +15,7 @@ typedef unsigned short ushort;
 typedef unsigned uint;
 typedef unsigned long ulong;
 typedef _Float16 half;
+typedef __bf16 bfloat;
 
 namespace metal {
 
@@ -22,7 +23,7 @@ namespace metal {
     typedef type type##2 __attribute__((ext_vector_type(2))); \
     typedef type type##3 __attribute__((ext_vector_type(3))); \
     typedef type type##4 __attribute__((ext_vector_type(4)));
-VECTORS(float) VECTORS(half) VECTORS(int) VECTORS(uint) VECTORS(char) VECTORS(uchar)
+VECTORS(float) VECTORS(half) VECTORS(bfloat) VECTORS(int) VECTORS(uint) VECTORS(char) VECTORS(uchar)
 VECTORS(short) VECTORS(ushort) VECTORS(long) VECTORS(ulong)
 #undef VECTORS
 float dot(float4, float4);
@@ -48,9 +49,12 @@ template <class T> T simd_shuffle(T, ushort);
 template <class T> T simd_shuffle_xor(T, ushort);
 template <class T> T simd_shuffle_down(T, ushort);
 template <class T> T simd_sum(T);
-struct simdgroup_float8x8 { float2& thread_elements(); };
-void simdgroup_multiply_accumulate(
-    simdgroup_float8x8&, simdgroup_float8x8, simdgroup_float8x8, simdgroup_float8x8);
+template <class T> struct simdgroup_matrix { T& thread_elements(); };
+typedef simdgroup_matrix<float2> simdgroup_float8x8;
+typedef simdgroup_matrix<half2> simdgroup_half8x8;
+typedef simdgroup_matrix<bfloat2> simdgroup_bfloat8x8;
+template <class T> void simdgroup_multiply_accumulate(
+    simdgroup_float8x8&, simdgroup_matrix<T>, simdgroup_matrix<T>, simdgroup_float8x8);
 template <class T> T simd_max(T);
 template <class T> T simd_min(T);
 

@@ -237,25 +237,53 @@ yet: no kernel is made of them.
 """
 
 
-def _of_16(name: str, dtype: DType, together: int, fragments: tuple[str, str, str]) -> Dot:
+def _of_16(
+    name: str, dtype: DType, together: int, fragments: tuple[str, str, str], k: int = 16
+) -> Dot:
     """A row of 16 x 16 results."""
-    shape = 16, 16, together
-    return Dot(name, 16, dtype, dtype, float32, Rounding.BLOCK, *shape, fragments)
+    whole = dtype is int8
+    sums, rounding = (int32, Rounding.NONE) if whole else (float32, Rounding.BLOCK)
+    return Dot(name, k, dtype, dtype, sums, rounding, 16, 16, together, fragments)
 
 
 _MFMA = ("m0 m1 m2 m3 k2 k3 | k0 k1", "n0 n1 n2 n3 k2 k3 | k0 k1", "n0 n1 n2 n3 m2 m3 | m0 m1")
+_DEEP = ("m0 m1 m2 m3 k3 k4 | k0 k1 k2", "n0 n1 n2 n3 k3 k4 | k0 k1 k2", _MFMA[2])
 MFMA_BF16 = _of_16("mfma.bf16", bfloat16, 64, _MFMA)
 MFMA_F16 = _of_16("mfma.f16", float16, 64, _MFMA)
-MFMA = (MFMA_BF16, MFMA_F16)
-"""AMD's of the CDNA chips, from gfx90a on."""
+MFMA_S8 = _of_16("mfma.s8", int8, 64, _MFMA)
+MFMA_S8_DEEP = _of_16("mfma.s8.k32", int8, 64, _DEEP, 32)
+MFMA = (MFMA_BF16, MFMA_F16, MFMA_S8)
+"""AMD's of CDNA 2: gfx90a."""
+MFMA_3 = (MFMA_BF16, MFMA_F16, MFMA_S8_DEEP)
+"""AMD's of CDNA 3, gfx942, which has no other of int8."""
 _WMMA = ("m0 m1 m2 m3 - | k0 k1 k2 k3", "n0 n1 n2 n3 - | k0 k1 k2 k3", "n0 n1 n2 n3 m0 | m1 m2 m3")
 WMMA_BF16 = _of_16("wmma.bf16", bfloat16, 32, _WMMA)
 WMMA_F16 = _of_16("wmma.f16", float16, 32, _WMMA)
-WMMA = (WMMA_BF16, WMMA_F16)
-"""AMD's of RDNA3."""
-_APPLE = ("k1 m0 m1 k2 m2 | k0", "n1 k0 k1 n2 k2 | n0", "n1 m0 m1 n2 m2 | n0")
-SIMDGROUP_F32 = Dot("simdgroup.f32", 8, float32, float32, float32, Rounding.BLOCK, 8, 8, 32, _APPLE)
-"""Apple's, from family 7 on."""
+WMMA_S8 = _of_16("wmma.s8", int8, 32, _WMMA)
+WMMA = (WMMA_BF16, WMMA_F16, WMMA_S8)
+"""AMD's of RDNA3, whose lanes hold factors twice."""
+_WMMA_4 = ("m0 m1 m2 m3 k3 | k0 k1 k2", "n0 n1 n2 n3 k3 | k0 k1 k2", "n0 n1 n2 n3 m3 | m0 m1 m2")
+WMMA_4 = (
+    _of_16("wmma4.bf16", bfloat16, 32, _WMMA_4),
+    _of_16("wmma4.f16", float16, 32, _WMMA_4),
+    _of_16("wmma4.s8", int8, 32, _WMMA_4),
+)
+"""AMD's of RDNA4, whose lanes hold them once."""
+
+
+def _simdgroup(name: str, dtype: DType) -> Dot:
+    """A row of Apple's, 8 x 8 results in f32."""
+    held = ("k1 m0 m1 k2 m2 | k0", "n1 k0 k1 n2 k2 | n0", "n1 m0 m1 n2 m2 | n0")
+    return Dot(f"simdgroup.{name}", 8, dtype, dtype, float32, Rounding.BLOCK, 8, 8, 32, held)
+
+
+SIMDGROUP_F32 = _simdgroup("f32", float32)
+SIMDGROUP_F16 = _simdgroup("f16", float16)
+SIMDGROUP_BF16 = _simdgroup("bf16", bfloat16)
+SIMDGROUP = (SIMDGROUP_BF16, SIMDGROUP_F16, SIMDGROUP_F32)
+"""Apple's: of f32 and f16 from family 7 on, of bf16 from family 8. That of f32 takes any factors
+that are cast to it, so it comes last.
+"""
 _MADE_UP = ("m0 m1 | k0 k1", "n0 n1 | k0 k1", "n0 n1 | m0 m1")
 MADE_UP_F32 = Dot("made.f32", 4, float32, float32, float32, Rounding.BLOCK, 4, 4, 4, _MADE_UP)
 MADE_UP_BF16 = Dot("made.bf16", 4, bfloat16, bfloat16, float32, Rounding.BLOCK, 4, 4, 4, _MADE_UP)
@@ -264,7 +292,8 @@ MADE_UP_CHAIN = Dot("made.chain", 8, bfloat16, bfloat16, float32, Rounding.BLOCK
 MADE_UP = (MADE_UP_BF16, MADE_UP_F32)
 """Of no chip: small ones, by which interpreters run what is made for chips."""
 MATRIX_DOTS = {
-    dot.name: dot for dot in (*MMA, *MFMA, *WMMA, SIMDGROUP_F32, *MADE_UP, MADE_UP_CHAIN)
+    dot.name: dot
+    for dot in (*MMA, *MFMA, MFMA_S8_DEEP, *WMMA, *WMMA_4, *SIMDGROUP, *MADE_UP, MADE_UP_CHAIN)
 }
 DOTS = {**WORD_DOTS, **MATRIX_DOTS}
 """Those that only some machines have."""

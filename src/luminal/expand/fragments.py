@@ -50,6 +50,12 @@ class _Held:
         """Elements in a word."""
         return self.dot.in_word(self.block)
 
+    @property
+    def neighbours(self) -> Symbol:
+        """The axis along which the elements of a word lie."""
+        element = fragment(self.dot.fragments["abc".index(self.block)]).element
+        return self.sides[element[0][0] if element and element[0] else "k"]
+
     def position(self, element: int) -> Position:
         """The pieces of its sides at which an element is."""
         held = self.fragment
@@ -76,8 +82,8 @@ def load_factor(tiles: Tiles, statement: Load) -> None:
     if rows is not None:
         tiles.values[statement.out.id] = rows
         return
-    k, count, size = held.sides["k"], held.words, memory_dtype(dtype).size
-    word = word_offset(statement.offset, k, count)
+    count, size = held.words, memory_dtype(dtype).size
+    word = word_offset(statement.offset, held.neighbours, count)
     elements: Elements = {}
     for _, at in tiles.positions(held.outer):
         for element in range(held.fragment.elements):
@@ -103,13 +109,13 @@ def _element(
 ) -> tuple[Expression, int]:
     """Where the n-th neighbour of a word lies: an offset that words share, and a distance."""
     tiles.deal(held.sides.values())
-    k = held.sides["k"]
-    step = offset.coefficient(k)
+    axis = held.neighbours
+    step = offset.coefficient(axis)
     there = {**at, **held.position(element)}
     if step is not None and step.is_const:
         expr, distance = tiles.reach(offset, there)
         return expr, distance + n * step.constant
-    return tiles.reach(offset.substitute({k: k + n}), there)
+    return tiles.reach(offset.substitute({axis: axis + n}), there)
 
 
 def _by_rows(tiles: Tiles, statement: Load, held: _Held) -> Elements | None:

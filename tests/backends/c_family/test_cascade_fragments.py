@@ -19,7 +19,7 @@ from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.backends.cuda.chips import CHIPS
 from luminal.base.costs import Costs
-from luminal.base.dots import MMA, SIMDGROUP_F32
+from luminal.base.dots import MMA, SIMDGROUP, SIMDGROUP_F32
 from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
 from luminal.frontend.matrices.attention import scaled_dot_product_attention
@@ -59,6 +59,14 @@ def by_fragments(kernel: Kernel) -> bool:
 @pytest.mark.parametrize("name", long_but(NAMES, ("grouped",)))
 def test_attention_on_the_shims(name: str) -> None:
     run, made = case(name, "bfloat16", widened=True), small() if name == "grouped" else checked()
+    check_case(compiled_on(made, run.graph), run)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_attention_by_apples_matrices(dtype: str) -> None:
+    run, made = case("no heads", dtype, widened=True), checked("metal", SIMDGROUP)
+    (kernel,) = lower_to_program(run.graph, made).kernels
+    assert by_fragments(kernel)
     check_case(compiled_on(made, run.graph), run)
 
 

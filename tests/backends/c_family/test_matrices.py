@@ -15,7 +15,7 @@ from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.backends.hip.backend import Hip
 from luminal.backends.metal.backend import Metal
-from luminal.base.dots import MFMA, SIMDGROUP_F32, WMMA, Dot
+from luminal.base.dots import MFMA, MFMA_3, SIMDGROUP, WMMA, WMMA_4, Dot
 from luminal.base.dtypes import dtype_of
 from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
@@ -88,7 +88,12 @@ def test_random_products_on_the_shims(first: int) -> None:
 OTHERS: dict[str, tuple[str, str, tuple[Dot, ...]]] = {
     "mfma": ("bfloat16", "hip", MFMA), "mfma of f16": ("float16", "hip", MFMA),
     "wmma": ("bfloat16", "hip", WMMA), "wmma of f16": ("float16", "hip", WMMA),
-    "simdgroup": ("float32", "metal", (SIMDGROUP_F32,)),
+    "mfma of s8": ("int8", "hip", MFMA), "mfma of s8, deep": ("int8", "hip", MFMA_3),
+    "wmma of s8": ("int8", "hip", WMMA), "wmma of RDNA4": ("bfloat16", "hip", WMMA_4),
+    "wmma of s8, RDNA4": ("int8", "hip", WMMA_4),
+    "simdgroup": ("float32", "metal", SIMDGROUP),
+    "simdgroup of f16": ("float16", "metal", SIMDGROUP),
+    "simdgroup of bf16": ("bfloat16", "metal", SIMDGROUP),
 }  # fmt: skip
 
 
@@ -169,19 +174,33 @@ def test_the_matrix_units_are_busy(chip: str, dtype: str) -> None:
     assert least / max(found.issue, found.shared) >= 0.55
 
 
+OF_CHIPS = (
+    ("gfx90a", "bfloat16", "mfma_f32_16x16x16bf16_1k"), ("gfx90a", "int8", "mfma_i32_16x16x16i8"),
+    ("gfx942", "float16", "mfma_f32_16x16x16f16"), ("gfx942", "int8", "mfma_i32_16x16x32_i8"),
+    ("gfx1100", "bfloat16", "wmma_f32_16x16x16_bf16_w32"),
+    ("gfx1201", "float16", "wmma_f32_16x16x16_f16_w32_gfx12"),
+    ("gfx1201", "int8", "wmma_i32_16x16x16_iu8_w32_gfx12"),
+)  # fmt: skip
+OF_FAMILIES = (
+    ("apple7", "float32", "float"), ("apple7", "float16", "half"),
+    ("apple7", "bfloat16", "float"), ("apple8", "bfloat16", "bfloat"),
+)  # fmt: skip
+
+
 def test_products_of_other_chips_compile() -> None:
     """Without registers that go to memory."""
     skip_without("hip")
-    for chip in ("gfx90a", "gfx942", "gfx1100"):
+    for chip, dtype, name in OF_CHIPS:
         (kernel,) = lower_to_program(
-            product("bfloat16", 512, 512, 512, (False, True)), Hip.named(chip)
+            product(dtype, 512, 512, 512, (False, True)), Hip.named(chip)
         ).kernels
         text = Hip.named(chip).text(kernel)
-        assert "__builtin_amdgcn_" in text
+        assert f"__builtin_amdgcn_{name}(" in text
         assert offline.hip_resources(text, chip).spilled == 0
-    (kernel,) = lower_to_program(
-        product("float32", 512, 512, 512, (False, True)), Metal.named("apple7")
-    ).kernels
-    text = Metal.named("apple7").text(kernel)
-    assert "simdgroup_multiply_accumulate" in text
-    offline.check_metal(text)
+    for chip, dtype, name in OF_FAMILIES:
+        (kernel,) = lower_to_program(
+            product(dtype, 512, 512, 512, (False, True)), Metal.named(chip)
+        ).kernels
+        text = Metal.named(chip).text(kernel)
+        assert f"simdgroup_{name}8x8 a, b;" in text
+        offline.check_metal(text)

@@ -255,4 +255,5 @@ def test_what_is_no_factor_as_it_lies_is_refused() -> None:
 
 def test_which_dots_chain() -> None:
     chains = {name for name, dot in MATRIX_DOTS.items() if dot.chains}
-    assert chains == {"mma.bf16", "mma.f16", "simdgroup.f32", "made.chain"}
+    apples = {"simdgroup.f32", "simdgroup.f16", "simdgroup.bf16"}
+    assert chains == {"mma.bf16", "mma.f16", "made.chain", *apples}

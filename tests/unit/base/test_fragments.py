@@ -12,11 +12,13 @@ import pytest
 from luminal.base.dots import (
     MATRIX_DOTS,
     MFMA_BF16,
+    MFMA_S8_DEEP,
     MMA_BF16,
     MMA_F64,
     MMA_S8,
     MMA_TF32,
     WGMMA,
+    WMMA_4,
     WMMA_F16,
     Dot,
     Rounding,
@@ -45,11 +47,11 @@ def test_lanes_hold_each_element_equally_often(dot: Dot, block: str) -> None:
 
 
 @rows
-def test_words_hold_neighbours_along_the_sum(dot: Dot) -> None:
+def test_words_hold_neighbours_along_one_side(dot: Dot) -> None:
     for block in "ab":
         held, count = fragment(dot.fragments["ab".index(block)]), dot.in_word(block)
         low = held.element[: count.bit_length() - 1]
-        assert low == tuple(("k", n) for n in range(len(low)))
+        assert low == tuple((low[0][0], n) for n in range(len(low)) if low[0])
         assert dot.fragment(block).elements * count == held.elements
 
 
@@ -79,7 +81,8 @@ WARP_GROUPS: list[tuple[Dot, str, Formula]] = [
     for dot in WGMMA
 ]  # fmt: skip
 # AMD's: of mfma 16x16x16 lane l has row l % 16 and four steps from 4 * (l // 16) on; of its results
-# column l % 16 and four rows. RDNA3's lanes l and l + 16 have the same factors, and rows in turns.
+# column l % 16 and four rows. RDNA3's lanes l and l + 16 have the same factors, and rows in turns;
+# RDNA4's hold half of a row each.
 AMD: list[tuple[Dot, str, Formula]] = [
     (MFMA_BF16, "a", lambda t, i: (t % 16, 4 * (t // 16) + i)),
     (MFMA_BF16, "b", lambda t, i: (4 * (t // 16) + i, t % 16)),
@@ -87,6 +90,11 @@ AMD: list[tuple[Dot, str, Formula]] = [
     (WMMA_F16, "a", lambda t, i: (t % 16, i)),
     (WMMA_F16, "b", lambda t, i: (i, t % 16)),
     (WMMA_F16, "c", lambda t, i: (2 * i + t // 16, t % 16)),
+    (MFMA_S8_DEEP, "a", lambda t, i: (t % 16, 8 * (t // 16) + i)),
+    (MFMA_S8_DEEP, "b", lambda t, i: (8 * (t // 16) + i, t % 16)),
+    (WMMA_4[0], "a", lambda t, i: (t % 16, 8 * (t // 16) + i)),
+    (WMMA_4[0], "b", lambda t, i: (8 * (t // 16) + i, t % 16)),
+    (WMMA_4[0], "c", lambda t, i: (8 * (t // 16) + i, t % 16)),
 ]
 
 

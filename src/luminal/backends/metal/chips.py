@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.base.dots import SIMDGROUP_F32
+from luminal.base.dots import SIMDGROUP, SIMDGROUP_F16, SIMDGROUP_F32
 from luminal.schedule.groups.chip import Chip, Pipes, nearest
 
 K, M, GROUP, ROW = 1 << 10, 1 << 20, 1024, 32
 REGISTERS, UNIT, MOST, RESIDENT = 52 * K, 60 << 10, 32 << 10, 3072
-DOTS = (SIMDGROUP_F32,)
+DOTS = (SIMDGROUP_F16, SIMDGROUP_F32)
 FIRST = 1000  # MTLGPUFamilyApple1 is 1001
 PIPES = Pipes(
     issue=128, f32=128, f64=0, i32=128, special=32, exchange=64, shared=32, matrix=128
@@ -27,10 +27,10 @@ CHIPS = (
          dots=DOTS),
     # M2 Max
     Chip("apple8", 38, REGISTERS, UNIT, MOST, RESIDENT, GROUP, ROW, 48 * M, 400e9, 1.398e9, PIPES,
-         dots=DOTS),
+         dots=SIMDGROUP),
     # M3 Max
     Chip("apple9", 40, REGISTERS, UNIT, MOST, RESIDENT, GROUP, ROW, 48 * M, 400e9, 1.38e9, PIPES,
-         dots=DOTS),
+         dots=SIMDGROUP),
 )
 # fmt: on
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.base.dots import MFMA, WMMA, Dot
+from luminal.base.dots import Dot
 from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.cuda import CudaCpp
 
@@ -34,7 +34,7 @@ class Hip(CudaCpp):
     """
 
     def multiply(self, dot: Dot) -> str:
-        return matrices.amdgcn(dot) if dot in (*MFMA, *WMMA) else super().multiply(dot)
+        return matrices.amdgcn(dot) if dot.name in matrices.AMD_BUILT_IN else super().multiply(dot)
 
     def bound(self, lanes: int) -> str:
         """The bound on a group's lanes; AMD's second number would mean something else."""

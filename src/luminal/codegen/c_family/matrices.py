@@ -65,42 +65,64 @@ def _constrained(dtype: DType, names: Sequence[str]) -> list[str]:
     return [f'"r"({name})' for name in names]
 
 
-AMD_TYPES = {bfloat16: "short", float16: "_Float16"}
 AMD_BUILT_IN = {
-    "mfma.bf16": "mfma_f32_16x16x16bf16_1k", "mfma.f16": "mfma_f32_16x16x16f16",
-    "wmma.bf16": "wmma_f32_16x16x16_bf16_w32", "wmma.f16": "wmma_f32_16x16x16_f16_w32",
-}  # fmt: skip
+    "mfma.bf16": ("mfma_f32_16x16x16bf16_1k", "short"),
+    "mfma.f16": ("mfma_f32_16x16x16f16", "_Float16"),
+    "mfma.s8": ("mfma_i32_16x16x16i8", "int"),
+    "mfma.s8.k32": ("mfma_i32_16x16x32_i8", "long"),
+    "wmma.bf16": ("wmma_f32_16x16x16_bf16_w32", "short"),
+    "wmma.f16": ("wmma_f32_16x16x16_f16_w32", "_Float16"),
+    "wmma.s8": ("wmma_i32_16x16x16_iu8_w32", "int"),
+    "wmma4.bf16": ("wmma_f32_16x16x16_bf16_w32_gfx12", "short"),
+    "wmma4.f16": ("wmma_f32_16x16x16_f16_w32_gfx12", "_Float16"),
+    "wmma4.s8": ("wmma_i32_16x16x16_iu8_w32_gfx12", "int"),
+}
+"""AMD's built-in functions, and what the vectors of factors are made of that they take."""
+AMD_BYTES = {"short": 2, "_Float16": 2, "int": 4, "long": 8}
 
 
 def amdgcn(dot: Dot) -> str:
     """AMD's, by the compiler's built-in function, which takes vectors."""
     c, a, b, parameters = parameters_of(dot)
-    count, further = len(a) * dot.in_word("a"), ", 0, 0, 0" if dot.name.startswith("mfma") else ""
+    built_in, unit = AMD_BUILT_IN[dot.name]
+    count = 4 * len(a) // AMD_BYTES[unit]
+    vector = f"ext_vector_type({count})"
+    factor = f"typedef {unit} Factor{f' __attribute__(({vector}))' if count > 1 else ''}; "
     words = [f"{{{{{', '.join(block)}}}}}" for block in (a, b)]
+    first, second = "a.all", "b.all"
+    if dot.name.startswith("mfma"):
+        arguments = f"{first}, {second}, c, 0, 0, 0"
+    elif dot.a is int8:  # with their signs, and sums that wrap
+        arguments = f"true, {first}, true, {second}, c, false"
+    else:
+        arguments = f"{first}, {second}, c"
     body = (
-        f"typedef {AMD_TYPES[dot.a]} Factor __attribute__((ext_vector_type({count}))); "
-        f"typedef float Sums __attribute__((ext_vector_type({len(c)}))); "
+        f"{factor}typedef {CPP[dot.accumulator]} Sums __attribute__((ext_vector_type({len(c)}))); "
         f"union {{ unsigned words[{len(a)}]; Factor all; }} a = {words[0]}, b = {words[1]}; "
-        f"Sums c = {{{', '.join(c)}}}; "
-        f"c = __builtin_amdgcn_{AMD_BUILT_IN[dot.name]}(a.all, b.all, c{further}); "
+        f"Sums c = {{{', '.join(c)}}}; c = __builtin_amdgcn_{built_in}({arguments}); "
     )
     back = " ".join(f"{name} = c[{n}];" for n, name in enumerate(c))
     return f"__device__ inline void {name_of(dot)}({parameters}) {{ {body}{back} }}"
 
 
+METAL_TYPES = {float32: "float", float16: "half", bfloat16: "bfloat"}
+
+
 def simdgroup(dot: Dot) -> str:
     """Apple's, by the elements of matrices that a lane holds."""
     c, a, b, parameters = parameters_of(dot, "thread ")
-    held = {"a": a, "b": b, "c": c}
-    there = " ".join(
-        f"{block}.thread_elements()[{n}] = {name};"
-        for block, names in held.items()
-        for n, name in enumerate(names)
-    )
+    count, type_ = dot.in_word("a"), METAL_TYPES[dot.a]
+    shape = f"{dot.m}x{dot.n}"
+    there = [f"c.thread_elements()[{n}] = {name};" for n, name in enumerate(c)]
+    for block, words in (("a", a), ("b", b)):
+        if count > 1:
+            there.append(f"{block}.thread_elements() = as_type<{type_}{count}>({words[0]});")
+        else:
+            there += [f"{block}.thread_elements()[{n}] = {word};" for n, word in enumerate(words)]
     back = " ".join(f"{name} = c.thread_elements()[{n}];" for n, name in enumerate(c))
-    shape = f"simdgroup_float{dot.m}x{dot.n}"
     return (
-        f"inline void {name_of(dot)}({parameters}) {{ {shape} a, b, c; {there} "
+        f"inline void {name_of(dot)}({parameters}) {{ simdgroup_{type_}{shape} a, b; "
+        f"simdgroup_float{shape} c; {' '.join(there)} "
         f"simdgroup_multiply_accumulate(c, a, b, c); {back} }}"
     )
 

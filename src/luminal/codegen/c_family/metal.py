@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from luminal.base.dots import SIMDGROUP_F32, Dot
+from luminal.base.dots import SIMDGROUP, Dot
 from luminal.base.dtypes import DType
 from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.dialect import INTEGERS, KERNEL, Dialect
@@ -104,7 +104,7 @@ class MetalC(Dialect):
         return super().joined(type_, parts)
 
     def multiply(self, dot: Dot) -> str:
-        return matrices.simdgroup(dot) if dot is SIMDGROUP_F32 else super().multiply(dot)
+        return matrices.simdgroup(dot) if dot in SIMDGROUP else super().multiply(dot)
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"as_type<{self.types[dtype.short]}>({value})"
