@@ -24,6 +24,7 @@ def check(vendor: str, ranks: int, *options: str, asked: str) -> None:
     stand_in.run(CASES, libraries(vendor), *options, **environment)
 
 
+@pytest.mark.long
 def test_a_mixture_of_experts_in_parts() -> None:
     check(registry.CUDA, 2, "-k", "oracles or host", asked="experts:zero3")
 

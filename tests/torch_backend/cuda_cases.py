@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 import luminal as lm
 from luminal.backends import registry
+from tests.long_share import mostly_long
 from tests.simt import stand_in, torch_cuda
 from tests.torch_backend.whole import compiled
 
@@ -144,20 +145,23 @@ def test_training_changes_parameters_where_they_lie() -> None:
 
 @pytest.mark.parametrize(
     "function",
-    [
-        lambda x, s: x * s + 1,
-        lambda x, s: x + torch.arange(4, device=x.device) * s,
-        lambda x, s: (x.cpu() * 2, x * 3),
-        lambda x, s: x + torch.arange(4.0).to(x.device),
-        lambda x, s: (x + 1, (x + 1) * 1, x.sum().cpu()),
-        lambda x, s: (y := x * 2, y.clone(), y.cpu()),
-        lambda x, s: x.t() @ x,
-        lambda x, s: x[1:] * 2,
-        lambda x, s: x.view(torch.int32)[:, ::2] + 1,
-        lambda x, s: (x.max(-1).values, x.argmax(-1), x > 0),
-        lambda x, s: x.new_zeros(2, 2) + torch.full((2,), 7, device=x.device),
-        lambda x, s: (x.to(torch.bfloat16) * 2, x.double().sum(), (x * 4).view(torch.int32)),
-    ],
+    mostly_long(
+        [
+            lambda x, s: (x.cpu() * 2, x * 3),
+            lambda x, s: (x.to(torch.bfloat16) * 2, x.double().sum(), (x * 4).view(torch.int32)),
+            lambda x, s: x * s + 1,
+            lambda x, s: x + torch.arange(4, device=x.device) * s,
+            lambda x, s: x + torch.arange(4.0).to(x.device),
+            lambda x, s: (x + 1, (x + 1) * 1, x.sum().cpu()),
+            lambda x, s: (y := x * 2, y.clone(), y.cpu()),
+            lambda x, s: x.t() @ x,
+            lambda x, s: x[1:] * 2,
+            lambda x, s: x.view(torch.int32)[:, ::2] + 1,
+            lambda x, s: (x.max(-1).values, x.argmax(-1), x > 0),
+            lambda x, s: x.new_zeros(2, 2) + torch.full((2,), 7, device=x.device),
+        ],
+        3,
+    ),
 )
 def test_mixed_devices_and_places(function: Callable[..., Any]) -> None:
     """A scalar of the host beside, what graphs make there, copies to and from the host within."""
@@ -274,7 +278,7 @@ def test_open_sizes_and_none_at_all() -> None:
     assert whole(there(torch.empty(0, 4))).shape == (0, 4)
 
 
-@pytest.mark.parametrize("start", range(5))
+@pytest.mark.parametrize("start", mostly_long(range(5), 2))
 def test_memory_that_starts_anywhere(start: int) -> None:
     """What starts between multiples of 16 bytes, which kernels read at once, is copied aside."""
     fast, add, x = compiled(lambda x: x * 2), compiled(lambda x: x.add_(1)), torch.arange(9.0)
@@ -286,6 +290,7 @@ def test_memory_that_starts_anywhere(start: int) -> None:
     assert steady(lambda: add(part)).get("copy_", 0) == 2 * aside  # and back
 
 
+@pytest.mark.long
 def test_numbers_and_random_ones() -> None:
     fast = compiled(lambda x: torch.dropout(x, 0.5, True) + x.max().item())
     x = there(torch.ones(1000))
@@ -305,6 +310,7 @@ def test_what_is_not_in_the_library_is_left_to_pytorch() -> None:
     agree(found, torch.special.airy_ai(x * 2) + 1)
 
 
+@pytest.mark.long
 def test_an_exported_module() -> None:
     model, x = network(), torch.randn(3, 4)
     with torch.no_grad():

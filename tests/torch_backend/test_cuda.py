@@ -11,7 +11,8 @@ from luminal.backends.cuda import presence
 from tests.simt import compiling, stand_in, torch_library
 
 
-def test_tensors_of_cuda_over_the_stand_in() -> None:
+@pytest.mark.parametrize("share", ["not long", pytest.param("long", marks=pytest.mark.long)])
+def test_tensors_of_cuda_over_the_stand_in(share: str) -> None:
     """In a process of its own: in this one nothing may believe that there is a device."""
     if compiling.compiler() is None:
         pytest.skip("no C++ compiler is installed")
@@ -22,6 +23,7 @@ def test_tensors_of_cuda_over_the_stand_in() -> None:
     stand_in.run(
         Path(__file__).with_name("cuda_cases.py"),
         stand_in.library(stand_in.CUDA),
+        *("-m", share),
         LD_PRELOAD=str(torch_library.library()),
         STAND_IN_DEVICES="2",
     )

@@ -42,6 +42,7 @@ def calls() -> dict[Any, list[Any]]:
     return found | {torch.ops.aten._foreach_mm.default: [square, square]}
 
 
+@pytest.mark.long
 def test_every_operator_of_lists() -> None:
     """All in one graph, which costs a compile once."""
     drawn_calls = calls()

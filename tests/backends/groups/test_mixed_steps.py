@@ -58,6 +58,7 @@ def step() -> Case:
     return run
 
 
+@pytest.mark.long
 def test_a_step_gives_the_oracle_s_values() -> None:
     run = step()
     check_case(compiled_on(checked("cuda"), run.graph), run)

@@ -220,7 +220,7 @@ for words in (["launch", "x.py"], ["env"]):
     [
         (("win32",), "windows"),
         pytest.param(("darwin",), "darwin", marks=pytest.mark.long),
-        (("darwin", "without-llvm"), "darwin"),
+        pytest.param(("darwin", "without-llvm"), "darwin", marks=pytest.mark.long),
     ],
 )
 def test_everything_imports_and_the_reference_runs_on_other_systems(

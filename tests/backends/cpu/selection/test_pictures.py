@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import luminal as lm
+from tests.machines import needs_wide
 
 
 def _compiled(**options: int | tuple[int, int]) -> tuple[lm.Executable, torch.Tensor, np.ndarray]:
@@ -36,6 +37,7 @@ def test_a_picture_with_channels_last_is_laid_out_once(
     np.testing.assert_allclose(found, right, rtol=0, atol=1e-4)  # of sums of 225 products
 
 
+@needs_wide
 @pytest.mark.parametrize(
     ("channels", "results", "image", "window", "options", "kernels"),
     [
