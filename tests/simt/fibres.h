@@ -28,6 +28,7 @@ uint64_t ballot(bool vote, int line);
 unsigned arrive(unsigned* counter, void* caller);               // adds 1, and gives what it was
 void await(const unsigned* counter, unsigned count, int line);  // until it is at least that
 void depend();                // the launches before this one have ended, as far as it can tell
+long long clock();            // counts accesses, and who asks
 void fetch(const void* address);  // asks for memory, which must be there
 void touch_atomic(void* address, size_t size, void* caller);
 

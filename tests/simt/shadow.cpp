@@ -95,10 +95,15 @@ static void note(const Region& region, Cell& cell, const Stamp& now, bool is_wri
     cell.write = now;
 }
 
+static long long ticks;
+
+long long clock() { return ++ticks; }
+
 static void access(char* address, size_t size, bool is_write, bool is_atomic, void* caller) {
     if (!running) return;
     Span stack = own_stack();
     if (address >= stack.begin && address + size <= stack.begin + stack.size) return;
+    ticks++;
     Fault found{};
     found.is_write = is_write;
     found.caller = caller;

@@ -13,8 +13,15 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-HEADER = ("tasks", "waits")
-"""The words before the records: how many there are, and at which word the waits begin."""
+WORD = 8  # bytes
+HEADER = ("tasks", "waits", "times")
+"""The words before the records: how many there are, at which word the waits begin, and the address
+where times are written, 0 where nobody asks for them.
+"""
+STAMPS = ("unit", "came", "began", "ended")
+"""The words that a group writes for a task, where times are asked for; groups stand side by side,
+and a task's behind those of the one before it.
+"""
 RECORD = ("kernel", "workers", "first_wait", "last_wait", "integers", "scratch")
 """The words of a record before the addresses of its operands."""
 
@@ -25,6 +32,15 @@ class Span(NamedTuple):
     start: int
     end: int
     is_written: bool
+
+
+class Stamped(NamedTuple):
+    """What the groups of a kernel wrote: words by task, group and stamp, and the launch sites that
+    its tasks are.
+    """
+
+    sites: Sequence[int]
+    words: Array
 
 
 class Record(NamedTuple):
@@ -73,6 +89,6 @@ def words(records: Sequence[Record], awaited: Sequence[Sequence[int]], size: int
         filled = [*head, *record.operands]
         row[: len(filled)] = filled
         first = last
-    header = [len(records), len(HEADER) + rows.size]
+    header = [len(records), len(HEADER) + rows.size, 0]
     flat = [number for before in awaited for number in before]
     return np.array([*header, *rows.reshape(-1), *flat], np.int64)

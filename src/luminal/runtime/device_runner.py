@@ -26,6 +26,8 @@ from luminal.program import memory_plan, verify
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities
+from luminal.program.task_list import Stamped
+from luminal.runtime import task_trace
 from luminal.runtime.collectives.communicator import Communicator
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_array import DeviceArray
@@ -41,7 +43,7 @@ from luminal.runtime.placements import Placements
 from luminal.runtime.prologue import Prologue
 from luminal.runtime.ranks import Engines
 from luminal.runtime.recordings import LAUNCHES, Listing, Listings, Slot
-from luminal.runtime.report import Report, WorkMemory
+from luminal.runtime.report import Report, TaskTime, WorkMemory
 from luminal.runtime.runner import Times
 from luminal.runtime.sites import Sites
 from luminal.runtime.together import joiner
@@ -219,6 +221,7 @@ class BoundDevice:
         self._dims = dims
         self._values = values
         self._made: Made | None = None
+        self._tasks: tuple[TaskTime, ...] = ()
 
     def run(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Runs once, as `BoundRunner.run` says. If it fails while a State is overwritten where it
@@ -272,7 +275,9 @@ class BoundDevice:
         return total
 
     def profile(self, inputs: Sequence[Array], outputs: Sequence[Array], runs: int = 1) -> Times:
-        """Runs, with a mark after every launch: the device's seconds."""
+        """Runs, with a mark after every launch: the device's seconds. Launches that are one kernel
+        run once more, as that: their tasks are in the reports from then on.
+        """
         times = np.zeros((runs, len(self._runner.sites)))
         marks: list[tuple[int, Mark]] = []
 
@@ -287,13 +292,28 @@ class BoundDevice:
             with self._runner.device.entered() as driver:
                 for (_, first), (site, last) in itertools.pairwise(marks):
                     row[site] += driver.seconds(first, last)
+        if self._runner.dispatch == "one":
+            self._tasks = self._traced(inputs, outputs)
         return times
 
     def report(self) -> Report:
         """The launches of one run."""
         runner = self._runner
         rows, prologue = runner.sites.report(self._values), runner.prologue.report()
-        return Report(self._dims, rows, prologue, dispatch=runner.dispatch)
+        dispatch = runner.dispatch
+        return Report(self._dims, rows, prologue, dispatch=dispatch, tasks=self._tasks)
+
+    def _traced(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[TaskTime, ...]:
+        """Runs with the launches joined as they are, and what each group says of its tasks."""
+        stamped: list[Stamped] = []
+
+        def walk(driver: Driver, listing: Listing) -> None:
+            assert listing.joined is not None
+            stamped.extend(listing.joined.put_timed(driver))
+
+        self._queue(inputs, outputs, walk, is_waited_for=True).check()
+        rows = self._runner.sites.report(self._values)
+        return task_trace.tasks(stamped, rows, self._runner.device.driver.tick)
 
     def _queue(
         self,

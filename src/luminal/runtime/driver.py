@@ -118,7 +118,8 @@ class Driver(ABC):
     `survives_fork`: can a forked child go on using it? `dlpack_device` is DLPack's name for it, and
     `stream_number` that of its queue, where other libraries can read its memory by address;
     `goes_by_address`: an address is all that a launch has of a place. A kernel that
-    is several may leave each `warp` of so many lanes idle in some of them; 0: none.
+    is several may leave each `warp` of so many lanes idle in some of them; 0: none. The clock that
+    such a kernel tells times by counts `tick` seconds.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Driver(ABC):
     stream_number: int | None = None
     goes_by_address: bool = False
     warp: int = 0
+    tick: float = 1e-9
 
     def address(self, place: DevicePointer) -> int:
         """The address of a place, for other libraries; where `dlpack_device` is None, none."""

@@ -36,7 +36,7 @@ from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import Held, assignable
 from luminal.runtime.outputs import Outputs
 from luminal.runtime.ranks import ALONE, OnRanks, Ranked
-from luminal.runtime.report import MemoryReport, Report
+from luminal.runtime.report import MemoryReport, Report, TaskTime
 from luminal.runtime.results import Results
 from luminal.runtime.roofline import Peaks
 from luminal.runtime.run import Run, Starting
@@ -53,11 +53,12 @@ T = TypeVar("T")
 
 
 class _Profile(NamedTuple):
-    """Medians over the runs of a profile, and what the machine reaches."""
+    """Medians over the runs of a profile, what the machine reaches, and the last run's tasks."""
 
     sites: list[float]
     run: float
     peaks: Peaks | None
+    tasks: tuple[TaskTime, ...]
 
 
 _Ready = tuple[Sequence[Array | None], Shapes, list[Array], Binding, list[Array]]
@@ -537,8 +538,8 @@ class Executable:
                     parameter.changed()
             self._keep(ready)
             at = binding.dims
-            peaks = self._bindings.variant(at).runner.peaks()
-            self._profiles[frozenset(at.items())] = _Profile(sites, median(taken), peaks)
+            peaks, tasks = self._bindings.variant(at).runner.peaks(), bound.report().tasks
+            self._profiles[frozenset(at.items())] = _Profile(sites, median(taken), peaks, tasks)
             return self.report()
 
     def device_seconds(

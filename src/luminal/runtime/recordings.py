@@ -55,7 +55,7 @@ class Listing:
         joined: Joined | None = None,
     ) -> None:
         self.calls, self.started = calls, started
-        self._joined = joined
+        self.joined = joined
         self.runs = 0
         self._recordings: dict[int, Recording] = {}
         self._is_recordable = True
@@ -63,7 +63,7 @@ class Listing:
     @property
     def queued(self) -> Sequence[Call | Exchange]:
         """What is queued where nobody asks for each launch: those that were joined as one call."""
-        return [call for _, call in self.calls] if self._joined is None else self._joined.calls
+        return [call for _, call in self.calls] if self.joined is None else self.joined.calls
 
     def recording(
         self, slot: Slot, make: Callable[[Sequence[Call | Exchange]], Recording | None]

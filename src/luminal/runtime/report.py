@@ -56,6 +56,22 @@ class KernelRow:
         return timed and is_bounded and self.roofline(peaks) is None
 
 
+class TaskTime(NamedTuple):
+    """A task of a persistent kernel, as one group ran it: the launch that it stands for, the unit
+    that the group is on, and seconds since the first of them. The group `came` to it, what it waits
+    for was there when it `began`, and it `ended`.
+    """
+
+    task: int  # in the order of a run
+    label: str
+    kernel: int
+    group: int
+    unit: int
+    came: float
+    began: float
+    ended: float
+
+
 class Rejected(NamedTuple):
     """Candidates that a search gave up for one reason, and one of them."""
 
@@ -136,7 +152,8 @@ class CompileSummary:
 @dataclass(frozen=True, slots=True)
 class Report:
     """The launches of one run at `dims`; `prologue` runs only after a weight was set. `dispatch`:
-    how a device is given them.
+    how a device is given them. `tasks`: what each group of a persistent kernel did, in the last
+    profile.
 
     `run_seconds`, `peaks` and the rows' seconds are there once `Executable.profile` was called.
     """
@@ -148,6 +165,7 @@ class Report:
     run_seconds: float | None = None  # of a run without a clock in it
     peaks: Peaks | None = None
     dispatch: str | None = None
+    tasks: tuple[TaskTime, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -213,7 +231,13 @@ class Report:
         clocks = CLOCK * sum(row.trips for row in self.kernels)
         return self.seconds > MISSED * self.run_seconds + clocks
 
-    def timed(self, seconds: Sequence[float], run_seconds: float, peaks: Peaks | None) -> Report:
+    def timed(
+        self,
+        seconds: Sequence[float],
+        run_seconds: float,
+        peaks: Peaks | None,
+        tasks: tuple[TaskTime, ...] = (),
+    ) -> Report:
         """The report with each launch's seconds; the peaks are none below what a launch reached."""
         rows = zip(self.kernels, seconds, strict=True)
         kernels = tuple(replace(row, seconds=taken) for row, taken in rows)
@@ -221,7 +245,7 @@ class Report:
             # Before shares are told: a launch that was a little faster than the measured peak has
             # measured a better one.
             peaks = peaks.reached_by(kernels)
-        return replace(self, kernels=kernels, run_seconds=run_seconds, peaks=peaks)
+        return replace(self, kernels=kernels, run_seconds=run_seconds, peaks=peaks, tasks=tasks)
 
     def __str__(self) -> str:
         return report_text.text(self)
@@ -239,6 +263,17 @@ class Report:
             Path(path).write_text(page, encoding="utf-8")
         return page
 
+    def trace(self, path: str | Path | None = None) -> str:
+        """The tasks of persistent kernels as a trace that Perfetto and chrome://tracing show: JSON
+        of the trace event format, written to `path` if given.
+        """
+        from luminal.runtime import task_trace  # late: few reports have tasks
+
+        events = task_trace.events(self.tasks)
+        if path is not None:
+            Path(path).write_text(events, encoding="utf-8")
+        return events
+
     def _facts(self) -> dict[str, Any]:
         return {
             "format": JSON_FORMAT,
@@ -253,6 +288,7 @@ class Report:
             "search": None if self.search is None else _search_facts(self.search),
             "doubts": self.doubts,
             "dispatch": self.dispatch,
+            "tasks": [row._asdict() for row in self.tasks],
         }
 
     def _row_facts(self, row: KernelRow) -> dict[str, Any]:

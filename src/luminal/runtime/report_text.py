@@ -28,6 +28,10 @@ def text(report: Report) -> str:
         rows += [("", "-- prologue", *[""] * (len(rows[0]) - 2))]
         rows += [_cells(report, row) for row in report.prologue]
     lines += table_lines(rows)
+    if report.tasks:
+        from luminal.runtime import task_trace  # late: few reports have tasks
+
+        lines.append(task_trace.summary(report.tasks))
     if report.compile_seconds:
         lines.append(_compile(report))
     if report.search is not None:

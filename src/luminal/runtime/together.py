@@ -17,7 +17,7 @@ import numpy as np
 from luminal.base.dtypes import uint8
 from luminal.kernel.tile_ir import Role
 from luminal.program.launch_list import KernelLaunch, Program, kernel_launches, walk
-from luminal.program.task_list import Record, Span, waits, words
+from luminal.program.task_list import HEADER, STAMPS, WORD, Record, Span, Stamped, waits, words
 from luminal.runtime.device import Device, DeviceBuffer
 from luminal.runtime.driver import Call, DevicePointer, Driver, TogetherCode
 from luminal.runtime.exchange import Exchange
@@ -43,11 +43,44 @@ def kernels_together(program: Program, lanes: Sequence[int], warp: int) -> tuple
     return tuple(sorted({kernel for kernel in used if lanes[kernel] in fitting}))
 
 
+class Joining(NamedTuple):
+    """Launches as one call: the sites that its tasks are, its groups, and the memory of their list
+    and counters.
+    """
+
+    sites: Sequence[int]
+    groups: int
+    listing: DeviceBuffer
+    counters: DeviceBuffer
+
+
 class Joined(NamedTuple):
-    """A list of calls, those that follow each other as one; `held` is the memory of their lists."""
+    """A list of calls, those that follow each other as one."""
 
     calls: list[Call | Exchange]
-    held: list[DeviceBuffer]
+    joinings: list[Joining]
+
+    def put_timed(self, driver: Driver) -> list[Stamped]:
+        """Queues the calls, and has groups tell times: they are there once somebody has waited."""
+        asked, blocks = [], []
+        at = [
+            DevicePointer(joining.listing.block, WORD * HEADER.index("times"))
+            for joining in self.joinings
+        ]
+        for joining, place in zip(self.joinings, at, strict=True):
+            words = np.zeros((len(joining.sites), joining.groups, len(STAMPS)), np.int64)
+            block = DevicePointer(driver.allocate(words.nbytes))
+            driver.write(block, words)
+            driver.write(place, np.array([driver.address(block)]))
+            asked.append(Stamped(joining.sites, words))
+            blocks.append(block)
+        for call in self.calls:
+            driver.put(call)
+        for place, block, stamped in zip(at, blocks, asked, strict=True):
+            driver.write(place, np.zeros(1, np.int64))
+            driver.fetch(block, stamped.words)
+            driver.free(block.block)
+        return asked
 
 
 class Joiner:
@@ -87,7 +120,7 @@ class Joiner:
             with device.entered():
                 for memory, array in zip(held, arrays, strict=True):
                     driver.write(memory.place, array)
-            out.held.extend(held)
+            out.joinings.append(Joining([site for site, _ in calls], groups, *held))
             at = [memory.place for memory in held]
             out.calls.append(Call(self._code, groups, at, None, None))
         return out

@@ -6,7 +6,8 @@ found.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from luminal.base import config
 from luminal.base.errors import CompileError, DeviceError
 from luminal.runtime import together
 from luminal.runtime.executable import Executable
+from luminal.runtime.report import Report, TaskTime
 from tests.backends.c_family.small_models import CHECKS
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case, random_case
@@ -139,6 +141,76 @@ def test_a_compile_says_how_launches_are_given() -> None:
         lm.compile(blocks()[0], "cpu", dispatch="one")
 
 
+def traced(
+    name: str, hold: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Report, list[list[int]]]:
+    """A profile, and what each task waits for."""
+    ctypes.CDLL(stand_in.CUDA).stand_in_hold(*hold)
+    whole, listed = together.waits, list[list[int]]()
+
+    def noting(tasks: Any) -> list[list[int]]:
+        listed[:] = whole(tasks)
+        return listed
+
+    monkeypatch.setattr(together, "waits", noting)
+    graph, given = PROGRAMS[name]()
+    report = lm.compile(graph, "cuda", dispatch="one").profile(given, runs=1)
+    monkeypatch.setattr(together, "waits", whole)
+    return report, listed
+
+
+def out_of_order(tasks: Sequence[TaskTime], awaited: list[list[int]]) -> list[tuple[int, int]]:
+    """The tasks that some group began before another one had ended what they wait for."""
+    began, ended = dict[int, float](), dict[int, float]()
+    for row in tasks:
+        began[row.task] = min(began.get(row.task, row.began), row.began)
+        ended[row.task] = max(ended.get(row.task, row.ended), row.ended)
+    return [
+        (task, other)
+        for task, others in enumerate(awaited)
+        for other in others
+        if began[task] <= ended[other]
+    ]
+
+
+@pytest.mark.parametrize("name", ["blocks", pytest.param("states", marks=pytest.mark.long)])
+def test_times_of_tasks_keep_to_what_they_wait_for(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = runs(name, "list", count=1)
+    for hold in HOLDS[1::2]:
+        report, awaited = traced(name, hold, monkeypatch)
+        tasks, groups = report.tasks, 2 * hold[0]
+        places = [(row.task, row.group) for row in tasks]
+        assert places == [*itertools.product(range(len(awaited)), range(groups))]
+        assert {row.unit for row in tasks} == {0, 1}
+        assert [row.label for row in tasks[::groups]] == [row.label for row in report.kernels]
+        assert not out_of_order(tasks, awaited)
+        for group in range(groups):
+            moments = [t for row in tasks if row.group == group for t in row[-3:]]
+            assert moments == sorted(set(moments))
+        assert f"{len(awaited)} tasks by {groups} groups on 2 units" in str(report)
+    assert runs(name, "one", count=1) == expected
+
+
+def test_a_time_that_is_told_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = nvrtc.compile
+    begun = "    if (times && threadIdx.x == 0) times[2] = CLOCK();\n"
+
+    def compiled(source: str, architecture: str) -> nvrtc.Cubin:
+        if "struct Task" in source:
+            head, tail = source.replace(begun, "").split("    for (long long i = task", 1)
+            assert begun in source
+            source = f"{head}{begun}    for (long long i = task{tail}"
+        return made(source, architecture)
+
+    monkeypatch.setattr(nvrtc, "compile", compiled)
+    assert any(out_of_order(*found) for found in (
+        (report.tasks, awaited)
+        for report, awaited in (traced("blocks", hold, monkeypatch) for hold in HOLDS)
+    ))  # fmt: skip
+
+
 def fault() -> str:
     """What went wrong in a kernel, in a word."""
     library = ctypes.CDLL(stand_in.CUDA)
@@ -197,7 +269,7 @@ def test_a_cycle_starves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert broken("blocks") == "starved"
 
 
-ARRIVES = "        if (threadIdx.x == 0) ARRIVE"
+ARRIVES = "        if (threadIdx.x == 0) {\n            if (times)"
 WAITS = "AWAIT(&counters[waits[i]], gridDim.x{});"
 PLANTED = {
     "a count off by one": (WAITS.format(""), WAITS.format(" - 1")),

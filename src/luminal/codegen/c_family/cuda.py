@@ -59,6 +59,7 @@ FETCH = """#ifndef FETCH
 #define FETCH(place) asm volatile("prefetch.global.L2 [%0];" :: "l"(place))
 #endif"""
 
+# The clock is one for all multiprocessors, so times of several can be compared.
 # A group's barrier stands before ARRIVE and after AWAIT: what its other lanes have done, and will
 # do, is ordered by it, since release and acquire hold for all that the lane itself has seen.
 COUNTERS = """#ifndef ARRIVE
@@ -79,6 +80,20 @@ __device__ inline unsigned counted(const unsigned *counter)
 #define AWAIT(counter, count) while (counted(counter) < (count)) {}
 #define CLEAR(counter) \\
     asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" :: "l"(counter), "r"(0) : "memory")
+__device__ inline long long nanoseconds()
+{
+    long long now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now) :: "memory");
+    return now;
+}
+__device__ inline unsigned multiprocessor()
+{
+    unsigned number;
+    asm volatile("mov.u32 %0, %smid;" : "=r"(number));
+    return number;
+}
+#define CLOCK() nanoseconds()
+#define UNIT() multiprocessor()
 #define PART_BARRIER(lanes) asm volatile("bar.sync 1, %0;" :: "n"(lanes) : "memory")
 #endif"""
 

@@ -14,7 +14,18 @@ COUNTERS = """#ifndef ARRIVE
         __builtin_amdgcn_s_sleep(1)
 #define CLEAR(counter) \\
     __hip_atomic_store(counter, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
+#if __GFX11__ || __GFX12__
+#define CLOCK() (long long)__builtin_amdgcn_s_sendmsg_rtnl(0x83)
+#define UNIT() __builtin_amdgcn_s_getreg(10 << 11 | 10 << 6 | 23)
+#else
+#define CLOCK() (long long)__builtin_amdgcn_s_memrealtime()
+#define UNIT() __builtin_amdgcn_s_getreg(7 << 11 | 8 << 6 | 4)
+#endif
 #endif"""
+"""The clock counts a reference of constant frequency, the same on all units. A unit's number is
+made of bits of its place: HW_ID's of the unit, its array and its engine, or HW_ID1's (AMD's manuals
+of CDNA 3 and RDNA 3); dies have units of equal numbers.
+"""
 
 
 class Hip(CudaCpp):

@@ -8,7 +8,8 @@ none waits for ever. What a kernel asks for early, before it waits (`expand/earl
 while the last groups of the task before are still at work.
 
 The last group to end leaves the counters at 0, as it found them. How the list lies in memory is
-`program/task_list.py`'s to say.
+`program/task_list.py`'s to say. Where that has room for times, each group writes for each task
+where it runs, when it came to the task, when all was there that it waits for, and when it ended.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from luminal.codegen.c_family.kernel import (
 )
 from luminal.expand.ir import Kernel
 from luminal.kernel import tile_ir
-from luminal.program.task_list import HEADER, RECORD
+from luminal.program.task_list import HEADER, RECORD, STAMPS
 from luminal.shape.expression import Expression, Symbol, const
 
 THREADS = 128
@@ -83,11 +84,11 @@ class _Task(Walk):
             self._put(f"const {index} {value} = {text};")
         self.group(is_dynamic=bool(self.kernel.shared))
         self.lane()
-        self.rest("wait_for(task, waits, counters);")
+        self.rest("wait_for(task, waits, counters, times);")
         return "\n".join(self.lines)
 
 
-PARAMETERS = "const Task *task, const long long *waits, unsigned *counters"
+PARAMETERS = "const Task *task, const long long *waits, unsigned *counters, long long *times"
 _TASK = """struct Task {{
     long long kernel, workers, first_wait, last_wait;
     const long long *integers;
@@ -98,18 +99,26 @@ _TASK = """struct Task {{
     for (long long i = task->first_wait + threadIdx.x; i < task->last_wait; i += blockDim.x)
         AWAIT(&counters[waits[i]], gridDim.x);
     {barrier}
+    if (times && threadIdx.x == 0) times[{began}] = CLOCK();
 }}"""
 _MAIN = """{signature}
 {{
     const long long *const head = (const long long *)tasks_memory, *const waits = head + head[1];
     unsigned *const counters = (unsigned *)counters_memory;
+    long long *const all_times = (long long *)head[2];
     for (long long number = 0; number < head[0]; ++number) {{
         const Task *const task = (const Task *)(head + {header}) + number;
+        long long *const times =
+            all_times ? all_times + {stamps} * (number * gridDim.x + blockIdx.x) : nullptr;
+        if (times && threadIdx.x == 0) times[{unit}] = UNIT(), times[{came}] = CLOCK();
         switch (task->kernel) {{
 {cases}
         }}
         {barrier}
-        if (threadIdx.x == 0) ARRIVE(&counters[number]);
+        if (threadIdx.x == 0) {{
+            if (times) times[{ended}] = CLOCK();
+            ARRIVE(&counters[number]);
+        }}
     }}
     if (threadIdx.x == 0 && ARRIVE(&counters[head[0]]) == gridDim.x - 1)
         for (long long number = 0; number <= head[0]; ++number) CLEAR(&counters[number]);
@@ -145,11 +154,12 @@ def spell_together(kernels: Sequence[Kernel], dialect: Dialect) -> Together:
         walk = _Task(kernel, dialect, lanes)
         declared |= dict.fromkeys(walk.declarations())
         functions.append(walk.function(f"task_{number}"))
+    stamps = {name: place for place, name in enumerate(STAMPS)}
     form = {"inline": dialect.inline, "parameters": PARAMETERS, "barrier": dialect.barrier}
     subgroup = max(kernel.subgroup for kernel in kernels)
     pointers = ["tasks_memory", "counters_memory", SCRATCH]
     cases = [
-        f"            case {number}: task_{number}(task, waits, counters); break;"
+        f"            case {number}: task_{number}(task, waits, counters, times); break;"
         for number in range(len(kernels))
     ]
     main = _MAIN.format(
@@ -157,7 +167,10 @@ def spell_together(kernels: Sequence[Kernel], dialect: Dialect) -> Together:
         header=len(HEADER),
         cases="\n".join(cases),
         barrier=dialect.barrier,
+        stamps=len(STAMPS),
+        **stamps,
     )
-    text = "\n".join([*declared, _TASK.format(places=places, **form), *functions, main])
+    record = _TASK.format(places=places, **form, **stamps)
+    text = "\n".join([*declared, record, *functions, main])
     dynamic = max(shared_bytes(kernel) for kernel in kernels)
     return Together(text, lanes, dynamic, len(RECORD) + places)
