@@ -31,6 +31,8 @@ CUDA, HIP = "libcuda.so.1", "libamdhip64.so"
 SOURCES = {CUDA: ("stand_in_cuda.cpp",), HIP: ("stand_in_hip.cpp", "stand_in_cuda.cpp")}
 NCCL = {CUDA: "libnccl.so.2", HIP: "librccl.so"}
 """The library of collectives by the driver that it goes with."""
+LT = {CUDA: "libcublasLt.so.13", HIP: "libhipblaslt.so"}
+"""The library of products, likewise."""
 
 
 def headers() -> Path | None:
@@ -89,6 +91,18 @@ def nccl_library(driver: str) -> Path:
     target = folder.with_suffix("") / NCCL[driver]
     if not target.exists():
         write_library(target, *flags, HERE / source, f"-Wl,-soname,{target.name}", "-lpthread")
+    return target
+
+
+def lt_library(driver: str) -> Path:
+    """cuBLASLt's or hipBLASLt's, built once, which finds this driver where it is loaded."""
+    source = "stand_in_lt.cpp"
+    kind = ("-DPREFIX=cublasLt",) if driver == CUDA else ("-DPREFIX=hipblasLt", "-DOF_HIP")
+    flags = ("-O2", *kind, f'-DDRIVER="{driver}"')
+    folder = cached("stand-in-lt", *flags, *sources((source,)))
+    target = folder.with_suffix("") / LT[driver]
+    if not target.exists():
+        write_library(target, *flags, HERE / source, f"-Wl,-soname,{target.name}")
     return target
 
 

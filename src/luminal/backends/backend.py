@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from luminal.base.costs import Costs
+from luminal.base.numerics import Numerics
 from luminal.base.target import Target
 from luminal.hlir.graph import Graph
 from luminal.memory.arrays import MemorySpace
@@ -76,9 +77,11 @@ class Backend(Protocol):
     @property
     def dispatches(self) -> tuple[str, ...]: ...
 
-    def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
-        """The libraries that may compute a kernel. Layouts decide that, which its text need not
-        show.
+    def library_calls(
+        self, step: KernelStep | CustomStep, numerics: Numerics = Numerics.STANDARD
+    ) -> tuple[str, ...]:
+        """The libraries that may compute a kernel under these numerics. Layouts decide that, which
+        its text need not show.
         """
 
     def seconds(

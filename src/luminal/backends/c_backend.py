@@ -9,9 +9,11 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from luminal.backends import device_costs
+from luminal.backends.library_calls import library_calls
 from luminal.base.costs import Costs
 from luminal.base.dots import Dot
 from luminal.base.errors import CompileError
+from luminal.base.numerics import Numerics
 from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
@@ -207,9 +209,11 @@ class CBackend(ABC):
         """The kernel in the dialect."""
         return spell_tiles(kernel, self.dialect).text
 
-    def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
-        """No library: kernels of these devices are all our own."""
-        return ()
+    def library_calls(
+        self, step: KernelStep | CustomStep, numerics: Numerics = Numerics.STANDARD
+    ) -> tuple[str, ...]:
+        """The device's libraries that compute such a product of matrices as the kernel is."""
+        return library_calls(step, self.target.libraries, numerics)
 
     def seconds(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float

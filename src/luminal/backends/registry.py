@@ -20,8 +20,9 @@ class Row:
     """One backend. `module` has `current(number)`, which gives it for one of its devices as this
     machine has it, and `count()`, how many there are; both may raise CompileError or ImportError.
     Where it knows chips, one of which is the `example`, `named(chip)` gives it for one that need
-    not be here. `library` is a module, with a `name`, for what moves values between its devices:
-    `version()` is its own, and raises CompileError where it is not there.
+    not be here. `library` is a module, with a `NAME`, for what moves values between its devices,
+    and `products` one for what multiplies matrices on them: `version()` is the library's own, and
+    raises CompileError where it is not there.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Row:
     module: str
     example: str = ""
     library: str = ""
+    products: str = ""
 
     @property
     def knows_chips(self) -> bool:
@@ -50,15 +52,10 @@ class Row:
         number: int = import_module(self.module).count()
         return number
 
-    def collectives(self) -> str:
-        """The name and the version of what moves values between devices; "" where nothing can."""
-        if not self.library:
-            return ""
-        library = import_module(self.library)
-        try:
-            return f"{library.NAME} {library.version()}"
-        except CompileError:
-            return f"no {library.NAME}"
+    def libraries(self) -> tuple[str, ...]:
+        """The name and the version of each library for its devices, or that there is none."""
+        modules = (import_module(name) for name in (self.library, self.products) if name)
+        return tuple(map(_named, modules))
 
     def check_library(self) -> None:
         """Raises CompileError where what moves values between devices is not there."""
@@ -73,6 +70,14 @@ class Row:
         except Exception as error:  # a library of the device's that is of another version, say
             return f"{type(error).__name__}: {error}"
         return None
+
+
+def _named(library: Any) -> str:
+    """What is installed of a library, in a few words."""
+    try:
+        return f"{library.NAME} {library.version()}"
+    except CompileError:
+        return f"no {library.NAME}"
 
 
 BACKENDS = {
@@ -94,6 +99,7 @@ BACKENDS = {
             "luminal.backends.cuda.backend",
             example="sm_90a",
             library="luminal.backends.cuda.nccl",
+            products="luminal.backends.cuda.cublaslt",
         ),
         Row(
             "hip",
@@ -101,6 +107,7 @@ BACKENDS = {
             "luminal.backends.hip.backend",
             example="gfx942",
             library="luminal.backends.hip.rccl",
+            products="luminal.backends.hip.hipblaslt",
         ),
         Row(
             "metal",

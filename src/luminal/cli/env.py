@@ -1,10 +1,11 @@
-"""`luminal env`: every flag with its value, and the versions in use."""
+"""`luminal env`: every flag with its value, and the versions of packages and libraries in use."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import platform
 
+from luminal.backends import registry
 from luminal.base import config, installation
 from luminal.cli.console import console, table
 
@@ -26,6 +27,9 @@ def command() -> None:
     out.print(f"luminal {installation.VERSION}", highlight=False)
     for package in _PACKAGES:
         out.print(f"{package} {_version(package)}", highlight=False)
+    for backend in registry.BACKENDS.values():
+        for library in backend.libraries():
+            out.print(f"{backend.name}: {library}", highlight=False)
 
 
 def _version(package: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError, InputError
 from luminal.base.records import dataclass
+from luminal.hlir.library_product import LibraryProduct
 from luminal.shape.expression import Expression
 from luminal.shape.view import View
 
@@ -180,14 +181,18 @@ class CustomKernel:
     `evaluate(*operands, *results)` is its meaning: it reads NumPy arrays and writes the results.
     `ir` is code that a backend runs instead; None: `evaluate` itself is the kernel. `vjp` is for
     training: `vjp(operands, results, cotangents)` gives a gradient or None for each operand.
+    `product`: a library computes it, and is told numbers, as `evaluate` then is behind the results.
     """
 
     name: str
     evaluate: Callable[..., None] | None
     ir: str | None = None
     vjp: Callable[..., Any] | None = None
+    product: LibraryProduct | None = None
 
-    def run(self, operands: Sequence[Array], results: Sequence[Array]) -> None:
+    def run(
+        self, operands: Sequence[Array], results: Sequence[Array], numbers: Sequence[int] = ()
+    ) -> None:
         """Calls `evaluate`, which sees the operands read-only. Raises what it raises."""
         if self.evaluate is None:
             raise CompileError(
@@ -198,7 +203,7 @@ class CustomKernel:
         views = [np.asarray(x, order="C").view() for x in operands]
         for view in views:
             view.flags.writeable = False
-        returned: Any = self.evaluate(*views, *results)
+        returned: Any = self.evaluate(*views, *results, *numbers)
         if returned is not None and all(returned is not result for result in results):
             raise InputError(
                 f"{self.name}: the custom kernel returned a {type(returned).__name__}; it writes "

@@ -373,7 +373,8 @@ class _Interpreter:
             ]
             for buffers in (statement.operands, statement.results)
         )
-        statement.kernel.run(operands, results)
+        numbers = [self.env[symbol.name] for symbol in statement.numbers]
+        statement.kernel.run(operands, results, numbers)
 
     # A copy is made where it is waited for, not before: of all that hardware may do this is what a
     # wait that is too short does not survive.

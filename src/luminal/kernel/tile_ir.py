@@ -373,7 +373,7 @@ class SortRow:
 class Call:
     """Runs hand-written code over whole row-major buffers: IR once per chunk, Python just once.
 
-    `operands` and `results` are buffers with their shapes, whose extents are parameters.
+    `operands` and `results` are buffers with their shapes: their extents and `numbers` are params.
     """
 
     kernel: CustomKernel
@@ -381,6 +381,7 @@ class Call:
     results: tuple[tuple[str, Shape], ...]
     chunk: Symbol
     chunks: Expression
+    numbers: tuple[Symbol, ...] = ()  # that a library is told
 
     @property
     def is_python(self) -> bool:

@@ -155,4 +155,6 @@ def _call(call: Call) -> str:
         for buffers in (call.operands, call.results)
     )
     part = f"{call.chunk.name} of {call.chunks}"
+    if call.numbers:
+        part = f"{part}, told {', '.join(str(symbol) for symbol in call.numbers)}"
     return f"call {call.kernel.name!r} ({code}) ({operands}) -> ({results}), {part}"

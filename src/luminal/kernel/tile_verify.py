@@ -404,6 +404,8 @@ class _Verifier(Checks):
         self.alone()
         self.known(statement.chunk, scope.symbols)
         self.known(statement.chunks, self.kernel.params)
+        for number in statement.numbers:
+            self.known(number, self.kernel.params)
         for buffers, written in ((statement.operands, False), (statement.results, True)):
             for name, shape in buffers:
                 if self.buffer(name, written=written).size != product_of(shape):

@@ -235,6 +235,9 @@ class Device(MemorySpace[DeviceBuffer]):
 
     def compile(self, kernel: Kernel, text: str) -> Code:
         """The kernel's code; `text` is its canonical text. Raises CompileError."""
+        if kernel.call is not None and kernel.call.kernel.product is not None:
+            with self.entered() as driver:
+                return driver.product(kernel.call.kernel.product)
         if kernel.call is not None:
             of_python = "a Python function, which runs on the host"
             what = of_python if kernel.call.is_python else "written by hand for a CPU"

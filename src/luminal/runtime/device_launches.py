@@ -21,7 +21,8 @@ WORD = 8  # bytes of an integer that a kernel reads
 
 class BoundLaunch(NamedTuple):
     """A KernelLaunch with its numbers; `site` is its position among the list's launches,
-    `integers` the byte of the list's integers at which its own begin.
+    `integers` the byte of the list's integers at which its own begin, `numbers` what a library is
+    told.
     """
 
     site: int
@@ -30,6 +31,7 @@ class BoundLaunch(NamedTuple):
     operands: tuple[BoundOperand, ...]
     integers: int | None
     has_scratch: bool
+    numbers: tuple[int, ...]
 
 
 class BoundLoop(NamedTuple):
@@ -53,6 +55,7 @@ class _Site(NamedTuple):
     integers: int | None
     scratch: int  # the number of the quantity that is a worker's bytes
     has_scratch: bool
+    told: tuple[int, ...]  # the quantities that a library is told
 
 
 class DeviceLaunches:
@@ -67,7 +70,7 @@ class DeviceLaunches:
     ) -> None:
         self._launches = launches
         self._code = code
-        self._workers = [*map(driver.workers_of, code)]
+        self._workers = [driver.workers_of(one) if one.lanes else 1 for one in code]
         self._number = quantities.add
         self._sites: list[_Site | int] = []  # of collectives the position alone
         self._rows: list[int] = []  # the quantities that kernels read, launch by launch
@@ -100,6 +103,8 @@ class DeviceLaunches:
 
     def _site(self, launch: KernelLaunch) -> _Site:
         code, most = self._code[launch.kernel], launch.chunks.interval.hi
+        if not code.lanes:
+            return self._call(launch, code)
         row = [*map(self._number, integers_of(code, launch.params, launch.chunks))]
         start = WORD * len(self._rows) if row else None
         self._rows += row
@@ -111,7 +116,16 @@ class DeviceLaunches:
             start,
             self._number(scratch),
             scratch != 0,
+            (),
         )
+
+    def _call(self, launch: KernelLaunch, code: Code) -> _Site:
+        """The site of a library's call, which the host makes: it tells the parameters."""
+        for param in launch.params:
+            self._burn(param)
+        told = tuple(map(self._number, launch.params))
+        number = self._number(code.scratch)
+        return _Site(len(self._sites), code, 1, None, number, code.scratch != 0, told)
 
     @property
     def integer_bytes(self) -> int:
@@ -154,8 +168,9 @@ class DeviceLaunches:
             else:
                 assert isinstance(site, _Site)
                 numbers = site.integers, site.has_scratch
+                told = tuple([values[number] for number in site.told])
                 bound_launches.append(
-                    BoundLaunch(site.site, site.code, site.workers, operands, *numbers)
+                    BoundLaunch(site.site, site.code, site.workers, operands, *numbers, told)
                 )
         return tuple(bound_launches)
 
@@ -198,5 +213,6 @@ def calls(
                 [operand.at(table, trips) for operand in launch.operands],
                 None if offset is None else DevicePointer(integers.block, integers.offset + offset),
                 scratch if launch.has_scratch else None,
+                launch.numbers,
             ),
         )

@@ -20,9 +20,11 @@ from luminal.memory.arrays import DeviceMemory as DeviceMemory
 from luminal.shape.expression import Expression, ExpressionLike, Symbol, as_expression
 
 if TYPE_CHECKING:  # a host without a device starts without kernels
+    from luminal.hlir.library_product import LibraryProduct
     from luminal.kernel.tile_ir import Kernel
     from luminal.runtime.collectives.library import Library
     from luminal.runtime.exchange import Exchange
+    from luminal.runtime.library_code import LibraryCode
     from luminal.runtime.side_queue import Queues, SideQueue
 
 
@@ -41,13 +43,16 @@ class DevicePointer(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A launch with all its places, as `Driver.enqueue` takes it."""
+    """A launch with all its places, as `Driver.enqueue` takes it, or a call of a library, which the
+    host tells `numbers`.
+    """
 
     code: Any
     workers: int
     operands: Sequence[DevicePointer]
     integers: DevicePointer | None
     scratch: DevicePointer | None
+    numbers: tuple[int, ...] = ()
 
 
 class Recording(Protocol):
@@ -60,8 +65,9 @@ class Recording(Protocol):
 class Code(Protocol):
     """A kernel as its device runs it.
 
-    `lanes` threads are a worker: a group, where there are more than one. Of its parameters
-    `scratch` makes the bytes of working memory in global memory that each worker needs.
+    `lanes` threads are a worker: a group, where there are more than one; with none it is a
+    library's. Of its parameters `scratch` makes the bytes of working memory in global memory that
+    each worker needs.
     """
 
     @property
@@ -203,11 +209,23 @@ class Driver(ABC):
         """
 
     def put(self, call: Call | Exchange) -> None:
-        """Queues a launch, or a collective of several ranks."""
-        if isinstance(call, Call):
-            self.enqueue(*call)
-        else:
+        """Queues a launch, a library's call, or a collective of several ranks."""
+        if not isinstance(call, Call):
             self.exchange(call)
+        elif call.code.lanes:
+            self.enqueue(*call[:5])
+        else:
+            self.call_library(call)
+
+    def product(self, product: LibraryProduct) -> LibraryCode:
+        """The code of a product that a library computes. Raises CompileError where this device has
+        no such library.
+        """
+        raise CompileError(f"{self.name}: {product.library} is not installed for this device")
+
+    def call_library(self, call: Call) -> None:
+        """Queues a call of what `product` gave."""
+        raise DeviceError(f"{self.name}: no library is called here")
 
     def library(self) -> Library:
         """What moves values between devices of this kind. Raises CompileError where there is none,

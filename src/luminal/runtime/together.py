@@ -33,9 +33,10 @@ class Task(NamedTuple):
 def kernels_together(program: Program, lanes: Sequence[int], warp: int) -> tuple[int, ...]:
     """The numbers of the kernels of a program, of so many lanes each, that can be one: where each
     `warp` of a group may be idle all that have whole ones, else those whose groups have as many
-    lanes as most launches of groups have; and those whose workers are threads.
+    lanes as most launches of groups have; and those whose workers are threads. A library's is none.
     """
-    used = [launch.kernel for launch in kernel_launches(program.launches)]
+    launches = kernel_launches(program.launches)
+    used = [launch.kernel for launch in launches if lanes[launch.kernel]]
     if warp:
         return tuple(sorted({k for k in used if lanes[k] == 1 or lanes[k] % warp == 0}))
     most = Counter(lanes[kernel] for kernel in used if lanes[kernel] > 1).most_common(1)

@@ -26,9 +26,9 @@ class Genome:
     `spellings`: (e-class, spelling) by fingerprint. `residences`: (term, residence). `layouts`:
     (weight, layout as text). `apart`: stored terms that join no merge. `joined`: (stored term,
     another one whose kernel it shares). `tuned`: (kernel, knobs as JSON), the kernel named by the
-    text that its default schedule makes; `call=LIBRARY` in the place of knobs has the library
-    compute it. `unrolled`: Loops are written out in the launch list. `dispatch`: how a device is
-    given the launches.
+    text that its default schedule makes; `call=LIBRARY` among them has the library compute it, and
+    the others are then of the call. `unrolled`: Loops are written out in the launch list.
+    `dispatch`: how a device is given the launches.
     """
 
     spellings: Pairs = ()
@@ -69,7 +69,7 @@ class Genome:
     @property
     def calls(self) -> dict[str, str]:
         """The library that is wished for, by kernel."""
-        return {key: str(knobs[0][1]) for key, knobs in self.knobs.items() if is_call(knobs)}
+        return {key: str(dict(k)[_CALL]) for key, k in self.knobs.items() if is_call(k)}
 
     @property
     def knobs(self) -> dict[str, tuple[tuple[str, int | str], ...]]:
@@ -100,14 +100,16 @@ class Genome:
             raise ValueError(f"not a genome: {error}") from None
 
 
-def called_by(library: str) -> tuple[tuple[str, int | str], ...]:
-    """What stands in the place of a kernel's knobs where a library computes it."""
-    return ((_CALL, library),)
+def called_by(
+    library: str, knobs: tuple[tuple[str, int | str], ...] = ()
+) -> tuple[tuple[str, int | str], ...]:
+    """What stands in the place of a kernel's knobs where a library computes it, called so."""
+    return tuple(sorted((*knobs, (_CALL, library))))
 
 
 def is_call(knobs: tuple[tuple[str, int | str], ...]) -> bool:
     """Does a library compute a kernel that has this in the place of its knobs?"""
-    return [name for name, _ in knobs] == [_CALL]
+    return any(name == _CALL for name, _ in knobs)
 
 
 def _knobs(text: str) -> tuple[tuple[str, int | str], ...]:

@@ -179,7 +179,7 @@ class Space:
             step.fused.stores[0].term: library
             for origin in default.origins
             for step in origin.steps
-            for library in self.backend.library_calls(step)
+            for library in self.backend.library_calls(step, self.numerics)
             if not isinstance(step, CustomStep) and wished.get(origin.name) == library
         }
         if not calls:
@@ -301,11 +301,16 @@ class Space:
         """The schedules of a kernel of the candidate's program, the default first."""
         name, steps, _ = candidate.stages.origins[kernel]
         first = steps[0]
-        libraries = self.backend.library_calls(first)
+        libraries = self.backend.library_calls(first, self.numerics)
         if (name, libraries) not in self._knobs:
             loops = NestStep(first.fused) if isinstance(first, CallStep) else first
             default, *others = self.backend.schedules.space(loops)
-            called = map(called_by, libraries)
+            called = (
+                called_by(library, knobs)
+                for library in libraries
+                if not isinstance(loops, CustomStep)
+                for knobs in self.backend.schedules.space(CallStep(loops.fused, library))
+            )
             self._knobs[name, libraries] = (default, *called, *others)
         return self._knobs[name, libraries]
 

@@ -83,7 +83,7 @@ def devices() -> list[Device]:
 
 
 def _summary(row: registry.Row, backend: Backend | Interpreter) -> str:
-    """What a device is, the chip where it has one, and what moves values to others."""
+    """What a device is, the chip where it has one, and the vendor's libraries for it."""
     chip = "" if isinstance(backend, Interpreter) or not row.knows_chips else backend.target.name
-    told = ", ".join(filter(None, (chip, row.collectives())))
+    told = ", ".join(filter(None, (chip, *row.libraries())))
     return f"{row.summary}: {told}" if told else row.summary

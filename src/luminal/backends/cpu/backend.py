@@ -13,6 +13,7 @@ from luminal.backends.cpu import ahead, compiler, device, kernels, target
 from luminal.backends.cpu.target import CpuTarget
 from luminal.base import config
 from luminal.base.costs import Costs
+from luminal.base.numerics import Numerics
 from luminal.base.records import dataclass
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory.arrays import HOST, Host
@@ -82,7 +83,9 @@ class Cpu:
 
         return machine_code.assembly(self.ir(kernel), self.target)
 
-    def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
+    def library_calls(
+        self, step: KernelStep | CustomStep, numerics: Numerics = Numerics.STANDARD
+    ) -> tuple[str, ...]:
         """A BLAS for what is a product of matrices and nothing else."""
         from luminal.backends.cpu import product
 

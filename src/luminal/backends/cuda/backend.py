@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from luminal.backends.c_backend import CBackend
-from luminal.backends.cuda import chips, nvrtc, presence, sass
+from luminal.backends.cuda import chips, cublaslt, nvrtc, presence, sass
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.kernel import Spelled
@@ -47,7 +48,9 @@ def current(number: int = 0) -> Cuda:
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
-    return Cuda.of(chips.present(number), number)
+    backend = Cuda.of(chips.present(number), number)
+    target = replace(backend.target, libraries=cublaslt.installed())
+    return replace(backend, target=target)
 
 
 def named(chip: str) -> Cuda:

@@ -23,6 +23,7 @@ from cuda.core.graph import Graph, GraphBuilder
 from luminal.backends.c_backend import CCode, CTogether
 from luminal.backends.cuda import chips, nvrtc
 from luminal.backends.cuda.queues import CudaQueues
+from luminal.backends.lt import Lt, LtDriver
 from luminal.base import tracing
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.cuda import CUDA
@@ -40,7 +41,6 @@ from luminal.runtime.driver import (
     DeviceError,
     DeviceMemory,
     DevicePointer,
-    Driver,
     Mark,
     launch_shape,
 )
@@ -90,7 +90,7 @@ class CudaRecording:
             self._graph.launch(self._driver.stream)
 
 
-class CudaDriver(Driver):
+class CudaDriver(LtDriver):
     """The device `cuda:number`; `spell` makes CUDA C++ of kernels."""
 
     def __init__(self, spell: Callable[[Kernel], Spelled], number: int = 0) -> None:
@@ -216,10 +216,12 @@ class CudaDriver(Driver):
                 _part(target, source.nbytes).copy_from(_host(source), stream=builder)
             stream = int(builder.stream.handle)
             for call in calls:
-                if isinstance(call, Call):
+                if not isinstance(call, Call):
+                    self.put_beside(call, stream)
+                elif call.code.lanes:
                     self._launch(builder, call)
                 else:
-                    self.put_beside(call, stream)
+                    self.queue_product(call, stream)
             if meets(calls):
                 self.side.join(stream)
             if into.nbytes:
@@ -288,7 +290,7 @@ class CudaDriver(Driver):
             self._launch(self.stream, Call(code, workers, operands, integers, scratch))
 
     def _launch(self, stream: Stream | GraphBuilder, call: Call) -> None:
-        code, workers, operands, integers, scratch = call
+        code, workers, operands, integers, scratch, _ = call
         places = [_address(operand) for operand in operands]
         places.append(0 if scratch is None else _address(scratch))
         if integers is not None:
@@ -303,6 +305,16 @@ class CudaDriver(Driver):
             programmatic_stream_serialization=self.is_chained and not is_together,
         )
         launch(stream, config, code.handle, *places)
+
+    def opened(self) -> Lt:
+        from luminal.backends.cuda import cublaslt  # late: it is large
+
+        with self._reported("load"):
+            return cublaslt.opened()
+
+    def call_library(self, call: Call) -> None:
+        with self._reported("product"):
+            super().call_library(call)
 
     def wait(self, mark: Mark | None = None) -> None:
         with self._reported("wait"):

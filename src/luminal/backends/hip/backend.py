@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from luminal.backends.c_backend import CBackend
-from luminal.backends.hip import chips, presence
+from luminal.backends.hip import chips, hipblaslt, presence
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import Spelled
@@ -34,7 +35,9 @@ def current(number: int = 0) -> Hip:
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
-    return Hip.of(chips.present(presence.properties(number)), number)
+    backend = Hip.of(chips.present(presence.properties(number)), number)
+    target = replace(backend.target, libraries=hipblaslt.installed())
+    return replace(backend, target=target)
 
 
 def named(chip: str) -> Hip:

@@ -13,6 +13,7 @@ import numpy as np
 from luminal.backends.c_backend import CCode
 from luminal.backends.hip import hiprtc, presence
 from luminal.backends.hip.queues import HipQueues
+from luminal.backends.lt import Lt, LtDriver
 from luminal.base import tracing
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
@@ -27,7 +28,6 @@ from luminal.runtime.driver import (
     DeviceError,
     DeviceMemory,
     DevicePointer,
-    Driver,
     Mark,
     launch_shape,
 )
@@ -61,7 +61,7 @@ class HipRecording:
         driver._do(driver.hip.hipGraphLaunch, self._graph, driver.stream)
 
 
-class HipDriver(Driver):
+class HipDriver(LtDriver):
     """The device `hip:number`; `spell` makes HIP of kernels. A block is an address.
 
     Modules stay loaded.
@@ -208,7 +208,7 @@ class HipDriver(Driver):
         self._launch(self.stream, Call(code, workers, operands, integers, scratch))
 
     def _launch(self, stream: Any, call: Call) -> None:
-        code, workers, operands, integers, scratch = call
+        code, workers, operands, integers, scratch, _ = call
         memory = [_address(operand) for operand in operands]
         memory.append(0 if scratch is None else _address(scratch))
         if integers is not None:
@@ -240,10 +240,12 @@ class HipDriver(Driver):
         try:
             self._async(_address(target), source.ctypes.data, source.nbytes, TO_DEVICE, stream)
             for call in calls:
-                if isinstance(call, Call):
+                if not isinstance(call, Call):
+                    self.put_beside(call, int(stream))
+                elif call.code.lanes:
                     self._launch(stream, call)
                 else:
-                    self.put_beside(call, int(stream))
+                    self.queue_product(call, int(stream))
             if meets(calls):
                 self.side.join(int(stream))
             self._async(into.ctypes.data, _address(result), into.nbytes, TO_HOST, stream)
@@ -253,6 +255,16 @@ class HipDriver(Driver):
         executable = self._do(hip.hipGraphInstantiateWithFlags, graph, 0)
         self._do(hip.hipGraphDestroy, graph)
         return HipRecording(self, executable, (source, into))
+
+    def opened(self) -> Lt:
+        from luminal.backends.hip import hipblaslt  # late: it is large
+
+        self.hip.hipSetDevice(self.number)
+        return hipblaslt.opened()
+
+    def call_library(self, call: Call) -> None:
+        self.hip.hipSetDevice(self.number)
+        super().call_library(call)
 
     def wait(self, mark: Mark | None = None) -> None:
         if mark is None:

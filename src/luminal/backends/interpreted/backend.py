@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from luminal.backends.interpreted import device
 from luminal.base.costs import Costs
+from luminal.base.numerics import Numerics
 from luminal.base.records import dataclass
 from luminal.expand.expand import expanded_text
 from luminal.kernel.layout import Panels
@@ -53,7 +54,9 @@ class Interpreted:
         """The schedules of vectors in registers."""
         return VectorSchedules(self.target)
 
-    def library_calls(self, step: KernelStep | CustomStep) -> tuple[str, ...]:
+    def library_calls(
+        self, step: KernelStep | CustomStep, numerics: Numerics = Numerics.STANDARD
+    ) -> tuple[str, ...]:
         """No library computes a kernel here."""
         return ()
 

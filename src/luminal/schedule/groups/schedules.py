@@ -12,6 +12,7 @@ from functools import partial
 
 from luminal.base import config
 from luminal.base.records import dataclass
+from luminal.kernel import library_product
 from luminal.kernel.barriers import exchanging, in_shared_memory, with_barriers
 from luminal.kernel.cascade_fragments import ByFragments
 from luminal.kernel.cost import label
@@ -76,7 +77,9 @@ class GroupSchedules:
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
         """One kernel placed by the schedule that `knobs` make of the default."""
-        if isinstance(step, CallStep | CustomStep):
+        if isinstance(step, CallStep):
+            return library_product.place(step.fused, step.library, knobs)
+        if isinstance(step, CustomStep):
             return VectorSchedules(self.target).place(step, knobs)
         chosen, _ = self.explored(step, self.facts(step), knobs)
         by_blocks = isinstance(chosen, ProductTiling | ByFragments)  # which place barriers
@@ -89,7 +92,9 @@ class GroupSchedules:
 
     def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
         """The schedules of a kernel worth timing, () first."""
-        if isinstance(step, CallStep | CustomStep):
+        if isinstance(step, CallStep):
+            return library_product.SPACE
+        if isinstance(step, CustomStep):
             return VectorSchedules(self.target).space(step)
         explore = partial(self.explored, step, self.facts(step))
         return nearby(explore, (*COMBINED, *SCALAR_COMBINED))
