@@ -209,6 +209,10 @@ REASONS = {
     "cov": "beside float32 weights PyTorch rounds to float32",
     "linalg.norm/subgradients_at_zero": "equal singular values share",
     "linalg.pinv/singular": "the sample is a function of two factors",
+    **dict.fromkeys(
+        (f"nn.functional.max_unpool{n}d" for n in (1, 2, 3)),
+        "PyTorch's gradient flows to what was overwritten",
+    ),
     "nn.functional.ctc_loss": "PyTorch's gradient is that of the logits before log_softmax",
     "nn.functional.scaled_dot_product_attention": "samples with dropout draw random numbers",
     "nn.functional.triplet_margin_with_distance_loss": "samples pass modules of PyTorch",

@@ -15,7 +15,6 @@ UNLIKE = {
     "cast to float32": "differences of float32 are coarse",
     "nanmean": "of nothing but NaN in a row, NaN",
     "hinge_embedding_loss": "the target is 1 or -1, and the loss jumps beside them",
-    "scatter": "where places repeat, all that is written there gets the gradient, as in PyTorch",
 }
 CELLS = {
     ("tan", "dynamic"): "an element lies beside a pole",

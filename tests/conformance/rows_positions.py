@@ -61,7 +61,7 @@ WRITING = [
     indexed("scatter", _scattered, [(3, 5), (3, 7), (3, 7)], [VALUES, FOUR, VALUES],
             call=lambda x, i, s: x.scatter(1, i, s), against="numpy.put_along_axis",
             others={"empty": [(3, 5), (3, 0), (3, 0)]},
-            note="the last of equal positions wins, as NumPy; PyTorch leaves it open"),
+            note="the last of equal positions wins and has the gradient; PyTorch's goes to all"),
     indexed("scatter_add", by_torch(lambda x, i, s: x.scatter_add(1, i, s)),
             [(3, 5), (3, 7), (3, 7)], [VALUES, FOUR, VALUES],
             call=lambda x, i, s: x.scatter_add(1, i, s), dtypes=NUMBERS, largest=True,

@@ -121,12 +121,10 @@ def _scan(at: Applied, gradients: Gradients) -> Gradients:
     (x,), (y,), (g,) = at.args, at.results, gradients
     assert g is not None
     attrs: ScanAttrs = at.node.attrs
-    axis = attrs.axis
     if attrs.kind == "add":
-        return [_sum_from(g, axis)]
-    if attrs.kind == "mul":
-        return [_product_back(x, y, g, axis)]
-    return [_running_max_back(x, y, g, axis)]
+        return [_sum_from(g, attrs.axis)]
+    back = _product_back if attrs.kind == "mul" else _running_max_back
+    return [back(x, y, g, attrs.axis)]
 
 
 def _sum_from(g: Tensor, axis: int) -> Tensor:
@@ -198,8 +196,7 @@ def _sort(at: Applied, gradients: Gradients) -> Gradients:
     g, axis = gradients[0], at.node.attrs.axis
     if g is None:
         return [None]
-    order = at.results[1]
-    return [at.graph.zeros(g.extents, dtype=g.dtype).scatter(axis, order, g)]
+    return [at.graph.zeros(g.extents, dtype=g.dtype).scatter(axis, at.results[1], g)]
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -221,7 +218,7 @@ def _gather(at: Applied, gradients: Gradients) -> Gradients:
 
 
 def _scatter(at: Applied, gradients: Gradients) -> Gradients:
-    """What was overwritten gets nothing; each of several writers to one place gets its gradient."""
+    """What was overwritten gets nothing: of x, and of all writers to one place but the last."""
     _, source, *indices = at.args
     (g,) = gradients
     assert g is not None
@@ -229,6 +226,10 @@ def _scatter(at: Applied, gradients: Gradients) -> Gradients:
     entries = _entries(attrs.map, indices)
     read = gather_at(g, source.extents, entries)
     if attrs.mode == "set":
+        if indices:  # data says who meets whom, so each leaves its number where it writes
+            number = at.graph.iota((math.prod(source.extents),)).reshape(source.extents)
+            last = written(at.graph.zeros(g.extents, dtype=number.dtype), entries, number, "set")
+            read = where(gather_at(last, source.extents, entries) == number, read, 0)
         g = written(g, entries, at.graph.zeros(source.extents, dtype=g.dtype), "set")
     return [g, read, *(None for _ in indices)]
 

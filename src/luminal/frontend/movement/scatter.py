@@ -109,7 +109,8 @@ def scatter(
 ) -> Tensor:
     """A copy of x with `out[index[i][j]][j] = src[i][j]` for dim 0, and so on, as PyTorch.
 
-    Where positions repeat, the last in row-major order wins. `src` (or `value`) may be a number.
+    Where positions repeat, the last in row-major order wins, and has the gradient. `src` (or
+    `value`) may be a number.
     `reduce`: "add" or "multiply" combines as scatter_reduce does. One Scatter.
     """
     source = value if src is None else src
