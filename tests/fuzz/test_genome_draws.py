@@ -11,7 +11,7 @@ from luminal.backends.cpu import backend
 from luminal.hlir.graph import Graph
 from luminal.kernel.knobs import Knobs
 from luminal.program.steps import CascadeStep, NestStep
-from luminal.search.genome import Genome, is_call
+from luminal.search.genome import Genome, library_of
 from luminal.search.space import Candidate, Space
 from tests.fuzz.genome_checks import walked_structure
 from tests.fuzz.genome_graphs import GRAPHS
@@ -43,7 +43,7 @@ class Draws:
             if origin.name not in self.checked:
                 step = origin.steps[0]
                 if isinstance(step, NestStep | CascadeStep):
-                    offered = [knobs for knobs in schedules if not is_call(knobs)]
+                    offered = [knobs for knobs in schedules if not library_of(knobs)]
                     for knobs in rng.sample(offered, min(STRICT, len(offered))):
                         space.backend.schedules.place(step, knobs)
                 self.checked.add(origin.name)

@@ -105,6 +105,25 @@ class Dispatched(NamedTuple):
     seconds: float
 
 
+class LibraryPrice(NamedTuple):
+    """The seconds of a run that a library takes for a kernel's product, and that our own kernel
+    does, each at its fastest.
+    """
+
+    label: str
+    library: str
+    seconds: float
+    own_seconds: float
+
+    def __str__(self) -> str:
+        seconds = self.seconds, self.own_seconds
+        by_library, by_us = map(report_text.duration, seconds)
+        gain = self.own_seconds / self.seconds if self.seconds else 1.0
+        return (
+            f"{self.label}: {self.library} {by_library}, our own kernel {by_us} ({gain:.2f}x by it)"
+        )
+
+
 class SideSummary(NamedTuple):
     """What one side of a search tried, and how long it took: the structure of programs (spellings,
     residences, merges), or the schedules of their kernels.
@@ -121,7 +140,8 @@ NOTHING = SideSummary()
 class SearchSummary:
     """What a search tried and decided. Seconds of programs are those of one run. `candidates` are
     those of both sides. `dispatches`: the ways of giving the chosen program's launches to the
-    device, the chosen one first; none where there is one.
+    device, the chosen one first; none where there is one. `libraries`: kernels that were timed both
+    as our own and by a library.
     """
 
     mode: str
@@ -139,6 +159,7 @@ class SearchSummary:
     from_database: bool = False
     interrupted: bool = False
     dispatches: tuple[Dispatched, ...] = ()
+    libraries: tuple[LibraryPrice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +361,7 @@ def _search_facts(search: SearchSummary) -> dict[str, Any]:
         "structure": search.structure._asdict(),
         "schedules": search.schedules._asdict(),
         "dispatches": [row._asdict() for row in search.dispatches],
+        "libraries": [row._asdict() for row in search.libraries],
     }
 
 

@@ -96,6 +96,7 @@ def _head(report: Report) -> str:
         lines.append(tag("p", text(f"Search: {report.search.decision}.")))
         if report.search.dispatches:
             lines.append(tag("p", text(f"{dispatched(report.search).capitalize()}.")))
+        lines += [tag("p", text(f"{price}.")) for price in report.search.libraries]
     return tag("header", *lines)
 
 

@@ -136,6 +136,7 @@ def _search(search: SearchSummary) -> list[str]:
     ]
     if search.dispatches:
         lines.append(dispatched(search))
+    lines += map(str, search.libraries)
     if search.rejected:
         rejected = sorted(search.rejected, key=lambda row: -row.candidates)
         cells = [(f"{row.candidates:,}", row.reason, row.example) for row in rejected[:SHOWN]]

@@ -1,5 +1,6 @@
-"""What a search could choose from, in words: the rules that fired, the choices they leave, and what
-bounds each kernel of the fast program where its backend has a model of that.
+"""What a search could choose from, in words: the rules that fired, the choices they leave, what
+bounds each kernel of the fast program where its backend has a model of that, and what a library
+takes for a kernel where searches have timed both.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from luminal.hlir.graph import Graph
 from luminal.program.launch_list import CollectiveLaunch, Program, walk
 from luminal.runtime.binding import Signature
 from luminal.runtime.report_text import table_lines
+from luminal.search import database
 from luminal.search.cost_model import CostModel
 from luminal.search.genome import Genome
+from luminal.search.measure import known
 from luminal.search.operands import choose_dims
+from luminal.search.search import context_of
 from luminal.search.space import Space
 
 
@@ -38,7 +42,10 @@ def explain(graph: Graph, backend: Backend, numerics: Numerics = Numerics.STANDA
     lines.append(
         f"{len(moves)} changes of the fast program, {schedules} schedules of its {kernels} kernels"
     )
-    lines += _bounds(candidate.program, choose_dims(Signature(space.graph), {}), backend)
+    dims = choose_dims(Signature(space.graph), {})
+    lines += _bounds(candidate.program, dims, backend)
+    prices, context = database.default().prices(), context_of(backend, dims)
+    lines += map(str, known(space, candidate, prices, dims, context).rows(candidate))
     rows = [("rule", "class", "matches", "new nodes", "ms")]
     for use in sorted(space.rules(), key=lambda use: (-use.matches, use.name)):
         if use.matches:

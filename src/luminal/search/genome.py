@@ -69,7 +69,8 @@ class Genome:
     @property
     def calls(self) -> dict[str, str]:
         """The library that is wished for, by kernel."""
-        return {key: str(dict(k)[_CALL]) for key, k in self.knobs.items() if is_call(k)}
+        libraries = ((key, library_of(knobs)) for key, knobs in self.knobs.items())
+        return {key: library for key, library in libraries if library is not None}
 
     @property
     def knobs(self) -> dict[str, tuple[tuple[str, int | str], ...]]:
@@ -107,9 +108,10 @@ def called_by(
     return tuple(sorted((*knobs, (_CALL, library))))
 
 
-def is_call(knobs: tuple[tuple[str, int | str], ...]) -> bool:
-    """Does a library compute a kernel that has this in the place of its knobs?"""
-    return any(name == _CALL for name, _ in knobs)
+def library_of(knobs: tuple[tuple[str, int | str], ...]) -> str | None:
+    """The library that computes a kernel with these knobs, if one does."""
+    library = dict(knobs).get(_CALL)
+    return None if library is None else str(library)
 
 
 def _knobs(text: str) -> tuple[tuple[str, int | str], ...]:

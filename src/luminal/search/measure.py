@@ -18,6 +18,8 @@ from luminal.kernel.knobs import Knobs
 from luminal.program.launch_list import CollectiveLaunch, Program, kernel_launches, walk
 from luminal.search.cost_model import PREDICTED_SLOW, CostModel
 from luminal.search.database import Database
+from luminal.search.genome import library_of
+from luminal.search.library_prices import Timed
 from luminal.search.log import SCHEDULES, Log
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
@@ -80,6 +82,7 @@ class Measurements:
     slow: float = math.inf  # seconds of a run: such a program is timed once
     model: CostModel = field(init=False)
     prices: dict[str, float] = field(init=False)
+    timed: Timed = field(default_factory=Timed)
     built: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)  # kernels without code, and why
 
@@ -245,7 +248,8 @@ class Measurements:
         keys = {o.name: k for k, o in enumerate(variant.stages.origins) if o.name in choice}
         names = {key: self.price_key(variant, kernel) for key, kernel in keys.items()}
         if not fresh and all(name in self.prices for name in names.values()):
-            return {key: self.prices[name] for key, name in names.items()}
+            prices = {key: self.prices[name] for key, name in names.items()}
+            return self.noted(prices, choice)
         number = self.runner.add(variant.program)
         try:
             seconds = self.profile(number, variant.program)
@@ -259,14 +263,48 @@ class Measurements:
             priced = {names[key]: value for key, value in seconds_of.items()}
             self.database.add_prices(priced)
             self.prices = priced | self.prices
+        return self.noted(seconds_of, choice)
+
+    def noted(self, seconds_of: dict[str, float], choice: Choice) -> dict[str, float]:
+        """Remembers the seconds of kernels for reports, and gives them back."""
+        for key, seconds in seconds_of.items():
+            self.timed.note(key, choice[key], seconds)
         return seconds_of
 
     def price_key(self, candidate: Candidate, kernel: int) -> str:
-        """What a kernel's time depends on: its text, its launches' numbers, the machine."""
-        numbers = [
-            [int(p.evaluate(self.dims)) for p in (*launch.params, launch.chunks)]
-            for launch in kernel_launches(candidate.program.launches)
-            if launch.kernel == kernel
-        ]
-        text = candidate.stages.origins[kernel].text
-        return text_key(f"{text}\n{numbers}\n{self.context}")
+        """What a kernel's time depends on."""
+        return price_key(candidate, kernel, self.dims, self.context)
+
+
+def price_key(candidate: Candidate, kernel: int, dims: Mapping[str, int], context: str) -> str:
+    """What a kernel's time depends on: its text, its launches' numbers, the machine."""
+    numbers = [
+        [int(p.evaluate(dims)) for p in (*launch.params, launch.chunks)]
+        for launch in kernel_launches(candidate.program.launches)
+        if launch.kernel == kernel
+    ]
+    text = candidate.stages.origins[kernel].text
+    return text_key(f"{text}\n{numbers}\n{context}")
+
+
+def known(
+    space: Space,
+    candidate: Candidate,
+    prices: Mapping[str, float],
+    dims: Mapping[str, int],
+    context: str,
+) -> Timed:
+    """What earlier searches have timed of a program's kernels that a library could compute."""
+    timed = Timed()
+    for kernel, origin in enumerate(candidate.stages.origins):
+        spaces = space.knobs(candidate, kernel)
+        for knobs in spaces if any(map(library_of, spaces)) else ():
+            try:
+                variant = space.decode(candidate.genome.with_tuned({origin.name: knobs}))
+            except CompileError:
+                continue  # no search has timed it
+            place = next(k for k, o in enumerate(variant.stages.origins) if o.name == origin.name)
+            seconds = prices.get(price_key(variant, place, dims, context))
+            if seconds is not None:
+                timed.note(origin.name, knobs, seconds)
+    return timed

@@ -36,7 +36,7 @@ from luminal.search.operands import Arrays, SharedFile, choose_dims, draw, share
 from luminal.search.options import CompilationMode, SearchOptions
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
-from luminal.search.space import Space
+from luminal.search.space import Candidate, Space
 from luminal.search.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _found(
 ) -> _Found:
     """What `search` finds on one rank."""
     dims = choose_dims(Signature(space.graph), options.dims)
-    context = _context(space.backend, dims)
+    context = context_of(space.backend, dims)
     text, told = term_text.to_text(space.lowered), (space.numerics, mode, _of_results(options))
     dispatch = space.dispatch or config.get("LUMINAL_DISPATCH") or "any"
     key = text_key("\n".join(map(str, (text, context, *told, f"dispatch {dispatch}"))))
@@ -261,10 +261,10 @@ class _Search:
         if interrupted:
             text += " (interrupted: the next search goes on from its measurements)"
         self.log.best(decision.best_seconds)
-        summary = self._summary(decision, text)
+        summary = self._summary(decision, text, winner)
         return _Found(stages, replace(summary, interrupted=interrupted), decision.genome)
 
-    def _summary(self, decided: Decision, decision: str) -> SearchSummary:
+    def _summary(self, decided: Decision, decision: str, winner: Candidate) -> SearchSummary:
         return SearchSummary(
             mode=str(self.mode),
             seed=self.options.seed,
@@ -276,6 +276,7 @@ class _Search:
             best_seconds=decided.best_seconds,
             decision=decision,
             dispatches=_dispatches(decided),
+            libraries=tuple(self.measurements.timed.rows(winner)),
             rules=self.space.rules(),
             structure=self.log.side(STRUCTURE),
             schedules=self.log.side(SCHEDULES),
@@ -334,7 +335,7 @@ def _decision(decided: Decision, options: SearchOptions) -> str:
     return f"nothing beat the fast program ({fast:,.1f} us); it runs"
 
 
-def _context(backend: Backend, dims: Mapping[str, int]) -> str:
+def context_of(backend: Backend, dims: Mapping[str, int]) -> str:
     """What every measurement and decision depends on beside the graph."""
     code, units = source_hash(*backend.makers), config.get("LUMINAL_THREADS") or backend.costs.units
     machine = f"{backend.target}\n{backend.costs}\n{units} units"

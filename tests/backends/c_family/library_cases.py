@@ -24,9 +24,10 @@ from luminal.base.errors import DeviceError
 from luminal.base.numerics import Numerics
 from luminal.hlir.library_product import LibraryProduct
 from luminal.kernel.library_product import ALGORITHMS
-from luminal.program.launch_list import kernel_launches
+from luminal.program.launch_list import Program, kernel_launches
 from luminal.runtime.driver import DevicePointer
 from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome, called_by
 from luminal.search.space import Space
 from tests.backends.c_family.library_products import (
@@ -40,6 +41,7 @@ from tests.backends.c_family.library_products import (
 from tests.close import close
 from tests.long_share import long_but
 from tests.simt import stand_in
+from tests.unit.search.invented_machine import Runner, make
 
 IS_HIP = os.environ.get("LIBRARY_VENDOR") == registry.ROCM
 DRIVER = stand_in.HIP if IS_HIP else stand_in.CUDA
@@ -438,3 +440,52 @@ def test_a_workspace_below_what_the_algorithm_needs_is_refused(
     monkeypatch.setattr(lt, "WORKSPACE", STEP)
     with pytest.raises(DeviceError, match=INVALID):
         memory.multiply(product)
+
+
+class Clock(Runner):
+    """Times programs on the stand-in, each launch by the device's own marks."""
+
+    def __init__(self, graph: lm.Graph) -> None:
+        super().__init__(self.of_run)
+        self.graph, self.made = graph.graph(), backend()
+        rng = np.random.default_rng(7)
+        self.given = {name: rng.standard_normal((16, 16), np.float32) for name in "xw"}
+        self.known: dict[int, list[float]] = {}
+
+    def of_run(self, program: Program) -> float:
+        return sum(self.of_launches(program))
+
+    def of_launches(self, program: Program) -> list[float]:
+        if id(program) not in self.known:
+            exe = Executable(self.graph, (Variant({}, self.made.runner(program)),))
+            rows = exe.profile(self.given, runs=2).kernels
+            self.known[id(program)] = [row.seconds or 0.0 for row in rows]
+        return self.known[id(program)]
+
+    def profile(self, number: int, slow: float) -> list[float]:
+        return self.of_launches(self.programs[number])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_a_search_takes_the_library_where_it_is_faster(is_slow: bool, tmp_path: Path) -> None:
+    """The third algorithm alone is fast, or none is; what either took is in the report's rows."""
+    cx = lm.Graph()
+    x, w = cx.tensor((16, 16), name="x"), cx.tensor((16, 16), name="w")
+    (x @ w).output("y")
+    for number in range(ALGORITHMS):
+        LIBRARY.stand_in_lt_slow(number, 150 if is_slow or number != 2 else 0)
+    try:
+        strategy = make(cx, tmp_path, Clock(cx), backend=backend(), max_candidates=24)
+        strategy.run()
+    finally:
+        for number in range(ALGORITHMS):
+            LIBRARY.stand_in_lt_slow(number, 0)
+    best = strategy.best.candidate
+    assert count_of_calls(best) == (not is_slow)
+    if not is_slow:
+        ((_, knobs),) = best.genome.knobs.items()
+        assert knobs == (("algorithm", 2), ("call", NAME))
+    (row,) = strategy.measurements.timed.rows(best)
+    assert (row.label, row.library) == ("Contract", NAME)
+    assert (row.seconds > row.own_seconds) == is_slow

@@ -20,6 +20,7 @@ from luminal.runtime.report import (
     CompileSummary,
     Dispatched,
     KernelRow,
+    LibraryPrice,
     Rejected,
     Report,
     RuleUse,
@@ -43,6 +44,7 @@ SEARCH = SearchSummary(
     decision="found 1.40x over fast",
     structure=SideSummary(234, 12.0),
     schedules=SideSummary(1000, 15.0),
+    libraries=(LibraryPrice("Contract", "blas", 2e-5, 3e-5),),
     dispatches=(Dispatched("one", 5e-4), Dispatched("graph", 6e-4), Dispatched("list", 9e-4)),
     rules=(RuleUse("mul-one", "exact", 3, 4, 0.001), RuleUse("sum-over", "rounding", 9, 50, 0.02)),
 )
@@ -207,6 +209,13 @@ def test_pages_of_nothing(rows: tuple[KernelRow, ...]) -> None:
     report = Report({}, rows, compiled=CompileSummary({}, empty))
     assert not Page(report.html()).open
     assert str(report)
+
+
+def test_what_a_library_takes_is_said() -> None:
+    report, line = made(), "Contract: blas 20 us, our own kernel 30 us (1.50x by it)"
+    assert line in str(report).splitlines()
+    assert f"{line}." in report.html()
+    assert json.loads(report.to_json())["search"]["libraries"][0]["library"] == "blas"
 
 
 def test_units() -> None:

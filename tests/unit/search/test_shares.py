@@ -15,7 +15,7 @@ from luminal.schedule.vectors import space as cpu_space
 from luminal.search import log as search_log
 from luminal.search import strategy as search_strategy
 from luminal.search.cost_model import PREDICTED_SLOW, CostModel
-from luminal.search.genome import Genome, is_call
+from luminal.search.genome import Genome, library_of
 from luminal.search.measure import batches
 from luminal.search.options import TimeBudget
 from tests.unit.search.invented_machine import Builders, Clock, Runner, layers, make, only_key
@@ -146,7 +146,7 @@ def test_gains_of_two_choices_add_up(tmp_path: Path) -> None:
         return to_text(space.decode(Genome().with_tuned({name: knobs})).program.kernels[0])
 
     known = space.knobs(strategy.fast.candidate, 0)
-    known = tuple(knobs for knobs in known if not is_call(knobs))
+    known = tuple(knobs for knobs in known if not library_of(knobs))
     texts = {text(knobs) for knobs in known}
     single = {knobs[0][0]: knobs for knobs in reversed(known) if len(knobs) == 1}
     chunk, outer = single["chunk"], single["outer"]

@@ -25,7 +25,7 @@ from luminal.compiler.compile import Stages
 from luminal.program import launch_text
 from luminal.search import database, interrupt, operands
 from luminal.search import search as searches
-from luminal.search.genome import Genome, is_call
+from luminal.search.genome import Genome, library_of
 from luminal.search.log import Log
 from luminal.search.options import CompilationMode
 from luminal.search.process import Process
@@ -94,7 +94,7 @@ def test_a_winner_is_made_again_without_a_process(monkeypatch: pytest.MonkeyPatc
 
     def run(self: Strategy) -> None:
         fast = self.fast.candidate
-        knobs = next(k for k in self.space.knobs(fast, 0)[1:] if not is_call(k))
+        knobs = next(k for k in self.space.knobs(fast, 0)[1:] if not library_of(k))
         other = self.space.decode(Genome().with_tuned({fast.stages.origins[0].name: knobs}))
         self.measurements.build([other])
         self.best = Timed(other, self.runner.add(other.program), 0.0)
