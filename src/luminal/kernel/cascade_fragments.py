@@ -233,7 +233,7 @@ class Fragments(CarriedLoops):
         self.blocks.put(Commit(), self.blocks.depth)
 
     def point(self, block: Block, first: Expression, here: Env) -> Env:
-        """The point of an element of a block."""
+        """The point of what is copied, for an element of a block."""
         values, guards = dict(self.grid.values), []
         for (axes, _), symbol in ((block.depth, DEPTH), (block.place, PLACE)):
             position = here.values[symbol]
@@ -241,7 +241,10 @@ class Fragments(CarriedLoops):
                 position = first + position
             values |= LoopAxis(axes[0], axes).positions(position)
             guards.append(self.unproved(position, axes))
-        return Env(values, all_of(guards))
+        env = Env(values, all_of(guards))
+        for at in block.ats:
+            env = self.values.move(at, env)
+        return env
 
     def element(self, block: Block, first: Expression, here: Env) -> Tile:
         """An element of a block, 0 beyond the ends: what is multiplied with it there is nothing."""

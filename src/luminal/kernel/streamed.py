@@ -18,8 +18,9 @@ from luminal.kernel.cascade import Cascade, Member, lane_axis
 from luminal.kernel.cascade_work import is_contiguous
 from luminal.kernel.fused import Fused
 from luminal.kernel.layout import ROW_MAJOR
+from luminal.kernel.neighbours import word_offset
 from luminal.memory.alignment import ACCESS
-from luminal.shape.expression import Symbol
+from luminal.shape.expression import Expression, Symbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +102,23 @@ def _of_rows_and_steps(
     return (rows, steps) if apart and lane in rows.axes and kept else None
 
 
-def taken(factor: Term, dtype: DType, reads: Container[Term]) -> Term | None:
-    """What of a factor is multiplied by a dot of this dtype: itself, or what it is cast from."""
-    if factor.dtype is dtype:
-        return factor
-    is_cast = factor.op == "Cast" and factor not in reads
-    return factor.args[0] if is_cast and factor.args[0].dtype is dtype else None
+# Movements stand above and below casts: PyTorch's transposed keys are a view of what was cast, and
+# queries, keys and values of one product are parts of one array.
+def taken(factor: Term, dtype: DType, reads: Container[Term]) -> tuple[Term, tuple[At, ...]] | None:
+    """What of a factor is multiplied by a dot of this dtype: itself, or what it is cast from, below
+    the Ats that say where it is read; the outermost of these first.
+    """
+    ats: list[At] = []
+    term, is_cast = factor, False
+    while term not in reads:
+        if isinstance(term, At):
+            ats.append(term)
+        elif term.op == "Cast" and term.dtype is not dtype and not is_cast:
+            is_cast = True
+        else:
+            break
+        term = term.args[0]
+    return (term, tuple(ats)) if term.dtype is dtype else None
 
 
 def _of_steps_and_further(
@@ -148,10 +160,11 @@ class FragmentTiling:
 @dataclass(frozen=True, slots=True)
 class Block:
     """A factor's block in shared memory: its positions along the sum and along its rows or columns,
-    of axes walked as one.
+    of axes walked as one. `term` is what is copied, read where the `ats` say.
     """
 
     term: Term
+    ats: tuple[At, ...]
     depth: tuple[Axes, int]
     place: tuple[Axes, int]
     deep_first: bool
@@ -180,10 +193,10 @@ def blocks_of(stream: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction,
     def block(
         factor: Term, dtype: DType, depth: tuple[Axes, int], place: tuple[Axes, int]
     ) -> Block:
-        term = taken(factor, dtype, reads)
-        assert term is not None, f"{factor!r} is none for {dot}"
-        deep_first = is_contiguous(stream.fused, term, depth[0][-1])
-        return Block(term, depth, place, deep_first)
+        term_and_ats = taken(factor, dtype, reads)
+        assert term_and_ats is not None, f"{factor!r} is none for {dot}"
+        deep_first = is_contiguous(stream.fused, factor, depth[0][-1])
+        return Block(*term_and_ats, depth, place, deep_first)
 
     for r, (rows, steps) in stream.contractions.items():
         depth = tuple(r.attrs), rounded(r.attrs, dot.k)
@@ -211,12 +224,18 @@ def lie_whole(stream: Streamed, blocks: Iterable[Block]) -> bool:
 
 def _lies_whole(fused: Fused, block: Block) -> bool:
     place, count = fused.reads.get(block.term), ACCESS // block.term.dtype.size
-    if place is None or place.layout != ROW_MAJOR or not place.frame:
+    if place is None or place.layout != ROW_MAJOR:
         return False
-    extent = extent_of(block.near[-1:])
-    is_whole = extent.is_const and extent.constant % count == 0
-    _, inner = block.lengths()
-    return is_whole and inner % count == 0 and place.frame[-1][-1:] == block.near[-1:]
+    values: dict[Symbol, Expression] = {}
+    for at in block.ats:
+        moved = {a: x.substitute(values) for a, x in at.attrs if not isinstance(x, int)}
+        if len(moved) < len(at.attrs):  # integers say where
+            return False
+        values = {a: values.get(a, a) for a in at.args[0].axes} | moved
+    near, (_, inner) = block.near[-1], block.lengths()
+    offset = place.offset({a: values.get(a, a) for a in block.term.axes})
+    is_whole = extent_of((near,)).is_const and extent_of((near,)).constant % count == 0
+    return is_whole and inner % count == 0 and word_offset(offset, near, count) is not None
 
 
 def has_lengths(stream: Streamed) -> bool:

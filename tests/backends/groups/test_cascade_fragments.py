@@ -37,6 +37,7 @@ from luminal.kernel.tile_verify import verify
 from luminal.program.steps import CascadeStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
+from luminal.selection import cascades
 from luminal.shape.expression import Symbol
 from tests.backends.groups.both_meanings import SMALL, Both
 from tests.backends.groups.matrix_backend import changed
@@ -149,6 +150,62 @@ def given(kernel: Kernel) -> dict[str, Any]:
         b.name: rng.standard_normal(int(b.size.constant)).astype(b.dtype.numpy)
         for b in kernel.buffers
     }
+
+
+def parts_of_one(width: int, dtype: str, before: int = 0) -> Case:
+    """An attention and its gradient where queries, keys and values are parts of one array, as a
+    product with the weights of all three makes it; numbers of something else stand `before` them.
+    """
+    length, heads = 9, 2
+    cx = lm.Graph()
+    x = cx.tensor((length, before + 3 * heads * width), dtype, "x")
+    parts = x[:, before:].cast("bfloat16").reshape(length, 3, heads, width).permute(1, 2, 0, 3)
+    q, k, v = (parts[n] for n in range(3))
+    y = scaled_dot_product_attention(q, k, v, is_causal=True)
+    y.output("y")
+    g = cx.tensor((heads, length, width), "bfloat16", "g")
+    lm.grad((y * g).cast("float32").sum(), [x])[0].output("dx")
+    rng = np.random.default_rng(width)
+    inputs = {"x": rng.standard_normal(x.shape, np.float32).astype(x.dtype.numpy)}
+    inputs["g"] = rng.standard_normal(g.shape, np.float32).astype(g.dtype.numpy)
+    return Case(cx.graph(), inputs, {}, {})
+
+
+PARTS = ((8, "bfloat16", 0, 2), (8, "bfloat16", 4, 1), (5, "bfloat16", 0, 1), (8, "float32", 8, 1))
+
+
+@pytest.fixture
+def always_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients stream as they do where scores are many."""
+    monkeypatch.setattr(cascades, "is_gain", lambda *_: True)
+
+
+@pytest.mark.usefixtures("always_streams")
+@pytest.mark.parametrize(("width", "dtype", "before", "stages"), PARTS)
+def test_parts_of_one_array_are_multiplied_by_fragments(
+    width: int, dtype: str, before: int, stages: int
+) -> None:
+    """Gradients too; whole words are copied without registers, and numbers that are rounded first,
+    or lie between words, by way of these.
+    """
+    steps = lower_by_stages(parts_of_one(width, dtype, before).graph, backend()).partition.steps
+    streamed = [step for step in steps if isinstance(step, CascadeStep)]
+    assert len(streamed) == 2
+    for step in streamed:
+        made, _ = backend().schedules.explored(step, None, SMALL_BLOCKS)
+        assert isinstance(made, ByFragments)
+        assert made.tiling.stages == stages
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("always_streams")
+@pytest.mark.parametrize(("width", "dtype", "before", "stages"), PARTS)
+def test_parts_of_one_array_by_both_meanings(
+    width: int, dtype: str, before: int, stages: int
+) -> None:
+    run = parts_of_one(width, dtype, before)
+    program = backend().runner(lower_by_stages(run.graph, backend()).program)
+    check_case(Executable(run.graph, (Variant({}, program),)), run, 1.0)
 
 
 def two_blocks() -> Case:
