@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from luminal.backends.reference import evaluate_with_bounds
@@ -114,7 +113,7 @@ def same(name: str, found: Array, value: Array) -> None:
     assert (found.dtype, found.shape) == (value.dtype, value.shape), name
     size = value.dtype.itemsize
     differ = found.view(f"u{size}") != value.view(f"u{size}") if size else np.array(False)
-    if value.dtype.kind == "f" or value.dtype == ml_dtypes.bfloat16:
+    if dtypes.dtype_of(value).is_float:
         differ &= ~(np.isnan(found) & np.isnan(value))
     places = np.argwhere(differ)
     shown = [(tuple(p), found[tuple(p)], value[tuple(p)]) for p in places[:5]]

@@ -22,13 +22,20 @@ from luminal.base.errors import LuminalError
 from luminal.frontend.scan import flatten
 from luminal.hlir.attributes import InputAttrs
 from luminal.hlir.verify import verify
-from tests.conformance.rows import FLOATS, Array, Draw, Row, Shape
+from tests.conformance.rows import Array, Draw, Row, Shape
 from tests.numerics.tolerance import compare
 
 # How many units in the last place a result may be away from one computed in float64. 16-bit results
 # are rounded once. float32 functions may be a few ulp off, float64 ones more, since NumPy's are
 # not exact in float64 either.
-ULP = {"float16": 1.01, "bfloat16": 1.01, "float32": 6.0, "float64": 64.0}
+ULP = {
+    "float8_e4m3fn": 1.01,
+    "float8_e5m2": 1.01,
+    "float16": 1.01,
+    "bfloat16": 1.01,
+    "float32": 6.0,
+    "float64": 64.0,
+}
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 1.5, -2.5, 3.0]
 DIM_NAMES = {2: "b", 3: "c", 4: "d", 5: "e", 6: "f", 7: "g", 8: "h", 9: "i", 11: "k", 13: "m"}
 
@@ -85,8 +92,8 @@ def operands_of(row: Row, dtype: str, kind: str) -> list[Operand]:
     made = []
     for draw, shape in zip(row.draws, row.shapes[kind], strict=True):
         own = draw.dtype or dtype
-        if kind == "special" and own in FLOATS:
-            array = np.array(SPECIAL).reshape(shape).astype(dtypes.dtype_of(own).numpy)
+        if kind == "special" and dtypes.dtype_of(own).is_float:
+            array = dtypes.dtype_of(own).rounded(np.array(SPECIAL).reshape(shape))
         else:
             array = _drawn(rng, draw, shape, own)
         made.append(_passed(array, kind, first=not made, single=len(row.draws) == 1))
@@ -97,7 +104,7 @@ def _drawn(rng: np.random.Generator, draw: Draw, shape: Shape, dtype: str) -> Ar
     numpy = dtypes.dtype_of(dtype).numpy
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
-    if dtype in FLOATS:
+    if dtypes.dtype_of(dtype).is_float:
         return rng.uniform(draw.low, draw.high, shape).astype(numpy)
     low, high = max(draw.low, np.iinfo(numpy).min), min(draw.high, np.iinfo(numpy).max)
     return rng.integers(int(np.ceil(low)), int(np.floor(high)), shape, endpoint=True).astype(numpy)
@@ -205,7 +212,8 @@ def _wide(array: Array) -> Array:
 def _check_value(row: Row, cell: Cell, what: str, value: Array, right: Array) -> None:
     dtype = row.result or cell.dtype
     if right.dtype.kind == "f":
-        numpy = dtypes.dtype_of(dtype if dtype in FLOATS else "float32").numpy
+        asked = dtypes.dtype_of(dtype)
+        numpy = (asked if asked.is_float else dtypes.float32).numpy
     else:
         numpy = right.dtype
     assert value.dtype == numpy, f"{what}: dtype {value.dtype}, expected {numpy}"
@@ -228,7 +236,9 @@ def _near(row: Row, value: Array, right: Array, operands: list[Array]) -> Array:
     name = dtypes.dtype_of(value).name
     limits = dtypes.ml_dtypes.finfo(value.dtype)
     with np.errstate(all="ignore"):
-        rounded = right.astype(value.dtype).astype(np.float64)  # beyond the range it is inf
+        rounded = (
+            dtypes.dtype_of(value).rounded(right).astype(np.float64)
+        )  # beyond the range it is inf
     units = np.abs(rounded)
     if row.largest:
         largest = max(map(_largest, (rounded, *operands)))

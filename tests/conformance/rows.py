@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import luminal as lm
+from luminal.base.dtypes import dtype_of
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
@@ -61,7 +62,7 @@ class Row:
             (dtype, kind)
             for dtype in self.dtypes
             for kind in CLASSES
-            if kind in self.shapes and not (kind == "special" and dtype not in FLOATS)
+            if kind in self.shapes and not (kind == "special" and not dtype_of(dtype).is_float)
         ]
 
 

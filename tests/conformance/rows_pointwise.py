@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 
 import luminal as lm
-from tests.conformance.rows import ANY, FLOATS, INTS, Row, by_torch, pointwise, unary
+from luminal.base.dtypes import dtype_of
+from tests.conformance.rows import ANY, FLOATS, INTS, Array, Row, by_torch, pointwise, unary
 
 BITS = ("bool", "int8", "int64", "uint8", "uint32")
 NUMBERS = ("float32", "float64", "bfloat16", "int32", "int64", "uint8")
@@ -109,13 +112,22 @@ BITWISE = [
               call=lambda x, y: x >> y),
 ]  # fmt: skip
 
+CASTS = ("float64", "float16", "float8_e4m3fn", "float8_e5m2", "int32", "uint8", "bool")
+
+
+def _cast(name: str, x: Array) -> Array:
+    """NumPy's cast, but for what it makes of infinity in a float that has none."""
+    dtype = dtype_of(name)
+    return dtype.rounded(x).astype(np.float64) if dtype.is_moved_only else x.astype(name)
+
+
 CONVERSION = [
-    unary(f"cast to {name}", lambda x, name=name: x.astype(name), (0, 99),
-          ("float64", "float16", "int32", "uint8", "bool"), call=lambda x, name=name: x.cast(name),
-          against=f"numpy.astype({name})", result=name if name.startswith("float") else None,
+    unary(f"cast to {name}", partial(_cast, name), (0, 99), CASTS,
+          call=lambda x, name=name: x.cast(name), against=f"numpy.astype({name})",
+          result=name if name.startswith("float") else None,
           known={f"{d} special": "NumPy's is undefined for NaN and inf: NaN gives 0, inf saturates"
-                 for d in ("float64", "float16") if name.startswith(("int", "uint"))})
-    for name in ("float32", "float64", "int8", "int64", "uint8", "bool")
+                 for d in CASTS if d.startswith("float") and name.startswith(("int", "uint"))})
+    for name in ("float32", "float64", *CASTS[2:4], "int8", "int64", "uint8", "bool")
 ]  # fmt: skip
 
 ROWS: list[Row] = [*ROUNDING, *ARITHMETIC, *COMPARISON, *BITWISE, *CONVERSION]

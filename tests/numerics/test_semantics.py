@@ -233,12 +233,13 @@ def test_unary_floats_at_the_ends() -> None:
 def round_to(value: Any, dtype: DType) -> float:
     """The nearest value of a float dtype, ties to even, by exact rationals."""
     number = float(value) if isinstance(value, float) else value
+    limits = ml_dtypes.finfo(dtype.numpy)
+    beyond = float(limits.max) if dtype is dtypes.float8_e4m3fn else math.inf
     if isinstance(number, float) and not math.isfinite(number):
-        return number
+        return number if math.isnan(number) else math.copysign(beyond, number)
     exact = Fraction(number)
     if exact == 0:
         return float(number)
-    limits = ml_dtypes.finfo(dtype.numpy)
     digits = int(limits.nmant)
     exponent = math.floor(math.log2(abs(exact)))
     exponent += (abs(exact) >= Fraction(2) ** (exponent + 1)) - (
@@ -247,7 +248,7 @@ def round_to(value: Any, dtype: DType) -> float:
     unit = Fraction(2) ** (max(exponent, int(limits.minexp)) - digits)
     rounded = round(exact / unit) * unit  # Fraction rounds ties to even
     if abs(rounded) > Fraction(float(limits.max)):
-        return math.copysign(math.inf, rounded)
+        return math.copysign(beyond, rounded)
     return math.copysign(float(rounded), exact)
 
 

@@ -14,6 +14,8 @@ Array = np.ndarray[Any, Any]
 # How many error bounds a result may be away, per dtype. Both sides may be off by one bound, and
 # transcendentals by 2 ulp; what lies within MARGIN bounds is not even called unstable.
 TOLERANCE: dict[str, float] = {
+    "float8_e4m3fn": MARGIN,
+    "float8_e5m2": MARGIN,
     "float16": MARGIN,
     "bfloat16": MARGIN,
     "float32": MARGIN,

@@ -178,8 +178,7 @@ def _inside(reduction: Term) -> list[Any]:
 
 def _widened(array: Array) -> Array:
     array = np.asarray(array)
-    narrow = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-    return array.astype(Wide) if narrow else array
+    return array.astype(Wide) if array.dtype.kind in "fV" else array  # V: of ml_dtypes
 
 
 def _cast(x: Array, term: Term) -> Array:

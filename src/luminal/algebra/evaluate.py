@@ -18,7 +18,6 @@ from luminal.algebra import scans, sorts
 from luminal.algebra.contract import contract
 from luminal.algebra.lower import Lowered
 from luminal.algebra.terms import At, Axes, Frame, Index, Leaf, Literal, Term, axis_order, factors
-from luminal.base import dtypes
 from luminal.base.dtypes import DType
 from luminal.base.errors import InputError
 from luminal.hlir.attributes import (
@@ -396,7 +395,7 @@ def _task(term: Term, ranges: Mapping[Symbol, bytes]) -> _Task:
 
 
 def _is_float(array: Array) -> bool:
-    return bool(array.dtype.kind == "f" or array.dtype == dtypes.bfloat16.numpy)
+    return array.dtype.kind in "fV"  # V: short floats of ml_dtypes
 
 
 def _product(sizes: Iterable[int]) -> int:

@@ -1,7 +1,8 @@
 """Element types: what Luminal stores and computes in, and how they promote.
 
 `float16` and `bfloat16` are *storage* types: operations on them record a Cast up to float32, the
-operation, and a Cast down, so that Cast is the only thing that rounds.
+operation, and a Cast down, so that Cast is the only thing that rounds. The floats of 8 bits are
+storage that nothing is computed on, as in PyTorch: they are moved, and cast.
 """
 
 from __future__ import annotations
@@ -50,8 +51,27 @@ class DType:
         return 8 * self.size
 
     @property
+    def is_moved_only(self) -> bool:
+        """A float of 8 bits, with which nothing is computed."""
+        return self.is_float and self.size == 1
+
+    @property
+    def word(self) -> DType:
+        """What an element is held as where its bits are worked on: storage floats have no registers
+        of their own.
+        """
+        return (uint8 if self.size == 1 else uint16) if self.is_storage else self
+
+    @property
     def compute(self) -> DType:
-        """The type that arithmetic on this one happens in."""
+        """The type that arithmetic on this one happens in. Raises DTypeError for a float of 8 bits:
+        a sum of such would be rounded to some two decimal digits, which nobody means.
+        """
+        if self.is_moved_only:
+            raise DTypeError(
+                f"{self.name} holds values, and nothing is computed in it; cast operands first, as "
+                "x.cast('float32') or 'bfloat16'"
+            )
         return float32 if self.is_storage else self
 
     @property
@@ -60,7 +80,7 @@ class DType:
         if self.kind == "bool":
             return np.bool_(False)
         if self.is_float:
-            return self.numpy.type(-np.inf)
+            return self.rounded(np.array(-np.inf))[()]
         return self.numpy.type(np.iinfo(self.numpy).min)
 
     @property
@@ -76,6 +96,18 @@ class DType:
     def epsilon(self) -> float:
         """The distance from 1 to the next float; 0 for integers."""
         return float(ml_dtypes.finfo(self.numpy).eps) if self.is_float else 0.0  # type: ignore[no-untyped-call]
+
+    def rounded(self, x: Any) -> np.ndarray[Any, Any]:
+        """An array's numbers in this dtype, as NumPy rounds them.
+
+        float8_e4m3fn, which has no infinity, has its greatest value for all beyond it, as PyTorch
+        has (2.13; Micikevicius et al., arXiv 2209.05433, leave the choice).
+        """
+        x = np.asarray(x)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self is float8_e4m3fn and x.dtype != self.numpy:
+                x = np.clip(x.astype(np.float32), -self.largest, self.largest)
+            return np.asarray(x.astype(self.numpy))
 
     def __str__(self) -> str:
         return self.short
@@ -103,6 +135,8 @@ uint32 = _dtype("uint32", "u32", "uint", np.uint32)
 uint64 = _dtype("uint64", "u64", "uint", np.uint64)
 float16 = _dtype("float16", "f16", "float", np.float16, is_storage=True)
 bfloat16 = _dtype("bfloat16", "bf16", "float", ml_dtypes.bfloat16, is_storage=True)
+float8_e4m3fn = _dtype("float8_e4m3fn", "e4m3", "float", ml_dtypes.float8_e4m3fn, is_storage=True)
+float8_e5m2 = _dtype("float8_e5m2", "e5m2", "float", ml_dtypes.float8_e5m2, is_storage=True)
 float32 = _dtype("float32", "f32", "float", np.float32)
 float64 = _dtype("float64", "f64", "float", np.float64)
 
@@ -110,7 +144,7 @@ ALL: tuple[DType, ...] = (
     bool_,
     *(int8, int16, int32, int64),
     *(uint8, uint16, uint32, uint64),
-    *(float16, bfloat16, float32, float64),
+    *(float8_e4m3fn, float8_e5m2, float16, bfloat16, float32, float64),
 )
 COMPUTE: tuple[DType, ...] = tuple(d for d in ALL if not d.is_storage)
 
@@ -165,10 +199,17 @@ def default_dtype(scalar: bool | int | float) -> DType:
 def promote(a: DType, b: DType) -> DType:
     """The common type of two tensors: as NumPy within a kind, but int with float gives the float.
 
-    Two storage floats that differ meet in float32.
+    Two storage floats that differ meet in float32. Raises DTypeError for a float of 8 bits and
+    another dtype, as PyTorch.
     """
     if a == b:
         return a
+    if a.is_moved_only or b.is_moved_only:
+        narrow, other = (a, b) if a.is_moved_only else (b, a)
+        raise DTypeError(
+            f"{narrow.name} and {other.name} have no common dtype; cast one of them, as "
+            f"x.cast('{other.name}')"
+        )
     if a.is_float and b.is_float:
         if a.is_storage and b.is_storage:
             return float32
@@ -195,7 +236,7 @@ def promote_weak(weak: DType, strong: DType) -> DType:
 
 
 def accumulator(dtype: DType) -> DType:
-    """The type sums are formed in: f32 for storage floats, i64/u64 for integers and bool."""
+    """The type sums are formed in: f32 for 16-bit floats, i64/u64 for integers and bool."""
     if dtype.is_float:
         return dtype.compute
     if dtype.kind == "uint":
@@ -216,7 +257,7 @@ def holds(wide: DType, narrow: DType) -> bool:
         return wide.size > narrow.size
     if wide.is_float:
         # Up to 2**mantissa every integer is a float.
-        mantissa = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}[wide.short]
+        mantissa = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}[wide.short]
         return narrow.bits - (narrow.kind == "int") <= mantissa
     if wide.kind == narrow.kind:
         return wide.size > narrow.size

@@ -83,8 +83,7 @@ def literal_data(text: str, dtype: DType) -> bytes:
     if text.startswith("nan:"):
         return bytes.fromhex(text[4:])
     if dtype.is_float:
-        with np.errstate(over="ignore"):
-            return bytes(np.asarray(float(text)).astype(dtype.numpy).tobytes())
+        return dtype.rounded(float(text)).tobytes()
     bits = int(float(text)) if "." in text or "e" in text else int(text)
     return bytes(np.asarray(bits).astype(dtype.numpy).tobytes())
 

@@ -15,7 +15,7 @@ from luminal.base.dots import WORDS
 from luminal.base.dtypes import DType, int64
 from luminal.base.records import dataclass
 from luminal.expand import ir
-from luminal.expand.casts import from_memory, held_dtype, neighbours, to_memory, word_of
+from luminal.expand.casts import from_memory, neighbours, to_memory, word_of
 from luminal.expand.fold import constant, uniform
 from luminal.expand.index import without_constant
 from luminal.expand.ir import CONDITION, LINE, Barrier, Fetch, Operand, Type, memory_dtype
@@ -314,7 +314,7 @@ def _write(
         old = read(tiles, statement.buffer, at, mask, value.type.lanes)
         value = POINTWISE["Add"](b, dtype, (old, value))
     address, distance = at
-    if value.type.dtype is held_dtype(dtype):
+    if value.type.dtype is dtype.word:
         value = to_memory(b, dtype, value)
     b.store(statement.buffer, address, value, mask, distance)
 

@@ -1,4 +1,4 @@
-"""Cast and Bitcast of HLIR, total on every input; f16 and bf16 as operations on their words.
+"""Cast and Bitcast of HLIR, total on every input; short floats as operations on their words.
 
 Every float narrowing rounds once, to nearest even, also from f64 and from 64-bit integers.
 """
@@ -8,16 +8,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from luminal.base.dtypes import DType, bool_, dtype_of, float16, float32, float64, uint16, uint32
+from luminal.base.dtypes import (
+    DType,
+    bfloat16,
+    bool_,
+    dtype_of,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    uint16,
+    uint32,
+)
+from luminal.base.records import dataclass
 from luminal.expand.builder import Builder, truth
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type, memory_dtype
 from luminal.expand.pointwise import POINTWISE
-
-
-def held_dtype(dtype: DType) -> DType:
-    """What a tile's elements are held as: 16-bit floats as in memory."""
-    return uint16 if dtype.is_storage else dtype
 
 
 def from_memory(b: Builder, dtype: DType, value: Operand) -> Operand:
@@ -74,8 +82,9 @@ def cast(b: Builder, source: DType, value: Operand, target: DType) -> Operand:
     if source.is_storage:
         return cast(b, float32, _widened(b, source, value), target)
     if target.is_storage:
-        narrow = _narrow_half if target is float16 else _narrow_bfloat
-        return b.cast(narrow(b, _rounding_alike(b, source, value, target)), uint16)
+        alike = _rounding_alike(b, source, value, target)
+        narrow = _narrow_bfloat(b, alike) if target is bfloat16 else _narrowed(b, target, alike)
+        return b.cast(narrow, target.word)
     if target is bool_:
         return truth(b, value)
     if source.is_float and not target.is_float:
@@ -97,20 +106,55 @@ def _saturated(b: Builder, value: Operand, target: DType) -> Operand:
     return b.op("select", above, highest, whole)
 
 
-# --- 16-bit floats --------------------------------------------------------------------------------
+# --- short floats ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Short:
+    """A float of fewer bits than f32: those of its mantissa, and what its exponent is biased by.
+
+    `special` is the first code that is no number but infinity or NaN, `beyond` the code of what is
+    too great, from the f32 with the bits `limit` on; `nan` is a NaN.
+    """
+
+    mantissa: int
+    bias: int
+    special: int
+    beyond: int
+    limit: int
+    nan: int
+
+    @property
+    def dropped(self) -> int:
+        """How many bits f32's mantissa has more."""
+        return 23 - self.mantissa
+
+    @property
+    def rebias(self) -> int:
+        """What f32's exponent is biased by more."""
+        return 127 - self.bias
+
+
+# What rounds up to beyond the greatest number of f16 and e5m2 becomes the code of infinity by
+# itself; e4m3 has none, and its greatest number, 448, stands for all beyond.
+_SHORT = {
+    float16: _Short(10, 15, 0x7C00, 0x7C00, 143 << 23, 0x7E00),
+    float8_e5m2: _Short(2, 15, 0x7C, 0x7C, 143 << 23, 0x7E),
+    float8_e4m3fn: _Short(3, 7, 0x7F, 0x7E, 0x43E00000, 0x7F),
+}
 
 
 def _rounding_alike(b: Builder, source: DType, value: Operand, target: DType) -> Operand:
-    """An f32 that rounds to f16 or bf16 as `value` itself does.
+    """An f32 that rounds to a short float as `value` itself does.
 
-    Integers go to f16 through f32: those that f32 cannot hold overflow f16. To bf16 they go as
+    Integers go through f32: those that it cannot hold overflow all but bf16, to which they go as
     others that f32 holds. f64 is rounded to odd, which no second rounding can notice.
     """
     if source is float32:
         return value
     if source is float64:
         return _rounded_to_odd(b, value)
-    if source.size > 2 and target is not float16:
+    if source.size > 2 and target is bfloat16:
         for bits in range(24, source.bits, 15):
             value = _sticky(b, source, value, bits)
     return b.cast(value, float32)
@@ -142,23 +186,26 @@ def _rounded_to_odd(b: Builder, value: Operand) -> Operand:
 
 
 def _widened(b: Builder, source: DType, words: Operand) -> Operand:
-    """f16 or bf16 to f32: exact. Of f16, exponent and mantissa are moved into an f32, whose bias a
-    product with 2**112 corrects.
+    """A short float as f32: exact. Exponent and mantissa are moved into an f32, whose bias a
+    product with a power of two corrects; e5m2 is the upper half of an f16.
     """
-    name = "widen_half" if source is float16 else "widen_bfloat"
-    if b.has(name, Type(float32, words.type.lanes)):
+    name = "widen_bfloat" if source is bfloat16 else "widen_half"
+    has_it = b.has(name, Type(float32, words.type.lanes))
+    if source is float8_e5m2 and has_it:
+        source, words = float16, b.op("shl", b.cast(words, uint16), 8)
+    if source is not float8_e4m3fn and has_it:
         return b.op(name, words)
     bits = b.cast(words, uint32)
-    if source is not float16:
+    if source is bfloat16:
         return b.bitcast(b.op("shl", bits, 16), float32)
-    body = b.op("shl", b.op("and", bits, 0x7FFF), 13)
-    # A product and not a sum of exponents: it makes normal numbers of f16's subnormal ones by
-    # itself.
-    scaled = b.op("mul", b.bitcast(body, float32), 2.0**112)
-    special = b.op("le", 0x7C00 << 13, body)
+    short = _SHORT[source]
+    body = b.op("shl", b.op("and", bits, (1 << source.bits - 1) - 1), short.dropped)
+    # A product and not a sum of exponents: it makes normal numbers of subnormal ones by itself.
+    scaled = b.op("mul", b.bitcast(body, float32), 2.0**short.rebias)
+    special = b.op("le", short.special << short.dropped, body)
     full = b.op("or", body, 0x7F800000)
     magnitude = b.op("select", special, full, b.bitcast(scaled, uint32))
-    sign = b.op("shl", b.op("and", bits, 0x8000), 16)
+    sign = b.op("shl", b.op("and", bits, 1 << source.bits - 1), 32 - source.bits)
     return b.bitcast(b.op("or", magnitude, sign), float32)
 
 
@@ -175,22 +222,27 @@ def _narrow_bfloat(b: Builder, value: Operand) -> Operand:
     return b.op("select", b.op("ne", value, value), quiet, b.op("shr", rounded, 16))
 
 
-def _narrow_half(b: Builder, value: Operand) -> Operand:
-    """Subnormal results round in an f32 addition to 0.5; the others by adding to the bits."""
-    if b.has("narrow_half", Type(uint16, value.type.lanes)):
+def _narrowed(b: Builder, target: DType, value: Operand) -> Operand:
+    """f32 to one of `_SHORT`: subnormal results round in an f32 addition, the others by adding to
+    the bits.
+    """
+    if target is float16 and b.has("narrow_half", Type(uint16, value.type.lanes)):
         return b.op("narrow_half", value)
+    short = _SHORT[target]
     bits = b.bitcast(value, uint32)
     body = b.op("and", bits, 0x7FFFFFFF)
-    # Beside 0.5 an f32 has a last bit as large as f16's smallest subnormal number, so the addition
-    # does the rounding.
-    moved = b.op("add", b.bitcast(body, float32), 0.5)
-    subnormal = b.op("sub", b.bitcast(moved, uint32), 0x3F000000)
-    odd = b.op("and", b.op("shr", body, 13), 1)
-    rebias = 0xFFF - (112 << 23)
-    normal = b.op("shr", b.op("add", b.op("add", body, rebias), odd), 13)
-    half = b.op("select", b.op("lt", body, 113 << 23), subnormal, normal)
-    half = b.op("select", b.op("le", 143 << 23, body), 0x7C00, half)
-    nan = b.op("and", b.op("or", b.op("shr", body, 13), 0x7E00), 0x7FFF)
-    half = b.op("select", b.op("ne", value, value), nan, half)
-    sign = b.op("and", b.op("shr", bits, 16), 0x8000)
-    return b.op("or", half, sign)
+    # Beside this power of two an f32 has a last bit as large as the smallest subnormal number, so
+    # the addition does the rounding.
+    beside = short.rebias + short.dropped + 1 << 23
+    moved = b.op("add", b.bitcast(body, float32), 2.0 ** ((beside >> 23) - 127))
+    subnormal = b.op("sub", b.bitcast(moved, uint32), beside)
+    odd = b.op("and", b.op("shr", body, short.dropped), 1)
+    up = (1 << short.dropped - 1) - 1 - (short.rebias << 23)
+    normal = b.op("shr", b.op("add", b.op("add", body, up), odd), short.dropped)
+    code = b.op("select", b.op("lt", body, short.rebias + 1 << 23), subnormal, normal)
+    code = b.op("select", b.op("le", short.limit, body), short.beyond, code)
+    largest = (1 << target.bits - 1) - 1
+    nan = b.op("and", b.op("or", b.op("shr", body, short.dropped), short.nan), largest)
+    code = b.op("select", b.op("ne", value, value), nan, code)
+    sign = b.op("and", b.op("shr", bits, 32 - target.bits), 1 << target.bits - 1)
+    return b.op("or", code, sign)

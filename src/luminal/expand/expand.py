@@ -10,7 +10,7 @@ from luminal.base.dtypes import bool_
 from luminal.base.errors import CompileError
 from luminal.expand import access, fragments, ir
 from luminal.expand.builder import Builder, Instructions
-from luminal.expand.casts import bitcast, cast, held_dtype, of_words
+from luminal.expand.casts import bitcast, cast, of_words
 from luminal.expand.dots import multiply_add
 from luminal.expand.extremes import Greatest, begun, halves, has_integers, joined
 from luminal.expand.folds import fold_together
@@ -151,7 +151,7 @@ class _Expansion:
 
     def literal(self, statement: Literal) -> None:
         out = statement.out
-        self.tiles.values[out.id] = {(): Constant(Type(held_dtype(out.dtype)), statement.data)}
+        self.tiles.values[out.id] = {(): Constant(Type(out.dtype.word), statement.data)}
 
     def at_index(self, statement: Index) -> None:
         tiles, axes = self.tiles, statement.out.axes

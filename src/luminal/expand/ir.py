@@ -4,7 +4,7 @@ What tile IR leaves to a machine is written out: every value is a scalar or a ve
 elements and is defined once (SSA), an address is i64 arithmetic like any other, a tail is a loop of
 its own or a mask. A renderer walks the statements and spells each; it decides nothing.
 
-Dtypes are those that every device computes in: bool lies in memory as u8 (0 or 1), f16 and bf16 are
+Dtypes are those that every device computes in: bool lies in memory as u8 (0 or 1), short floats are
 u16 words everywhere and are converted by operations on bits.
 """
 
@@ -25,10 +25,10 @@ from luminal.kernel.tile_ir import Buffer
 from luminal.shape.expression import Expression, Symbol
 
 
-# Floats of 16 bits have no type here: few machines compute in them, and those that convert them say
-# so by an instruction that `expand` is told of.
+# Short floats have no type here: few machines compute in them, and those that convert them say so
+# by an instruction that `expand` is told of.
 class Type:
-    """A scalar (`lanes` 1) or a vector, of a dtype other than f16 and bf16.
+    """A scalar (`lanes` 1) or a vector, of a dtype that is no storage.
 
     There is one object of each, which equals itself: operations are looked up by their types.
     """
@@ -55,9 +55,7 @@ class Type:
 
 def memory_dtype(dtype: DType) -> DType:
     """What an element of a buffer is loaded and stored as."""
-    if dtype is dtypes.bool_:
-        return dtypes.uint8
-    return dtypes.uint16 if dtype.is_storage else dtype
+    return dtypes.uint8 if dtype is dtypes.bool_ else dtype.word
 
 
 LINE = 64  # bytes that memory gives and takes together

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from luminal.base.dtypes import bool_
-from luminal.expand.casts import held_dtype
 from luminal.expand.ir import Constant, Operand, Type
 from luminal.expand.pointwise import POINTWISE
 from luminal.expand.tiles import Elements, Tiles
@@ -26,7 +25,7 @@ def write_prefix(tiles: Tiles, statement: Prefix) -> None:
     axis, value = statement.axis, statement.value
     pieces = tiles.pieces[axis]
     data = COMBINATIONS[statement.op].identity_bytes(value.dtype)
-    nothing = Constant(Type(held_dtype(value.dtype), pieces.width), data * pieces.width)
+    nothing = Constant(Type(value.dtype.word, pieces.width), data * pieces.width)
     elements: Elements = {}
     totals: Elements = {}
     for key, at in tiles.positions(statement.total.axes):

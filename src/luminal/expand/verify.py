@@ -138,7 +138,7 @@ class _Verifier:
     def define(self, value: Value) -> None:
         type_ = value.type
         if type_.dtype.is_storage:
-            self.fail(f"{value} is {type_}; hold it as u16 words")
+            self.fail(f"{value} is {type_}; hold it as {type_.dtype.word} words")
         if type_.lanes < 1 or type_.lanes.bit_count() != 1:
             self.fail(f"{value} has {type_.lanes} lanes; take a power of two")
         if value.id in self.defined:

@@ -245,8 +245,10 @@ def numpy_names(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def work_dtype(dtype: DType) -> DType:
-    """The float type that float functions compute in: f32, or f64 for f64."""
-    return dtype if dtype is dtypes.float64 else dtypes.float32
+    """The float type that float functions compute in: f32, or f64 for f64. Raises DTypeError for a
+    float of 8 bits.
+    """
+    return dtypes.float64 if dtype.compute is dtypes.float64 else dtypes.float32
 
 
 def in_float(function: Callable[P, Tensor]) -> Callable[P, Tensor]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from luminal.base import dtypes
@@ -92,14 +91,14 @@ def convert(x: Array, to: DType) -> Array:
     if x.dtype == to.numpy:
         return x
     with np.errstate(all="ignore"):
-        if x.dtype == dtypes.bfloat16.numpy:
+        if dtypes.dtype_of(x).is_storage:
             x = x.astype(np.float32)  # exact
         if to is dtypes.bool_:
             return np.asarray(x != 0)
         if to.is_int and x.dtype.kind == "f":
             return _saturate(x, to)
-        if to is dtypes.bfloat16:
-            return _round_to_odd_float32(x).astype(ml_dtypes.bfloat16)
+        if to.is_storage and to is not dtypes.float16:
+            return to.rounded(_round_to_odd_float32(x))
         return np.asarray(x.astype(to.numpy))
 
 
@@ -352,8 +351,10 @@ def _strided(source: Array, view: View, shape: tuple[int, ...], dims: Dims) -> A
         if low < 0 or high >= extent:
             return None
         starts.append(slice(start, None))
-    corner = source[tuple(starts)]
-    return np.lib.stride_tricks.as_strided(corner, shape, strides, writeable=False)
+    # As words: as_strided makes the dtype anew of its letters, which floats of 8 bits have not.
+    corner = source.view(dtypes.dtype_of(source).word.numpy)[tuple(starts)]
+    seen = np.lib.stride_tricks.as_strided(corner, shape, strides, writeable=False)
+    return seen.view(source.dtype)
 
 
 def iota(attrs: IotaAttrs, dims: Dims, args: Arrays) -> tuple[Array, ...]:

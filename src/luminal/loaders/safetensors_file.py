@@ -28,6 +28,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "I32": np.dtype("<i4"),
     "U64": np.dtype("<u8"),
     "I64": np.dtype("<i8"),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
     "F16": np.dtype("<f2"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
     "F32": np.dtype("<f4"),

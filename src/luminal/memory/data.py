@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from luminal.base.dtypes import DType, bfloat16, default_dtype, dtype_of, float32
+from luminal.base.dtypes import ALL, DType, default_dtype, dtype_of, float32
 from luminal.base.errors import DTypeError, ShapeError
 from luminal.memory.dlpack import imported
 
 Array = np.ndarray[Any, Any]
 NUMBERS = (bool, int, float, np.generic)
 NO_ARRAYS = (type, np.generic, str, bytes, bytearray)
+_SHORT_FLOATS = tuple(dtype.numpy for dtype in ALL if dtype.is_storage)
 
 
 def array_of(data: Any, dtype: DType | None = None, name: str = "data") -> Array:
@@ -118,7 +119,7 @@ def _native(name: str, array: Array) -> Array:
 
 
 def _check_kind(name: str, array: Array) -> None:
-    if array.dtype.kind not in "biuf" and array.dtype != bfloat16.numpy:
+    if not _is_number(array):
         raise DTypeError(f"{name}: Luminal has no dtype {array.dtype.name}; cast it")
 
 
@@ -131,11 +132,10 @@ def _converted(name: str, array: Array, dtype: DType, data: Any) -> Array:
     # values, not of the types, so that int64 indices pass as int32. float64 to float32 is the
     # exception, since NumPy makes float64 unasked.
     wrong = f"{name}: expected {dtype.name}, got {array.dtype.name}; pass {_cast(data, dtype)}"
-    is_number = array.dtype.kind in "biuf" or array.dtype == bfloat16.numpy
-    if not is_number or (_is_float(array) and not dtype.is_float):
+    if not _is_number(array) or (_is_float(array) and not dtype.is_float):
         raise DTypeError(wrong)
     with np.errstate(all="ignore"):
-        converted = array.astype(dtype.numpy)
+        converted = dtype.rounded(array)
         if dtype is float32 and array.dtype.str[1:] == "f8":
             return converted
         kept = np.array_equal(converted.astype(array.dtype), array, equal_nan=_is_float(array))
@@ -150,11 +150,16 @@ def _cast(data: Any, dtype: DType) -> str:
     """What to write for a cast, in the words of the library that `data` is of."""
     if hasattr(data, "detach"):
         return f"x.to(torch.{dtype.name})"
-    return f"x.astype({'lm.bfloat16.numpy' if dtype is bfloat16 else f'np.{dtype.name}'})"
+    named = f"np.{dtype.name}" if hasattr(np, dtype.name) else f"lm.{dtype.name}.numpy"
+    return f"x.astype({named})"
+
+
+def _is_number(array: Array) -> bool:
+    return array.dtype.kind in "biuf" or _is_float(array)
 
 
 def _is_float(array: Array) -> bool:
-    return array.dtype.kind == "f" or bool(array.dtype == bfloat16.numpy)
+    return array.dtype.kind == "f" or array.dtype in _SHORT_FLOATS
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -168,7 +173,7 @@ def _of_numbers(name: str, data: Any, dtype: DType | None) -> Array:
         array = np.asarray(data)
     except ValueError:
         raise _ragged(name) from None
-    if array.dtype.kind not in "biuf" and array.dtype != bfloat16.numpy:
+    if not _is_number(array):
         shown = _shown(data)
         if array.dtype.kind == "c":
             raise DTypeError(f"{name}: {shown} is complex; pass its real and imaginary part")
@@ -185,7 +190,7 @@ def _of_numbers(name: str, data: Any, dtype: DType | None) -> Array:
         return array
     if not dtype.is_float and not _is_in_range(array, dtype):
         raise DTypeError(f"{name}: {_shown(data)} does not fit {dtype.name}; use a wider dtype")
-    return array.astype(dtype.numpy)
+    return dtype.rounded(array)
 
 
 def _rounded(name: str, data: Any, array: Array, dtype: DType) -> Array:
@@ -195,8 +200,7 @@ def _rounded(name: str, data: Any, array: Array, dtype: DType) -> Array:
             if array.ndim == 0
             else f"{name}: expected {dtype.name}, got floats, {_shown(data)}; write integers"
         )
-    with np.errstate(over="ignore"):  # beyond the largest is inf, as in PyTorch
-        return array.astype(dtype.numpy)
+    return dtype.rounded(array)
 
 
 def _is_in_range(array: Array, dtype: DType) -> bool:

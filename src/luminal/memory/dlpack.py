@@ -1,7 +1,8 @@
 """DLPack, the protocol by which libraries hand each other arrays without a copy.
 
-NumPy speaks it, but for bfloat16: there the bits travel as unsigned integers, and the type's code
-in the capsule is changed on the way. The layout is that of dlpack.h 1.0 (dmlc/dlpack).
+NumPy speaks it, but for bfloat16 and floats of 8 bits: there the bits travel as unsigned integers,
+and the type's code in the capsule is changed on the way. The layout is that of dlpack.h 1.1
+(dmlc/dlpack).
 """
 
 from __future__ import annotations
@@ -11,13 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from luminal.base.dtypes import bfloat16
+from luminal.base.dtypes import bfloat16, float8_e4m3fn, float8_e5m2
 from luminal.base.errors import DTypeError, InputError, LuminalError
 
 Array = np.ndarray[Any, Any]
 
 CPU = 1  # kDLCPU
-UNSIGNED, BFLOAT = 1, 4  # kDLUInt, kDLBfloat
+UNSIGNED = 1  # kDLUInt
+CODES = {bfloat16: 4, float8_e4m3fn: 10, float8_e5m2: 12}
+"""The codes of what NumPy refuses: kDLBfloat, kDLFloat8_e4m3fn, kDLFloat8_e5m2."""
+_CODES = {dtype.numpy: code for dtype, code in CODES.items()}
+_NUMPY = {code: dtype.numpy for dtype, code in CODES.items()}
 NEWEST = (1, 0)  # the version asked for; older producers give what they have
 # In a DLTensor a pointer, the device and the rank lie before it: 8, 8 and 4 bytes. Before that of
 # the versioned struct there are 32 more: version, context, deleter and flags.
@@ -70,10 +75,11 @@ def capsule_of(array: Array, *, copy: bool | None = None, **options: Any) -> Any
         copy = True
     if copy:
         array = array.copy("C")
-    if array.dtype != bfloat16.numpy:
+    code = _CODES.get(array.dtype)
+    if code is None:
         return array.__dlpack__(copy=False, **options)
-    capsule = array.view(np.uint16).__dlpack__(copy=False, **options)
-    _set_code(capsule, BFLOAT)
+    capsule = array.view(f"u{array.itemsize}").__dlpack__(copy=False, **options)
+    _set_code(capsule, code)
     return capsule
 
 
@@ -116,11 +122,12 @@ def imported(name: str, producer: Any) -> Array:
 
 def _view(producer: Any) -> Array:
     capsule = _capsule(producer)
-    if _code(capsule) != BFLOAT:
+    dtype = _NUMPY.get(_code(capsule))
+    if dtype is None:
         return np.from_dlpack(Exported(capsule))
-    # NumPy refuses the code of bfloat16, and needs only the bits.
+    # NumPy refuses the code, and needs only the bits.
     _set_code(capsule, UNSIGNED)
-    return np.from_dlpack(Exported(capsule)).view(bfloat16.numpy)
+    return np.from_dlpack(Exported(capsule)).view(dtype)
 
 
 def _capsule(producer: Any) -> Any:

@@ -15,10 +15,11 @@ import numpy as np
 
 from luminal.base.dtypes import ALL, DType
 from luminal.base.errors import DTypeError, InputError
+from luminal.memory.dlpack import CODES as SHORT_FLOATS
 
 CUDA, ROCM, EXTENSION = 2, 10, 12
 """DLDeviceType's numbers: EXTENSION is for devices that it does not know."""
-CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "bool": 6}
+CODES = {"int": 0, "uint": 1, "float": 2, "bool": 6}
 PLAIN, VERSIONED = b"dltensor", b"dltensor_versioned"
 USED = {PLAIN: b"used_dltensor", VERSIONED: b"used_dltensor_versioned"}
 
@@ -143,7 +144,7 @@ def _record_of(capsule: Any) -> _Managed | _Versioned:
 
 
 def _code(dtype: DType) -> int:
-    return CODES[dtype.short.rstrip("0123456789")]
+    return SHORT_FLOATS.get(dtype, CODES[dtype.kind])
 
 
 def _is_row_major(shape: Sequence[int], strides: Sequence[int]) -> bool:

@@ -306,9 +306,8 @@ class State(_Held):
 
     def rounded(self, dtype: DType) -> State:
         """A State of its own with the value, and the initial one, rounded to `dtype`."""
-        with np.errstate(over="ignore"):
-            copy = State(self.shape, dtype, self._init.astype(dtype.numpy), self.name)
-            copy.set(self.numpy().astype(dtype.numpy))
+        copy = State(self.shape, dtype, dtype.rounded(self._init), self.name)
+        copy.set(dtype.rounded(self.numpy()))
         copy.persistent = self.persistent
         return copy
 
@@ -495,8 +494,7 @@ class Parameter(_Held):
         """A Parameter of its own with the value, if there is one, rounded to `dtype`."""
         copy = Parameter(self.shape, dtype, self.name, requires_grad=self.requires_grad)
         if self.stored is not None:
-            with np.errstate(over="ignore"):
-                copy.set(self.numpy().astype(dtype.numpy))
+            copy.set(dtype.rounded(self.numpy()))
         return copy
 
     def __getstate__(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def drawn(draw: Draw, rng: Rng, shape: Shape, dtype: DType) -> Array:
     """One draw, rounded to `dtype`."""
     # Drawn in float64 and rounded once, so that one seed gives the same model in any dtype, up to
     # its rounding.
-    return np.asarray(draw(rng, tuple(shape))).astype(dtype.numpy)
+    return dtype.rounded(draw(rng, tuple(shape)))
 
 
 def parameter(shape: Shape, draw: Draw, dtype: Any = float32) -> DrawnParameter:

@@ -126,7 +126,7 @@ class DeviceArray:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """CUDA's protocol, version 3; AttributeError on other devices."""
         kind, _ = self.space.driver.dlpack_device or (None, None)
-        if kind != dlpack_device.CUDA or self.dtype.short == "bf16":
+        if kind != dlpack_device.CUDA or self.dtype.numpy.kind not in "biuf":
             raise AttributeError("__cuda_array_interface__")
         with self.space.entered() as driver:
             self._settle(driver)

@@ -29,7 +29,10 @@ from luminal.shape.expression import Symbol
 
 MOST_OPERATIONS = 2e10  # in float64 on one core: more take too long
 POINTS = 64  # elements compared of each output, about
-TOLERANCE = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2}
+TOLERANCE = {
+    "float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 3e-2,
+    "float8_e4m3fn": 0.15, "float8_e5m2": 0.3,
+}  # fmt: skip
 WORSE = 4.0  # times the largest error of the fast program that a candidate may have
 WORSE_THERE = 32.0  # times the fast program's error at the same element: ill-conditioned ones
 TIES = 0.02  # share of elements that may differ where rounding decides comparisons

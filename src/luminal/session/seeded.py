@@ -94,7 +94,7 @@ def _floats(
     if not wanted.is_float:
         raise DTypeError(f"{what}: {wanted.name} is no float; use randint for integers")
     work: DType = wanted.compute
-    return _drawn(what, lambda rng: function(rng, size, work.numpy).astype(wanted.numpy))
+    return _drawn(what, lambda rng: wanted.rounded(function(rng, size, work.numpy)))
 
 
 def _literal(what: str, shape: tuple[Any, ...]) -> Shape:

@@ -32,7 +32,7 @@ from luminal.torch_backend.ops import registry
 from luminal.torch_backend.ops.randomness import keys_for
 from luminal.torch_backend.ops.refusals import noted, refuse_positions_there
 from luminal.torch_backend.sizes import Size, Sizes, is_known_in_a_run
-from luminal.torch_backend.types import dtype_of
+from luminal.torch_backend.types import BITS, dtype_of
 
 _PLACES = frozenset(["device", "layout", "memory_format", "pin_memory", "names", "requires_grad"])
 """Arguments that say where elements lie."""
@@ -340,8 +340,8 @@ class _Translator:
         dtype = dtype_of(value.dtype)
         with unset_fake_temporarily():
             whole = value.detach().contiguous()
-            if value.dtype is torch.bfloat16:
-                array = whole.view(torch.uint16).numpy().view(dtype.numpy)
+            if value.dtype in BITS:
+                array = whole.view(BITS[value.dtype]).numpy().view(dtype.numpy)
             else:
                 array = whole.numpy()
         return lm.constant(array.copy(), dtype)

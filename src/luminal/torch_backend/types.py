@@ -9,11 +9,17 @@ from luminal.base.dtypes import DType
 from luminal.torch_backend.errors import UnsupportedError
 
 _OF_TORCH: dict[torch.dtype, DType] = {getattr(torch, each.name): each for each in dtypes.ALL}
+BITS = {
+    torch.bfloat16: torch.uint16,
+    torch.float8_e4m3fn: torch.uint8,
+    torch.float8_e5m2: torch.uint8,
+}
+"""Integers of the same bits, for dtypes that NumPy lacks."""
 _TO_TORCH = {ours: theirs for theirs, ours in _OF_TORCH.items()}
 
 
 def dtype_of(dtype: torch.dtype) -> DType:
-    """Luminal's dtype; raises UnsupportedError for complex, quantised and 8-bit float ones."""
+    """Luminal's dtype; raises UnsupportedError for complex, quantised and odd short ones."""
     counterpart = _OF_TORCH.get(dtype)
     if counterpart is None:
         raise UnsupportedError(f"{dtype}: Luminal has no such dtype")

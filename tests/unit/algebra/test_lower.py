@@ -141,7 +141,8 @@ def test_what_loses_nothing_leaves_no_operation(dtype: dtypes.DType) -> None:
     through = [wide for wide in dtypes.ALL if dtypes.holds(wide, dtype)]
     for k, wide in enumerate(through):
         one = cx.constant(1, wide).cast(dtype)
-        product = x if dtype is dtypes.bool_ else x * one if k % 2 else one * x
+        untouched = dtype is dtypes.bool_ or dtype.is_moved_only
+        product = x if untouched else x * one if k % 2 else one * x
         product.cast(wide).cast(dtype).output(wide.name)
     lowered = lower(cx.graph())
     assert {root.term.op for root in lowered.roots} == {"Leaf"}
@@ -164,7 +165,11 @@ def test_what_loses_something_is_computed(dtype: dtypes.DType) -> None:
     assert {root.term.op for root in lower(cx.graph()).roots} == {"Cast"}
     found, wanted = (lm.compile(cx, backend)({"x": data}) for backend in ("cpu", "reference"))
     for name, expected in wanted.items():
-        np.testing.assert_array_equal(found[name], expected, name)
+        # Of floats of 8 bits NumPy's own comparison knows no NaN.
+        shown = [
+            each.astype("f8") if dtype.is_storage else each for each in (found[name], expected)
+        ]
+        np.testing.assert_array_equal(*shown, name)
 
 
 def test_two_sorts_of_one_value_are_two_operations() -> None:

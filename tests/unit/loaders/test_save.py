@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -44,7 +43,7 @@ def test_safetensors_read_back_equal(tmp_path: Path) -> None:
     state = arrays(DTYPES.values()) | {"größe": np.ones((2, 2)).T}
     lm.save(tmp_path / "a.safetensors", state, {"format": "pt"})
     assert_equal(lm.load(tmp_path / "a.safetensors"), state)
-    others = {name: array for name, array in state.items() if array.dtype != ml_dtypes.bfloat16}
+    others = {name: array for name, array in state.items() if hasattr(np, array.dtype.name)}
     lm.save(tmp_path / "b.safetensors", others)
     assert_equal(safetensors.numpy.load_file(tmp_path / "b.safetensors"), others)
     lm.save(tmp_path / "empty.safetensors", {})

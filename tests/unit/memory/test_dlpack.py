@@ -38,7 +38,8 @@ def start(array: Array) -> int:
 def test_results_go_out_as_they_are(shape: tuple[int, ...], dtype: lm.DType) -> None:
     cx = lm.Graph()
     x = cx.tensor(shape, dtype)
-    made = lm.compile(cx_output(cx, x + x), "reference")({x: np.ones(shape, dtype.numpy)})["y"]
+    y = x if dtype.is_moved_only else x + x
+    made = lm.compile(cx_output(cx, y), "reference")({x: np.ones(shape, dtype.numpy)})["y"]
     taken = torch.from_dlpack(lm.to_dlpack(made))
     assert str(taken.dtype) == f"torch.{dtype.name}"
     assert tuple(taken.shape) == shape

@@ -19,7 +19,6 @@ from luminal.codegen.c_family.spelling import (
     CONVERSIONS,
     EXTREMES,
     float_extremes,
-    memory_type,
     operand,
     operation,
 )
@@ -45,6 +44,7 @@ from luminal.expand.ir import (
     Store,
     Type,
     Value,
+    memory_dtype,
 )
 from luminal.expand.narrow import narrowed
 from luminal.kernel import tile_ir
@@ -89,7 +89,7 @@ def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
     """
     dtypes = dtypes_of(kernel)
     # A buffer of no elements is read by nobody, and has a pointer all the same.
-    for dtype in sorted({*dtypes, *(memory_type(b.dtype) for b in kernel.buffers)}, key=str):
+    for dtype in sorted({*dtypes, *(memory_dtype(b.dtype) for b in kernel.buffers)}, key=str):
         if dtype.short not in dialect.types:
             raise CompileError(
                 f"{dialect.name} computes no {dtype.short}; cast to f32, or use backend 'cpu'"
@@ -129,7 +129,7 @@ def _offsets(kernel: Kernel) -> list[int]:
     """Where each of a group's buffers begins, in bytes, and where the last one ends."""
     offsets = [0]
     for buffer in kernel.shared:
-        size = buffer.size.constant * memory_type(buffer.dtype).size
+        size = buffer.size.constant * memory_dtype(buffer.dtype).size
         offsets.append(offsets[-1] + -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT)
     return offsets
 
@@ -166,7 +166,7 @@ class Walk:
         self.dialect = dialect
         within = (*(buffer.buffer for buffer in kernel.scratch), *kernel.shared)
         self.elements = {
-            buffer.name: memory_type(buffer.dtype) for buffer in (*kernel.buffers, *within)
+            buffer.name: memory_dtype(buffer.dtype) for buffer in (*kernel.buffers, *within)
         }
         self.shared = {buffer.name for buffer in kernel.shared}
         self.barrier = dialect.barrier
@@ -275,7 +275,7 @@ class Walk:
         if is_dynamic:
             self._put(dialect.dynamic())
         for buffer, start in zip(self.kernel.shared, _offsets(self.kernel), strict=False):
-            element = dialect.types[memory_type(buffer.dtype).short]
+            element = dialect.types[memory_dtype(buffer.dtype).short]
             if is_dynamic:
                 pointer = f"{dialect.in_shared}{element} *"
                 self._put(f"{pointer}const {buffer.name} = ({pointer})({DYNAMIC} + {start});")
@@ -291,7 +291,7 @@ class Walk:
         self.lines.append("    " * self.depth + line)
 
     def _pointer(self, name: str, dtype: DType, start: str, constant: str = "") -> None:
-        element = self.dialect.types[memory_type(dtype).short]
+        element = self.dialect.types[memory_dtype(dtype).short]
         pointer = f"{self.dialect.space}{constant}{element} *"
         self._put(f"{pointer}const {name} = ({pointer})({start});")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from luminal.base.dtypes import DType, int32, int64, uint8, uint16, uint32, uint64
+from luminal.base.dtypes import DType, int32, int64, uint32, uint64
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.expand.ir import Constant, Operand, Type
 
@@ -31,13 +31,6 @@ FLOAT_EXTREME = """{inline} {type} {name}_{dtype}(const {type} a, const {type} b
     return a {order} b ? a : b {order} a ? b : a + b;
 }}"""
 """A NaN wins, and of zeros the one with the sign asked for."""
-
-
-def memory_type(dtype: DType) -> DType:
-    """What an element in memory is taken for: bool lies there as a byte, f16 and bf16 as words."""
-    if dtype.kind == "bool":
-        return uint8
-    return uint16 if dtype.is_storage else dtype
 
 
 def float_extremes(dialect: Dialect, dtype: DType, inline: str) -> str:

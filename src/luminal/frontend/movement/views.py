@@ -361,7 +361,7 @@ def pad(x: Tensor, pairs: Sequence[Sequence[Extent]], value: float = 0) -> Tenso
     if value == 0 and not np.signbit(value):
         return padded
     valid = position(x.graph, view.domain, view.shape, dtypes.bool_)
-    return where(valid, padded, np.asarray(value).astype(x.dtype.numpy))
+    return where(valid, padded, x.dtype.rounded(value))
 
 
 @numpy_names

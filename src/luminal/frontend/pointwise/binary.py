@@ -135,8 +135,7 @@ def _scalar(what: str, graph: Recorder, x: Any, dtype: DType) -> Tensor:
     number = _python_scalar(x)
     if isinstance(number, int) and dtype.is_int:
         _check_range(what, number, dtype)
-    with np.errstate(over="ignore"):  # a number beyond the dtype is infinite
-        return graph.constant(np.asarray(number).astype(dtype.numpy))
+    return graph.constant(dtype.rounded(number))
 
 
 def _check_range(what: str, number: int, dtype: DType) -> None:

@@ -90,8 +90,8 @@ def var(
 
 
 def _float_of(x: Tensor) -> DType:
-    """x's dtype; float32 for integers and bools."""
-    return x.dtype if x.dtype.is_float else dtypes.float32
+    """x's dtype; float32 for integers and bools. Raises DTypeError for a float of 8 bits."""
+    return x.dtype if x.dtype.compute.is_float else dtypes.float32
 
 
 def _var(x: Tensor, axes: tuple[int, ...], correction: float, keepdim: bool) -> Tensor:

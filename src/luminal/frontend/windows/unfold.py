@@ -141,7 +141,7 @@ def windowed(x: Tensor, windows: Sequence[Windows], fill: float = 0) -> Tensor:
     if fill == 0 or view.domain == const(1):
         return taps
     valid = position(x.graph, view.domain, view.shape, dtypes.bool_)
-    return where(valid, taps, np.asarray(fill).astype(x.dtype.numpy))
+    return where(valid, taps, x.dtype.rounded(fill))
 
 
 # --- from a result back to the taps ---------------------------------------------------------------
