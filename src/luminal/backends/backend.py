@@ -13,6 +13,7 @@ from luminal.memory.arrays import MemorySpace
 from luminal.runtime.runner import Runner
 
 if TYPE_CHECKING:  # the compiler's records are imported when something is compiled
+    from luminal.backends.dispatch_seconds import Predicted
     from luminal.kernel.evaluate import Placed
     from luminal.kernel.knobs import Knobs
     from luminal.kernel.layout import Panels
@@ -95,6 +96,9 @@ class Backend(Protocol):
         """Lines that say what a launch should take and what bounds it; none where only `costs` are
         known.
         """
+
+    def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
+        """What a run should take by ways of giving its launches; nothing where no chip is known."""
 
     def expect(self, operations: int) -> None:
         """Says that kernels of a graph of so many operations follow, which no cache is known to

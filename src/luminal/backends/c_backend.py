@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from luminal.backends import device_costs
+from luminal.backends.dispatch_seconds import Model, Predicted, is_short
 from luminal.backends.library_calls import library_calls
 from luminal.base.costs import Costs
 from luminal.base.dots import Dot
@@ -18,6 +19,7 @@ from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell_tiles
 from luminal.codegen.c_family.persistent import Together
+from luminal.expand import ir as expanded
 from luminal.expand.expand import expanded_text
 from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
@@ -116,7 +118,7 @@ class CBackend(ABC):
     A subclass has its name, its dialect and its driver, and rows of `chips` that programs are made
     for by name. `costs_of`: what work costs on its device. `chip`: what is known of it; without a
     number that is all there is, and nothing runs. `walkers`: groups that its driver launches for
-    each unit at most.
+    each unit at most, and of `dispatches` and `warp` what a Backend and its driver say.
     """
 
     target: VectorTarget
@@ -129,6 +131,7 @@ class CBackend(ABC):
     chips: ClassVar[tuple[Chip, ...]] = ()
     walkers: ClassVar[int] = 8
     dispatches: ClassVar[tuple[str, ...]] = ("list",)
+    warp: ClassVar[int] = 0
 
     @classmethod
     def of(cls, chip: Chip, number: int | None = None) -> Self:
@@ -229,6 +232,24 @@ class CBackend(ABC):
         counted = self.counted(kernel, params, size)
         return () if counted is None else lines(*counted)
 
+    def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
+        """What a run takes as a graph, and as one kernel where the device has that; nothing where
+        the chip is not known, of long lists, and of code that is not ours.
+        """
+        chip, calls = self.chip, (kernel.call for kernel in program.kernels)
+        is_ours = bool(program.launches) and all(call is None for call in calls)
+        if chip is None or not is_ours or not is_short(program, dims):
+            return {}
+
+        def counted(number: int, params: Mapping[str, int]) -> tuple[expanded.Kernel, Work]:
+            kernel = spell_tiles(program.kernels[number], self.dialect).expanded
+            return kernel, work(kernel, params)
+
+        model = Model(program, dims, chip, self.walkers, counted)
+        ways = {"graph": model.as_graph()}
+        one = model.as_one(self.warp) if "one" in self.dispatches else None
+        return ways if one is None else {**ways, "one": one}
+
     def counted(
         self, kernel: Kernel, params: Mapping[str, int], size: float
     ) -> tuple[Work, Bounds] | None:
@@ -237,9 +258,9 @@ class CBackend(ABC):
         """
         if self.chip is None or kernel.call is not None:
             return None
-        expanded = spell_tiles(kernel, self.dialect).expanded
-        work_of_chunk = work(expanded, params)
-        chunks = int(expanded.chunks.evaluate(params))
+        spelled = spell_tiles(kernel, self.dialect).expanded
+        work_of_chunk = work(spelled, params)
+        chunks = int(spelled.chunks.evaluate(params))
         return work_of_chunk, bounds(work_of_chunk, self.chip, chunks, size, self.walkers)
 
     def expect(self, operations: int) -> None:
@@ -258,7 +279,7 @@ class CBackend(ABC):
 
     def runner(self, program: Program) -> DeviceRunner:
         """The program on the device."""
-        return DeviceRunner(program, self.memory, self.dispatches)
+        return DeviceRunner(program, self.memory, self.dispatches, self.predicted)
 
 
 @functools.cache

@@ -8,10 +8,11 @@ the same addresses is recorded, where the device can, and is then one call.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -50,16 +51,28 @@ from luminal.runtime.together import joiner
 from luminal.runtime.workspace import Layout, aligned
 
 
+class Taken(Protocol):
+    """What a run takes."""
+
+    @property
+    def seconds(self) -> float: ...
+
+
 class DeviceRunner:
     """A Program on a device. One run at a time (the caller's lock). `dispatches`: how the device
-    can be given launches; by the first where neither program nor user names another one.
+    can be given launches; by the first where neither program nor user names another one. `predict`:
+    what a run should take by each of them, at values of the dims.
 
     Raises CompileError for a kernel that the device cannot run, and for collectives where nothing
     moves values between devices of its kind.
     """
 
     def __init__(
-        self, program: Program, device: Device, dispatches: Sequence[str] = ("graph", "list")
+        self,
+        program: Program,
+        device: Device,
+        dispatches: Sequence[str] = ("graph", "list"),
+        predict: Callable[[Program, Mapping[str, int]], Mapping[str, Taken]] = lambda *_: {},
     ) -> None:
         self.program = program
         self.device = device
@@ -87,6 +100,9 @@ class DeviceRunner:
         self.listings = Listings()
         self.slots: list[Slot] = []  # of which no run in flight has any
         self.tables: dict[Hashable, DeviceTable] = {}
+        self.predicted = functools.cache(
+            lambda dims: {way: taken.seconds for way, taken in predict(program, dict(dims)).items()}
+        )
         self.poisons = config.get("LUMINAL_POISON")
         self.waits = config.get("LUMINAL_SYNC")
 
@@ -300,8 +316,10 @@ class BoundDevice:
         """The launches of one run."""
         runner = self._runner
         rows, prologue = runner.sites.report(self._values), runner.prologue.report()
-        dispatch = runner.dispatch
-        return Report(self._dims, rows, prologue, dispatch=dispatch, tasks=self._tasks)
+        return Report(
+            self._dims, rows, prologue, dispatch=runner.dispatch, tasks=self._tasks,
+            predicted=runner.predicted(tuple(self._dims.items())),
+        )  # fmt: skip
 
     def _traced(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> tuple[TaskTime, ...]:
         """Runs with the launches joined as they are, and what each group says of its tasks."""

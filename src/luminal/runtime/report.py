@@ -173,8 +173,8 @@ class CompileSummary:
 @dataclass(frozen=True, slots=True)
 class Report:
     """The launches of one run at `dims`; `prologue` runs only after a weight was set. `dispatch`:
-    how a device is given them. `tasks`: what each group of a persistent kernel did, in the last
-    profile.
+    how a device is given them. `predicted`: seconds of a run by each way of that, where the chip is
+    known. `tasks`: what each group of a persistent kernel did, in the last profile.
 
     `run_seconds`, `peaks` and the rows' seconds are there once `Executable.profile` was called.
     """
@@ -187,6 +187,7 @@ class Report:
     peaks: Peaks | None = None
     dispatch: str | None = None
     tasks: tuple[TaskTime, ...] = ()
+    predicted: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def flops(self) -> int:
@@ -309,6 +310,7 @@ class Report:
             "search": None if self.search is None else _search_facts(self.search),
             "doubts": self.doubts,
             "dispatch": self.dispatch,
+            "predicted": dict(self.predicted),
             "tasks": [row._asdict() for row in self.tasks],
         }
 

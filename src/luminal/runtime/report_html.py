@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from luminal.runtime import svg
-from luminal.runtime.report_text import amount, dispatched, duration, launches, sides
+from luminal.runtime.report_text import amount, dispatched, duration, launches, predicted, sides
 from luminal.runtime.roofline import Peaks
 from luminal.runtime.svg import Axis, Line, Point, tag, text
 
@@ -92,6 +92,8 @@ def _head(report: Report) -> str:
         lines += [tag("p", text(f"Doubtful: {doubt}.")) for doubt in report.doubts]
     else:
         lines.append(tag("p", "No times: call exe.profile(...) first.", class_="faint"))
+    if report.predicted:
+        lines.append(tag("p", text(f"{predicted(report).capitalize()}.")))
     if report.search is not None:
         lines.append(tag("p", text(f"Search: {report.search.decision}.")))
         if report.search.dispatches:

@@ -28,6 +28,8 @@ def text(report: Report) -> str:
         rows += [("", "-- prologue", *[""] * (len(rows[0]) - 2))]
         rows += [_cells(report, row) for row in report.prologue]
     lines += table_lines(rows)
+    if report.predicted:
+        lines.append(predicted(report))
     if report.tasks:
         from luminal.runtime import task_trace  # late: few reports have tasks
 
@@ -151,6 +153,12 @@ def _search(search: SearchSummary) -> list[str]:
         lines += table_lines([("rule", "class", "matches", "new nodes", "seconds"), *used])
         lines += _more(len(rules))
     return lines
+
+
+def predicted(report: Report) -> str:
+    """What a run should take by each way of giving its launches to the device."""
+    ways = [f"{duration(taken)} as {DISPATCHES[way]}" for way, taken in report.predicted.items()]
+    return f"by the facts of its chip a run takes {', '.join(ways)}"
 
 
 def dispatched(search: SearchSummary) -> str:

@@ -12,7 +12,7 @@ from luminal.base.numerics import Numerics
 from luminal.hlir.graph import Graph
 from luminal.program.launch_list import CollectiveLaunch, Program, walk
 from luminal.runtime.binding import Signature
-from luminal.runtime.report_text import table_lines
+from luminal.runtime.report_text import DISPATCHES, table_lines
 from luminal.search import database
 from luminal.search.cost_model import CostModel
 from luminal.search.genome import Genome
@@ -77,3 +77,5 @@ def _bounds(program: Program, dims: Mapping[str, int], backend: Backend) -> Iter
         seconds = model.cost(program).seconds
         per_launch = backend.costs.launch
         yield f"a run: {seconds * 1e6:.3g} us, of which launches {per_launch * 1e6:g} each"
+    for way, taken in backend.predicted(program, dims).items():
+        yield f"a run as {DISPATCHES[way]}: {taken}"

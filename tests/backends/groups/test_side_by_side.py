@@ -10,14 +10,13 @@ import pytest
 
 import luminal as lm
 from luminal.backends.backend import Backend
-from luminal.backends.c_backend import CBackend
 from luminal.base.errors import VerifyError
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.kernel.sections import joined
 from luminal.kernel.tile_ir import Kernel, Section
 from luminal.kernel.tile_verify import verify
-from luminal.program.launch_list import Launch, LoopLaunch, Program, walk
+from luminal.program.launch_list import walk
 from luminal.shape.expression import const
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import checked
@@ -157,46 +156,6 @@ def test_planted_faults_are_caught(fault: str, monkeypatch: pytest.MonkeyPatch) 
 def test_the_products_of_a_decode_step() -> None:
     found = labels(decode(1), offline.backend("cuda"))
     assert [label.count(" | ") for label in found if " | " in label] == [2]
-
-
-SECONDS_OF_A_LAUNCH = 1e-6  # from the end of one to the start of the next, in a recorded list
-
-
-@pytest.mark.parametrize(("texts", "most"), [(1, 1.5e-3), (8, 3e-3)])
-def test_a_decode_step_is_predicted_to_take_little_more_than_its_weights(
-    texts: int, most: float
-) -> None:
-    """2.5 GB of weights take 0.8 ms of an H100's memory. Weights asked for early pass while one
-    launch follows another.
-    """
-    backend, dims = offline.backend("cuda"), {"past": 128}
-    program = lower_to_program(decode(16, texts=texts), backend)
-    apart = predicted(backend, program, program.launches, dims, is_early=False)
-    assert apart < most
-    assert predicted(backend, program, program.launches, dims) < 0.99 * apart
-
-
-def predicted(
-    backend: CBackend,
-    program: Program,
-    launches: tuple[Launch, ...],
-    dims: dict[str, int],
-    is_early: bool = True,
-) -> float:
-    seconds = 0.0
-    for launch in launches:
-        if isinstance(launch, LoopLaunch):
-            trips = int(launch.trips.evaluate(dims))
-            seconds += trips * predicted(backend, program, launch.body, dims, is_early)
-            continue
-        kernel = program.kernels[launch.kernel]
-        values = (int(param.evaluate(dims)) for param in launch.params)
-        params = dict(zip((param.name for param in kernel.params), values, strict=True))
-        size = float(launch.bytes.evaluate(dims))
-        (_, bounds) = backend.counted(kernel, params, size) or pytest.fail("the chip is not known")
-        hidden = min(bounds.early, SECONDS_OF_A_LAUNCH) if is_early else 0.0
-        seconds += bounds.seconds + SECONDS_OF_A_LAUNCH - hidden
-    return seconds
 
 
 @pytest.mark.parametrize("results", [2048, 8192])

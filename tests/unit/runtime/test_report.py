@@ -157,7 +157,7 @@ def test_json_has_stable_keys() -> None:
     facts = json.loads(made().to_json())
     assert list(facts) == [
         "format", "dims", "flops", "bytes", "run_seconds", "peaks", "kernels", "prologue",
-        "compile_seconds", "search", "doubts", "dispatch", "tasks",
+        "compile_seconds", "search", "doubts", "dispatch", "predicted", "tasks",
     ]  # fmt: skip
     assert set(facts["kernels"][0]) == {
         "label", "kernel", "trips", "chunks", "flops", "bytes", "seconds", "share", "bound",

@@ -21,6 +21,7 @@ from luminal.program.launch_list import Program
 from luminal.schedule.vectors import costs
 
 if TYPE_CHECKING:
+    from luminal.backends.dispatch_seconds import Predicted
     from luminal.kernel.layout import Panels
     from luminal.program.steps import CustomStep, KernelStep
     from luminal.schedule.vectors.steps import VectorSchedules
@@ -105,6 +106,10 @@ class Cpu:
     def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
         """Nothing: the kernels of a CPU are looked at by `exe.profile`."""
         return ()
+
+    def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
+        """Nothing: launches of a CPU are given in one way."""
+        return {}
 
     def expect(self, operations: int) -> None:
         """Starts another process for large graphs; who has steps verified is in no hurry."""

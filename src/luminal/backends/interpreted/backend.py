@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from luminal.backends.dispatch_seconds import Predicted
 from luminal.backends.interpreted import device
 from luminal.base.costs import Costs
 from luminal.base.numerics import Numerics
@@ -69,6 +70,10 @@ class Interpreted:
     def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
         """Nothing: the kernels of a CPU are looked at by `exe.profile`."""
         return ()
+
+    def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
+        """Nothing: no chip is known."""
+        return {}
 
     def expect(self, operations: int) -> None:
         """Does nothing: no kernel is compiled."""
