@@ -5,7 +5,8 @@ roundings; its `meaning` is what every interpreter computes. Whoever asks for a 
 instead of its name needs no change when a machine brings another one.
 
 A matrix instruction is a row too: lanes that step together multiply a block of `m` rows by one of
-`n` columns, and hold all three blocks between them, as the row's fragments say.
+`n` columns, and hold all three blocks between them, as the row's fragments say. Some processors
+have small ones that a single lane's registers hold: of two rows by two columns.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Dot:
     and `n` columns.
 
     Of one result the `k` neighbours along the sum are held side by side in either factor: a word.
-    Of several, `together` lanes hold the blocks of the factors and of the results, as the three
+    So they are of two rows by two columns that one lane has (`is_pair`). Of others `together` lanes
+    hold the blocks of the factors and of the results, as the three
     `fragments` say; factors that have none lie in shared memory. `a` and `b` are the dtypes of the
     factors, `accumulator` that of the sum.
     """
@@ -96,6 +98,11 @@ class Dot:
     def is_matrix(self) -> bool:
         """Do several lanes compute a block of results together?"""
         return self.together > 1
+
+    @property
+    def is_pair(self) -> bool:
+        """Does one lane compute results of two rows by two columns?"""
+        return self.m == 2 and not self.is_matrix
 
     @property
     def chains(self) -> bool:
@@ -166,12 +173,16 @@ class Dot:
         return dealt(self.of_blocks(*blocks), fragment(self.fragments[2]), "mn")
 
     def of_words(self, acc: Array, a: Array, b: Array) -> Array:
-        """`meaning` of factors that are words."""
-        parts = (
+        """`meaning` of factors that are words: of a pair of rows `a` has two, `b` one for each
+        column, and the results of both rows follow each other for each.
+        """
+        x, y = (
             np.ascontiguousarray(x).view(dtype.numpy).reshape(*x.shape, self.k)
             for x, dtype in ((a, self.a), (b, self.b))
         )
-        return self.meaning(acc, *parts)
+        if not self.is_pair:
+            return self.meaning(acc, x, y)
+        return self.meaning(acc.reshape(-1, self.m), x, y[:, None]).reshape(acc.shape)
 
     def __str__(self) -> str:
         return self.name
@@ -187,7 +198,13 @@ BF16_PAIRS = Dot("bf16x2", 2, bfloat16, bfloat16, float32, Rounding.EACH)
 INT8_FOURS = Dot("i8x4", 4, int8, int8, int32, Rounding.NONE)
 UINT8_FOURS = Dot("u8x4", 4, uint8, uint8, int32, Rounding.NONE)
 UINT8_BY_INT8 = Dot("u8i8x4", 4, uint8, int8, int32, Rounding.NONE)
-WORD_DOTS = {dot.name: dot for dot in (BF16_PAIRS, INT8_FOURS, UINT8_FOURS, UINT8_BY_INT8)}
+BF16_BLOCKS = Dot("bf16x4", 4, bfloat16, bfloat16, float32, Rounding.BLOCK, 2, 2)
+INT8_BLOCKS = Dot("i8x8", 8, int8, int8, int32, Rounding.NONE, 2, 2)
+UINT8_BLOCKS = Dot("u8x8", 8, uint8, uint8, int32, Rounding.NONE, 2, 2)
+HALVES = {BF16_BLOCKS: BF16_PAIRS, INT8_BLOCKS: INT8_FOURS, UINT8_BLOCKS: UINT8_FOURS}
+"""What multiplies half of a word, of one row by one column."""
+_WORDS = (BF16_PAIRS, INT8_FOURS, UINT8_FOURS, UINT8_BY_INT8)
+WORD_DOTS = {dot.name: dot for dot in (*_WORDS, *HALVES)}
 """Those of words, which only some machines have."""
 UNSIGNED = {INT8_FOURS: UINT8_BY_INT8}
 """What does the same for a first factor that is unsigned: `a*b = (a + 128)*b - 128*b`."""

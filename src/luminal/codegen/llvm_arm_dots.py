@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
+from luminal.base.dots import (
+    BF16_BLOCKS,
+    BF16_PAIRS,
+    INT8_BLOCKS,
+    INT8_FOURS,
+    UINT8_BLOCKS,
+    UINT8_BY_INT8,
+    UINT8_FOURS,
+    Dot,
+)
 from luminal.codegen.llvm_builder import I64, FunctionBuilder, IRType, IRValue
 from luminal.codegen.llvm_dots import narrowed, widened
 
 BLOCK = 4  # lanes of a register of 128 bits, and of a block of SVE's
 SVE_LANES = 8  # of its registers of 256 bits, the only ones that code is made for
 WIDTHS = (1, 2, 4, 8, 16)
-"""Lanes of the accumulator that this writes."""
+"""Lanes, of columns where there are such, that this writes."""
 
 
 class Instruction(NamedTuple):
@@ -30,6 +39,9 @@ INSTRUCTIONS = {
     UINT8_FOURS: Instruction("dotprod", "udot.v4i32.v16i8", "udot.nxv4i32", IRType("i8", 4)),
     UINT8_BY_INT8: Instruction("i8mm", "usdot.v4i32.v16i8", "usdot.nxv4i32", IRType("i8", 4)),
     BF16_PAIRS: Instruction("bf16", "bfdot.v4f32.v8bf16", "bfdot", IRType("bfloat", 2)),
+    INT8_BLOCKS: Instruction("i8mm", "smmla.v4i32.v16i8", "smmla.nxv4i32", IRType("i8", 8)),
+    UINT8_BLOCKS: Instruction("i8mm", "ummla.v4i32.v16i8", "ummla.nxv4i32", IRType("i8", 8)),
+    BF16_BLOCKS: Instruction("bf16", "bfmmla", "bfmmla", IRType("bfloat", 4)),
 }
 
 
@@ -38,10 +50,16 @@ def dot_of_words(b: FunctionBuilder, dot: Dot, acc: IRValue, a: IRValue, x: IRVa
     row, lanes = INSTRUCTIONS[dot], acc.type.lanes
     is_long = "sve" in b.features and lanes >= SVE_LANES
     one, width = (_by_sve, SVE_LANES) if is_long else (_by_neon, BLOCK)
-    parts = [
-        one(b, row, *(_part(b, value, start, width) for value in (acc, a, x)))
-        for start in range(0, lanes, width)
-    ]
+    parts = []
+    for start in range(0, lanes, width):
+        column = _part(b, x, start // dot.m, width // dot.m)
+        # The results of two rows by two columns lie by the first factor: by columns.
+        factors = (column, a) if dot.is_pair else (_part(b, a, start, width), column)
+        words = [
+            b.cast("bitcast", f, row.word.with_lanes(row.word.lanes * f.type.lanes))
+            for f in factors
+        ]
+        parts.append(one(b, row, _part(b, acc, start, width), words))
     while len(parts) > 1:
         parts = [
             b.shuffle(low, high, range(2 * low.type.lanes))
@@ -70,14 +88,12 @@ def _part(b: FunctionBuilder, value: IRValue, start: int, width: int) -> IRValue
     return widened(b, value, width)
 
 
-def _by_neon(b: FunctionBuilder, row: Instruction, acc: IRValue, *factors: IRValue) -> IRValue:
-    words = [b.cast("bitcast", x, row.word.with_lanes(row.word.lanes * BLOCK)) for x in factors]
+def _by_neon(b: FunctionBuilder, row: Instruction, acc: IRValue, words: list[IRValue]) -> IRValue:
     return b.intrinsic(f"llvm.aarch64.neon.{row.neon}", acc.type, [acc, *words], ())
 
 
 # Where the registers' width is known, a fixed vector and one of SVE's types are the same register.
-def _by_sve(b: FunctionBuilder, row: Instruction, acc: IRValue, *factors: IRValue) -> IRValue:
-    words = [b.cast("bitcast", x, row.word.with_lanes(row.word.lanes * SVE_LANES)) for x in factors]
+def _by_sve(b: FunctionBuilder, row: Instruction, acc: IRValue, words: list[IRValue]) -> IRValue:
     operands = [_as_scalable(b, value) for value in (acc, *words)]
     name = f"llvm.aarch64.sve.{row.sve}"
     total = b.intrinsic(name, operands[0].type, operands, ())
@@ -86,7 +102,10 @@ def _by_sve(b: FunctionBuilder, row: Instruction, acc: IRValue, *factors: IRValu
 
 
 def _as_scalable(b: FunctionBuilder, value: IRValue) -> IRValue:
-    blocks = SVE_LANES // BLOCK
-    type_ = IRType(value.type.scalar, value.type.lanes // blocks, scalable=True)
-    operands = [b.poison(type_), value, b.const(I64, 0)]
-    return b.intrinsic("llvm.vector.insert", type_, operands, (type_, value.type))
+    """The value as a register, or a block of it as every block of one."""
+    type_, start = IRType(value.type.scalar, 128 // value.type.bits, scalable=True), b.const(I64, 0)
+    operands = [b.poison(type_), value, start]
+    register = b.intrinsic("llvm.vector.insert", type_, operands, (type_, value.type))
+    if value.type.lanes > type_.lanes:
+        return register
+    return b.intrinsic("llvm.aarch64.sve.dupq.lane", type_, [register, start], (type_,))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
+from luminal.base.dots import BF16_PAIRS, HALVES, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
 from luminal.base.dtypes import DType, bool_, float32, float64, int32, int64, uint16, uint32
 from luminal.codegen import llvm_arm_dots, llvm_dots
 from luminal.codegen.llvm_arm_dots import dot_of_words
@@ -167,7 +167,11 @@ def _of_aarch64(features: tuple[str, ...]) -> set[tuple[str, Type]]:
     available |= {(name, Type(uint16, n)) for name in narrowed for n in WIDTHS}
     for dot, row in llvm_arm_dots.INSTRUCTIONS.items():
         if row.feature in features:
-            available |= {(dot.name, Type(dot.accumulator, n)) for n in llvm_arm_dots.WIDTHS}
+            available |= {
+                (dot.name, Type(dot.accumulator, dot.m * n))
+                for n in llvm_arm_dots.WIDTHS
+                if n >= dot.n
+            }
     return available
 
 
@@ -245,6 +249,7 @@ OPERATIONS: Mapping[str, Emit] = {
     INT8_FOURS.name: _dot(INT8_FOURS),
     UINT8_FOURS.name: _dot(UINT8_FOURS),
     UINT8_BY_INT8.name: _dot(UINT8_BY_INT8, bytes_by_signed),
+    **{dot.name: _dot(dot) for dot in HALVES},
     "widen_half": _widen("half"),
     "narrow_half": _narrow("half"),
     "widen_bfloat": _widen("bfloat"),

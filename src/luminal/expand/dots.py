@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luminal.base.dots import UNSIGNED, Dot, Rounding
+from luminal.base.dots import HALVES, UNSIGNED, Dot, Rounding
 from luminal.expand.builder import Builder
 from luminal.expand.casts import cast, neighbours
 from luminal.expand.fold import constant
@@ -13,6 +13,12 @@ def multiply_add(b: Builder, dot: Dot, x: Operand, y: Operand, acc: Operand) -> 
     """The sum with a product added by the machine's instruction; of words without one, product
     by product in its order.
     """
+    half = HALVES.get(dot)
+    if half is not None:  # of one row, half a word after the other
+        for bits in (half.word.bits, 0):
+            one, other = (b.cast(b.op("shr", word, bits), half.word) for word in (x, y))
+            acc = multiply_add(b, half, one, other, acc)
+        return acc
     if dot.k > 1 and b.has(dot.name, acc.type):
         return b.op(dot.name, acc, x, y)
     unsigned = UNSIGNED.get(dot)

@@ -8,7 +8,7 @@ from itertools import product
 
 from luminal.base.dtypes import bool_
 from luminal.base.errors import CompileError
-from luminal.expand import access, fragments, ir
+from luminal.expand import access, fragments, ir, pairs
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, of_words
 from luminal.expand.dots import multiply_add
@@ -199,6 +199,7 @@ class _Expansion:
                 fragments.multiply(self.tiles, statement)
             return
         tiles, axes = self.tiles, statements[0].out.axes
+        statements = tuple(x for x in statements if not pairs.multiplied(tiles, x))
         lanes, wide = tiles.lanes(axes), tiles.wide_axis(axes)
         rows: dict[Key, list[tuple[Key, Position]]] = {}
         for key, at in tiles.positions(axes):

@@ -9,7 +9,7 @@ halves of a tile: 8, then 4, 2 and 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from luminal.base.dtypes import bool_
@@ -19,7 +19,8 @@ from luminal.expand.extremes import Greatest, begun, greatest_of, has_integers, 
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Type
 from luminal.expand.lanes import Lanes
-from luminal.expand.tiles import Digits, Elements, Key, Pieces, Tiles, is_divided
+from luminal.expand.pairs import added_to, joined_rows, pairs_of
+from luminal.expand.tiles import Digits, Elements, Key, Pieces, Position, Row, Tiles, is_divided
 from luminal.kernel.tile_ir import NESTED, Carry, Index, Load, Loop, Map, Statement, Store, Tile
 from luminal.shape.divisors import is_multiple
 from luminal.shape.expression import ZERO, Expression, Symbol, all_of, maximum, opaque
@@ -108,11 +109,17 @@ class _Carried:
     carry: Carry
     greatest: Map | None
 
-    @classmethod
-    def of(cls, tiles: Tiles, loop: Loop, carry: Carry) -> _Carried:
+    @staticmethod
+    def of(tiles: Tiles, loop: Loop, carry: Carry) -> _Carried:
+        dot = added_to(loop, carry)
+        pairs = None if dot is None or loop.axis in dot.out.axes else pairs_of(tiles, dot)
+        if pairs is not None:
+            axes = carry.inner.axes
+            firsts = {tuple(places[0][axis] for axis in axes): places for places in pairs}
+            return _OfRows(carry, None, firsts)
         held = Type(carry.inner.dtype, tiles.lanes(carry.inner.axes))
         in_integers = held.dtype.is_float and has_integers(tiles.b, held)
-        return cls(carry, greatest_of(loop, carry) if in_integers else None)
+        return _Carried(carry, greatest_of(loop, carry) if in_integers else None)
 
     def initial(self, tiles: Tiles) -> Held:
         """The init, broadcast to all positions."""
@@ -152,6 +159,43 @@ class _Carried:
             key: parts[0] if self.greatest is None else Greatest(parts, dtype)
             for key, parts in held.items()
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _OfRows(_Carried):
+    """Sums of two rows, which a dot adds to together: by the key of the first are both held, by the
+    other's nothing.
+    """
+
+    pairs: Mapping[Key, tuple[Position, ...]]
+
+    def initial(self, tiles: Tiles) -> Held:
+        return {
+            key: self.both(tiles, self.carry.init, key)
+            for key, _ in tiles.positions(self.carry.inner.axes)
+        }
+
+    def both(self, tiles: Tiles, tile: Tile, key: Key) -> tuple[Operand, ...]:
+        places, lanes = self.pairs.get(key), tiles.lanes(self.carry.inner.axes)
+        return () if places is None else (joined_rows(tiles, tile, places, lanes),)
+
+    def bind(self, tile: Tile, tiles: Tiles, held: Held) -> None:
+        values: dict[Key, Row] = {}
+        for key, places in self.pairs.items():
+            (both,) = held[key]
+            values |= {tuple(at[a] for a in tile.axes): Row(both, n) for n, at in enumerate(places)}
+        tiles.values[tile.id] = values
+
+    def bind_inner(self, tiles: Tiles, held: Held) -> None:
+        self.bind(self.carry.inner, tiles, held)
+
+    def next(
+        self, tiles: Tiles, loop: Loop, key: Key, held: tuple[Operand, ...]
+    ) -> Sequence[Operand]:
+        return self.both(tiles, self.carry.next, key)
+
+    def bind_result(self, tiles: Tiles, held: Held) -> None:
+        self.bind(self.carry.result, tiles, held)
 
 
 def write_loop(tiles: Tiles, loop: Loop, body: Body) -> None:

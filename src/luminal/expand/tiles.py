@@ -27,6 +27,22 @@ Position = dict[Symbol, int]
 """A piece of each axis."""
 Key = tuple[int, ...]
 Elements = dict[Key, Operand]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of two rows of results, as long as nobody asks for them: lane by lane `both` has those
+    of the first, then of the second.
+    """
+
+    both: Operand
+    number: int
+
+    def value(self, b: Builder) -> Operand:
+        """The row without the other."""
+        return b.shuffle(self.both, self.both, range(self.number, self.both.type.lanes, 2))
+
+
 Partial = Operand | Greatest
 
 
@@ -85,7 +101,7 @@ class Tiles:
     buffers: dict[str, Buffer]
     most: int
     pieces: dict[Symbol, Pieces] = field(default_factory=dict)
-    values: dict[int, Mapping[Key, Partial]] = field(default_factory=dict)
+    values: dict[int, Mapping[Key, Partial | Row]] = field(default_factory=dict)
     active: list[Symbol] = field(default_factory=list)  # tiled axes of the enclosing loops
     live: dict[Symbol, list[Operand]] = field(default_factory=dict)  # of masked tails, by piece
     digits: dict[Symbol, Digits] = field(default_factory=dict)  # of axes of lanes, where divided
@@ -205,11 +221,12 @@ class Tiles:
         """An element as `element` gives it, or the integers that tell of a float, for who takes
         them.
         """
-        return self.values[tile.id][tuple([position[axis] for axis in tile.axes])]
+        value = self.values[tile.id][tuple([position[axis] for axis in tile.axes])]
+        return value.value(self.b) if isinstance(value, Row) else value
 
-    def said(self, value: Partial) -> Operand:
-        """The float that integers tell of."""
-        return value.value(self.b) if isinstance(value, Greatest) else value
+    def said(self, value: Partial | Row) -> Operand:
+        """The value that something else is held for."""
+        return value.value(self.b) if isinstance(value, Greatest | Row) else value
 
     def moved(self, expr: Expression, position: Position) -> Expression:
         """The Expression at a position: each axis's symbol stands for its first piece's start."""

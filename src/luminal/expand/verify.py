@@ -48,7 +48,7 @@ from luminal.shape.expression import Expression
 from luminal.shape.interval import Interval
 
 OWN = {"select": slice(1, 3), "extract": slice(0, 1), "shuffle": slice(0, 2)}
-OWN |= dict.fromkeys(WORD_DOTS, slice(1, 3))
+OWN |= {dot.name: slice(1 + dot.is_pair, 3) for dot in WORD_DOTS.values()}
 """Which operands have the type that a row is about, where not all have it."""
 INTEGERS = (INDEX, Type(dtypes.int32))
 """The types of loops' numbers and of addresses."""
@@ -198,8 +198,10 @@ class _Verifier:
             self.operand(args[0], Type(dtypes.bool_, alike[0].type.lanes))
         if row.name in WORD_DOTS:
             dot = WORD_DOTS[row.name]
-            self.typed(alike[0], Type(dot.word, alike[0].type.lanes))
-            self.typed(args[0], Type(dot.accumulator, alike[0].type.lanes))
+            self.typed(alike[-1], Type(dot.word, alike[-1].type.lanes))
+            if dot.is_pair:
+                self.typed(args[1], Type(dot.word, dot.m))
+            self.typed(args[0], Type(dot.accumulator, alike[0].type.lanes * dot.m))
         if row.name in CONVERSIONS:
             self.converted(statement)
         elif row.result is not None:

@@ -6,12 +6,14 @@ it takes them are packed by the kernel, as it packs others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from luminal.algebra.terms import Term
+from luminal.algebra.frames import upper
+from luminal.algebra.terms import Term, below
 from luminal.base.dots import Dot
 from luminal.base.numerics import Numerics
+from luminal.kernel.fused import Place
 from luminal.kernel.neighbours import refusal
 from luminal.program.selection import Selection
 
@@ -42,7 +44,23 @@ def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
             if term in streamed:
                 continue
             able = (dot for dot in dots if refusal(term, dot, reads) is None)
-            dot = next(able, None)
+            dot = next((dot for dot in able if _suits(term, dot, reads)), None)
             if dot is not None:
                 chosen[term] = dot
     return replace(selection, dots=chosen, bodies=bodies)
+
+
+def _suits(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> bool:
+    """Do panels keep as many neighbours together as the dot takes, and are there rows and columns
+    for one that multiplies several?
+    """
+    read = below((contraction,), reads.__contains__)
+    if any(reads[x].layout.neighbours not in (1, dot.k) for x in read if x in reads):
+        return False
+    return not dot.is_pair or has_rows(contraction, dot)
+
+
+def has_rows(contraction: Term, dot: Dot) -> bool:
+    """Has either factor of a product as many positions of its own as a dot multiplies?"""
+    a, b = (factor.axes for factor in contraction.args[0].args)
+    return upper(a - b) >= dot.m and upper(b - a) >= dot.n

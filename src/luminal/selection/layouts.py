@@ -172,9 +172,9 @@ def genes(
                     held = selection.choices[read.weight].layouts
                     now = held[selection.reads.get(read.edge, 0)]
                     offered: tuple[Layout, ...] = (ROW_MAJOR, layout)
-                    for dot in usable:
+                    for dot in reversed(usable):  # the last one is the rule's
                         along = _neighbours(term, dot, read, selection)
-                        if along is not None:
+                        if along is not None and (not dot.is_pair or dots.has_rows(term, dot)):
                             offered += (with_neighbours(layout, along, dot.k),)
                     # One copy serves all edges: it pays for all where it pays for one.
                     old = by_copy.get(key, Gene(read.weight, (), offered, now, 0, 0, False, False))

@@ -13,7 +13,7 @@ import pytest
 import luminal as lm
 from luminal.backends.interpreted import device
 from luminal.base import dtypes
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8
+from luminal.base.dots import BF16_PAIRS, HALVES, INT8_FOURS, UINT8_BY_INT8
 from luminal.compiler.assemble import text_key
 from luminal.compiler.compile import lower_by_stages, reschedule
 from luminal.expand import interpreter
@@ -36,7 +36,10 @@ from tests.long_share import long_but
 
 DOTS = (BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8)
 WORDS = frozenset((dot.name, Type(dot.accumulator, n)) for dot in DOTS for n in (1, LANES))
+WORDS |= {(dot.name, Type(dot.accumulator, 2 * LANES)) for dot in HALVES}
 MACHINE = OfWords(replace(device.TARGET, vector_bits=32 * LANES, registers=32, dots=DOTS))
+OF_ROWS = OfWords(replace(MACHINE.target, dots=(*HALVES, *DOTS)))
+"""It has dots of two rows by two columns, too."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,19 +57,21 @@ def compiled(graph: Graph) -> Executable:
 OF_DOTS = [name for name in GRAPHS if name.split()[0] in ("bf16", "i8")]
 
 
-def check(name: str, most: int) -> None:
+def check(name: str, most: int, machine: OfWords = MACHINE) -> None:
     run = case(name)
-    stages = lower_by_stages(run.graph, MACHINE)
+    stages = lower_by_stages(run.graph, machine)
     by_dot = False
     for step in stages.partition.steps:
         assert isinstance(step, KernelStep)
-        texts = placed_choices(step, MACHINE)
+        texts = placed_choices(step, machine)
         for knobs in ((), *sample(name, [(text_key(texts[()]), k) for k in texts if k], most)):
             tuned = {knobs[0]: knobs[1]} if knobs else {}
-            program = reschedule(stages, MACHINE, tuned).program
+            program = reschedule(stages, machine, tuned).program
             statements = [s for kernel in program.kernels for s in kernel.statements()]
-            by_dot |= any(isinstance(s, Contract) and s.dot in DOTS for s in statements)
-            exe = Executable(run.graph, (Variant({}, MACHINE.runner(program)),))
+            by_dot |= any(
+                isinstance(s, Contract) and s.dot in machine.target.dots for s in statements
+            )
+            exe = Executable(run.graph, (Variant({}, machine.runner(program)),))
             try:
                 check_case(exe, run, 1.0)
             except Exception as error:
@@ -86,11 +91,26 @@ def test_more_schedules_of_each_kernel(name: str) -> None:
     check(name, 6)
 
 
+@pytest.mark.parametrize("name", long_but(OF_DOTS, ("i8 two",)))
+def test_schedules_of_dots_of_two_rows(name: str) -> None:
+    is_long = name != "i8 two"
+    check(name, 6 if is_long else 0, OF_ROWS)
+
+
 QUICK = ("a row", "an odd sum", "two sums of one", "one query")
 
 
 @pytest.mark.parametrize("name", long_but(CASES, QUICK))
 def test_products_of_bfloat16(name: str) -> None:
+    check_products(name, MACHINE)
+
+
+@pytest.mark.parametrize("name", long_but(CASES, ("two sums of one",)))
+def test_products_of_two_rows(name: str) -> None:
+    check_products(name, OF_ROWS)
+
+
+def check_products(name: str, machine: OfWords) -> None:
     compute, shapes, by_dot = CASES[name]
     cx = lm.Graph()
     operands = [cx.tensor(shape, lm.bfloat16, f"x{n}") for n, shape in enumerate(shapes)]
@@ -98,11 +118,11 @@ def test_products_of_bfloat16(name: str) -> None:
     rng = np.random.default_rng(0)
     drawn = [rng.standard_normal(shape, np.float32) for shape in shapes]
     given = {f"x{n}": x.astype(lm.bfloat16.numpy) for n, x in enumerate(drawn)}
-    program = lower_by_stages(cx.graph(), MACHINE).program
+    program = lower_by_stages(cx.graph(), machine).program
     statements = [s for kernel in program.kernels for s in kernel.statements()]
     dots = {s.dot for s in statements if isinstance(s, Contract)}
-    assert (BF16_PAIRS in dots) == by_dot
-    exe = Executable(cx.graph(), (Variant({}, MACHINE.runner(program)),))
+    assert (not dots.isdisjoint(machine.target.dots)) == by_dot
+    exe = Executable(cx.graph(), (Variant({}, machine.runner(program)),))
     check_case(exe, Case(cx.graph(), given, {}, {}), 1.0)
 
 

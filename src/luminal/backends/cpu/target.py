@@ -11,7 +11,16 @@ from luminal.backends.cpu.host import host as host_facts
 from luminal.backends.cpu.hwcaps import SVE_BITS
 from luminal.backends.cpu.team_systems import require
 from luminal.base import config
-from luminal.base.dots import BF16_PAIRS, INT8_FOURS, UINT8_BY_INT8, UINT8_FOURS, Dot
+from luminal.base.dots import (
+    BF16_BLOCKS,
+    BF16_PAIRS,
+    INT8_BLOCKS,
+    INT8_FOURS,
+    UINT8_BLOCKS,
+    UINT8_BY_INT8,
+    UINT8_FOURS,
+    Dot,
+)
 from luminal.base.errors import CompileError
 from luminal.base.host import cache_bytes, core_ids
 from luminal.base.records import dataclass
@@ -87,6 +96,9 @@ AARCH64 = Machine(
         "neon": _arm(128, "fp-armv8", "neon"),
     },
     (
+        (BF16_BLOCKS, "bf16"),
+        (INT8_BLOCKS, "i8mm"),
+        (UINT8_BLOCKS, "i8mm"),
         (BF16_PAIRS, "bf16"),
         (INT8_FOURS, "dotprod"),
         (UINT8_FOURS, "dotprod"),

@@ -170,13 +170,17 @@ class _Rules:
                 schedule = self.done([*order, vector, rows], tiles, work)
                 return with_sums(schedule, self.facts, [vector, rows], at_once)
         held = sums * (1 + full)  # a factor as large as the tile needs registers too
-        loads = max(1, sum(not a.moves(rows) for a in across))
+        apart = (a for a in across if not a.moves(rows))
+        loads = max(1, sum(max(1, a.bytes * lanes * 8 // self.target.vector_bits) for a in apart))
         packed = self.strips.pay(vector, rows)
         strip = self.facts.row_bytes() if packed else 0
         extents = rows.estimate, self.panel(vector)
         kept = self.facts.kept(vector, rows)
         step = self.facts.step(vector, rows)
-        ranked = register_tiles(*extents, lanes, held, loads, self.target, strip, kept, step)
+        together = max((dot.m for dot in self.facts.fused.dots.values()), default=1)
+        ranked = register_tiles(
+            *extents, lanes, held, loads, self.target, strip, kept, step, together
+        )
         if self.strips.are_masked:  # a mask for each vector: more than there are registers for
             ranked.sort(key=lambda tile: tile[1] > 1)
         rule, *others = [f"{height}x{width}" for height, width in ranked]

@@ -33,6 +33,7 @@ def register_tiles(
     strip: int = 0,
     kept: int = 0,
     step: int = 1,
+    together: int = 1,
 ) -> list[tuple[int, int]]:
     """Tiles for an extent of `rows` by `columns`, with so many sums at once: the best first.
 
@@ -40,6 +41,7 @@ def register_tiles(
     `strip`: bytes of each column of a packed strip; 0 where columns are read in place. `kept`:
     registers that hold the same all over the extent. `step`: rows of memory from one row of a tile
     to the next, where it reads all those between; 0 where rows are elements of the same lines.
+    `together`: rows that an instruction multiplies.
     """
     vectors = -(-columns // lanes)
     rate = max(1, CYCLE_BITS // target.vector_bits)
@@ -55,7 +57,9 @@ def register_tiles(
             continue  # not even a row's sums fit
         most = max(1, most)
         highest = min(most, rows, _most_rows(step, rate))
-        heights = range(1, highest + 1)
+        heights = (
+            range(1, highest + 1) if highest < together else range(together, highest + 1, together)
+        )
         far = strip * width * lanes > target.l1_bytes * ROOM
         slow = 1 + FAR * far
         # Shares are so many strips: who has none of the ragged one is waited for.

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 LABEL = re.compile(r"(\.L\w+):")
 TARGET = re.compile(r"(\.L\w+)$")
-MULTIPLY = re.compile(r"(fn?m(la|ls|add|sub|ad|sb)|ml[as]|[su]ml[as]l2?|bfdot|u?s?dot|sudot)\b")
+MULTIPLY = re.compile(
+    r"(fn?m(la|ls|add|sub|ad|sb)|ml[as]|[su]ml[as]l2?|bfdot|u?s?dot|sudot|bfmmla|[su]mmla)\b"
+)
 VECTOR = re.compile(r"\b[bhsdqvz]\d+\b")
 STACK = re.compile(r"\bsp\b")
 
