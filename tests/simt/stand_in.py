@@ -33,6 +33,7 @@ NCCL = {CUDA: "libnccl.so.2", HIP: "librccl.so"}
 """The library of collectives by the driver that it goes with."""
 LT = {CUDA: "libcublasLt.so.13", HIP: "libhipblaslt.so"}
 """The library of products, likewise."""
+ROCBLAS = "librocblas.so.4"
 
 
 def headers() -> Path | None:
@@ -103,6 +104,16 @@ def lt_library(driver: str) -> Path:
     target = folder.with_suffix("") / LT[driver]
     if not target.exists():
         write_library(target, *flags, HERE / source, f"-Wl,-soname,{target.name}")
+    return target
+
+
+def rocblas_library() -> Path:
+    """The library of machines without hipBLASLt, likewise."""
+    names, flags = ("stand_in_rocblas.cpp", "stand_in_lt.cpp"), ("-O2", f'-DDRIVER="{HIP}"')
+    folder = cached("stand-in-rocblas", *flags, *sources(names))
+    target = folder.with_suffix("") / ROCBLAS
+    if not target.exists():
+        write_library(target, *flags, HERE / names[0], f"-Wl,-soname,{ROCBLAS}")
     return target
 
 

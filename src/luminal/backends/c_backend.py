@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from luminal.backends import device_costs
 from luminal.backends.dispatch_seconds import Model, Predicted, is_short
-from luminal.backends.library_calls import library_calls
+from luminal.backends.library_calls import algorithms, library_calls
 from luminal.base.costs import Costs
 from luminal.base.dots import Dot
 from luminal.base.errors import CompileError
@@ -201,7 +201,7 @@ class CBackend(ABC):
         """The schedules of groups of lanes where the device has them, else those of a CPU of
         scalars.
         """
-        return GroupSchedules(self.target, self.groups)
+        return GroupSchedules(self.target, self.groups, algorithms(self.target.libraries))
 
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:

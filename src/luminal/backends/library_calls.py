@@ -22,12 +22,14 @@ WORD = 4  # bytes, and with bytes elements, that products of bytes are made of
 class Able:
     """What a library can do: products of these dtypes, and those of them that may have a bias.
 
-    `kind` is what must be allowed for its sums.
+    `kind` is what must be allowed for its sums, and of its `algorithms` for a product so many are
+    candidates of a search.
     """
 
     dtypes: frozenset[Dtypes]
     with_bias: frozenset[Dtypes] = frozenset()
     kind: Class = Class.ROUNDING
+    algorithms: int = 1
 
     def computes(self, product: Product, numerics: Numerics) -> bool:
         """Does it compute the product, where numerics are so strict?"""
@@ -65,14 +67,23 @@ _FLOATS = frozenset(
         ),
     ]
 )
-_OF_LT = Able(_FLOATS | {_F64, _BYTES}, _FLOATS)
+ALGORITHMS = 8
+"""How many of those that a library's heuristic thinks best are tried."""
+_OF_LT = Able(_FLOATS | {_F64, _BYTES}, _FLOATS, algorithms=ALGORITHMS)
 
 ABLE = {
     "cublaslt": _OF_LT,
     "hipblaslt": _OF_LT,
-    "cublaslt-tf32": Able(frozenset([_F32]), frozenset([_F32]), Class.DOMAIN),
+    "cublaslt-tf32": Able(frozenset([_F32]), frozenset([_F32]), Class.DOMAIN, ALGORITHMS),
+    "mps": Able(frozenset([_F32])),
+    "rocblas": Able(_FLOATS | {_F64}),
 }
 """The libraries by the names that target facts have for them."""
+
+
+def algorithms(libraries: Sequence[str]) -> int:
+    """The most algorithms that one of these libraries has for a product."""
+    return max((ABLE[name].algorithms for name in libraries), default=1)
 
 
 def library_calls(

@@ -13,13 +13,13 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from luminal.backends.library_calls import ALGORITHMS
 from luminal.base.dtypes import DType, float32, float64, int32
 from luminal.base.errors import CompileError, DeviceError
 from luminal.base.records import dataclass
 from luminal.hlir.library_product import Geometry, LibraryProduct, Steps
-from luminal.kernel.library_product import ALGORITHMS
 from luminal.runtime.driver import Call, Driver
 from luminal.runtime.library_code import LibraryCode
 from luminal.shape.expression import const
@@ -28,7 +28,7 @@ WORKSPACE = 32 << 20
 """Bytes of working memory: what cuBLAS itself takes on Hopper, where it takes the most."""
 MOST_ALIGNED = 256  # bytes: no algorithm asks for more
 PLANS = 256  # products whose descriptors are kept, by extents: those of decoders grow
-_SCALES: Mapping[DType, type[Any]] = {float32: c_float, float64: c_double, int32: c_int32}
+SCALES: Mapping[DType, type[Any]] = {float32: c_float, float64: c_double, int32: c_int32}
 _pointer = ctypes.c_void_p
 
 
@@ -82,6 +82,16 @@ def second_factor(steps: Steps, m: int, k: int) -> Turn:
     return Turn(not along_k, rows, columns, leading)
 
 
+def starts(product: LibraryProduct, g: Geometry, addresses: Sequence[int]) -> list[int]:
+    """The addresses of the first elements of a, b, the bias if any, and c."""
+    first = (g.a.start, g.b.start, *[g.bias] * product.has_bias, g.c.start)
+    dtypes = (product.a, product.b, *[product.c] * product.has_bias, product.c)
+    return [
+        address + start * dtype.size
+        for address, start, dtype in zip(addresses, first, dtypes, strict=True)
+    ]
+
+
 def _turn(along_k: bool, k: int, others: int, step: int, step_k: int) -> Turn:
     """A factor whose neighbours lie along the sum, or not: turned in the first case, as A is."""
     rows, columns, leading = (k, others, step) if along_k else (others, k, step_k)
@@ -127,17 +137,12 @@ class Lt:
         g = Geometry.of(numbers)
         if 0 in (g.batch, g.m, g.n):
             return
-        starts = (g.a.start, g.b.start, *[g.bias] * product.has_bias, g.c.start)
-        dtypes = (product.a, product.b, *[product.c] * product.has_bias, product.c)
-        a, b, *bias, c = (
-            address + start * dtype.size
-            for address, start, dtype in zip(addresses, starts, dtypes, strict=True)
-        )
+        a, b, *bias, c = starts(product, g, addresses)
         at = tuple(_alignment(address) for address in (b, a, c, *bias))
         plan = self._plans(product, g, at)
         for address in bias:
             self._set_bias(plan.operation, address)
-        scale = _SCALES[product.accumulator]
+        scale = SCALES[product.accumulator]
         of_a, of_b, of_d = plan.layouts
         self._do(
             "Matmul", self._handle, plan.operation, byref(scale(1)), _pointer(b), of_a, _pointer(a),
@@ -236,13 +241,26 @@ class Lt:
         return words.decode()
 
 
+class Products(Protocol):
+    """What queues products: this library, or another one that is told the same."""
+
+    def queue(
+        self,
+        product: LibraryProduct,
+        numbers: Sequence[int],
+        addresses: Sequence[int],
+        workspace: int,
+        queue: int,
+    ) -> None: ...
+
+
 class LtDriver(Driver):
     """A Driver of devices whose vendor has such a library."""
 
-    _products: Lt | None = None  # made at first
+    _products: Products | None = None  # made at first
 
     @abstractmethod
-    def opened(self) -> Lt:
+    def opened(self) -> Products:
         """The library for this device. Raises CompileError where it is not there."""
 
     def product(self, product: LibraryProduct) -> LibraryCode:

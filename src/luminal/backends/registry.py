@@ -114,6 +114,7 @@ BACKENDS = {
             "Metal through pyobjc, on Macs",
             "luminal.backends.metal.backend",
             example="apple9",
+            products="luminal.backends.metal.shaders",
         ),
         Row(
             "opencl",

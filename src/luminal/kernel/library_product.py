@@ -28,8 +28,6 @@ from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.tile_ir import Buffer, Call, Grid, Kernel, Role
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol, axis, symbol
 
-ALGORITHMS = 8
-"""How many of those that a library thinks best are candidates of a search."""
 LARGEST = 2**62
 
 
@@ -266,13 +264,14 @@ def _with_bias(
     return replace(plain, bias=matrix, rounds=rounds)
 
 
-def place(fused: Fused, library: str, knobs: Knobs) -> Placed:
-    """The kernel placed as one call of the library, by the algorithm that the knobs name.
+def place(fused: Fused, library: str, knobs: Knobs, algorithms: int) -> Placed:
+    """The kernel placed as one call of the library, by the one of so many algorithms that the knobs
+    name.
 
     Raises CompileError if it is no product, and KnobError for other knobs.
     """
     choices = Choices(label(fused), knobs)
-    algorithm = choices.pick("algorithm", 0, range(1, ALGORITHMS))
+    algorithm = choices.pick("algorithm", 0, range(1, algorithms))
     choices.pick("call", library)
     choices.finish()
     product = product_of(fused)
@@ -313,5 +312,8 @@ def _placed(product: Product, kernel: CustomKernel) -> Placed:
     return Placed(tile, tuple(matrix.place.operand for matrix in matrices), values, ONE)
 
 
-SPACE: tuple[Knobs, ...] = ((), *((("algorithm", number),) for number in range(1, ALGORITHMS)))
-"""The calls of a library worth timing, the one that it thinks best first."""
+def space(algorithms: int) -> tuple[Knobs, ...]:
+    """The calls worth timing of a library with so many algorithms, the one that it thinks best
+    first.
+    """
+    return ((), *((("algorithm", number),) for number in range(1, algorithms)))

@@ -252,10 +252,8 @@ def _verify_dots(selection: Selection) -> None:
 
 def _verify_calls(selection: Selection, merged: Set[Term]) -> None:
     """Checks that each call may be a product of matrices, in a kernel of its own."""
-    for term, library in selection.calls.items():
+    for term, name in selection.calls.items():
         if not selection.is_stored(term) or term in merged:
-            raise VerifyError(
-                f"selection: {term!r} is a call of {library}, not a kernel of its own"
-            )
+            raise VerifyError(f"selection: {term!r} is a call of {name}, not a kernel of its own")
         if term.op not in ("Add", "Cast", "Sum"):  # of a bias, or rounded
-            raise VerifyError(f"selection: {term!r} is a call of {library}, not a plain product")
+            raise VerifyError(f"selection: {term!r} is a call of {name}, not a plain product")

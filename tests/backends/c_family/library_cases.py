@@ -18,12 +18,12 @@ import pytest
 import luminal as lm
 from luminal.backends import lt, registry
 from luminal.backends.backend import Backend
+from luminal.backends.library_calls import ALGORITHMS
 from luminal.base import config
 from luminal.base.dtypes import bfloat16, float16, float32, float64, int8, int32
 from luminal.base.errors import DeviceError
 from luminal.base.numerics import Numerics
 from luminal.hlir.library_product import LibraryProduct
-from luminal.kernel.library_product import ALGORITHMS
 from luminal.program.launch_list import Program, kernel_launches
 from luminal.runtime.driver import DevicePointer
 from luminal.runtime.executable import Executable
@@ -401,7 +401,7 @@ def plant(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         case "batch stride":
             monkeypatch.setattr(lt.Lt, "_layout", laid)
         case "alpha":
-            monkeypatch.setattr(lt, "_SCALES", dict.fromkeys(lt._SCALES, ctypes.c_double))
+            monkeypatch.setattr(lt, "SCALES", dict.fromkeys(lt.SCALES, ctypes.c_double))
         case "alignment":
             monkeypatch.setattr(lt, "_alignment", lambda address: lt.MOST_ALIGNED)
         case "stream" | "workspace":

@@ -1,4 +1,4 @@
-"""Runs the cases of hipBLASLt over the stand-ins, in a process that finds both."""
+"""Runs the cases of hipBLASLt and rocBLAS over the stand-ins, in processes that find them."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ def test_products_by_a_library() -> None:
     flags = stand_in.hip_flags(import_module("hip").hip)
     libraries = stand_in.library(stand_in.HIP, *flags), stand_in.lt_library(stand_in.HIP)
     stand_in.run(cases, libraries, "-m", "long or not long", LIBRARY_VENDOR=registry.ROCM)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not HAS_ALL, reason="needs a C++ compiler, and cuda.h: nvidia-cuda-runtime")
+def test_products_by_the_older_library() -> None:
+    flags = stand_in.hip_flags(import_module("hip").hip)
+    libraries = stand_in.library(stand_in.HIP, *flags), stand_in.rocblas_library()
+    stand_in.run(Path(__file__).with_name("rocblas_cases.py"), libraries)

@@ -74,6 +74,7 @@ class Metal(CBackend):
 
     base = "metal"
     dialect = METAL
+    dispatches = ("graph", "list")
 
     @staticmethod
     def driver(spell: Any, number: int) -> Any:

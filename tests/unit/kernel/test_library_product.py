@@ -11,10 +11,10 @@ import pytest
 
 import luminal as lm
 from luminal.backends.cuda.backend import Cuda, named
+from luminal.backends.library_calls import ALGORITHMS
 from luminal.base.errors import CompileError
 from luminal.base.numerics import Numerics
 from luminal.kernel.knobs import KnobError
-from luminal.kernel.library_product import ALGORITHMS
 from luminal.kernel.tile_interpreter import run as interpret
 from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify

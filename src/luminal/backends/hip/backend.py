@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from luminal.backends.c_backend import CBackend
-from luminal.backends.hip import chips, hipblaslt, presence
+from luminal.backends.hip import chips, hipblaslt, presence, rocblas
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import Spelled
@@ -36,7 +36,7 @@ def current(number: int = 0) -> Hip:
     if reason is not None:
         raise CompileError(reason)
     backend = Hip.of(chips.present(presence.properties(number)), number)
-    target = replace(backend.target, libraries=hipblaslt.installed())
+    target = replace(backend.target, libraries=hipblaslt.installed() or rocblas.installed())
     return replace(backend, target=target)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from luminal.backends.c_backend import CCode
 from luminal.backends.hip import hiprtc, presence
 from luminal.backends.hip.queues import HipQueues
-from luminal.backends.lt import Lt, LtDriver
+from luminal.backends.lt import LtDriver, Products
 from luminal.base import tracing
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
@@ -256,11 +256,11 @@ class HipDriver(LtDriver):
         self._do(hip.hipGraphDestroy, graph)
         return HipRecording(self, executable, (source, into))
 
-    def opened(self) -> Lt:
-        from luminal.backends.hip import hipblaslt  # late: it is large
+    def opened(self) -> Products:
+        from luminal.backends.hip import hipblaslt, rocblas  # late: they are large
 
         self.hip.hipSetDevice(self.number)
-        return hipblaslt.opened()
+        return rocblas.RocBlas() if hipblaslt.path() is None else hipblaslt.opened()
 
     def call_library(self, call: Call) -> None:
         self.hip.hipSetDevice(self.number)

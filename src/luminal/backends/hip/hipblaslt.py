@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import functools
 
+from luminal.backends.hip import rocblas
 from luminal.backends.lt import Interface, Lt
 from luminal.base.errors import CompileError
 
@@ -63,10 +64,11 @@ def installed() -> tuple[str, ...]:
 
 
 def version() -> str:
-    """The library, as far as it is known without a handle. Raises CompileError where it is not
-    installed.
+    """The library, as far as it is known without a handle, or rocBLAS, which then stands in its
+    place. Raises CompileError where neither is installed.
     """
-    return _found().removeprefix("lib")
+    other = rocblas.path() if path() is None else None
+    return (other or _found()).removeprefix("lib")
 
 
 def opened() -> Lt:

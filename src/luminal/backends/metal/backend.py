@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from luminal.backends.c_backend import CBackend
-from luminal.backends.metal import chips, presence
+from luminal.backends.metal import chips, presence, shaders
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.metal import METAL
@@ -34,7 +35,9 @@ def current(number: int = 0) -> Metal:
     reason = presence.absence()
     if reason is not None:
         raise CompileError(reason)
-    return Metal.of(chips.present(presence.devices()[number]), number)
+    backend = Metal.of(chips.present(presence.devices()[number]), number)
+    target = replace(backend.target, libraries=shaders.installed())
+    return replace(backend, target=target)
 
 
 def named(chip: str) -> Metal:

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from luminal.backends.c_backend import CCode
-from luminal.backends.metal import presence
+from luminal.backends.metal import presence, shaders
 from luminal.backends.metal.recording import Copied, MetalRecording, places, recorded
 from luminal.base import tracing
 from luminal.base.errors import CompileError
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
+from luminal.hlir.library_product import LibraryProduct
 from luminal.kernel.tile_ir import Kernel
 from luminal.runtime.driver import (
     Array,
@@ -32,6 +33,8 @@ from luminal.runtime.driver import (
     launch_shape,
 )
 from luminal.runtime.exchange import Exchange
+from luminal.runtime.library_code import LibraryCode
+from luminal.shape.expression import ZERO
 
 GROUP = 128  # threads of a group: four SIMD groups
 WORKERS = 1 << 14  # Metal does not tell the cores: enough for the 80 of the largest chips
@@ -132,6 +135,13 @@ class MetalDriver(Driver):
         encoder.dispatchThreadgroups_threadsPerThreadgroup_(*self.shape(call))
         encoder.endEncoding()
 
+    def product(self, product: LibraryProduct) -> LibraryCode:
+        shaders.bindings()
+        return LibraryCode(product, ZERO)
+
+    def call_library(self, call: Call) -> None:
+        shaders.encode(self.device, self.commands(), call)
+
     def shape(self, call: Call) -> tuple[Any, Any]:
         """How many groups a launch has, and threads in each, as Metal takes them."""
         most = min(GROUP, call.code.handle.maxTotalThreadsPerThreadgroup())
@@ -154,7 +164,9 @@ class MetalDriver(Driver):
         calls: Sequence[Call | Exchange],
         taken: tuple[DevicePointer, Array],
     ) -> MetalRecording | None:
-        launches = [call for call in calls if isinstance(call, Call)]  # there is no other `library`
+        launches = [call for call in calls if isinstance(call, Call)]  # there are no collectives
+        if not all(call.code.lanes for call in launches):
+            return None  # an indirect command buffer has no place for a library's product
         commands = recorded(self, launches)
         if commands is None:
             return None

@@ -70,15 +70,18 @@ Made = (
 
 @dataclass(frozen=True, slots=True)
 class GroupSchedules:
-    """The schedules of devices whose groups share their work; `target` is a machine of scalars."""
+    """The schedules of devices whose groups share their work; `target` is a machine of scalars.
+    `algorithms`: how many a library has for a product.
+    """
 
     target: VectorTarget
     groups: Groups
+    algorithms: int = 1
 
     def place(self, step: KernelStep | CustomStep, knobs: Knobs = ()) -> Placed:
         """One kernel placed by the schedule that `knobs` make of the default."""
         if isinstance(step, CallStep):
-            return library_product.place(step.fused, step.library, knobs)
+            return library_product.place(step.fused, step.library, knobs, self.algorithms)
         if isinstance(step, CustomStep):
             return VectorSchedules(self.target).place(step, knobs)
         chosen, _ = self.explored(step, self.facts(step), knobs)
@@ -93,7 +96,7 @@ class GroupSchedules:
     def space(self, step: KernelStep | CustomStep) -> tuple[Knobs, ...]:
         """The schedules of a kernel worth timing, () first."""
         if isinstance(step, CallStep):
-            return library_product.SPACE
+            return library_product.space(self.algorithms)
         if isinstance(step, CustomStep):
             return VectorSchedules(self.target).space(step)
         explore = partial(self.explored, step, self.facts(step))
