@@ -10,6 +10,7 @@ from luminal.base.dots import INT8_BLOCKS, INT8_FOURS, UINT8_BY_INT8, Dot
 from luminal.expand.expand import expand
 from luminal.expand.interpreter import run
 from luminal.expand.ir import Type
+from luminal.expand.text import to_text as expanded_text
 from luminal.expand.verify import verify as verify_expanded
 from luminal.kernel import tile_interpreter
 from luminal.kernel.tile_ir import (
@@ -60,7 +61,7 @@ def test_all_give_the_same_sum(dot: Dot | None, x: tuple[int, ...], w: tuple[int
     instructions = frozenset() if dot is None else frozenset({(dot.name, Type(I32))})
     expanded = expand(kernel, 1, instructions)
     verify_expanded(expanded)
-    used = {each for each in (INT8_FOURS, UINT8_BY_INT8) if f"= {each} " in expanded.text}
+    used = {each for each in (INT8_FOURS, UINT8_BY_INT8) if f"= {each} " in expanded_text(expanded)}
     assert used == ({dot} if dot else set())
     for runs in (tile_interpreter.run, run):
         given = {"x": np.array(x, np.int8), "w": np.array(w, np.int8), "y": np.zeros(1, np.int32)}

@@ -24,9 +24,6 @@ PUBLIC_NAMES = ROOT / "tests/unit/frontend/public_names.txt"
 
 EXCEPTIONS: Mapping[str, str] = {
     "luminal.backends.reference.ranks:interpret_ranks": "the oracle of programs for many ranks",
-    "luminal.base.dots:WGMMA": "rows of sm_90a that hand-made products of tests are made of so far",
-    "luminal.base.swizzles": "as WGMMA: how its factors lie in shared memory",
-    "luminal.codegen.c_family.warpgroups": "as WGMMA: its functions in a kernel's text",
     "luminal.array_api.inspection:Info": "the array API standard asks for it",
     "luminal.cli.compile:Stage": "members are values of an option, read by their texts",
     "luminal.models.architectures.*:[A-Z]*": "records, which the package takes from its modules",

@@ -9,16 +9,17 @@ number.
 from __future__ import annotations
 
 from luminal.base.dots import WGMMA, Dot
-from luminal.base.dtypes import bfloat16, float16, float32
+from luminal.base.dtypes import bfloat16, float16, float32, int8
 from luminal.codegen.c_family import warpgroups
+from luminal.codegen.c_family.matrices import CPP
 from luminal.codegen.c_family.warpgroups import TURNED, function_of, holder_of
 
-ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32"}
+ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32", int8: "signed char"}
 COMMON = """
 namespace simt {
 // Products under way, of each thread.
 struct Product {
-    void (*make)(const Product&); float* c[128]; unsigned long long a, b; int batch; bool spoilt;
+    void (*make)(const Product&); void* c[128]; unsigned long long a, b; int batch; bool spoilt;
 };
 struct Products { unsigned launch; int count, made, batches; bool begun; Product all[16]; };
 static Products products[1024];
@@ -45,9 +46,9 @@ SIMT_UNCHECKED inline const void* place(unsigned long long factor, unsigned line
 }
 template <class T> __attribute__((noinline)) T loaded(const void* from) { return *(const T*)from; }
 // Rows or columns of a factor, each read once.
-template <class T, int M, int K, bool TURNED> struct Side {
-    float all[M][K]; bool read[M] = {};
-    SIMT_UNCHECKED const float* steps(unsigned long long factor, int n) {
+template <class T, class Sum, int M, int K, bool TURNED> struct Side {
+    Sum all[M][K]; bool read[M] = {};
+    SIMT_UNCHECKED const Sum* steps(unsigned long long factor, int n) {
         for (int k = 0; k < K && !read[n]; k++)
             all[n][k] = loaded<T>(TURNED ? place(factor, k, n * sizeof(T))
                                          : place(factor, n, k * sizeof(T)));
@@ -87,14 +88,14 @@ SIMT_UNCHECKED inline void make_{name}(const Product& product) {{
     static const int rows[] = {rows}, row_of[] = {row_of};
     static const int columns[] = {columns}, column_of[] = {column_of};
     unsigned t = thread_index().x % {lanes};
-    Side<{element}, {m}, {k}, {turned_a}> a;
-    Side<{element}, {n}, {k}, {turned_b}> b;
+    Side<{element}, {sum}, {m}, {k}, {turned_a}> a;
+    Side<{element}, {sum}, {n}, {k}, {turned_b}> b;
     for (int e = 0; e < {results}; e++) {{
-        const float* x = a.steps(product.a, rows[t] + row_of[e]);
-        const float* y = b.steps(product.b, columns[t] + column_of[e]);
-        float sum = *product.c[e];
+        const {sum}* x = a.steps(product.a, rows[t] + row_of[e]);
+        const {sum}* y = b.steps(product.b, columns[t] + column_of[e]);
+        {sum} sum = *({sum}*)product.c[e];
         for (int k = {k} - 1; k >= 0; k--) sum += x[k] * y[k];
-        *product.c[e] = product.spoilt ? __builtin_nanf("") : sum;
+        *({sum}*)product.c[e] = product.spoilt ? ({sum}){spoilt} : sum;
     }}
 }}
 }}
@@ -132,6 +133,8 @@ def _multiply(dot: Dot, name: str, turned: str) -> str:
         name=name, lanes=dot.together, results=results.elements,
         m=dot.m, n=dot.n, k=dot.k,
         element=ELEMENTS[dot.a], turned_a=int("a" in turned), turned_b=int("b" in turned),
-        parameters=", ".join(f"float &c{n}" for n in elements),
+        sum=CPP[dot.accumulator],
+        spoilt='__builtin_nanf("")' if dot.accumulator.is_float else "0x7fa5a5a5",
+        parameters=", ".join(f"{CPP[dot.accumulator]} &c{n}" for n in elements),
         addresses=", ".join(f"&c{n}" for n in elements),
     )  # fmt: skip

@@ -78,9 +78,9 @@ class Dot:
 
     Of one result the `k` neighbours along the sum are held side by side in either factor: a word.
     So they are of two rows by two columns that one lane has (`is_pair`). Of others `together` lanes
-    hold the blocks of the factors and of the results, as the three
-    `fragments` say; factors that have none lie in shared memory. `a` and `b` are the dtypes of the
-    factors, `accumulator` that of the sum.
+    hold the blocks of the factors and of the results, as the three `fragments` say; factors that
+    have none are read in shared memory. `a` and `b` are the dtypes of the factors, `accumulator`
+    that of the sum.
     """
 
     name: str
@@ -105,10 +105,32 @@ class Dot:
         return self.m == 2 and not self.is_matrix
 
     @property
+    def is_from_memory(self) -> bool:
+        """Are the factors of several results read in shared memory, swizzled there?"""
+        return not self.fragments[0]
+
+    @property
+    def row(self) -> int:
+        """The lanes that step together: what is read in shared memory four such rows multiply."""
+        return self.together // 4 if self.is_from_memory else self.together
+
+    @property
+    def family(self) -> str:
+        """The name of all rows that differ in their columns only."""
+        return self.name.removesuffix(f".n{self.n}")
+
+    def replaces(self, other: Dot) -> bool:
+        """Does it multiply what the other one does, with roundings of the same kind?"""
+        mine = self.a, self.b, self.accumulator, self.rounding
+        return mine == (other.a, other.b, other.accumulator, other.rounding)
+
+    @property
     def chains(self) -> bool:
         """Do the lanes hold results as they hold the first factor, blocks of columns side by side
         for steps of the sum?
         """
+        if self.is_from_memory:
+            return False
         a, c = fragment(self.fragments[0]), fragment(self.fragments[2])
         sides = a.lane_bits("m") == c.lane_bits("m") and a.lane_bits("k") == c.lane_bits("n")
         elements = {bit for _, bit in a.element_bits("k")}
@@ -235,12 +257,12 @@ MMA = (MMA_BF16, MMA_F16, MMA_S8, MMA_F64, MMA_TF32)
 
 def _wgmma(name: str, k: int, dtype: DType, rounding: Rounding) -> tuple[Dot, ...]:
     """The rows of NVIDIA's wgmma of a dtype: 64 rows by 8 to 256 columns."""
-    rows = []
+    rows, sums = [], int32 if rounding is Rounding.NONE else float32
     for bits in range(6):
         results = " ".join(["n1 n2 m0 m1 m2 m4 m5 | n0 m3", *(f"n{3 + n}" for n in range(bits))])
         shape = 64, 8 << bits, 128
         title = f"wgmma.{name}.n{8 << bits}"
-        rows.append(Dot(title, k, dtype, dtype, float32, rounding, *shape, ("", "", results)))
+        rows.append(Dot(title, k, dtype, dtype, sums, rounding, *shape, ("", "", results)))
     return tuple(rows)
 
 
@@ -248,10 +270,9 @@ WGMMA = (
     *_wgmma("bf16", 16, bfloat16, Rounding.BLOCK),
     *_wgmma("f16", 16, float16, Rounding.BLOCK),
     *_wgmma("tf32", 8, float32, Rounding.SHORT),
+    *_wgmma("s8", 32, int8, Rounding.NONE),
 )
-"""NVIDIA's of sm_90a, whose factors lie in shared memory as `swizzles.py` says. No chip lists them
-yet: no kernel is made of them.
-"""
+"""NVIDIA's of sm_90a, whose factors lie in shared memory as `swizzles.py` says."""
 
 
 def _of_16(

@@ -48,10 +48,11 @@ from luminal.shape.prove import prove, simplify
 
 @dataclass(frozen=True, slots=True)
 class _Access:
-    """A piece lies at `distance` elements from an offset that pieces share. It is accessed where
-    `mask` holds, None for everywhere. `lanes` are None where the piece is a scalar.
+    """A piece lies at `distance` elements from an offset in a buffer that pieces share. It is
+    accessed where `mask` holds, None for everywhere. `lanes` are None where the piece is a scalar.
     """
 
+    buffer: str
     offset: Expression
     distance: int
     mask: Operand | None
@@ -60,7 +61,7 @@ class _Access:
 
     def address(self, tiles: Tiles) -> tuple[Operand, int]:
         """The address of the first lane, or of all lanes, and the distance behind it."""
-        return tiles.index.place(self.offset, self.distance)
+        return tiles.place(self.buffer, self.offset, self.distance)
 
     def addresses(self, tiles: Tiles) -> tuple[Operand, int]:
         """One for each lane, or one for all where they are the same."""
@@ -179,7 +180,7 @@ def _load_transposed(
         where = b.shuffle(every, none, [k if k < number else count for k in range(count)])
 
     def in_a_row(offset: Expression, distance: int) -> Operand:
-        at = tiles.index.place(offset, distance)
+        at = tiles.place(statement.buffer, offset, distance)
         return read(tiles, statement.buffer, at, where, count, type_)
 
     return transposed(tiles, statement, axes, across, in_a_row)
@@ -284,7 +285,7 @@ def _store_turned(
         return b.spread(to_memory(b, value.dtype, at_position), lanes)
 
     def write(offset: Expression, distance: int, column: Operand) -> None:
-        _write(tiles, statement, tiles.index.place(offset, distance), column, None)
+        _write(tiles, statement, tiles.place(statement.buffer, offset, distance), column, None)
 
     stored_turned(tiles, statement, axes, across, element, write)
 
@@ -334,7 +335,7 @@ def _write_by_lane(
         masks = [] if place.mask is None else [b.lane(place.mask, lane)]
         if guard is not TRUE:
             masks.append(tiles.index.condition(guard))
-        at = tiles.index.place(offset, place.distance)
+        at = tiles.place(statement.buffer, offset, place.distance)
         _write(tiles, statement, at, b.lane(value, lane), b.both(masks))
 
 
@@ -350,10 +351,11 @@ def copy(tiles: Tiles, statement: Copy) -> None:
 
     def write() -> None:
         for _, position in tiles.positions(axes):
-            to, start = (
-                index.place(*tiles.reach(offset, position))
-                for offset in (statement.offset, statement.source_offset)
+            ends = (
+                (statement.buffer, statement.offset),
+                (statement.source, statement.source_offset),
             )
+            to, start = (tiles.place(name, *tiles.reach(offset, position)) for name, offset in ends)
             guard = tiles.moved(statement.guard, position)
             live = None if guard is TRUE else index.condition(guard)
             tiles.b.emit(
@@ -401,7 +403,7 @@ def _place(
     if also is not None:
         masks.append(also)
     mask = tiles.b.both([mask for mask in masks if uniform(mask) != 1])
-    return _Access(*tiles.reach(offset, position), mask, lanes, guard)
+    return _Access(statement.buffer, *tiles.reach(offset, position), mask, lanes, guard)
 
 
 # That a tile is whole is known once for all its vectors. Asked again by each, as a loop's stop says

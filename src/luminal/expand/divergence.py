@@ -20,6 +20,7 @@ from luminal.expand.ir import (
     Loop,
     Meeting,
     Multiply,
+    MultiplyLeft,
     Operand,
     Statement,
     Value,
@@ -43,7 +44,7 @@ def divergent(kernel: Kernel) -> list[Statement]:
 def _varying(kernel: Kernel, lane: Value) -> set[int]:
     """The values that may differ between lanes."""
     statements = [*kernel.statements()]
-    held = [s.outs for s in statements if isinstance(s, Multiply | LoadMatrix)]
+    held = [s.outs for s in statements if isinstance(s, Multiply | MultiplyLeft | LoadMatrix)]
     varying = {lane.id, *(out.id for outs in held for out in outs)}
     before = 0
     while len(varying) > before:  # loops carry values backwards

@@ -23,6 +23,7 @@ from luminal.expand.pointwise import POINTWISE
 from luminal.expand.prefix import write_prefix
 from luminal.expand.runs import write_runs
 from luminal.expand.sort import write_sort
+from luminal.expand.text import to_text
 from luminal.expand.tiles import Elements, Key, Partial, Position, Tiles
 from luminal.expand.wide import widened
 from luminal.hlir.monoid import MAXIMUM
@@ -31,6 +32,7 @@ from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sortin
 from luminal.kernel.tile_ir import (
     Await,
     Barrier,
+    Begin,
     Commit,
     Contract,
     Copy,
@@ -74,7 +76,7 @@ def expanded_text(kernel: tile_ir.Kernel, lanes: int = 1) -> str:
     """The kernel expanded, as text; what is written by hand stays a call."""
     if kernel.call is not None:
         return tile_text.to_text(kernel)
-    return expand(kernel, lanes).text
+    return to_text(expand(kernel, lanes))
 
 
 # What a machine has or lacks is decided here and nowhere below: instructions that only some have
@@ -342,17 +344,22 @@ class _Expansion:
     def barrier(self, statement: Barrier) -> None:
         """Makes the lanes of a group meet; a worker that runs a whole chunk waits for nobody."""
         if self.source.lanes > 1:
+            if any(buffer.swizzle for buffer in self.source.scratch):
+                self.b.emit(ir.Publish())
             self.b.emit(ir.Barrier())
             self.tiles.read.clear()
 
     def copy(self, statement: Copy) -> None:
         access.copy(self.tiles, statement)
 
+    def begin_products(self, statement: Begin) -> None:
+        self.b.emit(ir.Begin())
+
     def commit(self, statement: Commit) -> None:
-        self.b.emit(ir.Commit())
+        self.b.emit(ir.Commit(statement.of))
 
     def wait(self, statement: Await) -> None:
-        self.b.emit(ir.Await(statement.younger))
+        self.b.emit(ir.Await(statement.younger, statement.of))
 
     RULES: Mapping[type, Callable[..., None]] = {
         Literal: literal,
@@ -372,6 +379,7 @@ class _Expansion:
         SortRow: sort,
         Barrier: barrier,
         Copy: copy,
+        Begin: begin_products,
         Commit: commit,
         Await: wait,
     }

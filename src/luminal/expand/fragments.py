@@ -3,6 +3,8 @@
 What a lane holds of a factor are words of neighbours along the sum. Where memory has these side by
 side a word is one load; and where the words of eight lanes are 16 bytes, all lanes of a row load
 them together (`LoadMatrix`), in memory that lies along the sum or, of 16 bits, across it.
+
+A dot that reads factors in shared memory is told where its blocks begin, and how their lines lie.
 """
 
 from __future__ import annotations
@@ -14,12 +16,20 @@ from luminal.base.records import dataclass
 from luminal.expand import access
 from luminal.expand.casts import word_of
 from luminal.expand.groups import Fold, exchanged
-from luminal.expand.ir import LoadMatrix, Multiply, Operand, Type, memory_dtype
+from luminal.expand.ir import (
+    Left,
+    LoadMatrix,
+    Multiply,
+    MultiplyLeft,
+    Operand,
+    Type,
+    memory_dtype,
+)
 from luminal.expand.tiles import Elements, Key, Position, Tiles
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Contract, Load, Retile, Space, Tile
 from luminal.memory.alignment import ACCESS
-from luminal.shape.expression import ONE, ZERO, Expression, Symbol, opaque
+from luminal.shape.expression import ONE, ZERO, Expression, Symbol, const, opaque
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,10 @@ def is_factor(tiles: Tiles, tile: Tile) -> bool:
 
 
 def load_factor(tiles: Tiles, statement: Load) -> None:
-    """The words of a factor that each lane holds."""
+    """The words of a factor that each lane holds; or where it is, if it stays there."""
+    if any(tiles.parts[a].dot.is_from_memory for a in statement.out.axes if a in tiles.parts):
+        tiles.left[statement.out.id] = statement
+        return
     held, dtype = _Held.of(tiles, statement.out), tiles.buffers[statement.buffer].dtype
     rows = _by_rows(tiles, statement, held)
     if rows is not None:
@@ -200,15 +213,18 @@ def folded(tiles: Tiles, axis: Symbol, dtype: DType, value: Operand, fold: Fold)
 
 def multiply(tiles: Tiles, statement: Contract) -> None:
     """The sums with the products of all blocks added, block by block."""
-    out, b = statement.out, tiles.b
-    tiles_of = (statement.acc, statement.a, statement.b)
-    blocks = [(tile, _Held.of(tiles, tile)) for tile in tiles_of]
-    results = _Held.of(tiles, out)
+    out, b, dot = statement.out, tiles.b, statement.dot
+    held = [(tile, _Held.of(tiles, tile)) for tile in (statement.a, statement.b)]
+    before, results = _Held.of(tiles, statement.acc), _Held.of(tiles, out)
     elements: Elements = {}
     for _, at in tiles.positions(results.outer):
-        acc, x, y = (_registers(tiles, tile, held, at) for tile, held in blocks)
+        acc = _registers(tiles, statement.acc, before, at)
         outs = tuple(b.value(Type(out.dtype)) for _ in acc)
-        b.emit(Multiply(outs, statement.dot, acc, x, y))
+        if dot.is_from_memory:
+            b.emit(MultiplyLeft(outs, dot, acc, *(_left(tiles, *factor, at) for factor in held)))
+        else:
+            x, y = (_registers(tiles, *factor, at) for factor in held)
+            b.emit(Multiply(outs, dot, acc, x, y))
         for element, value in enumerate(outs):
             elements[results.key(out, at, element)] = value
     tiles.values[out.id] = elements
@@ -218,3 +234,24 @@ def _registers(tiles: Tiles, tile: Tile, held: _Held, at: Position) -> tuple[Ope
     """What a lane holds of a block, in order."""
     count = held.fragment.elements
     return tuple(tiles.element(tile, {**at, **held.position(n)}) for n in range(count))
+
+
+def _left(tiles: Tiles, tile: Tile, held: _Held, at: Position) -> Left:
+    """Where a block of a factor that stays in memory begins, and how it lies there."""
+    load = tiles.left[tile.id]
+    buffer, offset = tiles.buffers[load.buffer], load.offset
+    start = dict.fromkeys(held.sides.values(), ZERO)
+    # How elements lie to each other is the same for all blocks.
+    others = dict.fromkeys(offset.symbols() - start.keys(), ZERO)
+
+    def distance(side: str, count: int) -> int:
+        there = offset.substitute({**others, **start, held.sides[side]: const(count)})
+        return int(there.constant - offset.substitute({**others, **start}).constant)
+
+    (across,) = held.sides.keys() - {"k"}
+    turned = distance("k", 1) != 1
+    along, line = across if turned else "k", buffer.swizzle // memory_dtype(buffer.dtype).size
+    is_tiled = getattr(held.dot, along) > line
+    apart = distance(along, line) if is_tiled else line * 8
+    place = tiles.index.place(*tiles.reach(offset.substitute(start), at))
+    return Left(load.buffer, *place, apart, turned)

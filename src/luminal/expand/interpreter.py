@@ -8,7 +8,7 @@ memory are overwritten before each chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -20,6 +20,7 @@ from luminal.expand.ir import (
     Apply,
     Await,
     Barrier,
+    Begin,
     Commit,
     Constant,
     Copy,
@@ -27,22 +28,25 @@ from luminal.expand.ir import (
     Fetch,
     If,
     Kernel,
+    Left,
     Load,
     LoadMatrix,
     Loop,
     Multiply,
+    MultiplyLeft,
     Operand,
+    Publish,
     Statement,
     Store,
     Type,
     Value,
-    headline,
     memory_dtype,
 )
-from luminal.expand.lockstep import Accesses, Lane, in_turns
+from luminal.expand.lockstep import GARBAGE, Accesses, Lane, Running, elements_of, in_turns
 from luminal.expand.operations import OPERATIONS
+from luminal.expand.text import headline
 from luminal.kernel.tile_interpreter import FOLLOWING
-from luminal.kernel.tile_ir import Buffer
+from luminal.kernel.tile_ir import Batch, Buffer
 from luminal.memory.alignment import ACCESS
 
 Array = NDArray[Any]
@@ -78,6 +82,9 @@ class _Interpreter:
             self.memory[buffer.name] = np.zeros(self.size(buffer), memory_dtype(buffer.dtype).numpy)
         self.lane = 0
         self.batches: list[list[Callable[[], None]]] = [[]]  # of copies, the open one last
+        self.products: list[list[Running]] = [[]]  # likewise
+        self.swizzled = {buffer.name for buffer in kernel.shared if buffer.swizzle}
+        self.begun = False
         self.is_early = False
         self.accesses: Accesses | None = None  # of a group's lanes
 
@@ -125,7 +132,7 @@ class _Interpreter:
         lanes = []
         for n in range(self.kernel.lanes):
             lane = copy(self)
-            lane.batches = [[]]
+            lane.batches, lane.products = [[]], [[]]
             lane.lane, lane.values = n, {**self.values, number.id: np.array([n], np.int64)}
             lanes.append(lane.alone())
         in_turns(lanes, self.accesses)
@@ -154,6 +161,8 @@ class _Interpreter:
                     blocks = (statement.acc, statement.a, statement.b)
                     held = [np.concatenate([*map(self.value, block)]) for block in blocks]
                     self.take(statement.outs, (yield statement, held))
+                case MultiplyLeft():
+                    self.products[-1].append((yield statement, self.left(statement)))
                 case LoadMatrix():
                     self.load_matrix(statement, (yield statement, self.value(statement.address)))
                 case Loop():
@@ -240,6 +249,46 @@ class _Interpreter:
         if len(set(addresses[active])) < active.sum():
             self.fail(statement, "two lanes meet at one address; store them one by one")
         memory[addresses[active]] = value[active]
+        words = value.itemsize // self.memory[statement.buffer].itemsize
+        self.hide(statement.buffer, addresses[active], words)
+
+    def hide(self, buffer: str, addresses: Iterable[int], count: int) -> None:
+        """Products do not see these elements, each the first of so many, before the lane publishes
+        them.
+        """
+        if buffer in self.swizzled and self.accesses is not None:
+            hidden = self.accesses.hidden.setdefault(self.lane, set())
+            hidden |= {(buffer, int(at) * count + n) for at in addresses for n in range(count)}
+
+    def left(self, statement: MultiplyLeft) -> Any:
+        """The lane's results of a product, which are not there, what it adds to, and where both
+        factors lie.
+        """
+        if not self.begun:
+            self.fail(statement, "its accumulators are not ready; put a Begin before it")
+        dot = statement.dot
+        outs = np.full(len(statement.outs), GARBAGE, np.uint32).view(dot.accumulator.numpy)
+        acc = [*map(self.value, statement.acc)]
+        self.take(statement.outs, outs)
+        a, b = self.block(statement, statement.a, dot.m), self.block(statement, statement.b, dot.n)
+        return outs, acc, (a, b)
+
+    def block(self, statement: MultiplyLeft, factor: Left, lines: int) -> tuple[Array, Array]:
+        """The memory of a factor, and where its elements are."""
+        (buffer,) = (x for x in self.kernel.shared if x.name == factor.buffer)
+        start = self.scalar(factor.address) + factor.distance
+        elements = elements_of(factor, buffer, start, (lines, statement.dot.k))
+        memory = self.memory[factor.buffer]
+        if not 0 <= elements.min() <= elements.max() < memory.size:
+            self.fail(statement, f"a block from {start} on is not inside {buffer.name}")
+        return memory, elements
+
+    def publish(self, statement: Publish) -> None:
+        if self.accesses is not None:
+            self.accesses.hidden.pop(self.lane, None)
+
+    def begin_products(self, statement: Begin) -> None:
+        self.begun = True
 
     def take(self, outs: Sequence[Value], held: Array) -> None:
         """Binds what the lane got of a block."""
@@ -282,6 +331,7 @@ class _Interpreter:
         def make() -> None:
             to[start : start + count] = source[first : first + count] if live else 0
             self.touch(statement, start)
+            self.hide(statement.buffer, range(start, start + count), 1)
 
         self.batches[-1].append(make)
 
@@ -291,9 +341,15 @@ class _Interpreter:
             self.accesses.note(self.lane, statement, range(start, start + statement.count))
 
     def commit(self, statement: Commit) -> None:
-        self.batches.append([])
+        (self.batches if statement.of is Batch.COPIES else self.products).append([])
 
     def wait(self, statement: Await) -> None:
+        if statement.of is Batch.PRODUCTS:
+            self.begun = False
+            while len(self.products) - 1 > statement.younger:
+                for product in self.products.pop(0):
+                    product.make()
+            return
         while len(self.batches) - 1 > statement.younger:
             for make in self.batches.pop(0):
                 make()
@@ -348,6 +404,8 @@ class _Interpreter:
         Loop: loop,
         If: branch,
         Copy: copy,
+        Publish: publish,
+        Begin: begin_products,
         Commit: commit,
         Await: wait,
     }

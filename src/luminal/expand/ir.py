@@ -10,7 +10,7 @@ u16 words everywhere and are converted by operations on bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from luminal.base import dtypes
 from luminal.base.dots import Dot
 from luminal.base.dtypes import DType
-from luminal.base.forks import cached_property
 from luminal.base.records import dataclass
-from luminal.kernel.tile_ir import Buffer
+from luminal.kernel.tile_ir import Batch, Buffer
 from luminal.shape.expression import Expression, Symbol
 
 
@@ -243,6 +242,41 @@ class Multiply:
 
 
 @dataclass(frozen=True, slots=True)
+class Left:
+    """A block of a factor that a dot reads in shared memory, from `buffer[address + distance]` on:
+    where that is before pieces change places. Lines of the buffer's width follow each other along
+    rows or columns or, `turned`, along the sum; tiles of lines lie `apart`. All are elements.
+    """
+
+    buffer: str
+    address: Operand
+    distance: int
+    apart: int
+    turned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MultiplyLeft:
+    """`outs` becomes `acc + a * b`, as of a Multiply, of blocks of factors that `dot` reads where
+    they are: at some time until the lanes' Await for their batch. Until then `outs` are there for
+    further products only. All lanes come by.
+    """
+
+    outs: tuple[Value, ...]
+    dot: Dot
+    acc: tuple[Operand, ...]
+    a: Left
+    b: Left
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """What the lane has written to shared memory, and what it has awaited of its copies, dots that
+    read there may read after a Barrier.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class LoadMatrix:
     """Loads squares of words for the 32 lanes of a row together: `outs`, a u32 each, of as many
     squares of eight rows of 16 bytes. Row r of square s starts at `buffer[address + distance]` as
@@ -275,8 +309,15 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Begin:
+    """The lane's accumulators are ready for a batch of products."""
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
-    """The lane's copies since its last Commit are a batch."""
+    """The lane's copies, or products, since its last Commit of such are a batch."""
+
+    of: Batch = Batch.COPIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +325,7 @@ class Await:
     """All the lane's batches but the `younger` last ones have come."""
 
     younger: int
+    of: Batch = Batch.COPIES
 
 
 Statement = (
@@ -296,12 +338,15 @@ Statement = (
     | Barrier
     | Exchange
     | Multiply
+    | MultiplyLeft
     | LoadMatrix
     | Copy
+    | Publish
+    | Begin
     | Commit
     | Await
 )
-Meeting = Barrier | Exchange | Multiply | LoadMatrix
+Meeting = Barrier | Exchange | Multiply | MultiplyLeft | LoadMatrix
 """What all lanes of a group come to."""
 
 
@@ -352,115 +397,14 @@ class Kernel:
     first: Value | None = None
     early: tuple[Statement, ...] = ()
 
-    @cached_property
-    def text(self) -> str:
-        """The kernel as text, which names nothing by chance: equal kernels have equal texts."""
-        return _written(self)
-
     def statements(self) -> Iterator[Statement]:
         """Every statement, outer before inner."""
-        stack = [*reversed(self.body), *reversed(self.setup), *reversed(self.early)]
-        while stack:
-            statement = stack.pop()
-            yield statement
-            if isinstance(statement, Loop | If):
-                stack.extend(reversed(statement.body))
+        return every((*self.early, *self.setup, *self.body))
 
 
-def to_text(kernel: Kernel) -> str:
-    """The kernel as text: equal kernels have equal texts."""
-    return kernel.text
-
-
-def _written(kernel: Kernel) -> str:
-    params = (
-        f"{_typed(p.value)} = {p.symbol} in {p.symbol.lo}..{p.symbol.hi}" for p in kernel.params
-    )
-    group = "" if kernel.lane is None else f" by groups of {kernel.lanes}, {_typed(kernel.lane)}"
-    group += f", subgroups of {kernel.subgroup}" if kernel.subgroup > 1 else ""
-    lines = [f"kernel({', '.join(params)}){group} {{"]
-    for buffer in kernel.buffers:
-        role = buffer.role.value + " non_temporal" * buffer.non_temporal
-        role += " unaligned" * (not buffer.is_aligned) + " constant" * buffer.constant
-        lines.append(f"  {role} {buffer.name}: {buffer.dtype}[{buffer.size}]")
-    for buffer in kernel.shared:
-        lines.append(f"  shared {buffer.name}: {buffer.dtype}[{buffer.size}]")
-    _block(kernel.early, f"  early, first chunk {kernel.first}: ", lines)
-    _block(kernel.setup, "  ", lines)
-    for scratch in kernel.scratch:
-        buffer = scratch.buffer
-        where = f"{buffer.dtype}[{buffer.size}] from byte {scratch.offset}"
-        lines.append(f"  scratch {buffer.name}: {where} of {kernel.scratch_bytes}")
-    begin = "" if kernel.begin is None else f", from {_typed(kernel.begin)} on"
-    lines.append(f"  chunk {_typed(kernel.chunk)} of {kernel.chunks}{begin}:")
-    _block(kernel.body, "    ", lines)
-    return "\n".join([*lines, "}"])
-
-
-def place(statement: Load | Store | Fetch | LoadMatrix | Copy) -> str:
-    """The address and the distance from it, as text."""
-    distance = statement.distance
-    if not distance:
-        return f"{statement.address}"
-    return f"{statement.address} {'-' if distance < 0 else '+'} {abs(distance)}"
-
-
-def headline(statement: Statement) -> str:
-    """The statement's own printed line, without the body."""
-    lines: list[str] = []
-    _block((statement,), "", lines)
-    return lines[0]
-
-
-def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
+def every(body: Sequence[Statement]) -> Iterator[Statement]:
+    """The statements of a body and all inside of them, outer before inner."""
     for statement in body:
-        match statement:
-            case Apply(out, op, args):
-                lines.append(f"{indent}{_typed(out)} = {op} {' '.join(map(str, args))}")
-            case Load(out, buffer, _, mask):
-                where = "" if mask is None else f" if {mask}"
-                load = "load" + " aligned" * statement.is_aligned
-                lines.append(f"{indent}{_typed(out)} = {load} {buffer}[{place(statement)}]{where}")
-            case Fetch(buffer):
-                lines.append(f"{indent}fetch {buffer}[{place(statement)}]")
-            case Store(buffer, _, value, mask):
-                where = "" if mask is None else f" if {mask}"
-                store = "store" + " aligned" * statement.is_aligned
-                lines.append(f"{indent}{store} {buffer}[{place(statement)}] <- {value}{where}")
-            case Loop(index, start, stop, step):
-                head = f"for {_typed(index)} = {start}, < {stop}, + {step}:"
-                lines.append(indent + head)
-                for carry in statement.carries:
-                    after = f"-> {carry.next}, after {_typed(carry.result)}"
-                    lines.append(f"{indent}  carry {_typed(carry.inner)} = {carry.init} {after}")
-                _block(statement.body, indent + "  ", lines)
-            case If(condition):
-                lines.append(f"{indent}if {condition}{', seldom' if statement.seldom else ''}:")
-                for choice in statement.choices:
-                    arms = f"{choice.then} else {choice.otherwise}"
-                    lines.append(f"{indent}  after {_typed(choice.result)} = {arms}")
-                _block(statement.body, indent + "  ", lines)
-            case Barrier():
-                lines.append(f"{indent}barrier")
-            case Exchange(out, value, distance):
-                lines.append(f"{indent}{_typed(out)} = {value} of the lane {distance} away")
-            case Multiply(outs, dot, acc, a, b):
-                blocks = " ".join(f"({' '.join(map(str, held))})" for held in (acc, a, b))
-                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {blocks}")
-            case Copy(buffer, _, _, source, address, distance, count, live):
-                where = "" if live is None else f" if {live}"
-                there = f"{source}[{place(Fetch(source, address, distance))}]"
-                there = f"{buffer}[{place(statement)}] from {there}"
-                lines.append(f"{indent}copy {count} to {there}{where}")
-            case Commit():
-                lines.append(f"{indent}commit")
-            case Await(younger):
-                lines.append(f"{indent}await all but {younger}")
-            case LoadMatrix(outs, buffer):
-                turned = ", turned" * statement.turned
-                where = f"{buffer}[{place(statement)}]{turned}"
-                lines.append(f"{indent}{', '.join(map(_typed, outs))} = load matrix {where}")
-
-
-def _typed(value: Value) -> str:
-    return f"{value}: {value.type}"
+        yield statement
+        if isinstance(statement, Loop | If):
+            yield from every(statement.body)

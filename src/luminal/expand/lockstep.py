@@ -3,31 +3,42 @@
 Between two barriers lanes run in any order, so no lane may touch what another one writes there; and
 all lanes must come to the same barrier, the same number of times. So must they to an exchange, or
 to what they multiply or load together, but these order no memory.
+
+Products of factors that stay in shared memory are made where they are awaited, and no sooner. But
+they may be made at once: so from where they are asked for on nothing may write what they read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from luminal.base.errors import VerifyError
+from luminal.base.fragments import dealt, gathered
 from luminal.base.records import dataclass
+from luminal.base.swizzles import PIECE, SWIZZLES
 from luminal.expand.ir import (
     Barrier,
     Copy,
     Exchange,
+    Left,
     Load,
     LoadMatrix,
     Meeting,
     Multiply,
+    MultiplyLeft,
     Statement,
     Store,
-    headline,
+    memory_dtype,
 )
+from luminal.expand.text import headline
+from luminal.kernel.tile_ir import Buffer
 
+Array = NDArray[Any]
 Element = tuple[str, int]
 """An element of a buffer."""
 ROW = 32
@@ -46,13 +57,21 @@ class Accesses:
     written: dict[Element, tuple[int, Statement]] = field(default_factory=dict)
     read: dict[Element, tuple[int, Statement]] = field(default_factory=dict)
     read_by_more: set[Element] = field(default_factory=set)
+    running: list[Running] = field(default_factory=list)
+    hidden: dict[int, set[Element]] = field(default_factory=dict)  # what lanes have not published
 
     def note(
-        self, lane: int, statement: Load | Store | LoadMatrix | Copy, addresses: Iterable[int]
+        self,
+        lane: int,
+        statement: Load | Store | LoadMatrix | Copy | MultiplyLeft,
+        addresses: Iterable[int],
+        buffer: str = "",
     ) -> None:
         """Raises VerifyError where another lane wrote there, or read what this one writes."""
         for address in addresses:
-            element = (statement.buffer, int(address))
+            element = (buffer or statement.buffer, int(address))  # type: ignore[union-attr]
+            if isinstance(statement, Store | Copy):
+                self._idle(statement, element)
             self._compare(lane, statement, element, self.written.get(element))
             if isinstance(statement, Store | Copy):
                 other = self.read.get(element)
@@ -62,6 +81,15 @@ class Accesses:
                 self.written[element] = lane, statement
             elif self.read.setdefault(element, (lane, statement))[0] != lane:
                 self.read_by_more.add(element)
+
+    def _idle(self, statement: Store | Copy, element: Element) -> None:
+        """Nothing that is running may read what is written."""
+        reader = next((x for x in self.running if element[1] in x.read.get(element[0], ())), None)
+        if reader is not None:
+            raise VerifyError(
+                f"expanded IR: `{headline(statement)}`: {element[0]}[{element[1]}] is read by "
+                f"`{headline(reader.statement)}`, which is running; await it before"
+            )
 
     def _compare(
         self,
@@ -76,9 +104,10 @@ class Accesses:
                 for access in (statement, other[1])
             )
             buffer, address = element
+            who, whom = (f"lane {n}" if n >= 0 else "a product" for n in (lane, other[0]))
             raise VerifyError(
-                f"expanded IR: `{headline(statement)}`: lane {lane} {does} {buffer}[{address}], "
-                f"which lane {other[0]} {did} in `{headline(other[1])}`; put a barrier between them"
+                f"expanded IR: `{headline(statement)}`: {who} {does} {buffer}[{address}], "
+                f"which {whom} {did} in `{headline(other[1])}`; put a barrier between them"
             )
 
     def clear(self) -> None:
@@ -86,6 +115,70 @@ class Accesses:
         self.written.clear()
         self.read.clear()
         self.read_by_more.clear()
+
+
+PRODUCTS = -1  # stands for the lane of what reads by itself
+GARBAGE = 0x7FA5A5A5  # what has not been added up; of floats no number
+
+
+@dataclass(eq=False)
+class Running:
+    """A product under way: what it reads, and where each lane has what it gives, which is garbage
+    until it is made.
+    """
+
+    statement: MultiplyLeft
+    accesses: Accesses
+    factors: Sequence[tuple[Array, Array]]  # memory, and the elements of a block in it
+    lanes: Sequence[tuple[Array, Sequence[Array]]]  # by lane: results, and what is added to
+    is_made: bool = False
+
+    @property
+    def read(self) -> Mapping[str, Array]:
+        """The elements that it reads, by buffer."""
+        a, b = self.statement.a.buffer, self.statement.b.buffer
+        of_a, of_b = (elements.ravel() for _, elements in self.factors)
+        return {a: of_a, b: of_b} if a != b else {a: np.concatenate((of_a, of_b))}
+
+    def note(self) -> None:
+        """Reads what is there now, which is what lanes have published."""
+        for name, elements in self.read.items():
+            self.accesses.note(PRODUCTS, self.statement, elements, name)
+            for lane, hidden in self.accesses.hidden.items():
+                if any((name, int(element)) in hidden for element in elements if hidden):
+                    raise VerifyError(
+                        f"expanded IR: `{headline(self.statement)}`: lane {lane} has written what "
+                        "it reads; put a Publish before the Barrier"
+                    )
+
+    def make(self) -> None:
+        """Adds the product up, once."""
+        if self.is_made:
+            return
+        self.is_made = True
+        self.accesses.running.remove(self)
+        self.note()
+        dot = self.statement.dot
+        a, b = (
+            memory[elements].view(dtype.numpy)
+            for (memory, elements), dtype in zip(self.factors, (dot.a, dot.b), strict=True)
+        )
+        held = np.array([np.concatenate([*acc]) for _, acc in self.lanes])
+        sides = {"m": dot.m, "n": dot.n}
+        acc = gathered(held, dot.fragment("c"), sides, dot.accumulator.numpy)
+        results = dealt(dot.of_blocks(acc, a, b.T), dot.fragment("c"), "mn")
+        for (outs, _), row in zip(self.lanes, results, strict=True):
+            outs[:] = row
+
+
+def elements_of(factor: Left, buffer: Buffer, start: int, sides: tuple[int, int]) -> Array:
+    """Where the elements of a block of a factor lie, by rows or columns and steps of the sum."""
+    swizzle, size = SWIZZLES[buffer.swizzle], memory_dtype(buffer.dtype).size
+    width = swizzle.width // size
+    lines, along = np.meshgrid(*map(np.arange, sides[:: -1 if factor.turned else 1]), indexing="ij")
+    straight = start + along // width * factor.apart + lines * width + along % width
+    moved: Array = straight ^ (straight >> 3 & (swizzle.width - PIECE) // size)
+    return moved.T if factor.turned else moved
 
 
 def in_turns(lanes: Sequence[Lane], accesses: Accesses) -> None:
@@ -102,6 +195,8 @@ def in_turns(lanes: Sequence[Lane], accesses: Accesses) -> None:
                 sent = [sent[number ^ distance] for number in range(len(sent))]
             case Multiply():
                 sent = _multiplied(meeting, sent)
+            case MultiplyLeft():
+                sent = _begun(meeting, sent, accesses)
             case LoadMatrix():
                 sent = [sent[number - number % ROW :][:ROW] for number in range(len(sent))]
             case Barrier():
@@ -120,6 +215,19 @@ def _multiplied(meeting: Multiply, brought: Sequence[Any]) -> list[Any]:
         blocks = [np.array([held[n] for held in together]) for n in range(3)]
         rows += [*dot.of_lanes(*blocks)]
     return rows
+
+
+def _begun(meeting: MultiplyLeft, brought: Sequence[Any], accesses: Accesses) -> list[Running]:
+    """The product that each lane waits for, of the (results, factors) that each brings."""
+    sent: list[Running] = []
+    for first in range(0, len(brought), meeting.dot.together):
+        together = brought[first : first + meeting.dot.together]
+        lanes = [(outs, acc) for outs, acc, _ in together]
+        product = Running(meeting, accesses, together[0][2], lanes)
+        accesses.running.append(product)
+        product.note()
+        sent += [product] * len(together)
+    return sent
 
 
 def _resumed(lane: Lane, sent: Any) -> tuple[Meeting, Any] | None:

@@ -17,6 +17,7 @@ from luminal.expand.ir import (
     Apply,
     Await,
     Barrier,
+    Begin,
     Carry,
     Choice,
     Commit,
@@ -29,7 +30,9 @@ from luminal.expand.ir import (
     LoadMatrix,
     Loop,
     Multiply,
+    MultiplyLeft,
     Operand,
+    Publish,
     Statement,
     Store,
     Type,
@@ -157,7 +160,13 @@ class _Narrowing:
                         source_address=self.place(source, source_distance),
                     )
                 )
-            case Barrier() | Multiply() | Commit() | Await():
+            case MultiplyLeft():
+                a, b = (
+                    replace(factor, address=self.place(factor.address, factor.distance))
+                    for factor in (statement.a, statement.b)
+                )
+                self.out.append(replace(statement, a=a, b=b))
+            case Barrier() | Multiply() | Publish() | Begin() | Commit() | Await():
                 self.out.append(statement)
 
     def apply(self, statement: Apply) -> None:

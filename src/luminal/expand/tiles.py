@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from luminal.base.fragments import Bits
 from luminal.base.records import dataclass
+from luminal.base.swizzles import PIECE, SWIZZLES
 from luminal.expand.builder import Builder, integer
 from luminal.expand.extremes import Greatest
 from luminal.expand.index import Indexer
-from luminal.expand.ir import Operand
+from luminal.expand.ir import Operand, memory_dtype
 from luminal.kernel.lanes import Lanes, Part, block_of
-from luminal.kernel.tile_ir import Buffer, Loop, Tile
-from luminal.shape.expression import Expression, Symbol
+from luminal.kernel.tile_ir import Buffer, Load, Loop, Tile
+from luminal.shape.expression import Expression, Symbol, sum_of_terms
 
 Position = dict[Symbol, int]
 """A piece of each axis."""
@@ -115,6 +116,7 @@ class Tiles:
     parts: dict[Symbol, Part] = field(default_factory=dict)  # axes that are sides of blocks
     read: set[str] = field(default_factory=set)  # buffers, since lanes have met last
     held: dict[Symbol, str] = field(default_factory=dict)  # the block by which each is dealt now
+    left: dict[int, Load] = field(default_factory=dict)  # factors that stay where they are
 
     def cut(self, loop: Loop) -> Pieces:
         """The pieces of a whole step of a loop."""
@@ -186,6 +188,28 @@ class Tiles:
             return None
         assert self.lane is not None
         return self.index.op("eq", self.index.op("and", self.lane, rest), 0)
+
+    def place(self, name: str, offset: Expression, distance: int) -> tuple[Operand, int]:
+        """An address in a buffer, and how far what is meant lies from it."""
+        buffer = self.buffers[name]
+        if not buffer.swizzle:
+            return self.index.place(offset, distance)
+        # Places repeat after a period, and pieces stay whole: so what is a multiple of the period,
+        # like the number of a block in a ring, is added behind, and elements of a piece share an
+        # address.
+        swizzle, size = SWIZZLES[buffer.swizzle], memory_dtype(buffer.dtype).size
+        period, piece = swizzle.alignment // size, PIECE // size
+        distance += offset.constant
+        far = tuple(term for term in offset.terms if term[1] % period == 0)
+        near = tuple(term for term in offset.terms if term[1] % period)
+        beyond = distance // period * period
+        is_whole = all(factor % piece == 0 for _, factor in near)
+        beyond += distance % piece if is_whole else 0
+        op = self.index.op
+        straight = self.index.scalar(sum_of_terms(near, distance - beyond))
+        moved = op("and", op("shr", straight, 3), (swizzle.width - PIECE) // size)
+        address = op("add", op("xor", straight, moved), self.index.scalar(sum_of_terms(far, 0)))
+        return address, beyond
 
     def positions(self, axes: Iterable[Symbol]) -> Iterator[tuple[Key, Position]]:
         """Every combination of pieces, in row-major order."""

@@ -21,6 +21,7 @@ from luminal.expand.ir import (
     Apply,
     Await,
     Barrier,
+    Begin,
     Commit,
     Constant,
     Copy,
@@ -28,21 +29,23 @@ from luminal.expand.ir import (
     Fetch,
     If,
     Kernel,
+    Left,
     Load,
     LoadMatrix,
     Loop,
     Multiply,
+    MultiplyLeft,
     Operand,
+    Publish,
     Statement,
     Store,
     Type,
     Value,
-    headline,
     memory_dtype,
-    place,
 )
 from luminal.expand.operations import OPERATIONS, Operation
 from luminal.expand.ranges import Ranges, is_empty
+from luminal.expand.text import headline, place
 from luminal.kernel.tile_ir import Buffer, Role
 from luminal.shape.expression import Expression
 from luminal.shape.interval import Interval
@@ -331,11 +334,38 @@ class _Verifier:
 
     def multiply(self, statement: Multiply) -> None:
         dot = statement.dot
+        self.blocks(statement, {"a": statement.a, "b": statement.b, "c": statement.acc})
+        if dot.is_from_memory:
+            self.fail(f"{dot} reads its factors in shared memory; leave them there")
+
+    def multiply_left(self, statement: MultiplyLeft) -> None:
+        dot = statement.dot
+        if not dot.is_from_memory:
+            self.fail(f"{dot} has its factors in registers; load them")
+        for factor, dtype in ((statement.a, dot.a), (statement.b, dot.b)):
+            self.left(factor, dtype)
+        self.blocks(statement, {"c": statement.acc})
+
+    def left(self, factor: Left, dtype: dtypes.DType) -> None:
+        """Checks where a factor lies."""
+        buffer = self.buffers.get(factor.buffer)
+        if buffer is None or buffer not in self.kernel.shared or not buffer.swizzle:
+            self.fail(f"{factor.buffer} is no swizzled shared memory, which its dot reads")
+        if buffer.dtype is not dtype:
+            self.fail(f"{buffer.name} has {buffer.dtype}, and its dot reads {dtype}")
+        if factor.turned and dtype.size != 2:
+            self.fail(f"elements of {dtype} are not turned; those of 16 bits are")
+        self.integer(factor.address)
+
+    def blocks(
+        self, statement: Multiply | MultiplyLeft, held: Mapping[str, tuple[Operand, ...]]
+    ) -> None:
+        """Checks the blocks that lanes hold between them."""
+        dot = statement.dot
         if self.kernel.lanes % dot.together:
             self.fail(f"{dot.together} lanes multiply together; the group has {self.kernel.lanes}")
         of_results = Type(dot.accumulator)
-        held = {"a": statement.a, "b": statement.b, "c": statement.acc}
-        types = {"a": register(dot, "a"), "b": register(dot, "b"), "c": of_results}
+        types = {block: of_results if block == "c" else register(dot, block) for block in held}
         for block, operands in held.items():
             count = dot.fragment(block).elements
             if len(operands) != count:
@@ -378,8 +408,14 @@ class _Verifier:
         if statement.live is not None:
             self.operand(statement.live, CONDITION)
 
+    def publish(self, statement: Publish) -> None:
+        """What has been written may be nothing."""
+
+    def begin_products(self, statement: Begin) -> None:
+        """A batch may be empty."""
+
     def commit(self, statement: Commit) -> None:
-        """Batches may be empty."""
+        """A batch may be empty."""
 
     def wait(self, statement: Await) -> None:
         if statement.younger < 0:
@@ -395,8 +431,11 @@ class _Verifier:
         Barrier: barrier,
         Exchange: exchange,
         Multiply: multiply,
+        MultiplyLeft: multiply_left,
         LoadMatrix: load_matrix,
         Copy: copy,
+        Publish: publish,
+        Begin: begin_products,
         Commit: commit,
         Await: wait,
     }

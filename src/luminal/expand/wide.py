@@ -29,6 +29,7 @@ from luminal.expand.ir import (
     LoadMatrix,
     Loop,
     Multiply,
+    MultiplyLeft,
     Operand,
     Statement,
     Store,
@@ -206,5 +207,5 @@ def _defined(statement: Statement) -> Iterator[Value]:
             yield from (choice.result for choice in choices)
         case Apply(out) | Load(out) | Exchange(out):
             yield out
-        case Multiply(outs) | LoadMatrix(outs):
+        case Multiply(outs) | MultiplyLeft(outs) | LoadMatrix(outs):
             yield from outs

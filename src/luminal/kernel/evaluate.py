@@ -137,10 +137,13 @@ class Evaluator:
             self.roles[number] = Role.INOUT
         return f"b{number}"
 
-    def new_buffer(self, dtype: DType, size: Expression, space: Space = Space.SCRATCH) -> str:
+    def new_buffer(
+        self, dtype: DType, size: Expression, space: Space = Space.SCRATCH, swizzle: int = 0
+    ) -> str:
         """The name of one more buffer of working memory."""
         name = f"s{len(self.scratch)}"
-        self.scratch.append(Buffer(name, dtype, self.canonical(size), space, Role.INOUT))
+        buffer = Buffer(name, dtype, self.canonical(size), space, Role.INOUT, swizzle=swizzle)
+        self.scratch.append(buffer)
         return name
 
     def key(self, term: Term, env: Env) -> Hashable:

@@ -26,6 +26,10 @@ Where lanes copy to shared memory without registers there is a ring of such bloc
         await all but the youngest batches; barrier
         copy the block that the ring has room for; commit
         multiply
+
+A dot that reads its factors in shared memory multiplies while the lanes go on: what it reads may
+not be copied over before its batch of products has been awaited, which comes before the barrier
+that frees a block.
 """
 
 from __future__ import annotations
@@ -53,6 +57,8 @@ from luminal.kernel.staging import Dimension, Staging, Walk
 from luminal.kernel.tile_ir import (
     Await,
     Barrier,
+    Batch,
+    Begin,
     Binding,
     Commit,
     Contract,
@@ -115,7 +121,7 @@ class Products(CarriedLoops):
         if dot is None:
             return placed
         # Lanes are numbered by the rows that step together.
-        return replace(placed, kernel=replace(placed.kernel, subgroup=dot.together))
+        return replace(placed, kernel=replace(placed.kernel, subgroup=dot.row))
 
     # --- the grid, and what is walked inside
 
@@ -228,11 +234,12 @@ class Products(CarriedLoops):
     def sums_in_ring(self) -> list[Tile]:
         """Blocks in a ring, all but one of them on their way while that one is multiplied."""
         stages = self.tiling.buffers
-        for number in range(stages - 1):
+        ahead = stages - 1 - self.tiling.running
+        for number in range(ahead):
             self.send(const(number), const(number))
         with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
-            self.wait(stages - 2)
-            self.send(step + (stages - 1), (step + (stages - 1)) % stages)
+            self.wait(ahead - 1, self.tiling.running)
+            self.send(step + ahead, (step + ahead) % stages)
             sums.next = self.multiplied(sums.inner, step % stages)
         self.wait(0)
         return sums.results
@@ -243,12 +250,12 @@ class Products(CarriedLoops):
             self.fill(copy, step, turn)
         self.blocks.put(Commit(), self.blocks.depth)
 
-    def wait(self, younger: int) -> None:
+    def wait(self, younger: int, running: int = 0) -> None:
         """All batches but the younger ones have come to all lanes, which have used what is copied
-        over next.
+        over next; batches of products may be running.
         """
         self.blocks.put(Await(younger), self.blocks.depth)
-        self.barrier()
+        self.barrier(running)
 
     def step(self) -> tuple[Symbol, Expression, TileChoice]:
         """The loop over blocks of the sum."""
@@ -300,7 +307,11 @@ class Products(CarriedLoops):
     def point(self, copy: _Copy, step: Expression, here: Env) -> tuple[Env, Expression]:
         """The point of an element of a factor's block, and whether it is before the sum's end."""
         k = step * self.tiling.deep + here.values[DEPTH]
-        inside = self.unproved(k, self.summed)
+        # Blocks that divide the sum are there as a whole, which one condition says for all of it.
+        extent, deep = self.values.canonical(extent_of(self.summed)), self.tiling.deep
+        divides = extent // deep * deep is extent
+        inside = step < extent // deep if divides else k < extent
+        inside = TRUE if self.values.holds(inside) else inside
         place = self.firsts[copy.side] + here.values[PLACE]
         guard = all_of([inside, self.unproved(place, self.lengths[copy.side])])
         bound = _positions(self.lengths[copy.side], place) | _positions(self.summed, k)
@@ -333,9 +344,11 @@ class Products(CarriedLoops):
 
     def multiplied(self, sums: Sequence[Tile], turn: Expression) -> list[Tile]:
         """The sums with the products of a block of shared memory added."""
-        fused = self.sides.fused
+        fused, dot = self.sides.fused, self.tiling.dot
         by_factor = {(copy.side, copy.factor): copy for copy in self.copies}
-        steps = self.steps()
+        steps, is_batch = self.steps(), dot is not None and dot.is_from_memory
+        if is_batch:
+            self.blocks.put(Begin(), self.blocks.depth)
         with self.carried_through([*self.walks, *steps], sums, self.axes()) as inside:
             for before, reduction, pair in zip(
                 inside.inner, fused.reductions, self.sides.factors, strict=True
@@ -345,9 +358,11 @@ class Products(CarriedLoops):
                     for side, term in enumerate(pair)
                 )
                 after = self.tile(before.axes, reduction.dtype, self.blocks.depth)
-                dot = self.tiling.dot or multiply_add(reduction.dtype)
-                self.blocks.put(Contract(after, before, a, b, dot), self.blocks.depth)
+                row = dot or multiply_add(reduction.dtype)
+                self.blocks.put(Contract(after, before, a, b, row), self.blocks.depth)
                 inside.next.append(after)
+        if is_batch:
+            self.blocks.put(Commit(Batch.PRODUCTS), self.blocks.depth)
         return inside.results
 
     def read(self, copy: _Copy, turn: Expression, step: Expression) -> Tile:
@@ -377,7 +392,10 @@ class Products(CarriedLoops):
 
     # --- loops
 
-    def barrier(self) -> None:
+    def barrier(self, running: int = 0) -> None:
+        """All lanes meet, when no more batches of products than these are running."""
+        if self.tiling.dot is not None and self.tiling.dot.is_from_memory:
+            self.blocks.put(Await(running, Batch.PRODUCTS), self.blocks.depth)
         self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
 
     def unproved(self, position: Expression, length: Axes) -> Expression:

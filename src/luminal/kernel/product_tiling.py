@@ -5,6 +5,7 @@ from __future__ import annotations
 from luminal.algebra.terms import Term
 from luminal.base.dots import Dot
 from luminal.base.records import dataclass
+from luminal.base.swizzles import SWIZZLES
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import below_cast, multiplied
@@ -16,6 +17,7 @@ from luminal.shape.expression import opaque
 
 DEPTH, PLACE = opaque("depth"), opaque("place")
 """The position along the sum in a block of it, and along the rows, or the columns, of a block."""
+ALIGNMENT = max(swizzle.alignment for swizzle in SWIZZLES.values())
 STREAMS = 4  # elements that a lane copies at once: loads under way while others are waited for
 
 
@@ -60,6 +62,32 @@ class ProductTiling:
         """The rows, or the columns."""
         return (self.rows, self.columns)[side]
 
+    @property
+    def running(self) -> int:
+        """Batches of products that run on while the next one is asked for: what they read is not
+        copied over yet, so a block of a ring more is taken by each.
+        """
+        return int(self.dot is not None and self.dot.is_from_memory and self.buffers > 2)
+
+    def is_along_sum(self, side: int) -> bool:
+        """Do neighbours along the sum lie side by side in shared memory, by a dot? Elements of 16
+        bits are turned on their way from there.
+        """
+        dot = self.dot
+        assert dot is not None
+        return self.deep_first[side] or (dot.a.size != 2 if dot.is_from_memory else dot.a.size == 1)
+
+    def swizzle(self, side: int) -> int:
+        """The width of the lines in which a dot reads a factor in shared memory: the greatest, and
+        none greater than a block of the dot; 0 if it reads registers.
+        """
+        dot = self.dot
+        if dot is None or not dot.is_from_memory:
+            return 0
+        of_block = dot.n if side else dot.m
+        line = (self.deep if self.is_along_sum(side) else of_block) * dot.a.size
+        return next((width for width in sorted(SWIZZLES)[::-1] if line % width == 0), 0)
+
     def stage(self, sides: Sides, side: int, factor: Term, count: int = 1) -> Stage:
         """How a factor is copied into shared memory for each block of the sum, so many elements at
         once.
@@ -71,7 +99,8 @@ class ProductTiling:
         outer, inner = (PLACE, DEPTH) if self.deep_first[side] else (DEPTH, PLACE)
         # What is computed on its way is read 16 bytes at a time, where it lies so; but runs of what
         # is turned on its way would be stored in one bank.
-        is_turned = size == 1 and not self.deep_first[side]
+        along_sum = self.dot is not None and self.is_along_sum(side)
+        is_turned = along_sum and not self.deep_first[side]
         has_runs = self.dot is not None and count == 1 and not is_turned
         run = min(ACCESS // size, lengths[inner]) if has_runs else 1
         near = min(lengths[inner] // run, self.lanes)
@@ -88,10 +117,13 @@ class ProductTiling:
         if self.dot is not None:
             # Words along the sum are loaded whole; those of 16 bits are turned on their way. Eight
             # rows of 16 bytes, loaded together, lie in banks of their own.
-            along_sum = self.deep_first[side] or size == 1
             order = (PLACE, DEPTH) if along_sum else order
             pad = ACCESS if along_sum or size == 2 else 2 * ACCESS
-        return Stage(term, DEPTH, order, fill, pad, self.dot, Space.SHARED, self.buffers)
+        swizzle = self.swizzle(side)
+        return Stage(
+            term, DEPTH, order, fill, 0 if swizzle else pad, self.dot, Space.SHARED, self.buffers,
+            swizzle,
+        )  # fmt: skip
 
     def source(self, sides: Sides, factor: Term) -> Term | None:
         """What in memory lanes may copy without registers: a factor that lies there as it is kept,
@@ -117,7 +149,7 @@ class ProductTiling:
         along = (sides.summed if self.deep_first[side] else mine)[-1].members[-1]
         extent, length = along.extent, self.deep if self.deep_first[side] else self.across(side)
         is_whole = extent is not None and extent.is_const and extent.value % count == 0
-        kept_so = self.deep_first[side] or term.dtype.size > 1
+        kept_so = self.deep_first[side] or not self.is_along_sum(side)
         return is_whole and kept_so and length % count == 0 and place.frame[-1][-1:] == (along,)
 
     def bytes_of(self, stage: Stage, side: int) -> int:
@@ -125,7 +157,8 @@ class ProductTiling:
         lengths = {DEPTH: self.deep, PLACE: self.across(side)}
         outer, inner = (lengths[symbol] for symbol in stage.order)
         size = multiplied(stage.term, stage.dot).size
-        return outer * (inner * size + stage.pad) * stage.buffers
+        taken = outer * (inner * size + stage.pad) * stage.buffers
+        return -(-taken // ALIGNMENT) * ALIGNMENT if stage.swizzle else taken
 
 
 def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:

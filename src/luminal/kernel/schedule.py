@@ -48,7 +48,8 @@ class Stage:
     `fill`: the loops that write it, outermost first, each with its tile. Where these two orders
     differ and the innermost loop has a tile, values are transposed in registers on their way
     (transposed packing). There
-    are so many `buffers` in this `space`, filled in turns.
+    are so many `buffers` in this `space`, filled in turns. In lines of `swizzle` bytes of the
+    innermost dimension pieces change places.
     """
 
     term: Term
@@ -59,6 +60,7 @@ class Stage:
     dot: Dot | None = None
     space: Space = Space.SCRATCH
     buffers: int = 1
+    swizzle: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,12 @@ class Staging:
         pad: int = 0,
         space: Space = Space.SCRATCH,
         buffers: int = 1,
+        swizzle: int = 0,
     ) -> Staged:
-        """A new buffer; `pad`, `space` and `buffers` as in `Stage`."""
+        """A new buffer; `pad`, `space`, `buffers` and `swizzle` as in `Stage`."""
+        if swizzle:
+            outer, inner = dimensions
+            dimensions = _in_lines(outer, inner, swizzle // dtype.size)
         position: Expression = sum((d.within for d in dimensions if d.count > 1), start=ZERO)
         stride: Expression = const(1)
         for dimension in dimensions:
@@ -88,7 +92,7 @@ class Staging:
         if buffers > 1:
             turn = opaque("turn")
             position = turn * stride + position
-        name = self.values.new_buffer(dtype, stride * buffers, space)
+        name = self.values.new_buffer(dtype, stride * buffers, space, swizzle)
         return Staged(name, dtype, position, self.blocks.depth, turn)
 
     def room_of(self, stage: Stage, dimensions: Mapping[Symbol, Dimension]) -> Staged:
@@ -99,6 +103,7 @@ class Staging:
             pad=stage.pad,
             space=stage.space,
             buffers=stage.buffers,
+            swizzle=stage.swizzle,
         )
 
     def open(self, walk: Walk, env: Env) -> Env:
@@ -116,3 +121,11 @@ class Staging:
         for here, tile in elements(env):
             self.values.store_staged(room, here, tile)
         self.blocks.close_to(depth)
+
+
+def _in_lines(outer: Dimension, inner: Dimension, width: int) -> Sequence[Dimension]:
+    """Two dimensions in tiles of lines of so many elements of the inner one."""
+    if inner.extent is const(width):
+        return outer, inner
+    tiles = Dimension(inner.digit // width, inner.extent // width)
+    return tiles, outer, Dimension(inner.digit % width, const(width))

@@ -23,6 +23,8 @@ from luminal.hlir.ops import OPS
 from luminal.kernel.tile_ir import (
     Await,
     Barrier,
+    Batch,
+    Begin,
     Buffer,
     Call,
     Commit,
@@ -409,10 +411,16 @@ class _Interpreter:
             )
         return np.where(live, starts, 0)[..., None] + np.arange(statement.count) * live[..., None]
 
+    def begin_products(self, statement: Begin) -> None:
+        """Products are made where they stand."""
+
     def commit(self, statement: Commit) -> None:
-        self.batches.append([])
+        if statement.of is Batch.COPIES:
+            self.batches.append([])
 
     def wait(self, statement: Await) -> None:
+        if statement.of is Batch.PRODUCTS:
+            return
         while len(self.batches) - 1 > statement.younger:
             for make in self.batches.pop(0):
                 make()
@@ -439,6 +447,7 @@ class _Interpreter:
         Call: call,
         Barrier: barrier,
         Copy: copy,
+        Begin: begin_products,
         Commit: commit,
         Await: wait,
     }

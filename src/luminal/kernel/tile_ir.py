@@ -110,6 +110,7 @@ class Buffer:
     non_temporal: bool = False
     is_aligned: bool = True
     constant: bool = False  # no launch of its list writes it
+    swizzle: int = 0  # bytes of the lines (`base/swizzles.py`) whose pieces change places; 0: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,18 +417,36 @@ class Copy:
     guard: Expression = TRUE
 
 
+class Batch(enum.Enum):
+    """What is asked for in batches, and awaited later."""
+
+    COPIES = "copies"
+    PRODUCTS = "products"
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A batch of products begins: of dots that read their factors in shared memory, which what was
+    written before a Barrier is ready for. What they add up is not there before an Await, and what
+    they read may not be written until then.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The copies since the last Commit are a batch."""
+    """The copies since the last Commit, or the products since the last Begin, are a batch."""
+
+    of: Batch = Batch.COPIES
 
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """All batches but the `younger` last ones have come: what a lane copied it can read. The others
-    can after a Barrier.
+    """All batches but the `younger` last ones have come. What a lane copied it can read then, and
+    the others after a Barrier; products have been added up.
     """
 
     younger: int
+    of: Batch = Batch.COPIES
 
 
 Statement = (
@@ -449,6 +468,7 @@ Statement = (
     | Call
     | Barrier
     | Copy
+    | Begin
     | Commit
     | Await
 )

@@ -8,6 +8,7 @@ from luminal.base.forks import kept
 from luminal.kernel.tile_ir import (
     Await,
     Barrier,
+    Begin,
     Call,
     Carry,
     Commit,
@@ -46,6 +47,7 @@ def to_text(kernel: Kernel) -> str:
         kind = buffer.role.value if buffer.space is Space.GLOBAL else buffer.space.value
         kind += " non_temporal" * buffer.non_temporal + " unaligned" * (not buffer.is_aligned)
         kind += " constant" * buffer.constant
+        kind += f" swizzled {buffer.swizzle}" if buffer.swizzle else ""
         lines.append(f"  {kind} {buffer.name}: {buffer.dtype}[{buffer.size}]")
     for grid in kernel.grid:
         lines.append(f"  grid {grid.axis.name} in 0..<{grid.count}")
@@ -136,10 +138,12 @@ def _line(statement: Statement) -> str:
         case Copy(buffer, offset, source, source_offset, count, guard):
             where = "" if guard is TRUE else f" if {guard}"
             return f"copy {count} to {buffer}[{offset}] from {source}[{source_offset}]{where}"
-        case Commit():
-            return "commit"
-        case Await(younger):
-            return f"await all but {younger}"
+        case Begin():
+            return "begin products"
+        case Commit(of):
+            return f"commit {of.value}"
+        case Await(younger, of):
+            return f"await all {of.value} but {younger}"
         case Barrier(scope):
             return f"barrier {scope.value}"
         case _:

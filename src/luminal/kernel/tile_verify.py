@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from luminal.base import dtypes
 from luminal.base.dots import OF_BITS, ON_BITS
+from luminal.base.swizzles import SWIZZLES
 from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
@@ -21,6 +22,7 @@ from luminal.kernel.tile_ir import (
     COPIED_BYTES,
     Await,
     Barrier,
+    Begin,
     Binding,
     Call,
     Carry,
@@ -77,6 +79,11 @@ class _Verifier(Checks):
             if buffer.non_temporal and buffer.role is not Role.OUT:
                 self.fail(f"it is streamed and {buffer.role.value}; stream what is written only")
             self.known(buffer.size, params)
+            if buffer.swizzle and (
+                buffer.space is not Space.SHARED or buffer.swizzle not in SWIZZLES
+            ):
+                widths = ", ".join(map(str, SWIZZLES))
+                self.fail(f"lines of {buffer.swizzle} bytes; shared memory has {widths}, or none")
             if buffer.space is Space.SHARED and not buffer.size.is_const:
                 self.fail(f"shared memory of {buffer.size} elements; give a literal size")
             self.buffers[buffer.name] = buffer
@@ -161,6 +168,12 @@ class _Verifier(Checks):
             statement.guard is not TRUE or statement.indices or statement.prefetch is not ZERO
         ):
             self.fail("the factor of a matrix is loaded as it lies; mask the copy to where it does")
+        dots = {self.parts[axis].dot for axis in statement.out.axes if axis in self.parts}
+        is_left = any(dot.is_from_memory for dot in dots)
+        if is_left != bool(buffer.swizzle) and self.fragment(statement.out) in ("a", "b"):
+            self.fail(
+                "factors lie in swizzled memory for dots that read them there, and for no others"
+            )
 
     def store(self, statement: Store, scope: Scope) -> None:
         buffer = self.buffer(statement.buffer, written=True)
@@ -435,8 +448,11 @@ class _Verifier(Checks):
                 self.fail(f"{offset} is no multiple of {statement.count} elements")
         self.stored.add(statement.buffer)
 
+    def begin_products(self, statement: Begin, scope: Scope) -> None:
+        """A batch may be empty."""
+
     def commit(self, statement: Commit, scope: Scope) -> None:
-        """Batches may be empty."""
+        """A batch may be empty."""
 
     def wait(self, statement: Await, scope: Scope) -> None:
         if statement.younger < 0:
@@ -461,6 +477,7 @@ class _Verifier(Checks):
         Call: call,
         Barrier: barrier,
         Copy: copy,
+        Begin: begin_products,
         Commit: commit,
         Await: wait,
     }

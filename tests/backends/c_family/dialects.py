@@ -15,6 +15,7 @@ from luminal.base.dtypes import DType
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.codegen.c_family.kernel import Spelled, spell
 from luminal.expand.ir import Kernel
+from luminal.expand.text import to_text
 from luminal.kernel import tile_ir
 from luminal.runtime.driver import DevicePointer, Driver
 from luminal.schedule.groups.facts import Groups
@@ -83,7 +84,7 @@ def run(
 
     Returns the workers' scratch memory, a row each.
     """
-    code = device.compile(tile_kernel(kernel), kernel.text)
+    code = device.compile(tile_kernel(kernel), to_text(kernel))
     blocks = [device.allocate(max(1, x.nbytes) + 64) for x in arrays]
     for block, array in zip(blocks, arrays, strict=True):
         device.write(DevicePointer(block, 64), array)

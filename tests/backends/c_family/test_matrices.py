@@ -105,7 +105,7 @@ def test_dots_of_others_on_the_shims(name: str, layout: str) -> None:
 
 
 def test_a_missing_barrier_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Products, "barrier", lambda self: None)
+    monkeypatch.setattr(Products, "barrier", lambda self, *running: None)
     with pytest.raises(DeviceFault, match=r"reads byte \d+ of shared memory, which"):
         check("bfloat16", "straight")
 

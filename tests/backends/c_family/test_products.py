@@ -38,6 +38,6 @@ def test_every_product(dialect: str, name: str) -> None:
 
 @pytest.mark.parametrize("dialect", CHECKED)
 def test_a_missing_barrier_is_found(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Products, "barrier", lambda self: None)
+    monkeypatch.setattr(Products, "barrier", lambda self, *running: None)
     with pytest.raises(DeviceFault, match=r"reads byte \d+ of shared memory, which nothing has"):
         check(dialect, "product")

@@ -29,7 +29,7 @@ def check(product: Product, steps: int, grid: tuple[int, int] = (1, 1), text: st
     a, b = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((m, k), (k, n)))
     memory = (a.T if "a" in product.turned else a, b if "b" in product.turned else b.T)
     factors = [np.frombuffer(bytearray(each.tobytes()), np.uint8) for each in memory]
-    result = np.zeros((m, n), np.float32)
+    result = np.zeros((m, n), product.dot.accumulator.numpy)
     launch(
         compile(text or product.text, "cuda"), "product", grid, (product.lanes,),
         [*factors, result, np.int32(steps)], dynamic=product.shared_bytes,

@@ -11,13 +11,13 @@ from luminal.codegen.c_family.warpgroups import describer_of, function_of, holde
 
 TEXT = """
 extern "C" __global__ void __launch_bounds__({lanes}, 1)
-product(const unsigned char *a, const unsigned char *b, float *c, int steps)
+product(const unsigned char *a, const unsigned char *b, {sums} *c, int steps)
 {{
     extern __shared__ __align__(1024) unsigned char memory[];
     const int group = threadIdx.x / 128;
     const long long rows = gridDim.x * (long long){m}, columns = gridDim.y * (long long){n};
     const long long sums = steps * (long long){deep};
-    float {zeros};
+    {sums} {zeros};
     {hold};
     auto fetch = [&](int step) {{
         unsigned char *stage = memory + step % {stages} * {stage_bytes};
@@ -42,7 +42,7 @@ product(const unsigned char *a, const unsigned char *b, float *c, int steps)
     await_products<0>();
     const long long row = blockIdx.x * {m} + group * 64 + threadIdx.x % 128 / 32 * 16
         + threadIdx.x % 32 / 4;
-    float *out = c + row * columns + blockIdx.y * {n} + threadIdx.x % 4 * 2;
+    {sums} *out = c + row * columns + blockIdx.y * {n} + threadIdx.x % 4 * 2;
     {stores}
 }}
 """
@@ -149,6 +149,7 @@ class Product:
     def text(self) -> str:
         sums = [f"c{n}" for n in range(self.dot.fragment("c").elements)]
         return self.functions + TEXT.format(
+            sums=matrices.CPP[self.dot.accumulator],
             lanes=self.lanes, m=self.rows, n=self.dot.n, deep=self.deep, stages=self.stages,
             stage_bytes=self.stage_bytes, ahead=self.stages - 1 - self.running,
             running=self.running, zeros=", ".join(f"{each} = 0" for each in sums),
@@ -171,7 +172,7 @@ class Product:
                 *matrices.cp_async([16]),
                 *warpgroups.batches(),
                 *describers.values(),
-                warpgroups.holder(self.dot),
+                warpgroups.holder(self.dot.accumulator, self.dot.fragment("c").elements),
                 warpgroups.wgmma(self.dot, self.turned),
             ]
         )

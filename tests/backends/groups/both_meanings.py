@@ -14,6 +14,7 @@ from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.opencl import OPENCL
 from luminal.expand import interpreter, ir
 from luminal.expand.expand import expand
+from luminal.expand.text import to_text as expanded_text
 from luminal.expand.verify import verify
 from luminal.hlir.graph import Graph
 from luminal.kernel.tile_ir import Kernel, Map, Role
@@ -85,7 +86,7 @@ class BothMeanings(InterpretedDriver):
                     try:
                         check(buffer.name, other[buffer.name], own[buffer.name])
                     except AssertionError as error:
-                        error.add_note(f"{to_text(kernel)}\n{expanded.text}")
+                        error.add_note(f"{to_text(kernel)}\n{expanded_text(expanded)}")
                         raise
 
         self._queue.append(before)

@@ -8,7 +8,16 @@ from functools import cache
 from typing import Any
 
 from luminal.backends.c_backend import machine
-from luminal.base.dots import MADE_UP, Dot
+from luminal.base.dots import (
+    MADE_UP,
+    MMA_BF16,
+    MMA_F16,
+    MMA_S8,
+    MMA_TF32,
+    Dot,
+    Rounding,
+)
+from luminal.base.dtypes import bfloat16, float16, float32, int8, int32
 from luminal.kernel.tile_ir import Contract, Kernel
 from tests.backends.groups.both_meanings import SMALL, Both
 
@@ -19,6 +28,28 @@ def backend(dots: tuple[Dot, ...] = MADE_UP) -> Both:
     together = max(dot.together for dot in dots)
     groups = replace(SMALL, lanes=2 * together, most=4 * together, subgroup=together, copies=True)
     return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
+
+
+MADE_UP_FROM_MEMORY = tuple(
+    Dot(f"made.memory.{dtype.short}.n{n}", 32 // dtype.size, dtype, dtype, sums, rounding, 8, n, 4,
+        ("", "", f"n0 m0 | n1 m1 m2 n2 {'n3' * (n > 8)}"))
+    for dtype, sums, rounding in (
+        (bfloat16, float32, Rounding.BLOCK), (float16, float32, Rounding.BLOCK),
+        (float32, float32, Rounding.SHORT), (int8, int32, Rounding.NONE),
+    )
+    for n in (8, 16)
+)  # fmt: skip
+
+
+@cache
+def from_memory() -> Both:
+    """A device that prefers dots whose factors stay in shared memory to NVIDIA's others."""
+    groups = replace(
+        SMALL, lanes=8, most=32, subgroup=1, copies=True,
+        matrix=64, left=MADE_UP_FROM_MEMORY, left_rate=4096,
+    )  # fmt: skip
+    others = (MMA_BF16, MMA_F16, MMA_S8, MMA_TF32)
+    return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=others), groups=groups)
 
 
 def dots_of(kernel: Kernel) -> set[Dot]:

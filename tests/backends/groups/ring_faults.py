@@ -15,11 +15,13 @@ Fault = Callable[[pytest.MonkeyPatch], None]
 
 def wait_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Products.wait
-    monkeypatch.setattr(Products, "wait", lambda self, younger: own(self, younger + 1))
+    monkeypatch.setattr(
+        Products, "wait", lambda self, younger, *running: own(self, younger + 1, *running)
+    )
 
 
 def no_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Products, "barrier", lambda self: None)
+    monkeypatch.setattr(Products, "barrier", lambda self, *running: None)
 
 
 def no_commit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -270,10 +270,10 @@ def test_a_missing_barrier_is_a_race(
 ) -> None:
     own = Products.barrier
 
-    def all_but_one(self: Products) -> None:
+    def all_but_one(self: Products, *running: int) -> None:
         barriers.append(self)
         if len(barriers) % 2 != 1 - number:
-            own(self)
+            own(self, *running)
 
     barriers: list[Products] = []
     monkeypatch.setattr(Products, "barrier", all_but_one)

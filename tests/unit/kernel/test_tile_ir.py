@@ -14,6 +14,7 @@ from luminal.expand import ir
 from luminal.expand.expand import expand
 from luminal.expand.interpreter import run as run_expanded
 from luminal.expand.ir import Type
+from luminal.expand.text import to_text as expanded_text
 from luminal.expand.verify import verify as verify_expanded
 from luminal.kernel import tile_interpreter
 from luminal.kernel.scratch import scratch_offsets
@@ -320,7 +321,7 @@ def test_neighbours_are_words_once_expanded(has_it: bool, apart: int) -> None:
     assert [s.out.type.dtype for s in words] == [dtypes.uint32] * (apart == 1) + [dtypes.uint16] * (
         2 * (apart > 1)
     )
-    assert (f"= {BF16_PAIRS} " in expanded.text) is has_it
+    assert (f"= {BF16_PAIRS} " in expanded_text(expanded)) is has_it
     x, w, y = (
         np.array(v, t.numpy) for v, t in (([1.5, 7, 7, 3], BF16), ([2, -4], BF16), ([0], F32))
     )

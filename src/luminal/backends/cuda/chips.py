@@ -4,8 +4,8 @@ Sizes by compute capability are those of the CUDA C++ Programming Guide (appendi
 Capabilities", technical specifications), rates those of its table "Throughput of Native Arithmetic
 Instructions". Units, caches, clocks and memory are a product's, by NVIDIA's architecture white
 papers and data sheets. `matrix` is their rate of dense f16 or bf16 products with f32 sums, by units
-and clock; of what H100's tensor cores do (2048) mma.sync reaches 62% (arXiv 2402.13499), which is
-taken for B200's as well.
+and clock; of what H100's tensor cores do by wgmma (`left`) mma.sync reaches 62% (arXiv 2402.13499),
+which is taken for B200's as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from luminal.backends.cuda import presence
-from luminal.base.dots import MMA
+from luminal.base.dots import MMA, WGMMA
 from luminal.schedule.groups.chip import Chip, Pipes, nearest
 
 K, M = 1 << 10, 1 << 20
@@ -36,7 +36,7 @@ CHIPS = (
     # H100 SXM: NVIDIA H100 Tensor Core GPU Architecture. Under load it runs below its 1.98 GHz.
     Chip("sm_90a", 132, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 50 * M, 3.35e12, 1.755e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
-               matrix=1270), dots=MMA, is_chained=True),
+               matrix=1270, left=2048), dots=MMA, is_chained=True, left=WGMMA),
     # B200: NVIDIA Blackwell Architecture Technical Brief, and the data sheet of DGX B200.
     Chip("sm_100a", 148, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 126 * M, 8e12, 1.85e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,

@@ -7,7 +7,8 @@ from collections.abc import Set as AbstractSet
 
 from luminal.base.dots import MMA, Dot
 from luminal.base.dtypes import DType, float32, uint16, uint32
-from luminal.codegen.c_family import matrices
+from luminal.base.swizzles import Swizzle
+from luminal.codegen.c_family import matrices, warpgroups
 from luminal.codegen.c_family.dialect import DYNAMIC, INTEGERS, KERNEL, Dialect
 from luminal.expand.ir import Type
 
@@ -37,8 +38,8 @@ CONVERSIONS = {
                    "return same_bytes<_Float16>(x);"),
     "narrow_half": ("unsigned short", "float", "unsigned short", "cvt.rn.f16.f32 %0, %1;", "h",
                     '"f"(x)', "return same_bytes<unsigned short>((_Float16)x);"),
-    "narrow_bfloat": ("unsigned short", "float", "unsigned", "cvt.rn.bf16x2.f32 %0, %1, %2;", "r",
-                      '"f"(0.0f), "f"(x)',
+    "narrow_bfloat": ("unsigned short", "float", "unsigned short", "cvt.rn.bf16.f32 %0, %1;", "h",
+                      '"f"(x)',
                       "unsigned y = same_bytes<unsigned>(x); return x == x ? "
                       "(y + 0x7fff + (y >> 16 & 1)) >> 16 : y >> 16 | 0x40;"),
 }  # fmt: skip
@@ -138,7 +139,7 @@ class CudaCpp(Dialect):
         return f'extern "C" __global__ {bound}void {KERNEL}({", ".join([*memory, *values])})'
 
     def dynamic(self) -> str:
-        return f"extern __shared__ __align__(128) unsigned char {DYNAMIC}[];"
+        return f"extern __shared__ __align__(1024) unsigned char {DYNAMIC}[];"
 
     def bound(self, lanes: int) -> str:
         """The bound on a group's lanes. Without a second number NVRTC keeps to 32 registers and
@@ -148,6 +149,19 @@ class CudaCpp(Dialect):
 
     def multiply(self, dot: Dot) -> str:
         return matrices.mma_sync(dot) if dot in MMA else super().multiply(dot)
+
+    def products(
+        self,
+        dots: Sequence[tuple[Dot, str]],
+        swizzles: Sequence[Swizzle],
+        held: Sequence[tuple[DType, int]],
+    ) -> Sequence[str]:
+        return [
+            *warpgroups.batches(),
+            *map(warpgroups.describer, swizzles),
+            *(warpgroups.holder(*sums) for sums in held),
+            *(warpgroups.wgmma(dot, turned) for dot, turned in dots),
+        ]
 
     def load_matrix(self, count: int, turned: bool) -> str:
         return matrices.ldmatrix(count, turned)

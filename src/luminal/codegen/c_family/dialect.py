@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from luminal.base.dots import Dot
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
+from luminal.base.swizzles import Swizzle
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 
@@ -95,6 +96,18 @@ class Dialect(ABC):
         Raises CompileError where there is none.
         """
         raise CompileError(f"{self.name} multiplies no matrices by {dot}; choose another dot")
+
+    def products(
+        self,
+        dots: Sequence[tuple[Dot, str]],
+        swizzles: Sequence[Swizzle],
+        held: Sequence[tuple[DType, int]],
+    ) -> Sequence[str]:
+        """The functions of products by dots that read shared memory, each with the factors that are
+        turned, in these swizzles, and those that hold so many sums of a dtype; their names are
+        those of `warpgroups`.
+        """
+        raise CompileError(f"{self.name} multiplies nothing in shared memory; choose another dot")
 
     def load_matrix(self, count: int, turned: bool) -> str:
         """The function by which lanes load matrices together; `instructions` says if there is

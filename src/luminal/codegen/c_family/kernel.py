@@ -13,7 +13,10 @@ from collections.abc import Iterator, Sequence
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
+from luminal.base.swizzles import SWIZZLES
+from luminal.codegen.c_family import warpgroups
 from luminal.codegen.c_family.dialect import DYNAMIC, Dialect
+from luminal.codegen.c_family.in_place import variables
 from luminal.codegen.c_family.matrices import AWAIT, COMMIT, copier_of, loader_of, name_of
 from luminal.codegen.c_family.spelling import (
     CONVERSIONS,
@@ -28,6 +31,7 @@ from luminal.expand.ir import (
     Apply,
     Await,
     Barrier,
+    Begin,
     Commit,
     Constant,
     Copy,
@@ -35,11 +39,14 @@ from luminal.expand.ir import (
     Fetch,
     If,
     Kernel,
+    Left,
     Load,
     LoadMatrix,
     Loop,
     Multiply,
+    MultiplyLeft,
     Operand,
+    Publish,
     Statement,
     Store,
     Type,
@@ -48,7 +55,7 @@ from luminal.expand.ir import (
 )
 from luminal.expand.narrow import narrowed
 from luminal.kernel import tile_ir
-from luminal.kernel.tile_ir import Role
+from luminal.kernel.tile_ir import Batch, Role
 from luminal.shape.expression import Expression, Symbol
 
 SCRATCH, STRIDE, CHUNKS = "scratch", "scratch_stride", "chunks"
@@ -127,11 +134,14 @@ def dtypes_of(kernel: Kernel) -> frozenset[DType]:
 
 def _offsets(kernel: Kernel) -> list[int]:
     """Where each of a group's buffers begins, in bytes, and where the last one ends."""
-    offsets = [0]
+    offsets, end = [], 0
     for buffer in kernel.shared:
-        size = buffer.size.constant * memory_dtype(buffer.dtype).size
-        offsets.append(offsets[-1] + -(-size // SHARED_ALIGNMENT) * SHARED_ALIGNMENT)
-    return offsets
+        alignment = SHARED_ALIGNMENT
+        if buffer.swizzle:
+            alignment = max(alignment, SWIZZLES[buffer.swizzle].alignment)
+        offsets.append(-(-end // alignment) * alignment)
+        end = offsets[-1] + buffer.size.constant * memory_dtype(buffer.dtype).size
+    return [*offsets, -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT]
 
 
 def shared_bytes(kernel: Kernel) -> int:
@@ -141,8 +151,14 @@ def shared_bytes(kernel: Kernel) -> int:
 
 def dynamic_bytes(kernel: Kernel, dialect: Dialect) -> int:
     """The memory of a group that a launch of the kernel has to give."""
-    size = shared_bytes(kernel)
-    return size if dialect.static_bytes is not None and size > dialect.static_bytes else 0
+    size, static = shared_bytes(kernel), dialect.static_bytes
+    is_swizzled = any(buffer.swizzle for buffer in kernel.shared)
+    return size if static is not None and (size > static or is_swizzled) else 0
+
+
+def _turned(statement: MultiplyLeft) -> str:
+    """The factors whose neighbours in memory are rows or columns."""
+    return "a" * statement.a.turned + "b" * statement.b.turned
 
 
 def _vectors(kernel: Kernel) -> list[Type]:
@@ -169,7 +185,10 @@ class Walk:
             buffer.name: memory_dtype(buffer.dtype) for buffer in (*kernel.buffers, *within)
         }
         self.shared = {buffer.name for buffer in kernel.shared}
+        self.swizzles = {b.name: SWIZZLES[b.swizzle] for b in kernel.shared if b.swizzle}
         self.barrier = dialect.barrier
+        self.variables = variables(kernel)
+        self.summed: list[Value] = []  # by products of the last loop, which are not awaited yet
         self.lines: list[str] = []
         self.depth = 0
 
@@ -296,10 +315,13 @@ class Walk:
         self._put(f"{pointer}const {name} = ({pointer})({start});")
 
     def _operand(self, value: Operand) -> str:
+        if isinstance(value, Value) and value.id in self.variables:
+            return f"v{self.variables[value.id]}"
         return operand(self.dialect, value)
 
     def _define(self, value: Value, text: str, constant: str = "const ") -> None:
-        self._put(f"{constant}{self._type(value.type)} v{value.id} = {text};")
+        if self._operand(value) != text:
+            self._put(f"{constant}{self._type(value.type)} {self._operand(value)} = {text};")
 
     def _type(self, type_: Type) -> str:
         # Vectors are loaded, stored and taken apart, under masks that are one for all elements.
@@ -336,14 +358,24 @@ class Walk:
                     self._define(out, text)
                 case Multiply():
                     self._multiply(statement)
+                case MultiplyLeft():
+                    self._multiply_left(statement)
                 case LoadMatrix():
                     self._load_matrix(statement)
                 case Copy():
                     self._copy(statement)
                 case Fetch() if self.dialect.fetch:
                     self._put(self.dialect.fetch.format(place=f"&{self._place(statement)}"))
-                case Commit():
-                    self._put(f"{COMMIT}();")
+                case Publish():
+                    self._put(f"{warpgroups.PUBLISH}();")
+                case Begin():
+                    self._put(f"{warpgroups.BEGIN}();")
+                case Commit(of):
+                    self._put(f"{COMMIT if of is Batch.COPIES else warpgroups.COMMIT}();")
+                case Await(younger, Batch.PRODUCTS):
+                    self._put(f"{warpgroups.AWAIT}<{younger}>();")
+                    self._hold(*self.summed)
+                    self.summed = []
                 case Await(younger):
                     self._put(f"{AWAIT}<{younger}>();")
 
@@ -352,6 +384,19 @@ class Walk:
             self._define(out, self._operand(acc), constant="")
         held = [*statement.outs, *statement.a, *statement.b]
         self._put(f"{name_of(statement.dot)}({', '.join(map(self._operand, held))});")
+
+    def _multiply_left(self, statement: MultiplyLeft) -> None:
+        for out, acc in zip(statement.outs, statement.acc, strict=True):
+            self._define(out, self._operand(acc), constant="")
+        factors = [self._described(factor) for factor in (statement.a, statement.b)]
+        held = ", ".join([*map(self._operand, statement.outs), *factors])
+        self._put(f"{warpgroups.function_of(statement.dot, _turned(statement))}({held});")
+
+    def _described(self, factor: Left) -> str:
+        """The descriptor of a block of a factor."""
+        name = warpgroups.describer_of(self.swizzles[factor.buffer])
+        apart = factor.apart * self.elements[factor.buffer].size
+        return f"{name}(&{self._place(factor)}, {apart})"
 
     def _load_matrix(self, statement: LoadMatrix) -> None:
         for out in statement.outs:
@@ -373,6 +418,13 @@ class Walk:
         yield from map(self.dialect.conversion, (op for op in applied if op in CONVERSIONS))
         for dot in dict.fromkeys(s.dot for s in statements if isinstance(s, Multiply)):
             yield self.dialect.multiply(dot)
+        left = [s for s in statements if isinstance(s, MultiplyLeft)]
+        if left:
+            products = dict.fromkeys((s.dot, _turned(s)) for s in left)
+            swizzles = dict.fromkeys(self.swizzles[f.buffer] for s in left for f in (s.a, s.b))
+            loops = (self._begun(s) for s in statements if isinstance(s, Loop))
+            held = dict.fromkeys((s[0].type.dtype, len(s)) for s in loops if s)
+            yield from self.dialect.products([*products], [*swizzles], [*held])
         if self.kernel.early:
             yield self.dialect.fetching()
         loads = [(len(s.outs), s.turned) for s in statements if isinstance(s, LoadMatrix)]
@@ -422,10 +474,10 @@ class Walk:
             return f"(({name}){statement.buffer})[{self._at(statement)}]"
         return self._place(statement)
 
-    def _place(self, statement: Load | Store | LoadMatrix | Fetch | Copy) -> str:
+    def _place(self, statement: Load | Store | LoadMatrix | Fetch | Copy | Left) -> str:
         return f"{statement.buffer}[{self._at(statement)}]"
 
-    def _at(self, statement: Load | Store | LoadMatrix | Fetch | Copy) -> str:
+    def _at(self, statement: Load | Store | LoadMatrix | Fetch | Copy | Left) -> str:
         distance = statement.distance
         further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""
         return f"{self._operand(statement.address)}{further}"
@@ -448,6 +500,8 @@ class Walk:
     def _loop(self, loop: Loop) -> None:
         for carry in loop.carries:
             self._define(carry.result, self._operand(carry.init), constant="")
+        begun = self._begun(loop)
+        self._hold(*begun)
         index, start, stop = (
             f"v{loop.index.id}",
             self._operand(loop.start),
@@ -459,10 +513,24 @@ class Walk:
         self._put(f"for ({head}; {index} += {loop.step}) {{")
         self.depth += 1
         for carry in loop.carries:
-            self._define(carry.inner, f"v{carry.result.id}")
+            self._define(carry.inner, self._operand(carry.result))
         self.depth -= 1
-        nexts = (f"v{c.result.id} = {self._operand(c.next)};" for c in loop.carries)
-        self._inside(loop.body, *nexts)
+        ends = ((self._operand(c.result), self._operand(c.next)) for c in loop.carries)
+        self._inside(loop.body, *(f"{result} = {end};" for result, end in ends if result != end))
+        self.summed = begun
+
+    # Compilers clear the first sums between products, and convert the last ones before what awaits
+    # them: assemblers then await each product. Both are told where sums are registers.
+    def _hold(self, *sums: Value) -> None:
+        """Has the sums of products by warp groups in registers where this stands."""
+        if sums:
+            held = ", ".join(map(self._operand, sums))
+            self._put(f"{warpgroups.holder_of(len(sums))}({held});")
+
+    def _begun(self, loop: Loop) -> list[Value]:
+        """The sums to which a loop adds products by warp groups."""
+        has_products = any(isinstance(inner, Begin) for inner in loop.body)
+        return [carry.result for carry in loop.carries] if has_products else []
 
     def _if(self, statement: If) -> None:
         for choice in statement.choices:

@@ -8,6 +8,7 @@ and the results are there when it has been awaited.
 from __future__ import annotations
 
 from luminal.base.dots import Dot
+from luminal.base.dtypes import DType
 from luminal.base.swizzles import Swizzle
 from luminal.codegen.c_family.matrices import CONSTRAINTS, CPP, PTX, PTX_SUMS, name_of
 
@@ -28,26 +29,27 @@ def wgmma(dot: Dot, turned: str = "") -> str:
     to them is there once it has been awaited.
     """
     count = dot.fragment("c").elements
-    parameters, outs = _results(dot)
+    parameters, outs = _results(dot.accumulator, count)
     sums = PTX_SUMS[dot.accumulator]
     shape = f"m{dot.m}n{dot.n}k{dot.k}.{sums}.{PTX[dot.a]}.{PTX[dot.b]}"
     places = "{" + ", ".join(f"%{n}" for n in range(count)) + "}"
-    # Only factors of 16 bits may be turned, and only theirs say so.
+    # Only factors of 16 bits may be turned, and only theirs say so; integers have no signs to flip.
     sides = "".join(f", {int(side in turned)}" for side in "ab") if dot.a.size == 2 else ""
-    code = f"wgmma.mma_async.sync.aligned.{shape} {places}, %{count}, %{count + 1}, 1, 1, 1{sides};"
+    sides = ", 1, 1" + sides if dot.accumulator.is_float else ""
+    code = f"wgmma.mma_async.sync.aligned.{shape} {places}, %{count}, %{count + 1}, 1{sides};"
     return (
         f"__device__ inline void {function_of(dot, turned)}({parameters}, unsigned long long a, "
         f'unsigned long long b) {{ asm volatile("{code}" : {outs} : "l"(a), "l"(b)); }}'
     )
 
 
-def _results(dot: Dot) -> tuple[str, str]:
-    """A lane's results as the parameters of a function, and as what its assembly reads and
+def _results(dtype: DType, count: int) -> tuple[str, str]:
+    """So many results of a lane as the parameters of a function, and as what its assembly reads and
     writes.
     """
-    names = [f"c{n}" for n in range(dot.fragment("c").elements)]
-    parameters = (f"{CPP[dot.accumulator]} &{name}" for name in names)
-    outs = (f'"+{CONSTRAINTS[dot.accumulator]}"({name})' for name in names)
+    names = [f"c{n}" for n in range(count)]
+    parameters = (f"{CPP[dtype]} &{name}" for name in names)
+    outs = (f'"+{CONSTRAINTS[dtype]}"({name})' for name in names)
     return ", ".join(parameters), ", ".join(outs)
 
 
@@ -56,14 +58,14 @@ def holder_of(count: int) -> str:
     return f"hold_{count}"
 
 
-def holder(dot: Dot) -> str:
-    """The function that has the results of a dot in registers where it stands. The assembler may
-    else clear them between the first products, of which then each waits for the one before.
+def holder(dtype: DType, count: int) -> str:
+    """The function that has so many results in registers where it stands. The assembler may else
+    clear them between the first products, of which then each waits for the one before; or take them
+    for read before they are awaited.
     """
-    parameters, outs = _results(dot)
+    parameters, outs = _results(dtype, count)
     return (
-        f"__device__ inline void {holder_of(dot.fragment('c').elements)}({parameters}) "
-        f'{{ asm volatile("" : {outs}); }}'
+        f'__device__ inline void {holder_of(count)}({parameters}) {{ asm volatile("" : {outs}); }}'
     )
 
 

@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from luminal.base.records import dataclass
 from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.counts import Work
-from luminal.schedule.groups.pipes import EXCHANGE, F32, F64, I32, MATRIX, MEMORY, SPECIAL
+from luminal.schedule.groups.pipes import (
+    EXCHANGE,
+    F32,
+    F64,
+    I32,
+    LEFT,
+    MATRIX,
+    MEMORY,
+    SPECIAL,
+)
 from luminal.schedule.groups.touched import BANKS, ROW, SECTOR
 
 COPIED = 0.9  # of a memory's bytes a second that a copy reaches
@@ -110,8 +119,9 @@ def _issue(work: Work, chip: Chip) -> float:
         EXCHANGE: pipes.exchange,
         MEMORY: ROW,
         MATRIX: pipes.matrix or 1,
+        LEFT: pipes.left or 1,
     }
-    beside = SPECIAL, MATRIX  # counted in others, or no instructions but products
+    beside = SPECIAL, MATRIX, LEFT  # counted in others, or no instructions but products
     all_ = sum(count for pipe, count in issued.items() if pipe not in beside) / pipes.issue
     f32 = issued.get(F32, 0) / pipes.f32
     return max(all_, f32, *(issued.get(pipe, 0) / rate for pipe, rate in rates.items()))

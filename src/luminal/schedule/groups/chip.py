@@ -20,7 +20,8 @@ class Pipes:
 
     `issue`: of any kind. `special`: reciprocals, roots, exponentials. `exchange`: values that lanes
     give each other, `shared`: words of 4 bytes that they read from shared memory. `matrix`:
-    products of 16-bit floats that are added up in f32, by the matrix instructions of `Chip.dots`.
+    products of 16-bit floats that are added up in f32, by the matrix instructions of `Chip.dots`;
+    `left`: by those of `Chip.left`.
     """
 
     issue: int
@@ -31,6 +32,7 @@ class Pipes:
     exchange: int
     shared: int
     matrix: int
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,8 @@ class Chip:
     of which a group may have `group_bytes`, and room for `resident` lanes. A group has `most_lanes`
     at most, of which each `subgroup` steps together. All units share `cache_bytes`, their last
     cache, and `memory` bytes a second at `hertz`. `like`: the row that speaks where nothing is
-    known of the chip itself. `dots`: its instructions for matrices, the preferred ones first.
+    known of the chip itself. `dots`: its instructions for matrices, the preferred ones first;
+    `left`: those whose factors stay in shared memory, which kernels may use instead.
     `is_chained`: kernels can wait for earlier launches by themselves.
     """
 
@@ -60,6 +63,7 @@ class Chip:
     like: str = ""
     dots: tuple[Dot, ...] = ()
     is_chained: bool = False
+    left: tuple[Dot, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}, taken for {self.like}" if self.like else self.name

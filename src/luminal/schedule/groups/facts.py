@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from luminal.base.dots import Dot
 from luminal.base.records import dataclass
 
 
@@ -14,6 +15,7 @@ class Groups:
     value only where all of a group do.
     `copies`: do lanes copy to shared memory without registers? `matrix`: the products of 16-bit
     floats that a unit multiplies in a cycle by instructions for matrices, where it has them.
+    `left`: those whose factors stay in shared memory, by which a unit multiplies `left_rate`.
     `begins_early`: a kernel may begin while the one ahead still runs, and waits for it by itself.
     """
 
@@ -26,6 +28,8 @@ class Groups:
     copies: bool = False
     matrix: int = 1024
     begins_early: bool = False
+    left: tuple[Dot, ...] = ()
+    left_rate: int = 2048
 
     @property
     def meets_often(self) -> bool:

@@ -8,6 +8,7 @@ from luminal.expand.ir import (
     Apply,
     Await,
     Barrier,
+    Begin,
     Commit,
     Copy,
     Exchange,
@@ -18,10 +19,13 @@ from luminal.expand.ir import (
     LoadMatrix,
     Loop,
     Multiply,
+    MultiplyLeft,
     Operand,
+    Publish,
     Statement,
     Store,
     Value,
+    every,
 )
 
 WORD = 4  # bytes of a register
@@ -89,7 +93,7 @@ def _defined(statement: Statement) -> tuple[Value, ...]:
     match statement:
         case Apply(out) | Load(out) | Exchange(out):
             return (out,)
-        case Multiply(outs) | LoadMatrix(outs):
+        case Multiply(outs) | MultiplyLeft(outs) | LoadMatrix(outs):
             return outs
         case Loop(carries=carries):
             return tuple(carry.result for carry in carries)
@@ -111,6 +115,8 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
             return (address,)
         case Multiply(acc=acc, a=a, b=b):
             return *acc, *a, *b
+        case MultiplyLeft(acc=acc, a=one, b=other):
+            return *acc, one.address, other.address
         case Exchange(value=value):
             return (value,)
         case Loop(start=start, stop=stop, carries=carries):
@@ -119,20 +125,13 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
             return condition, *(choice.otherwise for choice in choices)
         case Copy(address=address, source_address=source, live=live):
             return address, source, live
-        case Barrier() | Commit() | Await():
+        case Barrier() | Publish() | Begin() | Commit() | Await():
             return ()
-
-
-def _every(body: Sequence[Statement]) -> Iterable[Statement]:
-    for statement in body:
-        yield statement
-        if isinstance(statement, Loop | If):
-            yield from _every(statement.body)
 
 
 def _read(body: Sequence[Statement]) -> Iterable[Operand | None]:
     """All that the statements of a body read, those inside included."""
-    for statement in _every(body):
+    for statement in every(body):
         yield from _used(statement)
         if isinstance(statement, Loop):
             yield from (carry.next for carry in statement.carries)
@@ -142,7 +141,7 @@ def _read(body: Sequence[Statement]) -> Iterable[Operand | None]:
 
 def _made(body: Sequence[Statement]) -> Iterable[Value]:
     """All that the statements of a body define, those inside included."""
-    for statement in _every(body):
+    for statement in every(body):
         yield from _defined(statement)
         if isinstance(statement, Loop):
             yield statement.index

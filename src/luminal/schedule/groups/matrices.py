@@ -32,6 +32,7 @@ COPIES = 24  # bytes that it gets from the last cache
 WAIT = 700  # cycles from asking for a block of the sum to having multiplied it
 REGISTERS = 64 << 10  # of a unit, of which a lane has those of its results and some more
 OTHERS = 72
+IN_LINES = 4  # turns of shared memory for elements that a row of lanes stores across swizzled lines
 PARTS, ROW = 4, 32  # of a unit, each of which multiplies for rows of lanes
 RESULTS = 128  # registers of a lane that may be results
 MOST = 8  # blocks of a dot along a side of a tile
@@ -40,12 +41,13 @@ DEPTHS = (2, 4, 8, 1)  # steps of the dot in a block of the sum
 
 @dataclass(frozen=True)
 class MatrixChoices:
-    """The choices of products by a dot, on a device with so many units and such groups; `extents`
-    are about how many products, rows, columns and steps there are.
+    """The choices of products by one of some dots, which differ in their columns only, on a device
+    with so many units and such groups; `extents` are about how many products, rows, columns and
+    steps there are.
     """
 
     sides: Sides
-    dot: Dot
+    dots: tuple[Dot, ...]
     units: int
     groups: Groups
     extents: tuple[int, int, int, int]
@@ -83,18 +85,29 @@ class MatrixChoices:
         )
         return {name_of(shape): shape for _, _, shape in ranked[:OFFERED]}
 
+    @cached_property
+    def cycles(self) -> float:
+        """About how many cycles products take by the best of them."""
+        return min(self.plan(shape)[0] for shape in self.named.values())
+
+    def dot_of(self, tile: tuple[int, int]) -> Dot:
+        """The dot of a tile: of those that read shared memory the one of all its columns."""
+        return next((dot for dot in self.dots if dot.n == tile[1]), self.dots[0])
+
     def made(self, shape: Shape, deep: int, buffers: int, ring: bool = False) -> ProductTiling:
         """The tiling of these choices."""
         rows, columns, tile = shape
+        dot = self.dot_of(tile)
         return ProductTiling(
-            rows, columns, deep, tile, buffers, self.deep_first, dot=self.dot, ring=ring
+            rows, columns, deep, tile, buffers, self.deep_first, dot=dot, ring=ring
         )
 
     def shapes(self) -> Iterator[Shape]:
         """All that the device could run, and that are not twice as large as the products."""
-        dot, (_, most_rows, most_columns, _) = self.dot, self.extents
-        usual = max(1, self.groups.lanes // dot.together)
-        for down, across in product(powers_to(MOST), powers_to(MOST)):
+        first, (_, most_rows, most_columns, _) = self.dots[0], self.extents
+        usual = max(1, self.groups.lanes // first.together)
+        sides = (powers_to(MOST), powers_to(1 if first.is_from_memory else MOST))
+        for dot, down, across in product(self.dots, *sides):
             tile = dot.m * down, dot.n * across
             if self.results(tile) > RESULTS:
                 continue
@@ -104,13 +117,15 @@ class MatrixChoices:
                     small = shape[0] < 2 * max(most_rows, dot.m)
                     small = small and shape[1] < 2 * max(most_columns, dot.n)
                     tiling = self.made(shape, min(self.depths()), 1)
-                    if small and tiling.lanes <= self.groups.most and self.fits(tiling):
+                    lies = not dot.is_from_memory or all(map(tiling.swizzle, (0, 1)))
+                    small = small and tiling.lanes <= self.groups.most and lies
+                    if small and self.fits(tiling):
                         yield shape
 
     def results(self, tile: tuple[int, int]) -> int:
         """Registers of a lane that hold results."""
-        size = max(1, self.dot.accumulator.size // 4)
-        return tile[0] * tile[1] * len(self.sides.factors) * size // self.dot.together
+        dot, sums = self.dots[0], len(self.sides.factors)
+        return tile[0] * tile[1] * sums * max(1, dot.accumulator.size // 4) // dot.together
 
     def plan(self, shape: Shape) -> tuple[float, int, int]:
         """About how many cycles products in such blocks take at best, with how many steps of the
@@ -121,12 +136,21 @@ class MatrixChoices:
     def _plans(self, shape: Shape) -> Iterator[tuple[float, int, int]]:
         batch, all_rows, all_columns, steps = self.extents
         rows, columns, tile = shape
-        size, teams = self.dot.a.size, rows // tile[0] * (columns // tile[1])
-        multiplied = rows * columns * size / 2 / self.groups.matrix
-        touched = (teams * sum(tile) + rows + columns) * size / LOADS
+        dot = self.dot_of(tile)
+        size, teams = dot.a.size, rows // tile[0] * (columns // tile[1])
+        left = dot.is_from_memory
+        multiplied = rows * columns * size / 2
+        multiplied /= self.groups.left_rate if left else self.groups.matrix
+        # What is read in shared memory is so for each of its rows of blocks.
+        read = tile[0] // dot.m * (dot.m + dot.n) if left else sum(tile)
+        touched = (teams * read + rows + columns) * size / LOADS
+        if left:  # what is turned on its way is stored by elements, in few banks
+            small = self.made(shape, min(self.depths()), 1)
+            turned = (s for s in (0, 1) if small.is_along_sum(s) and not self.deep_first[s])
+            touched += sum(map(small.across, turned)) / ROW * IN_LINES
         copied = (rows + columns) * size / COPIES
         # Rows of lanes that a unit lacks, to fill its four parts, are idle.
-        lanes = teams * self.dot.together
+        lanes = teams * dot.together
         busy = max(multiplied * max(1.0, PARTS * ROW / lanes), touched, copied)
         blocks = batch * -(-all_rows // rows) * -(-all_columns // columns)
         share = -(-blocks // self.units)
@@ -134,6 +158,8 @@ class MatrixChoices:
         for deep in self.depths():
             one = shared_bytes(self.sides, self.made(shape, deep, 1))
             for ring, waits in RING.items():
+                # One block more is free only when the products before these have ended.
+                waits = RING[ring - 1] if left and ring > 2 else waits
                 by_memory = self.groups.shared_bytes // (ring * one)
                 if by_memory:
                     held = max(1, min(share, by_registers, by_memory))
@@ -144,7 +170,8 @@ class MatrixChoices:
     def depths(self) -> list[int]:
         """Steps of a sum at once."""
         steps = self.extents[3]
-        return [k for n in DEPTHS if (k := n * self.dot.k) < 2 * steps] or [self.dot.k]
+        k = self.dots[0].k
+        return [n * k for n in DEPTHS if n * k < 2 * steps] or [k]
 
 
 def name_of(shape: Shape) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from luminal.expand.ir import Type
 
 F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exchange", "memory"
-MATRIX = "matrix"
+MATRIX, LEFT = "matrix", "left"  # of factors in registers, and in shared memory
 LONG: Mapping[str, tuple[float, float]] = {
     "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
     "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),

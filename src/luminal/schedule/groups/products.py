@@ -73,9 +73,9 @@ class ProductChoices:
 
     def tiling(self, choices: Choices) -> ProductTiling | None:
         """What is chosen; None: the loops of any other reduction."""
-        dot = self.by_dot(choices)
-        if dot is not None:
-            return self.by_matrices(dot).tiling(choices)
+        by_dot = self.by_dot(choices)
+        if by_dot is not None:
+            return by_dot.tiling(choices)
         ranked = self.ranked
         named = {name_of(shape): shape for shape in ranked[:OFFERED]}
         if not named:
@@ -94,18 +94,25 @@ class ProductChoices:
         buffers = [n for n in (turns, 1, 2) if self.fits(tiling(deep, n))]
         return tiling(deep, choices.pick("stages", buffers[0], buffers))
 
-    def by_dot(self, choices: Choices) -> Dot | None:
-        """The dot by which lanes multiply matrices together, if there is one for them."""
+    def by_dot(self, choices: Choices) -> MatrixChoices | None:
+        """The choices of products by a dot by which lanes multiply matrices together, if there is
+        one for them: the selection's, or one like it whose factors stay in shared memory.
+        """
         dot = self.sides.dot
-        if dot is None or not self.by_matrices(dot).named:
+        if dot is None:
             return None
-        rule = dot.name if self.pay else NO_BLOCKS
-        return dot if choices.pick("dot", rule, (dot.name, NO_BLOCKS)) == dot.name else None
+        left = tuple(row for row in self.groups.left if row.replaces(dot))
+        ways = [ways for rows in (left, (dot,)) if rows and (ways := self.by_matrices(rows)).named]
+        named = {ways.dots[0].family: ways for ways in sorted(ways, key=lambda ways: ways.cycles)}
+        if not named:
+            return None
+        rule = next(iter(named)) if self.pay else NO_BLOCKS
+        return named.get(choices.pick("dot", rule, (*named, NO_BLOCKS)))
 
-    def by_matrices(self, dot: Dot) -> MatrixChoices:
-        """The choices of products by a dot."""
+    def by_matrices(self, dots: tuple[Dot, ...]) -> MatrixChoices:
+        """The choices of products by one of these dots."""
         return MatrixChoices(
-            self.sides, dot, self.target.cores, self.groups, self.extents, self.deep_first
+            self.sides, dots, self.target.cores, self.groups, self.extents, self.deep_first
         )
 
     def refusal(self, name: str) -> str:

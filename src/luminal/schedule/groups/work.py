@@ -22,6 +22,7 @@ from luminal.expand.ir import (
     Apply,
     Await,
     Barrier,
+    Begin,
     Choice,
     Commit,
     Constant,
@@ -35,7 +36,9 @@ from luminal.expand.ir import (
     Loop,
     Meeting,
     Multiply,
+    MultiplyLeft,
     Operand,
+    Publish,
     Statement,
     Store,
     Type,
@@ -43,9 +46,19 @@ from luminal.expand.ir import (
     memory_dtype,
 )
 from luminal.expand.operations import OPERATIONS
+from luminal.kernel.tile_ir import Batch
+from luminal.memory.alignment import ACCESS
 from luminal.schedule.groups.counts import Access, Work
 from luminal.schedule.groups.live import live_words
-from luminal.schedule.groups.pipes import EXCHANGE, FREE, I32, MATRIX, MEMORY, instructions
+from luminal.schedule.groups.pipes import (
+    EXCHANGE,
+    FREE,
+    I32,
+    LEFT,
+    MATRIX,
+    MEMORY,
+    instructions,
+)
 from luminal.schedule.groups.touched import (
     LINE,
     ROW,
@@ -284,10 +297,13 @@ class _Count:
         self.access(target, type_, "copy", times)
         self.far_of_copies = max(self.far_of_copies, access.far if access else 0.0)
 
-    def commit(self, statement: Commit, times: float) -> None:
+    def once(self, statement: Publish | Begin | Commit, times: float) -> None:
         self.issue(I32, times)
 
-    def wait_for_copies(self, statement: Await, times: float) -> None:
+    def wait(self, statement: Await, times: float) -> None:
+        if statement.of is Batch.PRODUCTS:
+            self.seen.waits["matrix"] += times / (1 + statement.younger)
+            return
         # As many batches are under way, of which one is waited for.
         share = times / (1 + statement.younger)
         self.seen.waits["global"] += share * self.far_of_copies
@@ -409,6 +425,24 @@ class _Count:
             self.seen.awaited[out.id] = MATRIX, 1.0
             self.set(out, UNKNOWN)
 
+    def multiply_left(self, statement: MultiplyLeft, times: float) -> None:
+        """A product whose factors are read in shared memory, each line of 16 bytes once."""
+        dot = statement.dot
+        self.use(times, statement.a.address, statement.b.address)
+        self.issue(I32, times)
+        share = dot.a.size / 2 / dot.together
+        self.issue(LEFT, times * dot.m * dot.n * dot.k * share)
+        for factor, lines in ((statement.a, dot.m), (statement.b, dot.n)):
+            turns = lines * dot.k * dot.a.size / WORD / ROW
+            lanes = self.rows / (dot.together / ROW)
+            access = Access(
+                factor.buffer, "multiply", "shared", ACCESS, times, int(lanes), turns, turns, turns,
+                is_looped=self.depth > 0, by_data=False,
+            )  # fmt: skip
+            self.seen.accesses.append(access)
+        for out in statement.outs:
+            self.set(out, UNKNOWN)
+
     def load_matrix(self, statement: LoadMatrix, times: float) -> None:
         self.use(times, statement.address)
         self.issue(MEMORY, times)
@@ -436,10 +470,13 @@ class _Count:
         Barrier: barrier,
         Exchange: exchange,
         Multiply: multiply,
+        MultiplyLeft: multiply_left,
         LoadMatrix: load_matrix,
         Copy: copy,
-        Commit: commit,
-        Await: wait_for_copies,
+        Publish: once,
+        Begin: once,
+        Commit: once,
+        Await: wait,
     }
 
 

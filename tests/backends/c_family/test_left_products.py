@@ -1,0 +1,198 @@
+"""Products of factors that stay in shared memory (wgmma), as CUDA has them: their
+texts on the shims, where every access and wait is checked, and machine code for sm_90a.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from luminal.backends.c_backend import CBackend
+from luminal.backends.cuda import nvrtc, sass
+from luminal.backends.cuda.backend import Cuda
+from luminal.base.dots import WGMMA
+from luminal.base.dtypes import dtype_of
+from luminal.base.numerics import Numerics
+from luminal.codegen.c_family.kernel import Walk
+from luminal.compiler import compile
+from luminal.compiler.assemble import text_key
+from luminal.compiler.compile import lower_by_stages
+from luminal.expand.expand import expand
+from luminal.kernel.knobs import Knobs, as_knobs
+from luminal.kernel.tile_text import to_text
+from luminal.program.launch_list import Program
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
+from luminal.schedule.groups.bounds import bounds
+from luminal.schedule.groups.work import work
+from tests.backends.c_family.checked import checked
+from tests.backends.c_family.offline import skip_without
+from tests.backends.c_family.test_matrices import product
+from tests.backends.groups.random_matrices import check as random_product
+from tests.long_share import long_but
+from tests.simt.launching import DeviceFault
+
+
+@cache
+def device() -> CBackend:
+    """A device on the shims that prefers wgmma."""
+    made = checked()
+    groups = replace(
+        made.groups, lanes=128, most=256, shared_bytes=96 << 10, left=WGMMA, left_rate=8192
+    )
+    return replace(made, groups=groups)
+
+
+def program(
+    made: CBackend, dtype: str, sizes: tuple[int, int, int], turned: tuple[bool, bool], knobs: Knobs
+) -> Program:
+    graph = product(dtype, *sizes, turned)
+    stages = lower_by_stages(graph, made, Numerics.RELAXED)
+    (step,) = stages.partition.steps
+    key = text_key(to_text(made.schedules.place(step).kernel))
+    return compile.reschedule(stages, made, {key: knobs}).program
+
+
+def check(dtype: str, sizes: tuple[int, int, int], turned: tuple[bool, bool], knobs: Knobs) -> None:
+    """Small numbers, so that sums are exact whatever their order."""
+    (m, k, n), made = sizes, device()
+    lowered = program(made, dtype, sizes, turned, knobs)
+    exe = Executable(product(dtype, m, k, n, turned), (Variant({}, made.runner(lowered)),))
+    rng, storage = np.random.default_rng(0), dtype_of(dtype).numpy
+    a, b = (
+        rng.integers(-3, 4, shape[::-1] if t else shape).astype(storage)
+        for shape, t in zip(((m, k), (k, n)), turned, strict=True)
+    )
+    wide = [x.astype(np.float64) for x in (a.T if turned[0] else a, b.T if turned[1] else b)]
+    found = exe({"a": a, "b": b})["y"]
+    np.testing.assert_array_equal(found, (wide[0] @ wide[1]).astype(found.dtype))
+
+
+def ring(dtype: str, columns: int, deep: int, stages: int) -> Knobs:
+    blocks = f"64x{columns} by 64x{columns}"
+    return as_knobs({"dot": f"wgmma.{dtype}", "blocks": blocks, "deep": deep, "stages": stages})
+
+
+SIZES = 72, 208, 136  # edges on all sides
+CASES = {
+    "bf16": ("bfloat16", (False, False), ring("bf16", 128, 32, 4)),
+    "bf16 turned": ("bfloat16", (True, True), ring("bf16", 128, 64, 3)),
+    "f16 in two blocks": ("float16", (False, True), ring("f16", 64, 128, 2)),
+    "tf32": ("float32", (False, True), ring("tf32", 64, 32, 3)),
+    "tf32 turned on its way": ("float32", (True, False), ring("tf32", 32, 16, 3)),
+    "int8": ("int8", (False, True), ring("s8", 64, 64, 3)),
+}
+
+
+@pytest.mark.parametrize("name", long_but(CASES, ("bf16",)))
+def test_rings_on_the_shims(name: str) -> None:
+    dtype, turned, knobs = CASES[name]
+    check(dtype, SIZES, turned, knobs)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(0, 160, 8))
+def test_random_products_on_the_shims(first: int) -> None:
+    for seed in range(first, first + 8):
+        random_product(seed, 140, device())
+
+
+FAULTS = {
+    "copies that are not published": (r"\n *publish_copies\(\);", ""),
+    "products without a fence": (r"\n *begin_products\(\);", ""),
+    "products that are never committed": (r"\n *commit_products\(\);", ""),
+    "results that are not awaited": (r"\n *await_products<0>\(\);", ""),
+    "a stage that is freed early": (r"await_products<1>", "await_products<2>"),
+    "a missing barrier": (r"\n *__syncthreads\(\);", ""),
+    "copies that are awaited late": (r"await_copies<1>", "await_copies<2>"),
+    "another swizzle": (r"1ull << 62", "2ull << 62"),
+    "tiles that lie elsewhere": (r", 4096\)(?=\);|, desc)", ", 2048)"),
+}
+
+
+@pytest.mark.parametrize("fault", long_but(FAULTS, ("a stage that is freed early",)))
+def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By some order of threads: products are made at once, or where they are awaited."""
+    before, after = FAULTS[fault]
+    own = Walk.text
+
+    def wrong(self: Walk) -> str:
+        head, name, rest = own(self).partition('extern "C"')
+        where = before.startswith(r"\n") or "await" in before or "4096" in before
+        if where:
+            rest, count = re.subn(before, after, rest)
+        else:
+            head, count = re.subn(before, after, head)
+        assert count, f"{before} is not there"
+        return head + name + rest
+
+    monkeypatch.setattr(Walk, "text", wrong)
+    with pytest.raises((DeviceFault, AssertionError)):
+        check("bfloat16", (64, 256, 128), (False, False), ring("bf16", 128, 32, 4))
+
+
+N = 2048
+MACHINE = {
+    "bf16": ("bfloat16", (False, False), {"dot": "wgmma.bf16"}),
+    "bf16 in a ring of four": (
+        "bfloat16", (False, True), {"dot": "wgmma.bf16", "deep": 64, "stages": 4},
+    ),
+    "f16": ("float16", (True, True), {"dot": "wgmma.f16"}),
+    "int8": ("int8", (False, True), {"dot": "wgmma.s8"}),
+    "int8 turned on its way": ("int8", (True, False), {"dot": "wgmma.s8"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", long_but(MACHINE, ("bf16 in a ring of four",)))
+def test_machine_code_multiplies_by_warp_groups(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step is one batch of as many products as it has steps of the dot, none of which waits."""
+    skip_without("cuda")
+    dtype, turned, knobs = MACHINE[name]
+    made = Cuda.named("sm_90a")
+    (kernel,) = program(made, dtype, (N, N, N), turned, as_knobs(knobs)).kernels
+    text, words, own = made.text(kernel), [], nvrtc._measured
+
+    def measured(code: bytes, log: str) -> nvrtc.Cubin:
+        words.append(log)
+        return own(code, log)
+
+    monkeypatch.setattr(nvrtc, "_measured", measured)
+    code = nvrtc.compile(text, "sm_90a")
+    assert code.spilled == code.stack == 0
+    assert "C75" not in words[0]
+    if sass.tool() is None:
+        pytest.skip("nvdisasm is not installed")
+    counts = sass.counts(sass.of(code.code))
+    batch = sum(n for key, n in counts.items() if key.startswith(("HGMMA", "IGMMA")))
+    assert batch >= 2 * counts["WARPGROUP.ARRIVE"] > 0, "products are serialized"
+    assert not any(key.startswith(("HMMA", "IMMA")) for key in counts)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("chip", ["sm_80", "sm_100a"])
+def test_other_chips_have_other_dots(chip: str) -> None:
+    made = Cuda.named(chip)
+    (kernel,) = program(made, "bfloat16", (N, N, N), (False, True), ()).kernels
+    assert "wgmma" not in made.text(kernel)
+
+
+def test_warp_groups_share_the_time_of_the_matrix_units() -> None:
+    """By the static model of a large product; and a search may try the other dot."""
+    made, n = Cuda.named("sm_90a"), 8192
+    assert made.chip is not None
+    shares = {}
+    for dot in ("wgmma.bf16", "mma.bf16"):
+        (kernel,) = program(
+            made, "bfloat16", (n, n, n), (False, False), as_knobs({"dot": dot})
+        ).kernels
+        expanded = expand(kernel, instructions=made.dialect.instructions)
+        chunks = int(expanded.chunks.evaluate({}))
+        found = bounds(work(expanded, {}), made.chip, chunks, 6 * n * n, made.walkers)
+        least = n**3 / (made.chip.pipes.left * made.chip.units * made.chip.hertz)
+        shares[dot] = least / max(found.issue, found.shared), least / found.seconds
+    assert shares["wgmma.bf16"][0] > 0.9 > 0.65 > shares["mma.bf16"][0]
+    assert shares["wgmma.bf16"][1] > shares["mma.bf16"][1]

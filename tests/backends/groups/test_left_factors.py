@@ -1,0 +1,138 @@
+"""Products of factors that stay in shared memory, by both meanings; and what is wrong in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import luminal as lm
+from luminal.base.errors import VerifyError
+from luminal.compiler.compile import lower_by_stages
+from luminal.expand import interpreter, ir
+from luminal.expand.expand import expand
+from luminal.expand.verify import verify
+from luminal.hlir.graph import Graph
+from luminal.kernel import tile_interpreter
+from luminal.kernel.knobs import as_knobs
+from luminal.kernel.tile_ir import Batch, Kernel
+from luminal.program.steps import NestStep
+from tests.backends.groups.matrix_backend import dots_of, from_memory
+
+M, K, N = 14, 104, 24
+RING = {"dot": "made.memory.bf16", "blocks": "16x16 by 8x16", "deep": 32, "stages": 4}
+
+
+def product(along_sum: bool) -> Graph:
+    cx = lm.Graph()
+    a = cx.tensor((M, K), lm.bfloat16, "a")
+    b = cx.tensor((N, K) if along_sum else (K, N), lm.bfloat16, "b")
+    (a @ (b.mT if along_sum else b)).cast(lm.float32).output("y")
+    return cx.graph()
+
+
+def ring(along_sum: bool = False) -> Kernel:
+    """Four blocks in a ring, of which one batch of products may still read one."""
+    made = from_memory()
+    (step,) = lower_by_stages(product(along_sum), made).partition.steps
+    assert isinstance(step, NestStep)
+    return made.schedules.place(step, as_knobs(RING)).kernel
+
+
+def run(kernel: Kernel, expanded: ir.Kernel | None, along_sum: bool = False) -> None:
+    """Raises AssertionError where the product is wrong."""
+    rng = np.random.default_rng(0)
+    arrays: dict[str, Any] = {
+        buffer.name: rng.integers(-3, 4, buffer.size.constant).astype(buffer.dtype.numpy)
+        for buffer in kernel.buffers
+    }
+    a, b = (arrays[buffer.name].astype(np.float64) for buffer in kernel.buffers[:2])
+    if expanded is None:
+        tile_interpreter.run(kernel, arrays, {})
+    else:
+        interpreter.run(expanded, arrays, {})
+    b = b.reshape(N, K).T if along_sum else b.reshape(K, N)
+    found = arrays[kernel.buffers[2].name].reshape(M, N)
+    np.testing.assert_array_equal(found.astype(np.float64), a.reshape(M, K) @ b)
+
+
+@pytest.mark.parametrize("along_sum", [False, True])
+def test_a_ring_by_both_meanings(along_sum: bool) -> None:
+    kernel = ring(along_sum)
+    (dot,) = dots_of(kernel)
+    assert dot.is_from_memory
+    expanded = expand(kernel)
+    verify(expanded)
+    factors = {s.b.turned for s in expanded.statements() if isinstance(s, ir.MultiplyLeft)}
+    assert factors == {not along_sum}
+    run(kernel, None, along_sum)
+    run(kernel, expanded, along_sum)
+
+
+Changed = Callable[[Any], Any]
+"""A statement, another one instead, or None for none."""
+
+
+def changed(body: tuple[Any, ...], change: Changed) -> tuple[Any, ...]:
+    inside = (
+        replace(each, body=changed(each.body, change)) if hasattr(each, "body") else each
+        for each in body
+    )
+    return tuple(after for each in inside if (after := change(each)) is not None)
+
+
+def without(kind: type, *of: Batch) -> Changed:
+    return lambda s: None if isinstance(s, kind) and (not of or s.of in of) else s
+
+
+def waits_less(statement: Any) -> Any:
+    """The batch that reads what is copied over next may be running."""
+    is_wait = isinstance(statement, ir.Await) and statement.of is Batch.PRODUCTS
+    return replace(statement, younger=statement.younger + 1) if is_wait else statement
+
+
+def of_factor(**other: Any) -> Changed:
+    def change(statement: Any) -> Any:
+        if not isinstance(statement, ir.MultiplyLeft):
+            return statement
+        moved = other.get("by", 0) + statement.b.distance
+        turned = other.get("turned", statement.b.turned)
+        return replace(statement, b=replace(statement.b, distance=moved, turned=turned))
+
+    return change
+
+
+FAULTS: dict[str, tuple[Changed, str | None]] = {
+    "results that nobody waits for": (without(ir.Await, Batch.PRODUCTS), None),
+    "products that are never committed": (without(ir.Commit, Batch.PRODUCTS), None),
+    "a wait too short": (waits_less, "which is running; await it before"),
+    "products without a fence": (without(ir.Begin), "put a Begin before it"),
+    "copies that are not published": (without(ir.Publish), "put a Publish before the Barrier"),
+    "a missing barrier": (without(ir.Barrier), "put a barrier between them"),
+    "copies that nobody waits for": (without(ir.Await, Batch.COPIES), None),
+    "another block": (of_factor(by=8), None),
+    "a factor that is not turned": (of_factor(turned=False), None),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_found(fault: str) -> None:
+    change, message = FAULTS[fault]
+    kernel = ring()
+    expanded = expand(kernel)
+    wrong = replace(expanded, body=changed(expanded.body, change))
+    assert wrong.body != expanded.body
+    with pytest.raises((VerifyError, AssertionError), match=message):
+        run(kernel, wrong)
+
+
+def test_another_swizzle_is_found() -> None:
+    kernel = ring(True)
+    expanded = expand(kernel)
+    widths = {64: 32, 32: 64}
+    shared = tuple(replace(b, swizzle=widths[b.swizzle]) for b in expanded.shared)
+    with pytest.raises((VerifyError, AssertionError)):
+        run(kernel, replace(expanded, shared=shared), True)
