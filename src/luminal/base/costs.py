@@ -120,6 +120,7 @@ class Costs:
     row_bytes: int  # of the largest row that a kernel keeps beside a unit
     streams: int  # values that one kernel stores, at most: it has as many places to write to
     products: int  # of one matrix with several, of which one kernel's registers hold the sums
+    decoded_rows: int  # of a product, at most, whose matrix instructions take what it unpacks
     expansion: int  # times as many elements as are read, which cost less to compute than to read
     weights: Weights
     shares: Shares

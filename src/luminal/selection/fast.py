@@ -152,7 +152,7 @@ class _Fast:
             self.of_steps |= stored
             self.packed |= decoded
         self.forced = stored_anyway(lowered.roots, self.order) | lowered.kept | self.of_steps
-        self.rounded = rounded_factors(self.order)
+        self.rounded = rounded_factors(self.order, self.packed, costs.decoded_rows)
         self.inlined = Inlining(self.order, self.rounded | self.of_steps, self.weights)
         self.forced |= cuts(self.order, self.forced)
         self.forced |= {
@@ -174,7 +174,7 @@ class _Fast:
         self.forced |= self.leaders.keys()
         self.repeated = repeated(self.order, self.forced | self.in_pass, costs)
         outside = [t for t in self.order if t not in self.in_pass]
-        self.forced |= rounded_factors(outside) - self.in_pass
+        self.forced |= rounded_factors(outside, self.packed, costs.decoded_rows) - self.in_pass
 
     def run(self, bodies: Mapping[int, Selection] | None) -> Selection:
         # One pass from the roots down, no search: the result is a pure function of the graph and

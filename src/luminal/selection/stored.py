@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
+from luminal.algebra.frames import upper
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term
 from luminal.base.dtypes import int8, uint8
@@ -34,12 +35,15 @@ def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
 
 
 # Rounding is cheap, so by cost alone it would be done in each load, of float32 in memory; but no
-# dot takes what is not in memory as it multiplies it. So the kernel that makes the value stores it
-# rounded.
-def rounded_factors(order: Iterable[Term]) -> set[Term]:
+# dot of words takes what is not in memory as it multiplies it. So the kernel that makes the value
+# stores it rounded. Packed weights are the exception where matrices are multiplied: lanes copy
+# those anyhow, and decode them as they do.
+def rounded_factors(
+    order: Iterable[Term], packed: Set[Term] = frozenset(), decoded_rows: int = 0
+) -> set[Term]:
     """What products read as a narrower float than they are summed in, or as bytes, again for every
     result that shares it: stored once, rounded, its bytes are half or a quarter and a dot can take
-    them as they lie.
+    them as they lie. Not what is `packed`, for so many results that share it (`Costs`).
     """
     rounded: set[Term] = set()
     for term in order:
@@ -47,7 +51,9 @@ def rounded_factors(order: Iterable[Term]) -> set[Term]:
             continue
         for factor in term.args[0].args:
             source = source_of(factor, _is_narrowing) if term.axes - factor.axes else None
-            if source is not None and source.casts == 1 and _is_narrowing(source.term):
+            if source is None or source.casts != 1 or not _is_narrowing(source.term):
+                continue
+            if source.term not in packed or upper(term.axes - factor.axes) > decoded_rows:
                 rounded.add(source.term)
     return rounded
 

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 import pytest
 
+import luminal as lm
+from luminal.base.dots import MFMA, MMA, SIMDGROUP
 from luminal.compiler.compile import lower_to_program
+from tests.backends.c_family.checked import checked as multiplying
 from tests.backends.c_family.dialects import CHECKED, checked
 from tests.backends.c_family.offline import backend
 from tests.backends.on_device import check_case, compiled_on
 from tests.backends.packed_products import KINDS, product
-from tests.long_share import long_rows
+from tests.long_share import long_rows, mostly_long
 
 SHAPE = 8, 512
 CASES = [(name, kind, rows) for name in CHECKED for kind in KINDS for rows in (1, 16)]
@@ -36,6 +39,32 @@ def test_blocks_are_decoded_in_the_kernel_that_multiplies(kind: str, rows: int) 
     for dialect in CHECKED:
         graph = product(kind, rows, (1024, 1024)).graph
         assert len(lower_to_program(graph, checked(dialect)).kernels) == 1
+
+
+MATRICES = {"cuda": MMA, "hip": MFMA, "metal": SIMDGROUP}
+BF16 = [(name, kind) for name in MATRICES for kind in KINDS]
+
+
+@pytest.mark.parametrize(("dialect", "kind"), long_rows(BF16, [("cuda", "Q4_0")]))
+def test_matrix_instructions_have_the_values_of_the_reference(dialect: str, kind: str) -> None:
+    """Of bfloat16: decoded values are rounded as they are copied, and lie nowhere else."""
+    case = product(kind, 16, (16, 512), lm.bfloat16)
+    exe = compiled_on(multiplying(dialect, MATRICES[dialect]), case.graph)
+    check_case(exe, case)
+    report = exe.memory_report()
+    assert report.derived_bytes == report.weight_bytes
+    assert report.arena_bytes < report.input_bytes + report.output_pool_bytes + 1024
+
+
+@pytest.mark.parametrize("kind", mostly_long(["Q4_0", "Q6_K"], 1))
+def test_matrix_instructions_take_what_is_decoded(kind: str) -> None:
+    """One kernel up to so many rows; beyond, each block of rows would decode anew."""
+    made = backend("cuda")
+    for rows, kernels in ((16, 1), (256, 1), (2048, 2)):
+        graph = product(kind, rows, (1024, 1024), lm.bfloat16).graph
+        program = lower_to_program(graph, made)
+        assert len(program.kernels) == kernels
+        assert "mma.sync" in made.text(program.kernels[-1])
 
 
 @pytest.mark.parametrize("kind", KINDS)

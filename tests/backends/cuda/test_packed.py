@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+import luminal as lm
 from luminal.backends import registry
 from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import nvrtc, sass
@@ -41,3 +42,20 @@ def test_codes_of_one_row_are_loaded_by_words(kind: str) -> None:
     (kernel,) = lower_to_program(product(kind, 1, (4096, 4096)).graph, made).kernels
     counts = sass.counts(made.renderers["sass"](kernel))
     assert not [name for name in counts if name in ("LDG.E.U8", "LDG.E.S8")], dict(counts)
+
+
+@needs_nvrtc
+@pytest.mark.skipif(sass.tool() is None, reason="nvdisasm is not installed (extra cuda)")
+@pytest.mark.parametrize(("chip", "kind"), long_rows([(c, k) for c in CHIPS for k in KINDS], []))
+def test_matrix_instructions_take_decoded_values_from_registers(chip: str, kind: str) -> None:
+    """The weight is decoded into registers, from there into the ring, and written nowhere else."""
+    made = registry.compiling(f"cuda:{chip}")
+    assert isinstance(made, CBackend)
+    (kernel,) = lower_to_program(product(kind, 16, (4096, 4096), lm.bfloat16).graph, made).kernels
+    code = nvrtc.compile(made.text(kernel), chip)
+    assert (code.spilled, code.stack) == (0, 0)
+    counts = sass.counts(made.renderers["sass"](kernel))
+    assert counts["HMMA.16816.F32.BF16"] > 0
+    assert counts["STS.128"] > 0, dict(counts)
+    stored = sum(count for name, count in counts.items() if name.startswith("STG"))
+    assert stored <= 4, dict(counts)  # of results alone

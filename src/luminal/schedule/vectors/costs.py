@@ -48,6 +48,7 @@ def of(target: VectorTarget) -> Costs:
         row_bytes=ROW_BYTES,
         streams=STREAMS,
         products=STREAMS if target.registers >= MANY_REGISTERS else 1,
+        decoded_rows=0,
         expansion=8,
         weights=WEIGHTS,
         shares=SHARES,
