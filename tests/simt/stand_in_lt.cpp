@@ -10,6 +10,7 @@
 // bytes are read when its turn comes.
 #include <dlfcn.h>
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -41,7 +42,7 @@ enum { BATCH_COUNT = 5, BATCH_OFFSET = 6, ORDER = 1 };
 enum { WORKSPACE = 1, REDUCTIONS = 3, ALIGN_A = 5, ALIGN_B, ALIGN_C, ALIGN_D };
 struct Algorithm { uint64_t data[8]; };
 #endif
-enum { F32 = 0, F64 = 1, F16 = 2, I8 = 3, I32 = 10, BF16 = 14 };
+enum { F32 = 0, F64 = 1, F16 = 2, I8 = 3, I32 = 10, BF16 = 14, E4M3 = 28, E5M2 = 29 };
 enum { ORDER_COLUMNS = 0, PLAIN = 1, WITH_BIAS = 4 };
 enum { NOT_READY = 600, ILLEGAL_ADDRESS = 700 };  // of the driver
 
@@ -101,12 +102,22 @@ static size_t size_of(int dtype) {
     }
 }
 
+// A float of 8 bits: so many of the significand, and the exponent's bias. No NaN or infinity.
+static double of_byte(uint8_t bits, int significand, int bias) {
+    int exponent = bits >> significand & ((1 << (7 - significand)) - 1);
+    int digits = bits & ((1 << significand) - 1);
+    double value = exponent ? std::ldexp((1 << significand) + digits, exponent - bias - significand)
+                            : std::ldexp(digits, 1 - bias - significand);
+    return bits >> 7 ? -value : value;
+}
 static double get(const char* at, int dtype, int64_t i) {
     switch (dtype) {
         case F32: return ((const float*)at)[i];
         case F64: return ((const double*)at)[i];
         case F16: return double(((const _Float16*)at)[i]);
         case I8: return ((const int8_t*)at)[i];
+        case E4M3: return of_byte(((const uint8_t*)at)[i], 3, 7);
+        case E5M2: return of_byte(((const uint8_t*)at)[i], 2, 15);
         case I32: return ((const int32_t*)at)[i];
         default: {
             uint32_t wide = uint32_t(((const uint16_t*)at)[i]) << 16;
@@ -159,6 +170,12 @@ static std::vector<Known> algorithms;
 
 // The vendor's table: compute type, scale type, dtypes of A and B, that of C, and whether a bias.
 static bool is_listed(const Problem& p) {
+    if (p.a.dtype >= E4M3 && p.b.dtype >= E4M3) {
+        int d = p.d.dtype, bias = d == F32 ? BF16 : d;
+        bool listed = p.a.dtype + p.b.dtype < 2 * E5M2 && (d == BF16 || d == F16 || d == F32);
+        return listed && p.operation.compute == COMPUTE_F32 && p.operation.scale == F32 &&
+               (p.operation.epilogue == PLAIN || p.operation.bias_type == bias);
+    }
     static const int rows[][5] = {
         {COMPUTE_F32, F32, F32, F32, 1},  {COMPUTE_TF32, F32, F32, F32, 1},
         {COMPUTE_F32, F32, F16, F16, 1},  {COMPUTE_F32, F32, F16, F32, 1},
@@ -186,6 +203,11 @@ static int refused(const Problem& p) {
     if (p.a.dtype == I8) {
         bool fits = turned_a && !turned_b && m % 4 == 0 && k % 4 == 0;
         for (const Layout* x : {&p.a, &p.b, &p.d}) fits = fits && x->leading % 4 == 0;
+        if (!fits) return NOT_SUPPORTED;
+    }
+    if (p.a.dtype >= E4M3) {
+        bool fits = turned_a && !turned_b && m % 16 == 0 && n % 16 == 0 && k % 16 == 0;
+        for (const Layout* x : {&p.a, &p.b, &p.d}) fits = fits && x->leading % 16 == 0;
         if (!fits) return NOT_SUPPORTED;
     }
     return SUCCESS;
@@ -368,7 +390,9 @@ API(Matmul)(Handle* handle, Operation* operation, const void* alpha, const void*
     for (int i = 0; i < 4; i++)
         if (uintptr_t(pointers[i]) % known.alignment[i]) return INVALID_VALUE;
     for (const void* each : pointers)
-        if (problem.a.dtype == I8 && uintptr_t(each) % 4) return INVALID_VALUE;
+        if ((problem.a.dtype == I8 && uintptr_t(each) % 4) ||
+            (problem.a.dtype >= E4M3 && uintptr_t(each) % 16))
+            return INVALID_VALUE;
     if (c != d) return INVALID_VALUE;
     double scales[2];
     for (int i = 0; i < 2; i++) scales[i] = get((const char*)(i ? beta : alpha), operation->scale, 0);

@@ -6,7 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from luminal.base.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
+from luminal.base.dtypes import (
+    DType,
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+)
 from luminal.base.numerics import Class, Numerics
 from luminal.base.records import dataclass
 from luminal.kernel.library_product import Product, product_of
@@ -15,7 +25,7 @@ from luminal.shape.divisors import is_multiple
 
 Dtypes = tuple[DType, DType, DType, DType]
 """Those of both factors, the accumulator and the result."""
-WORD = 4  # bytes, and with bytes elements, that products of bytes are made of
+WORD, ROW = 4, 16  # elements of a byte that products of integers, and of floats, are made of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +47,24 @@ class Able:
         listed = self.dtypes if product.bias is None else self.with_bias
         if (a, b, accumulator, c) not in listed:
             return False
+        if a.size == 1 and not _is_in_pieces(product, WORD if a is int8 else ROW):
+            return False
         if a is int8:
-            return _is_of_words(product)
+            return True
         # A bias is added before the one rounding: digits are kept that the graph rounds away.
         return numerics.allows(max(self.kind, Class.DOMAIN if product.rounds else Class.EXACT))
 
 
-# cuBLAS's documentation of cublasLtMatmul, "To use IMMA kernels": pointers of 4 bytes, rows of
+# cuBLAS's documentation of cublasLtMatmul. "To use IMMA kernels": pointers of 4 bytes, rows of
 # multiples of 4, the sum along the rows of both factors, and multiples of 4 of these and of the
-# result's.
-def _is_of_words(product: Product) -> bool:
-    """Do bytes lie as products of words of them want them?"""
+# result's. "To use FP8 kernels": the same with 16, of the result's columns too.
+def _is_in_pieces(product: Product, count: int) -> bool:
+    """Do bytes lie as products of so many neighbours want them?"""
     a, b, c = product.a, product.b, product.c
-    lengths = (product.extents[2], product.extents[3], a.row, b.column, c.row)
+    rows = product.extents[1:2] if count == ROW else ()
+    lengths = (*rows, product.extents[2], product.extents[3], a.row, b.column, c.row)
     places = (a.start, b.start, a.batch, b.batch)
-    return a.column == 1 == b.row and all(is_multiple(e, WORD) for e in (*lengths, *places))
+    return a.column == 1 == b.row and all(is_multiple(e, count) for e in (*lengths, *places))
 
 
 _F32: Dtypes = (float32, float32, float32, float32)
@@ -67,12 +80,22 @@ _FLOATS = frozenset(
         ),
     ]
 )
+_E4M3, _E5M2 = float8_e4m3fn, float8_e5m2
+_EIGHTHS = frozenset(
+    (a, b, float32, c)
+    for a, b in ((_E4M3, _E4M3), (_E4M3, _E5M2), (_E5M2, _E4M3))
+    for c in (bfloat16, float16, float32)
+)
 ALGORITHMS = 8
 """How many of those that a library's heuristic thinks best are tried."""
 _OF_LT = Able(_FLOATS | {_F64, _BYTES}, _FLOATS, algorithms=ALGORITHMS)
 
 ABLE = {
-    "cublaslt": _OF_LT,
+    "cublaslt": Able(
+        _OF_LT.dtypes | _EIGHTHS,
+        _FLOATS | {dtypes for dtypes in _EIGHTHS if dtypes[3] is not float32},
+        algorithms=ALGORITHMS,
+    ),
     "hipblaslt": _OF_LT,
     "cublaslt-tf32": Able(frozenset([_F32]), frozenset([_F32]), Class.DOMAIN, ALGORITHMS),
     "mps": Able(frozenset([_F32])),

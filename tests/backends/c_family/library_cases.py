@@ -31,6 +31,7 @@ from luminal.runtime.variants import Variant
 from luminal.search.genome import Genome, called_by
 from luminal.search.space import Space
 from tests.backends.c_family.library_products import (
+    EIGHTHS,
     PRODUCTS,
     Product,
     check,
@@ -90,7 +91,7 @@ def run(product: Product, s: int = 5, runs: int = 3, algorithm: int = 0) -> None
     assert asked("done") - before == runs
 
 
-NAMED = {product.name: product for product in PRODUCTS}
+NAMED = {product.name: product for product in (*PRODUCTS, *(() if IS_HIP else EIGHTHS))}
 
 
 @pytest.mark.parametrize("name", long_but(NAMED, ("linear", "parts of both", "bytes")))

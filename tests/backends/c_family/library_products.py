@@ -25,6 +25,7 @@ Array = np.ndarray[Any, Any]
 Fn = Callable[..., lm.Tensor]
 F32, F16, BF16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 F64, I8 = np.dtype(np.float64), np.dtype(np.int8)
+E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 
 
 class Product(NamedTuple):
@@ -84,8 +85,8 @@ def executable(space: Space, candidate: Candidate, backend: Backend) -> Executab
 
 
 def wide(x: lm.Tensor) -> lm.Tensor:
-    """Half floats as f32; all else as it is, so that the same graph in float64 loses nothing."""
-    return x.float() if x.dtype in (lm.float16, lm.bfloat16) else x
+    """Narrow floats as f32; all else as it is, so that the same graph in float64 loses nothing."""
+    return x if x.dtype in (lm.float32, lm.float64) else x.float()
 
 
 def bytes_in(x: lm.Tensor, w: lm.Tensor) -> lm.Tensor:
@@ -143,6 +144,28 @@ PRODUCTS = (
     Product("part of bytes", lambda a, b: bytes_in(a[:, 4:20], b.mT), ((9, 24), (8, 16)), I8),
 )  # fmt: skip
 """Each is one kernel that a library can compute."""
+
+
+def in_bf16(y: lm.Tensor) -> lm.Tensor:
+    return y.to(lm.bfloat16) if y.dtype is lm.float32 else y
+
+
+EIGHTHS = (
+    Product("e4m3", lambda a, b: wide(a) @ wide(b.mT), ((32, 48), (16, 48)), E4M3),
+    Product("e4m3 to bf16", lambda a, b: in_bf16(wide(a) @ wide(b.mT)), ((16, 32), (32, 32)), E4M3),
+    Product("e4m3 of a batch", lambda a, b: wide(a) @ wide(b.mT), ((3, 16, 32), (3, 16, 32)), E4M3),
+    Product(
+        "part of e4m3", lambda a, b: wide(a[:, 16:48]) @ wide(b.mT), ((16, 64), (32, 32)), E4M3
+    ),
+)
+"""Of floats of 8 bits, for libraries that have them."""
+NO_EIGHTHS = (
+    Product("e5m2", lambda a, b: wide(a) @ wide(b.mT), ((32, 48), (16, 48)), E5M2),
+    Product("e4m3 by columns", lambda a, b: wide(a) @ wide(b), ((32, 48), (48, 16)), E4M3),
+    Product("e4m3 of odd rows", lambda a, b: wide(a) @ wide(b.mT), ((24, 48), (16, 48)), E4M3),
+    Product("e4m3 that start oddly", lambda a, b: wide(a[:, 8:40]) @ wide(b.mT),
+            ((16, 64), (32, 32)), E4M3),
+)  # fmt: skip
 
 NO_PRODUCTS = (
     Product("epilogue", lambda a, b: (a @ b).relu(), ((9, 12), (12, 7))),

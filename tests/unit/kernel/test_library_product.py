@@ -24,6 +24,8 @@ from luminal.search.genome import Genome
 from luminal.search.space import Candidate, Space
 from tests.backends.c_family.library_products import (
     BF16,
+    EIGHTHS,
+    NO_EIGHTHS,
     NO_PRODUCTS,
     PRODUCTS,
     Product,
@@ -75,7 +77,7 @@ def check_meaning(product: Product, rng: np.random.Generator, s: int = 5) -> Non
     check(got.reshape(shape), product, given)
 
 
-NAMED = {product.name: product for product in PRODUCTS}
+NAMED = {product.name: product for product in (*PRODUCTS, *EIGHTHS)}
 SHORT = ("turned with a bias", "heads", "parts of both", "last row", "bf16 linear", "bytes")
 
 
@@ -90,7 +92,7 @@ def test_random_products(seed: int) -> None:
     check_meaning(random_product(random.Random(seed)), np.random.default_rng(seed))
 
 
-REFUSED = {product.name: product for product in NO_PRODUCTS}
+REFUSED = {product.name: product for product in (*NO_PRODUCTS, *NO_EIGHTHS)}
 
 
 @pytest.mark.parametrize("name", long_but(REFUSED, ("diagonal", "bias along rows")))
