@@ -27,7 +27,7 @@ from luminal.backends import registry
 from luminal.backends.backend import Backend
 from luminal.backends.cpu import target
 from luminal.backends.cpu.core import Core
-from luminal.backends.cpu.work import seconds
+from luminal.backends.cpu.work import seconds, work
 from luminal.base import config
 from luminal.base.errors import CompileError
 from luminal.hlir.graph import Graph
@@ -36,6 +36,7 @@ from luminal.program.launch_list import Program, kernel_launches
 from luminal.schedule.vectors import costs
 from luminal.search.cost_model import MOST_LINES, cost
 from luminal.search.genome import Genome, is_call
+from luminal.search.learned import correlation
 from luminal.search.operands import draw, share
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
@@ -82,17 +83,6 @@ def _row(name: str, predicted: Sequence[float], measured: Sequence[float], bound
     detail = f"{len(measured)} programs; predicted / measured {ratios[0]:.2g} .. {ratios[-1]:.2g}"
     detail += f"; the one predicted to be fastest takes {first:.2f} of the fastest"
     return Row(f"costs, {name}", rank, bound, "x", (rank, rank), detail)
-
-
-def correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Spearman's, of two lists: that of their ranks."""
-    return float(np.corrcoef(_ranks(first), _ranks(second))[0, 1])
-
-
-def _ranks(values: Sequence[float]) -> Any:
-    """Equal values share the mean of their ranks."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places]
 
 
 # --- measuring
@@ -214,7 +204,7 @@ def predict(core: Core, program: Program) -> float:
     total = 0.0
     for launch in kernel_launches(program.launches):
         kernel, size = program.kernels[launch.kernel], launch.bytes.evaluate({})
-        total += seconds(kernel, {}, size, core) + costs.of(core.target).launch
+        total += seconds(work(kernel, {}, core), size, core) + costs.of(core.target).launch
     return total
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from luminal.base.costs import Costs
 from luminal.base.numerics import Numerics
@@ -21,6 +21,15 @@ if TYPE_CHECKING:  # the compiler's records are imported when something is compi
     from luminal.program.launch_list import Program
     from luminal.program.steps import CustomStep, KernelStep
     from luminal.shape.expression import Expression
+
+
+class Prediction(NamedTuple):
+    """The seconds that a launch should take, and by name what was counted of it, none negative:
+    from counts and clocks a search learns how far such seconds are off.
+    """
+
+    seconds: float
+    features: Mapping[str, float]
 
 
 # A protocol and no base class: what places kernels for vectors and what places them for groups of
@@ -51,8 +60,9 @@ class Backend(Protocol):
     """A machine that Programs are compiled for. A plain value, which other processes may be sent;
     equal ones make interchangeable programs.
 
-    `target`: facts that all devices share; those of its own a backend keeps to itself. `costs`:
-    what work costs there. `layouts`: the panels that it wants weights in, None for weights as they
+    `target`: facts that all devices share; those of its own a backend keeps to itself. `hardware`:
+    the chip in words, and how much of it; times of one are no other's. `costs`: what work costs
+    there. `layouts`: the panels that it wants weights in, None for weights as they
     are given. `renderers` make the texts a kernel becomes on its way to a binary, by name and in
     order. `makers` are the modules that make a kernel's code: with all that they import, other
     sources make other code. `memory` is its device's. `dispatches` are the ways in which launches
@@ -63,6 +73,8 @@ class Backend(Protocol):
     def name(self) -> str: ...
     @property
     def target(self) -> Target: ...
+    @property
+    def hardware(self) -> str: ...
     @property
     def costs(self) -> Costs: ...
     @property
@@ -85,9 +97,9 @@ class Backend(Protocol):
         its text need not show.
         """
 
-    def seconds(
+    def predict(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
-    ) -> float:
+    ) -> Prediction:
         """What a launch should take, beside what every one does (`costs.launch`), for values of the
         kernel's parameters: so many operations on `size` bytes. It orders what a search tries.
         """

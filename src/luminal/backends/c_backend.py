@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from luminal.backends import device_costs
+from luminal.backends.backend import Prediction
 from luminal.backends.dispatch_seconds import Model, Predicted, is_short
 from luminal.backends.library_calls import algorithms, library_calls
 from luminal.base.costs import Costs
@@ -29,7 +30,8 @@ from luminal.runtime.absent_driver import AbsentDriver
 from luminal.runtime.device import Device
 from luminal.runtime.device_runner import DeviceRunner
 from luminal.runtime.driver import Driver
-from luminal.schedule.groups.bounds import Bounds, bounds, lines
+from luminal.schedule.groups import features
+from luminal.schedule.groups.bounds import bounds, lines
 from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.counts import Work
 from luminal.schedule.groups.facts import Groups
@@ -177,6 +179,14 @@ class CBackend(ABC):
         return f"{self.base}:{self.number}" if self.number else self.base
 
     @property
+    def hardware(self) -> str:
+        """The chip with what a driver says of it."""
+        if self.chip is None:
+            return f"{self.target.name}, {self.target.cores} units"
+        rate = self.chip.memory / 1e9
+        return f"{self.chip}, {self.chip.units} units, memory of {rate:,.0f} GB/s"
+
+    @property
     def memory(self) -> Device:
         """The memory of the device. Raises CompileError where there is none."""
         if self.number is None:
@@ -220,19 +230,28 @@ class CBackend(ABC):
         """The device's libraries that compute such a product of matrices as the kernel is."""
         return library_calls(step, self.target.libraries, numerics)
 
-    def seconds(
+    def predict(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
-    ) -> float:
+    ) -> Prediction:
         """The seconds of a launch by what its lanes do to the chip, where that is known; else by
         its operations and bytes alone.
         """
-        counted = self.counted(kernel, params, size)
-        return self.costs.seconds(flops, size) if counted is None else counted[1].seconds
+        told = {"flops": flops, "bytes": size}
+        if kernel.call is not None:
+            return Prediction(self.costs.seconds(flops, size), told | {"calls": 1.0})
+        chunk_work, chunks = self.counted(kernel, params)
+        told |= features.of_work(chunk_work, chunks)
+        if self.chip is None:
+            return Prediction(self.costs.seconds(flops, size), told)
+        bound = bounds(chunk_work, self.chip, chunks, size, self.walkers)
+        return Prediction(bound.seconds, told | features.of_bounds(bound))
 
     def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
         """What a launch should take on the chip, what bounds it, and its worst accesses."""
-        counted = self.counted(kernel, params, size)
-        return () if counted is None else lines(*counted)
+        if self.chip is None or kernel.call is not None:  # nothing is known of a library's code
+            return ()
+        chunk_work, chunks = self.counted(kernel, params)
+        return lines(chunk_work, bounds(chunk_work, self.chip, chunks, size, self.walkers))
 
     def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
         """What a run takes as a graph, and as one kernel where the device has that; nothing where
@@ -252,18 +271,10 @@ class CBackend(ABC):
         one = model.as_one(self.warp) if "one" in self.dispatches else None
         return ways if one is None else {**ways, "one": one}
 
-    def counted(
-        self, kernel: Kernel, params: Mapping[str, int], size: float
-    ) -> tuple[Work, Bounds] | None:
-        """What a launch does to the chip, and how long each part of it takes; None where the chip
-        is not known, and of code that is not ours.
-        """
-        if self.chip is None or kernel.call is not None:
-            return None
+    def counted(self, kernel: Kernel, params: Mapping[str, int]) -> tuple[Work, int]:
+        """What a chunk of a launch does to a unit, and how many chunks there are."""
         spelled = spell_tiles(kernel, self.dialect).expanded
-        work_of_chunk = work(spelled, params)
-        chunks = int(spelled.chunks.evaluate(params))
-        return work_of_chunk, bounds(work_of_chunk, self.chip, chunks, size, self.walkers)
+        return work(spelled, params), int(spelled.chunks.evaluate(params))
 
     def expect(self, operations: int) -> None:
         """Does nothing: drivers compile what is loaded."""

@@ -136,6 +136,22 @@ class SideSummary(NamedTuple):
 NOTHING = SideSummary()
 
 
+class Foresight(NamedTuple):
+    """How well schedules of some kernels were ordered before they were timed: the mean rank
+    correlation with the clock of what was predicted by counting, and of what was expected by what
+    searches had learned. `known`: timings of the chip that this search began with.
+    """
+
+    schedules: int = 0
+    kernels: int = 0
+    predicted: float = 0.0
+    expected: float = 0.0
+    known: int = 0
+
+
+UNSEEN = Foresight()
+
+
 @dataclass(frozen=True, slots=True)
 class SearchSummary:
     """What a search tried and decided. Seconds of programs are those of one run. `candidates` are
@@ -160,6 +176,7 @@ class SearchSummary:
     interrupted: bool = False
     dispatches: tuple[Dispatched, ...] = ()
     libraries: tuple[LibraryPrice, ...] = ()
+    foresight: Foresight = UNSEEN
 
 
 @dataclass(frozen=True, slots=True)

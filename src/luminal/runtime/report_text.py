@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # report.py prints itself with what is here
-    from luminal.runtime.report import KernelRow, Report, SearchSummary
+    from luminal.runtime.report import Foresight, KernelRow, Report, SearchSummary
 
 DISPATCHES = {"list": "a list", "graph": "a graph", "one": "one kernel"}
 SHOWN = 12  # rules and rejections that a text lists; JSON and HTML have all
@@ -139,6 +139,8 @@ def _search(search: SearchSummary) -> list[str]:
     if search.dispatches:
         lines.append(dispatched(search))
     lines += map(str, search.libraries)
+    if search.foresight.schedules:
+        lines.append(foreseen(search.foresight))
     if search.rejected:
         rejected = sorted(search.rejected, key=lambda row: -row.candidates)
         cells = [(f"{row.candidates:,}", row.reason, row.example) for row in rejected[:SHOWN]]
@@ -159,6 +161,15 @@ def predicted(report: Report) -> str:
     """What a run should take by each way of giving its launches to the device."""
     ways = [f"{duration(taken)} as {DISPATCHES[way]}" for way, taken in report.predicted.items()]
     return f"by the facts of its chip a run takes {', '.join(ways)}"
+
+
+def foreseen(foresight: Foresight) -> str:
+    """How well schedules were ordered before they were timed."""
+    return (
+        f"order of {foresight.schedules:,} schedules of {foresight.kernels} kernels before they "
+        f"were timed: rank correlation {foresight.expected:.2f} by what was learned ("
+        f"{foresight.known:,} timings of this chip before), {foresight.predicted:.2f} by counting"
+    )
 
 
 def dispatched(search: SearchSummary) -> str:

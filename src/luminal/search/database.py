@@ -1,17 +1,20 @@
 """What searches measured and decided, kept on disk and shared by processes: one SQLite file.
 
-`prices`: seconds of kernels, by everything they depend on. `programs`: the genome that a finished
-search chose, by graph, machine and options; the first one stored stays, so that all processes run
-the same program. Nothing here is needed: what goes wrong costs measurements, never a compile, and
-a row that is not what this module wrote is passed over.
+`prices`: seconds of kernels, by everything they depend on. `samples`: what was counted of these
+kernels, by the same keys, and the chip. `programs`: the genome that a finished search chose, by
+graph, machine and options; the first one stored stays, so that all processes run the same program.
+`moved.py` takes the rows of another file. Nothing here is needed: what goes wrong costs
+measurements, never a compile, and a row that is not what this module wrote is passed over.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import sqlite3
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +23,17 @@ from luminal.base.records import dataclass
 from luminal.runtime.private_folder import opened
 
 FILE = "search.sqlite3"
-FORMAT = 3  # of the tables; a file of another one begins anew
+FORMAT = 3  # of the first two tables; those of another one are kept under other names
 BUSY_SECONDS = 5.0  # how long to wait for another process's write
 MOST_SECONDS = 1e6  # of a kernel's run
+MOST_SAMPLES = 4000  # that are read: the latest ones of a chip
+SAMPLES = (
+    "create table if not exists samples (key text primary key, chip text not null, "
+    "code text not null, kernel text not null, seconds real not null, predicted real not null, "
+    "features text not null)"
+)
+"""Versions of Luminal that do not know this table leave it alone."""
 TABLES = (
-    "drop table if exists prices",
-    "drop table if exists programs",
     "create table prices (key text primary key, seconds real not null)",
     "create table programs (key text primary key, genome text not null, "
     "fast_seconds real not null, best_seconds real not null, dispatches text not null, "
@@ -58,6 +66,32 @@ class Decision:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a kernel took in a run, what it was predicted to take, and what was counted of it.
+
+    `kernel` names what it computes: its schedules have the same. `predicted` is by the counts
+    alone, which are the `features`.
+    """
+
+    kernel: str
+    seconds: float
+    predicted: float
+    features: Mapping[str, float]
+
+    @classmethod
+    def of_row(cls, row: Sequence[object]) -> Sample | None:
+        """The Sample of a row's last four columns; None where they hold none."""
+        kernel, seconds, predicted, text = row
+        try:
+            features = {str(k): float(v) for k, v in json.loads(str(text)).items()}
+            sample = cls(str(kernel), float(str(seconds)), float(str(predicted)), features)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return None
+        times = 0 < sample.seconds < MOST_SECONDS and 0 < sample.predicted < MOST_SECONDS
+        return sample if times and all(map(math.isfinite, features.values())) else None
+
+
 class Database:
     """The file, or if it cannot be used a warning and memory in its place.
 
@@ -79,6 +113,40 @@ class Database:
     def add_prices(self, prices: Mapping[str, float]) -> None:
         """Adds prices; those that are known stay."""
         self._write("insert or ignore into prices values (?, ?)", list(prices.items()))
+
+    def samples(self, chip: str, code: str) -> list[Sample]:
+        """The latest samples of a chip that this code made, the oldest first."""
+        # By rowid, which grows: keys say nothing of time.
+        query = (
+            "select kernel, seconds, predicted, features from samples "
+            "where chip = ? and code = ? order by rowid desc limit ?"
+        )
+        nothing: list[tuple[object, ...]] = []
+        bound = (chip, code, MOST_SAMPLES)
+        rows = self._asked(lambda connection: connection.execute(query, bound).fetchall(), nothing)
+        return [sample for sample in map(Sample.of_row, reversed(rows)) if sample is not None]
+
+    def add_samples(self, chip: str, code: str, samples: Mapping[str, Sample]) -> None:
+        """Adds samples by the keys of their prices; those that are known stay."""
+        rows: list[tuple[object, ...]] = []
+        for key, sample in samples.items():
+            counts = {name: float(f"{value:.6g}") for name, value in sample.features.items()}
+            numbers = sample.seconds, sample.predicted, json.dumps(counts)
+            rows.append((key, chip, code, sample.kernel, *numbers))
+        self._write("insert or ignore into samples values (?, ?, ?, ?, ?, ?, ?)", rows)
+
+    def take(self, table: str, rows: Sequence[tuple[object, ...]]) -> None:
+        """Adds whole rows of another file's table; what is known stays."""
+        if rows:
+            holes = ", ".join("?" * len(rows[0]))
+            self._write(f"insert or ignore into {table} values ({holes})", [*rows])
+
+    def chips(self) -> dict[str, int]:
+        """The number of samples of each chip that there are any of."""
+        query = "select chip, count(*) from samples group by chip order by chip"
+        nothing: list[tuple[Any, int]] = []
+        rows = self._asked(lambda connection: connection.execute(query).fetchall(), nothing)
+        return {str(chip): count for chip, count in rows}
 
     def decision(self, key: str) -> Decision | None:
         """What a finished search chose, or None."""
@@ -123,6 +191,7 @@ class Database:
         """Forgets everything; how many prices and programs there were."""
         counts = self.counts()
         self._write("delete from prices", [()])
+        self._write("delete from samples", [()])
         self._write("delete from programs", [()])
         return counts
 
@@ -209,8 +278,9 @@ def _connect(path: str) -> sqlite3.Connection:
             # finds tables.
             connection.execute("begin immediate")
             with connection:
-                for statement in () if _has_tables(connection) else TABLES:
+                for statement in () if _is_of_format(connection) else _tables(connection):
                     connection.execute(statement)
+                connection.execute(SAMPLES)
     except FAILURES:
         connection.close()
         raise
@@ -218,8 +288,25 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
+    query = "select count(*) from sqlite_master where type = 'table' and name = 'samples'"
+    return _is_of_format(connection) and connection.execute(query).fetchone() == (1,)
+
+
+def _is_of_format(connection: sqlite3.Connection) -> bool:
     is_ours: bool = connection.execute("pragma user_version").fetchone() == (FORMAT,)
     return is_ours
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    """The statements that make the tables. Those of another format are kept beside them."""
+    (number,) = connection.execute("pragma user_version").fetchone()
+    statements = []
+    for name in ("prices", "programs"):
+        query = "select count(*) from sqlite_master where type = 'table' and name = ?"
+        if connection.execute(query, (name,)).fetchone() != (0,):
+            kept = f"{name}_of_format_{number}"
+            statements += [f"drop table if exists {kept}", f"alter table {name} rename to {kept}"]
+    return [*statements, *TABLES]
 
 
 _databases: dict[Path, Database] = {}

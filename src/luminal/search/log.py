@@ -6,12 +6,15 @@ import sys
 import time
 from collections.abc import Iterable
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from luminal.base import config
-from luminal.runtime.report import Best, Rejected, SideSummary
+from luminal.runtime.report import UNSEEN, Best, Foresight, Rejected, SideSummary
+from luminal.search.learned import correlation
 
+FORESEEN = 5  # schedules of a kernel: the order of fewer says nothing
 STRUCTURE, SCHEDULES = "structure", "schedules"  # the sides of a search: they share its budget
 
 
@@ -24,6 +27,7 @@ class Log:
         self.seconds_of = dict.fromkeys((STRUCTURE, SCHEDULES), 0.0)
         self.kernels_built = 0
         self.history: list[Best] = []
+        self._foreseen: dict[str, list[tuple[float, float, float]]] = {}
         self._rejected: dict[str, tuple[int, str]] = {}
         self._limit = limit_seconds
         self._most = most
@@ -59,6 +63,25 @@ class Log:
         if config.get("LUMINAL_PRINT_REJECT"):
             print(f"rejected: {reason}: {example}", file=sys.stderr)
         self._show()
+
+    def foreseen(self, kernel: str, predicted: float, expected: float, seconds: float) -> None:
+        """A schedule of a kernel took so long: what was predicted, and what was expected by what
+        had been learned before it was timed.
+        """
+        self._foreseen.setdefault(kernel, []).append((predicted, expected, seconds))
+
+    def orders(self) -> Foresight:
+        """How well schedules were ordered before they were timed, in the mean of the kernels of
+        which enough were.
+        """
+        rows = [[*zip(*f, strict=True)] for f in self._foreseen.values() if len(f) >= FORESEEN]
+        correlations = [(correlation(p, s), correlation(e, s)) for p, e, s in rows]
+        timed = sum(len(seconds) for _, _, seconds in rows)
+        return (
+            Foresight(timed, len(rows), *np.mean(correlations, axis=0).tolist())
+            if correlations
+            else UNSEEN
+        )
 
     def best(self, seconds: float) -> None:
         """The fastest program so far takes so long."""

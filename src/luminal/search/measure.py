@@ -11,16 +11,20 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 
+from luminal.backends.backend import Prediction
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.compiler.assemble import text_key
 from luminal.kernel.knobs import Knobs
 from luminal.program.launch_list import CollectiveLaunch, Program, kernel_launches, walk
+from luminal.search.chip import chip_of
 from luminal.search.cost_model import PREDICTED_SLOW, CostModel
 from luminal.search.database import Database
 from luminal.search.genome import library_of
+from luminal.search.learned import Learned
 from luminal.search.library_prices import Timed
 from luminal.search.log import SCHEDULES, Log
+from luminal.search.order import Order
 from luminal.search.process import Builders, Lost, Refused
 from luminal.search.runner import Runner
 from luminal.search.space import Candidate, Space
@@ -67,8 +71,9 @@ def batches(
 class Measurements:
     """The means of one search, and what it has built and timed.
 
-    `context` names machine, threads and dims: a part of every price's key. `is_over`, which the
-    strategy sets, ends a series of measurements early.
+    `context` names machine, threads and dims: a part of every price's key. `code` says what makes
+    and counts kernels: samples of other code are not learned from. `is_over`, which the strategy
+    sets, ends a series of measurements early.
     """
 
     space: Space
@@ -78,16 +83,21 @@ class Measurements:
     log: Log
     dims: Mapping[str, int]
     context: str
+    code: str = ""
     is_over: Callable[[], bool] = field(init=False)
     slow: float = math.inf  # seconds of a run: such a program is timed once
+    chip: str = field(init=False)
     model: CostModel = field(init=False)
     prices: dict[str, float] = field(init=False)
     timed: Timed = field(default_factory=Timed)
+    launches: dict[tuple[str, Knobs], Prediction] = field(default_factory=dict)
     built: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)  # kernels without code, and why
 
     def __post_init__(self) -> None:
-        self.model = CostModel(self.dims, self.space.backend)
+        self.chip = chip_of(self.space.backend)
+        learned = Learned(self.database.samples(self.chip, self.code))
+        self.model = CostModel(self.dims, self.space.backend, learned)
         self.prices = self.database.prices()
 
     # --- building
@@ -141,12 +151,44 @@ class Measurements:
         # as warm as they will be, and one run prices as many schedules as there are kernels.
         prices: dict[str, list[tuple[float, int]]] = {key: [] for key in spaces}
         sizes = {key: len(schedules) for key, schedules in spaces.items()}
-        for batch in batches(sizes, shares):
+        orders = {key: Order(size) for key, size in sizes.items()}
+        for turns in batches(sizes, shares):
+            keys = {key for numbers in turns for key in numbers}
+            expected = self.expected(candidate, {key: spaces[key] for key in keys})
+            batch = [{key: orders[key].next(expected[key]) for key in numbers} for numbers in turns]
             rounds = [{key: spaces[key][k] for key, k in numbers.items()} for numbers in batch]
             for number, timed in self.price(candidate, rounds):
                 for key, seconds in timed.items():
-                    prices[key].append((seconds, batch[number][key]))
+                    k = batch[number][key]
+                    prices[key].append((seconds, k))
+                    predicted = self.launch(candidate, key, spaces[key][k]).seconds
+                    self.log.foreseen(key, predicted, expected[key][k], seconds)
             yield {key: [spaces[key][k] for _, k in sorted(timed)] for key, timed in prices.items()}
+
+    def expected(
+        self, candidate: Candidate, spaces: Mapping[str, tuple[Knobs, ...]]
+    ) -> dict[str, list[float]]:
+        """The seconds that the schedules of kernels should take, by what was learned so far."""
+        return {
+            key: self.model.learned.all_expected(
+                [self.launch(candidate, key, knobs) for knobs in schedules], key
+            )
+            for key, schedules in spaces.items()
+        }
+
+    def launch(self, candidate: Candidate, key: str, knobs: Knobs) -> Prediction:
+        """What is predicted of a kernel with some knobs; of one that cannot have them that it takes
+        for ever.
+        """
+        if (key, knobs) not in self.launches:
+            try:
+                variant = self.space.decode(candidate.genome.with_tuned({key: knobs}))
+                names = [origin.name for origin in variant.stages.origins]
+                prediction = self.model.launch(variant.program, names.index(key))
+            except (CompileError, ValueError):
+                prediction = Prediction(math.inf, {})
+            self.launches[key, knobs] = prediction
+        return self.launches[key, knobs]
 
     def confirmed(self, candidate: Candidate, ranked: Mapping[str, list[Knobs]]) -> Choice:
         """The few fastest schedules and the present one again, in turns: what wins for certain."""
@@ -263,6 +305,7 @@ class Measurements:
             priced = {names[key]: value for key, value in seconds_of.items()}
             self.database.add_prices(priced)
             self.prices = priced | self.prices
+            self.learn(variant, keys, names)
         return self.noted(seconds_of, choice)
 
     def noted(self, seconds_of: dict[str, float], choice: Choice) -> dict[str, float]:
@@ -270,6 +313,18 @@ class Measurements:
         for key, seconds in seconds_of.items():
             self.timed.note(key, choice[key], seconds)
         return seconds_of
+
+    def learn(
+        self, variant: Candidate, kernels: Mapping[str, int], names: Mapping[str, str]
+    ) -> None:
+        """Keeps what was counted of kernels beside their prices, for this search and later ones."""
+        samples = {
+            names[key]: self.model.sample(variant.program, k, key, self.prices[names[key]])
+            for key, k in kernels.items()
+            if self.prices[names[key]] > 0
+        }
+        self.database.add_samples(self.chip, self.code, samples)
+        self.model.learned.add(samples.values())
 
     def price_key(self, candidate: Candidate, kernel: int) -> str:
         """What a kernel's time depends on."""

@@ -194,8 +194,17 @@ class _Search:
         self.database = database.default()
         self.log = Log(options.progress, mode.seconds, options.max_candidates)
         self.measurements = Measurements(
-            space, self.builders, self.runner, self.database, self.log, arrays.dims, context
+            space,
+            self.builders,
+            self.runner,
+            self.database,
+            self.log,
+            arrays.dims,
+            context,
+            _counting(backend),
         )
+
+        self.known = len(self.measurements.model.learned.samples)
 
     def run(self) -> _Found:
         """Searches, settles who wins, and gives everything back."""
@@ -278,6 +287,7 @@ class _Search:
             dispatches=_dispatches(decided),
             libraries=tuple(self.measurements.timed.rows(winner)),
             rules=self.space.rules(),
+            foresight=self.log.orders()._replace(known=self.known),
             structure=self.log.side(STRUCTURE),
             schedules=self.log.side(SCHEDULES),
         )
@@ -338,8 +348,14 @@ def _decision(decided: Decision, options: SearchOptions) -> str:
 def context_of(backend: Backend, dims: Mapping[str, int]) -> str:
     """What every measurement and decision depends on beside the graph."""
     code, units = source_hash(*backend.makers), config.get("LUMINAL_THREADS") or backend.costs.units
-    machine = f"{backend.target}\n{backend.costs}\n{units} units"
+    machine = f"{backend.target}\n{backend.costs}\n{backend.hardware}\n{units} units"
     return f"{machine}\n{sorted(dims.items())}\n{code}\n{config.cache_key()}"
+
+
+def _counting(backend: Backend) -> str:
+    """What makes kernels and what counts them: features and times of others are no evidence."""
+    code = source_hash(*backend.makers, type(backend).__module__)
+    return text_key(f"{code}\n{config.get('LUMINAL_THREADS')}\n{config.cache_key()}")
 
 
 def _of_results(options: SearchOptions) -> SearchOptions:

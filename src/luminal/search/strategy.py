@@ -274,7 +274,7 @@ class Strategy:
     def judged(
         self, moves: Sequence[Move], numbers: Iterable[int]
     ) -> list[tuple[float, int, Move]]:
-        """The moves that make new programs, with their predicted seconds."""
+        """The moves that make new programs, with their expected seconds."""
         judgements: list[tuple[float, int, Move]] = []
         limit = PREDICTED_SLOW * self.cost(self.best.candidate).seconds
         for number in numbers:
@@ -284,11 +284,11 @@ class Strategy:
             candidate = self.decode(move.of(self.best.candidate.genome), move.note)
             if candidate is None:
                 continue
-            seconds = self.cost(candidate).seconds
-            if seconds > limit:
+            cost = self.cost(candidate)
+            if cost.seconds > limit:
                 self.log.reject("predicted to be slow", move.note)
             else:
-                judgements.append((seconds, number, move))
+                judgements.append((cost.expected, number, move))
         return judgements
 
     def cost(self, candidate: Candidate) -> Cost:

@@ -21,7 +21,7 @@ def beside_a_copy(graph: Graph) -> tuple[float, float, int]:
     program = lower_to_program(graph, backend)
     launches = list(walk(program.launches))
     seconds = sum(
-        backend.seconds(program.kernels[launch.kernel], {}, 0.0, launch.bytes.value)
+        backend.predict(program.kernels[launch.kernel], {}, 0.0, launch.bytes.value).seconds
         for launch in launches
     )
     kinds = (BufferKind.INPUT, BufferKind.OUTPUT)

@@ -45,7 +45,9 @@ def seconds(program: Program, dims: dict[str, int]) -> float:
         values = (int(value.evaluate(dims)) for value in launch.params)
         params = {p.name: value for p, value in zip(kernel.params, values, strict=True)}
         size = float(launch.bytes.evaluate(dims))
-        total += times * made.seconds(kernel, params, float(launch.flops.evaluate(dims)), size)
+        total += (
+            times * made.predict(kernel, params, float(launch.flops.evaluate(dims)), size).seconds
+        )
     return total
 
 

@@ -454,6 +454,6 @@ def test_candidates_are_ordered_by_it() -> None:
     made = backend()
     program = lower_to_program(of_one(lambda x: x.sum(1), 4096, 4096).graph(), made)
     (step,) = program.kernels
-    good = made.seconds(step, {}, 1 << 24, 1 << 26)
+    good = made.predict(step, {}, 1 << 24, 1 << 26).seconds
     assert 15e-6 < good < 200e-6
-    assert replace(made, chip=None).seconds(step, {}, 1 << 24, 1 << 26) != good
+    assert replace(made, chip=None).predict(step, {}, 1 << 24, 1 << 26).seconds != good

@@ -194,8 +194,8 @@ def test_what_is_predicted_to_take_little_longer_is_tried(
     strategy = make(rows(), tmp_path, Runner(lambda p: 1.0))
     moves = strategy.space.moves(strategy.fast.candidate)[:1]
     for seconds, count in ((2.5, 1), (2.6, 0)):
-        costs = {strategy.fast.candidate.text: Cost(1.0, 0.0)}
-        other = Cost(seconds, 0.0)
+        costs = {strategy.fast.candidate.text: Cost(1.0, 0.0, 1.0)}
+        other = Cost(seconds, 0.0, seconds)
         monkeypatch.setattr(
             strategy, "cost", lambda c, costs=costs, other=other: costs.get(c.text, other)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from luminal.backends.backend import Prediction
 from luminal.backends.cpu import ahead, compiler, device, kernels, target
 from luminal.backends.cpu.target import CpuTarget
 from luminal.base import config
@@ -35,6 +36,15 @@ class Cpu:
     name: str = "cpu"
     makers: tuple[str, ...] = (kernels.RENDERER, compiler.COMPILER)
     dispatches: tuple[str, ...] = ("list",)
+
+    @property
+    def hardware(self) -> str:
+        """The cores, as LLVM names them, and their caches."""
+        cores = self.target
+        sizes = cores.l1_bytes, cores.l2_bytes, cores.l3_bytes
+        caches = ", ".join(f"{size >> 10} KiB" for size in sizes)
+        width = f"{cores.cores} cores of {cores.vector_bits} bits"
+        return f"{cores.cpu or cores.triple}, {width}, caches of {caches}"
 
     @property
     def memory(self) -> Host:
@@ -92,16 +102,22 @@ class Cpu:
 
         return product.calls(step, self.target)
 
-    def seconds(
+    def predict(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
-    ) -> float:
-        """The seconds of a launch, by counting what the kernel makes a core do."""
-        from luminal.backends.cpu import work
+    ) -> Prediction:
+        """The seconds of a launch, by counting what the kernel makes a core do, and how its loops
+        are written.
+        """
+        from luminal.backends.cpu import features, work
         from luminal.backends.cpu.core import Core
 
+        features_of = {"flops": flops, "bytes": size}
         if kernel.call is not None:
-            return self.costs.seconds(flops, size)
-        return work.seconds(kernel, params, size, Core(self.target))
+            return Prediction(self.costs.seconds(flops, size), features_of | {"calls": 1.0})
+        core = Core(self.target)
+        counted = work.work(kernel, params, core)
+        features_of |= features.of(kernel, counted, core)
+        return Prediction(work.seconds(counted, size, core), features_of)
 
     def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
         """Nothing: the kernels of a CPU are looked at by `exe.profile`."""

@@ -57,9 +57,8 @@ class Work:
     chunks: int
 
 
-def seconds(kernel: Kernel, params: Mapping[str, int], size: float, core: Core) -> float:
+def seconds(counted: Work, size: float, core: Core) -> float:
     """What a launch should take on all cores; `size`: bytes that it reads and writes."""
-    counted = work(kernel, params, core)
     moving = counted.into_first * core.into_first + counted.into_second * core.into_second
     cycles = max(counted.cycles, moving) + core.late * min(counted.cycles, moving)
     longest = counted.longest / counted.cycles  # chunks may differ

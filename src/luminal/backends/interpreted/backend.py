@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from luminal.backends.backend import Prediction
 from luminal.backends.dispatch_seconds import Predicted
 from luminal.backends.interpreted import device
 from luminal.base.costs import Costs
@@ -29,6 +30,11 @@ class Interpreted:
     name: str = "interpreted"
     makers: tuple[str, ...] = ("luminal.kernel.tile_interpreter",)
     dispatches: tuple[str, ...] = ("graph", "list")
+
+    @property
+    def hardware(self) -> str:
+        """NumPy on whatever runs it."""
+        return self.target.name
 
     @property
     def renderers(self) -> Mapping[str, Callable[[Kernel], str]]:
@@ -61,11 +67,11 @@ class Interpreted:
         """No library computes a kernel here."""
         return ()
 
-    def seconds(
+    def predict(
         self, kernel: Kernel, params: Mapping[str, int], flops: float, size: float
-    ) -> float:
+    ) -> Prediction:
         """The seconds of a launch by its operations and bytes alone."""
-        return self.costs.seconds(flops, size)
+        return Prediction(self.costs.seconds(flops, size), {"flops": flops, "bytes": size})
 
     def explained(self, kernel: Kernel, params: Mapping[str, int], size: float) -> tuple[str, ...]:
         """Nothing: the kernels of a CPU are looked at by `exe.profile`."""

@@ -23,6 +23,12 @@ class OpenCl(CBackend):
     base = "opencl"
     dialect = OPENCL
 
+    @property
+    def hardware(self) -> str:
+        """The device as its platform names it."""
+        device = platforms.devices()[self.number or 0]
+        return f"{device.name.strip()} ({device.platform.name.strip()}), {self.target.cores} units"
+
     @staticmethod
     def driver(spell: Callable[[Kernel], Spelled], number: int) -> Driver:
         from luminal.backends.opencl.driver import OpenClDriver

@@ -14,6 +14,7 @@ import pytest
 
 import luminal as lm
 from bench.costs import correlation, space_of
+from luminal.backends.backend import Prediction
 from luminal.backends.cpu.backend import Cpu
 from luminal.backends.cpu.core import Core
 from luminal.backends.cpu.work import work
@@ -168,7 +169,7 @@ def test_a_result_that_passes_by_the_caches_is_not_read_first() -> None:
 def test_more_chunks_are_shared_by_more_cores() -> None:
     made = kernel(product(512, 512, 512))
     backends = [Cpu(replace(ZEN4, cores=cores)) for cores in (1, 2)]
-    one, two = (backend.seconds(made, {}, 0, 0) for backend in backends)
+    one, two = (backend.predict(made, {}, 0, 0).seconds for backend in backends)
     # what does not grow with the work, as edges do, is a few percent
     assert two == pytest.approx(one / 2, rel=0.05)
 
@@ -176,13 +177,13 @@ def test_more_chunks_are_shared_by_more_cores() -> None:
 def test_a_kernel_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = space(product(64, 64, 64))
     counted = []
-    seconds = Cpu.seconds
+    predict = Cpu.predict
 
-    def counting(self: Cpu, *arguments: Any) -> float:
+    def counting(self: Cpu, *arguments: Any) -> Prediction:
         counted.append(arguments)
-        return seconds(self, *arguments)
+        return predict(self, *arguments)
 
-    monkeypatch.setattr(Cpu, "seconds", counting)
+    monkeypatch.setattr(Cpu, "predict", counting)
     model = CostModel({}, made.backend)
     program = made.decode(Genome()).program
     assert model.cost(program) == model.cost(program)
@@ -211,6 +212,6 @@ def test_reading_takes_its_time() -> None:
 
     backend, made, size = Cpu(ZEN4), kernel(total), 4 * 1024 * 4096
     cached = size * CORE.into_second / CORE.hertz / ZEN4.cores
-    assert cached < backend.seconds(made, {}, 0, size) < 1.5 * cached
+    assert cached < backend.predict(made, {}, 0, size).seconds < 1.5 * cached
     large = 2 * ZEN4.l3_bytes  # which no run leaves to the next; all cores share the rate
-    assert backend.seconds(made, {}, 0, large) >= size * CORE.into_third / CORE.hertz
+    assert backend.predict(made, {}, 0, large).seconds >= size * CORE.into_third / CORE.hertz
