@@ -35,7 +35,7 @@ from luminal.nn import functional as F
 from luminal.program.launch_list import Program, kernel_launches
 from luminal.schedule.vectors import costs
 from luminal.search.cost_model import MOST_LINES, cost
-from luminal.search.genome import Genome, is_call
+from luminal.search.genome import Genome, library_of
 from luminal.search.learned import correlation
 from luminal.search.operands import draw, share
 from luminal.search.process import Builders, Lost, Refused
@@ -135,7 +135,7 @@ def programs(space: Space, count: int, rng: random.Random) -> list[Candidate]:
         except CompileError:
             continue
         is_long = any(o.text.count("\n") > MOST_LINES for o in candidate.stages.origins)
-        calls = any(map(is_call, genome.knobs.values()))
+        calls = any(map(library_of, genome.knobs.values()))
         if not (is_long or calls or cost(candidate.program, {}, space.backend).flops > flops):
             found.setdefault(candidate.text, candidate)
     return list(found.values())

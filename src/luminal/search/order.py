@@ -22,7 +22,9 @@ class Order:
     def next(self, expected: Sequence[float]) -> int:
         """The next schedule, where the k-th should take `expected[k]` seconds."""
         is_explored = self._given % EXPLORED == 0
-        number = self._waiting[0] if is_explored else min(self._waiting, key=expected.__getitem__)
+        number: int = (
+            self._waiting[0] if is_explored else min(self._waiting, key=expected.__getitem__)
+        )
         self._waiting.remove(number)
         self._given += 1
         return number

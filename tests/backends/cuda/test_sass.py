@@ -100,7 +100,7 @@ def test_the_model_counts_what_is_issued() -> None:
     (kernel,) = lower_to_program(PROGRAMS["gelu"](), made).kernels
     counts = counted("gelu", "sm_90a")
     counts["NOP"] = 0
-    (work, _) = made.counted(kernel, {}, 0.0) or pytest.fail("the chip is not known")
+    work, _ = made.counted(kernel, {})
     issued = sum(work.issued.values()) / work.lanes
     assert 0.75 < issued / counts.total() < 1.33
 
