@@ -130,12 +130,18 @@ class Products(CarriedLoops):
         values = self.values
         batch = _joined(self.sides.batch)
         env = Env(_positions(batch, values.grid_axis(extent_of(batch)))) if batch else Env({})
-        sizes = (self.tiling.rows, self.tiling.columns)
-        firsts = [
-            values.grid_axis(ceil_div(extent_of(length), size)) * size
+        sizes, band = (self.tiling.rows, self.tiling.columns), self.tiling.band
+        counts = [
+            values.canonical(ceil_div(extent_of(length), size))
             for length, size in zip(self.lengths, sizes, strict=True)
         ]
-        return env, firsts
+        if band == 1:
+            blocks: list[Expression] = [values.grid_axis(count) for count in counts]
+        else:
+            number, in_band = values.grid_axis(counts[0] * counts[1]), counts[1] * band
+            within = number % in_band
+            blocks = [number // in_band * band + within % band, within // band]
+        return env, [block * size for block, size in zip(blocks, sizes, strict=True)]
 
     def walked(
         self, size: int, tile: TileChoice, place: Symbol | None = None, count: int = 1

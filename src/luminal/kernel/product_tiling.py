@@ -28,7 +28,7 @@ class ProductTiling:
     the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
     `short`: are 16-bit floats widened only where they are multiplied? By a `dot` a tile is that of
     all lanes that multiply together. `ring`: do lanes copy without registers what lies as it is
-    multiplied?
+    multiplied? Groups walk the blocks in bands of `band` rows of them, column by column.
     """
 
     rows: int
@@ -40,6 +40,7 @@ class ProductTiling:
     short: bool = False
     dot: Dot | None = None
     ring: bool = False
+    band: int = 1
 
     @property
     def tiles(self) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product as product_of
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,12 @@ from luminal.expand.ir import Type
 from luminal.expand.verify import verify as verify_expanded
 from luminal.hlir.graph import Graph
 from luminal.kernel import tile_interpreter
-from luminal.kernel.knobs import Knobs, as_knobs
+from luminal.kernel.knobs import KnobError, Knobs, as_knobs
 from luminal.kernel.lanes import Part
-from luminal.kernel.product_blocks import Products
+from luminal.kernel.product_blocks import Products, place_blocks
 from luminal.kernel.product_sides import sides_of
 from luminal.kernel.product_tiling import ProductTiling, shared_bytes
-from luminal.kernel.tile_ir import Contract, Copy, Kernel, Loop, Space
+from luminal.kernel.tile_ir import Contract, Copy, Kernel, Loop, Space, Store
 from luminal.kernel.tile_verify import verify
 from luminal.program.steps import NestStep
 from luminal.runtime.executable import Executable
@@ -41,7 +42,7 @@ from tests.backends.groups.matrix_backend import Change, backend, changed, dots_
 from tests.backends.groups.product_graphs import GRAPHS, case, products
 from tests.backends.groups.ring_faults import FAULTS, Fault
 from tests.backends.on_device import check_case
-from tests.long_share import long_but
+from tests.long_share import long_but, long_rows
 
 WITHOUT = ("f64", "i32")
 SHORT = ("both turned", "linear", "bf16", "dims", "convolution")
@@ -282,6 +283,54 @@ def test_a_missing_barrier_is_a_race(
     arrays = {b.name: np.zeros(b.size.constant, b.dtype.numpy) for b in kernel.buffers}
     with pytest.raises(VerifyError, match=r"lane \d+ (reads|writes) s\d\[\d+\], which lane \d+"):
         interpreter.run(expand(kernel), arrays, {})
+
+
+def banded(m: int, n: int, band: int) -> Kernel:
+    """A product of 56 steps in blocks of 8 x 8, walked in bands of so many rows of them."""
+    cx = lm.Graph()
+    a, b = cx.tensor((m, 56), lm.bfloat16, "a"), cx.tensor((56, n), lm.bfloat16, "b")
+    (a @ b).output("y")
+    (step,) = lower_by_stages(cx.graph(), backend()).partition.steps
+    assert isinstance(step, NestStep)
+    tiling, _ = backend().schedules.explored(step, None, ())
+    assert isinstance(tiling, ProductTiling)
+    made = replace(tiling, rows=8, columns=8, tile=(4, 4), deep=8, buffers=2, band=band)
+    return place_blocks(step.fused, made).kernel
+
+
+@pytest.mark.parametrize(
+    ("meaning", "band"),
+    long_rows([*product_of(MEANINGS, (1, 2, 4))], (("tiles", 2), ("tiles", 4))),
+)
+def test_bands_have_all_blocks(meaning: str, band: int) -> None:
+    """Edges divide neither rows nor columns."""
+    m, n = 30, 21
+    kernel = banded(m, n, band)
+    arrays = given_to(kernel)
+    a, b = (arrays[buffer.name].astype(np.float64) for buffer in kernel.buffers[:2])
+    MEANINGS[meaning](kernel, arrays)
+    found = arrays[kernel.buffers[2].name].astype(np.float64).reshape(m, n)
+    expected = (a.reshape(m, 56) @ b.reshape(56, n)).astype("f4").astype("bfloat16")
+    np.testing.assert_array_equal(found, expected.astype(np.float64))
+
+
+def test_bands_are_near_each_other() -> None:
+    """The first chunks of a band are of as many rows of blocks, and of few columns."""
+    kernel = banded(64, 64, 4)
+    (grid,) = kernel.grid
+    stores = [each for each in kernel.statements() if isinstance(each, Store)]
+    last = next(each for each in stores if each.buffer == kernel.buffers[2].name)
+    symbols = dict.fromkeys((s.name for s in last.offset.symbols()), 0)
+    places = [last.offset.evaluate({**symbols, grid.axis.name: n}) for n in range(64)]
+    blocks = [(place // 64 // 8, place % 64 // 8) for place in places]
+    assert blocks[:8] == [(row, column) for column in (0, 1) for row in range(4)]
+    assert sorted(blocks) == [(row, column) for row in range(8) for column in range(8)]
+
+
+def test_bands_are_offered_where_they_divide() -> None:
+    knobs = as_knobs({"blocks": "16x32 by 8x16", "band": 4})
+    with pytest.raises(KnobError, match="knob band=4 is not legal here; take one of 1, 2"):
+        placed(whole("bfloat16"), backend(), knobs)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -36,6 +36,7 @@ IN_LINES = 4  # turns of shared memory for elements that a row of lanes stores a
 PARTS, ROW = 4, 32  # of a unit, each of which multiplies for rows of lanes
 RESULTS = 128  # registers of a lane that may be results
 MOST = 8  # blocks of a dot along a side of a tile
+ROUNDS, MOST_BANDS = 4, 32  # of all units, below which bands change little; rows of blocks in one
 DEPTHS = (2, 4, 8, 1)  # steps of the dot in a block of the sum
 
 
@@ -64,7 +65,29 @@ class MatrixChoices:
         ring = choices.pick("copies", ways[0], ways) == LANES
         wanted = [n for n in (blocks, *RING) if n > 1] if ring else [2, 1]
         stages = [n for n in wanted if self.fits(self.made(shape, deep, n))] or [1]
-        return self.made(shape, deep, choices.pick("stages", stages[0], stages), ring)
+        tiling = self.made(shape, deep, choices.pick("stages", stages[0], stages), ring)
+        bands = self.bands(shape)
+        return replace(tiling, band=choices.pick("band", bands[0], bands))
+
+    # Units work on as many blocks at once, in order. Those of a row have all columns, so that each
+    # block is of another part of the second factor: blocks of a square share more of both, which
+    # the last cache keeps then.
+    def bands(self, shape: Shape) -> list[int]:
+        """How many rows of blocks groups may walk together, the best first: those of the square
+        that all units have at once, where they have many, and the rows are whole bands.
+        """
+        members = [a for loop in (*self.sides.rows, *self.sides.columns) for a in loop.members]
+        if any(a.extent is None or not a.extent.is_const for a in members):
+            return [1]
+        batch, all_rows, all_columns, _ = self.extents
+        rows, columns, _ = shape
+        down, across = -(-all_rows // rows), -(-all_columns // columns)
+        able = [n for n in powers_to(min(down, MOST_BANDS)) if down % n == 0]
+        square = (self.units * columns / rows) ** 0.5
+        able.sort(key=lambda n: max(n / square, square / n))
+        if batch * down * across < ROUNDS * self.units:
+            able.sort(key=lambda n: n > 1)
+        return able
 
     def copies_whole(self, tiling: ProductTiling) -> bool:
         """Can lanes copy one of the factors to shared memory without registers?"""
