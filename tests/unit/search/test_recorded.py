@@ -17,6 +17,7 @@ SHORT = ("8 rows by a weight", "64 products", "matmul 512")
 are; in the mean of all both are alike.
 """
 BETTER = 0.76  # of their correlation in the mean: 0.79, and 0.75 by predictions alone
+ODD, ODD_BETTER = "convolution by channel", 0.55  # 0.68, and 0 by predictions alone
 
 
 def test_a_search_of_60_comes_near_the_best_of_all() -> None:
@@ -24,9 +25,8 @@ def test_a_search_of_60_comes_near_the_best_of_all() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("device", ["cpu"])
-def test_searches_of_60_come_near_the_best_of_all_kernels(device: str) -> None:
-    kernels = recorded(device)
+def test_searches_of_60_come_near_the_best_of_all_kernels() -> None:
+    kernels = recorded("cpu")
     found = {name: gaps(kernels, name, "learned") for name in kernels}
     assert max(each[-1] for each in found.values()) <= WITHIN
     assert np.mean([each[COUNTS.index(10)] for each in found.values()]) <= EARLY
@@ -34,10 +34,21 @@ def test_searches_of_60_come_near_the_best_of_all_kernels(device: str) -> None:
     assert np.mean(drawn) > EARLY
 
 
-def learned(spoil: Callable[[Sequence[Sample]], Sequence[Sample]] = lambda rows: rows) -> float:
-    kernels = recorded("cpu")
-    found = [correlations(kernels, name, spoil(others(kernels, name)))[1] for name in SHORT]
-    return float(np.mean(found))
+def test_opencl_is_searched_better_than_by_rules_alone() -> None:
+    """Nothing is known there of schedules but what was timed: counting says the same of all."""
+    kernels, after = recorded("opencl"), COUNTS.index(20)
+    found, ruled = ([gaps(kernels, n, how) for n in kernels] for how in ("learned", "rules"))
+    assert max(each[-1] for each in found) <= WITHIN
+    assert np.mean([g[after] for g in found]) < 0.8 * np.mean([g[after] for g in ruled])
+
+
+def learned(
+    spoil: Callable[[Sequence[Sample]], Sequence[Sample]] = lambda rows: rows,
+) -> tuple[float, float]:
+    """On the CPU, and of one kernel on OpenCL."""
+    cpu, opencl = recorded("cpu"), recorded("opencl")
+    found = [correlations(cpu, name, spoil(others(cpu, name)))[1] for name in SHORT]
+    return float(np.mean(found)), correlations(opencl, ODD, spoil(others(opencl, ODD)))[1]
 
 
 def permuted(rows: Sequence[Sample]) -> list[Sample]:
@@ -54,11 +65,15 @@ def turned(rows: Sequence[Sample]) -> list[Sample]:
 
 
 def test_kernels_teach_the_order_of_others() -> None:
-    assert learned() > BETTER
+    cpu, opencl = learned()
+    assert cpu > BETTER
+    assert opencl > ODD_BETTER
 
 
 @pytest.mark.parametrize("spoil", [permuted, turned])
 def test_samples_that_lie_are_seen(
     spoil: Callable[[Sequence[Sample]], Sequence[Sample]],
 ) -> None:
-    assert learned(spoil) < BETTER
+    cpu, opencl = learned(spoil)
+    assert cpu < BETTER
+    assert opencl < ODD_BETTER
