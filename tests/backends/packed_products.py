@@ -8,10 +8,11 @@ import luminal as lm
 from luminal.base.dtypes import DType
 from luminal.loaders.ggml.packed import RECORDED, packed
 from luminal.memory.state import Parameter
+from luminal.nn.packed_floats import PACKED
 from tests.fuzz.graphs import Case
 from tests.numerics.packed_blocks import blocks_of
 
-KINDS = (*RECORDED, "int8", "int4")
+KINDS = (*RECORDED, "int8", "int4", *PACKED)
 
 
 def weight(kind: str, rows: int, columns: int) -> Parameter:

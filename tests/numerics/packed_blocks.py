@@ -22,6 +22,8 @@ def blocks_of(kind: str, rows: int, columns: int, seed: int = 0) -> Array:
     for name in each.record.names or ():
         if each.record[name] == np.dtype("<f2"):
             records[name] = rng.standard_normal(shape).astype(np.float16)
+        if name == "exponent":  # of a power of two
+            records[name] = rng.integers(124, 128, shape, np.uint8)
     return records
 
 

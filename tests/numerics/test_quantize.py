@@ -14,13 +14,18 @@ from luminal.base import dtypes
 from luminal.base.errors import DTypeError, GraphError, InputError, LoadError
 from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.ggml.quantize import quantized
+from luminal.nn.packed_floats import PACKED
 from luminal.nn.quantization import KINDS, PackedWeight
 from tests.close import close
 from tests.long_share import long_but
 
 Array = np.ndarray[Any, Any]
 BITS = {"q8_0": 8, "q5_1": 5, "q5_0": 5, "q4_1": 4, "q4_0": 4, "int8": 8, "int4": 4}
-FITTED = {"iq4_nl": 4, "q2_k": 2, "q3_k": 3, "q4_k": 4, "q5_k": 5, "q6_k": 6}
+FITTED = {
+    "iq4_nl": 4, "q2_k": 2, "q3_k": 3, "q4_k": 4, "q5_k": 5, "q6_k": 6,
+    "mxfp4": 4, "nvfp4": 4,
+    **{f"{d}{by}": 8 for d in ("float8_e4m3fn", "float8_e5m2") for by in ("", "_tensor", "_block")},
+}  # fmt: skip
 """Those whose codes need not be the nearest to each value: `test_fitted_blocks.py`."""
 
 
@@ -126,12 +131,12 @@ TOO_GREAT = {
     "q5_0": 2e6,
     "q5_1": 1e5,
     "int4": 1e6,
-    **dict.fromkeys(FITTED, 1e10),
+    **{kind: 1e10 for kind in FITTED if kind not in PACKED},
     "int8": float(np.finfo(np.float32).max),
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TOO_GREAT)
 def test_values_beyond_the_scales_are_refused(kind: str) -> None:
     model = lm.nn.Sequential(lm.nn.Linear(256, 2), lm.nn.Linear(256, 2, bias=False))
     for factor in (1.0, 2e38 / TOO_GREAT[kind]):

@@ -1,8 +1,9 @@
 """Weights of a module packed in fewer bits, and what that costs in accuracy.
 
 `q8_0` to `q2_k` are blocks as in GGUF files (`q4_k_m` and the like: two types); `int8` has a scale
-for each row of a matrix (an output of a Linear), `int4` one for each group of a row. Values are
-decoded where they are read, in float32: Jacob et al., arXiv 1712.05877, of weights alone.
+for each row of a matrix (an output of a Linear), `int4` one for each group of a row; floats of 8
+and 4 bits are in `packed_floats.py`. Values are decoded where they are read, in float32: Jacob et
+al., arXiv 1712.05877, of weights alone.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from luminal.loaders.ggml.quantize import QUANTIZERS, beyond, quantized
 from luminal.loaders.ggml.types import BLOCKS
 from luminal.memory.state import Parameter
 from luminal.nn.module import Holder, Module
+from luminal.nn.packed_floats import PACKED
 
 GROUP = 64  # of int4: what a scale of 2 bytes serves
 
@@ -148,7 +150,7 @@ def quantize(module: Module, kind: str, skip: Collection[str] | None = None) -> 
     for parameter, name in names.items():
         why = _refusal(parameter, name, skip)
         if why is None and name not in kinds:
-            why = why_not(name, parameter.shape[-1], GROUP if kind == "int4" else 32)
+            why = why_not(name, parameter.shape[-1], 32 if kind in CHOICES else KINDS[kind].size)
         if why is not None:
             kept[name] = why
             continue
@@ -276,4 +278,5 @@ KINDS: Mapping[str, Kind] = {
     **{name.lower(): Kind(BLOCKS[name].size, partial(_blocks, name)) for name in QUANTIZERS},
     "int8": Kind(1, _int8),
     "int4": Kind(GROUP, _int4),
+    **{name: Kind(*kind) for name, kind in PACKED.items()},
 }

@@ -58,9 +58,11 @@ def _reads(
 
 
 def _is_packed(term: Term, leaves: Collection[Term]) -> bool:
-    """Is the term floats made of integers, larger than these and what else it is made of?"""
+    """Is the term floats made of integers or shorter floats, and larger than all it is made of?"""
     size = sum(_bytes(leaf) for leaf in leaves)
-    return any(leaf.dtype.is_int for leaf in leaves) and size < _bytes(term)
+    return any(leaf.dtype.is_int or leaf.dtype.is_moved_only for leaf in leaves) and size < _bytes(
+        term
+    )
 
 
 def _bytes(term: Term) -> int:

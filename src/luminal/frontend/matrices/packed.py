@@ -222,8 +222,9 @@ GREATEST = 127  # code of x
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """`codes` (rows, groups ..., values ...) are bytes, signed or not; `scale`, `more` and `less`
-    are float32 of the same number of dims, 1 along those of a group's values.
+    """`codes` (rows, groups ..., values ...) are bytes, signed or not, or floats of 8 bits;
+    `scale`, `more` and `less` are float32 of the same number of dims, 1 along those of a group's
+    values.
     """
 
     codes: Tensor
@@ -242,7 +243,9 @@ class Codes:
 
     @property
     def has_products(self) -> bool:
-        """Do groups and blocks of x share their bounds?"""
+        """Are they integers, whose groups and blocks of x share their bounds?"""
+        if self.codes.dtype.is_float:
+            return False
         groups, size = self._groups()
         row = prod(groups) * size == prod(n.value for n in self.codes.extents[1:])
         return row and (size == BLOCK or (2 * size == BLOCK and groups[-1:] == (2,)))

@@ -15,6 +15,7 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.errors import InputError
+from luminal.frontend.matrices.float4 import doubled, halved_power
 from luminal.frontend.matrices.packed import Codes, Format, Packed, read_only
 from luminal.frontend.tensor import Tensor
 from luminal.loaders.ggml.simple import UNEVEN
@@ -27,10 +28,10 @@ from luminal.memory.row_order import StoredRows
 # them, and shifts and masks apply to whole words.
 class _Blocks:
     """Blocks in a graph: `data` (rows, blocks, bytes), signed, and the same memory in `words` of 16
-    bits.
+    bits, where they have an even number of bytes.
     """
 
-    def __init__(self, data: Tensor, words: Tensor) -> None:
+    def __init__(self, data: Tensor, words: Tensor | None) -> None:
         self.data, self.words = data, words
 
     def signed(self, first: int, *shape: int) -> Tensor:
@@ -45,6 +46,7 @@ class _Blocks:
 
     def word(self, first: int, *shape: int) -> Tensor:
         """Words of each block, from byte `first` on."""
+        assert self.words is not None, "blocks of an odd number of bytes have no words"
         return self._part(self.words, first // 2, shape)
 
     def scale(self, first: int, dims: int) -> Tensor:
@@ -104,6 +106,20 @@ def _q5_1(b: _Blocks) -> Codes:
 
 def _iq4_nl(b: _Blocks) -> Codes:
     return Codes(b.table(_halves(b, 2), UNEVEN.astype(np.int8)), b.scale(0, 2))
+
+
+def _mxfp4(b: _Blocks) -> Codes:
+    return Codes(doubled(_halves(b, 1)), halved_power(b.bytes(0, 1, 1)))
+
+
+def _nvfp4(b: _Blocks) -> Codes:
+    """(2, 2, 2, 8): four groups, with halved scales of 4 bits of exponent and 3 of mantissa, which
+    are moved into a float32; 127 is no number.
+    """
+    codes = (b.bytes(4, 2, 2, 1, 8) >> b.count(4, 2, 1)) & 15
+    bits = b.bytes(0, 2, 2, 1, 1)
+    moved = ((bits & 127).cast(dtypes.uint32) << 20).bitcast(dtypes.float32)
+    return Codes(doubled(codes), (moved * 2.0**119).where(bits != 127, 0.0))
 
 
 # --- 256 values, of which groups have scales that are themselves integers
@@ -178,6 +194,8 @@ RECORDED: Mapping[str, Callable[[_Blocks], Codes]] = {
     "Q5_0": _q5_0,
     "Q5_1": _q5_1,
     "IQ4_NL": _iq4_nl,
+    "MXFP4": _mxfp4,
+    "NVFP4": _nvfp4,
     "Q2_K": _q2_k,
     "Q3_K": _q3_k,
     "Q4_K": _q4_k,
@@ -206,7 +224,7 @@ def packed(matrix: Array | StoredRows, name: str | None = None) -> Packed:
 
 
 def _codes(kind: str, parts: Mapping[str, Tensor]) -> Codes:
-    return RECORDED[kind](_Blocks(parts["bytes"], parts["words"]))
+    return RECORDED[kind](_Blocks(parts["bytes"], parts.get("words")))
 
 
 def _unpacked(kind: str, data: Mapping[str, Array], shape: tuple[int, ...]) -> Array:
@@ -215,7 +233,9 @@ def _unpacked(kind: str, data: Mapping[str, Array], shape: tuple[int, ...]) -> A
 
 
 def _parts(data: Mapping[str, Array]) -> Mapping[str, Array]:
-    return {"bytes": data["blocks"].view(np.int8), "words": data["blocks"].view(np.uint16)}
+    blocks = data["blocks"]
+    parts = {"bytes": blocks.view(np.int8)}
+    return parts if blocks.shape[-1] % 2 else {**parts, "words": blocks.view(np.uint16)}
 
 
 FORMATS: Mapping[str, Format] = {
