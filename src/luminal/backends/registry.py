@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from luminal.backends.backend import Backend, Interpreter
+from luminal.base import config
 from luminal.base.errors import CompileError, InputError
 from luminal.base.records import dataclass
 from luminal.memory import dlpack_device
@@ -62,14 +63,17 @@ class Row:
         import_module(self.library).version()
 
     def unavailable(self) -> str | None:
-        """Why it cannot be used here, if so."""
+        """Why it cannot be used here, if so, in one line."""
         try:
             self.current()
-        except (CompileError, ImportError) as error:
-            return str(error)
-        except Exception as error:  # a library of the device's that is of another version, say
-            return f"{type(error).__name__}: {error}"
-        return None
+        except (CompileError, ImportError, InputError) as error:
+            reason = str(error)
+        # A library of the device's that is of another version, say, or that ends the process.
+        except (Exception, SystemExit) as error:
+            reason = f"{type(error).__name__}: {error}"
+        else:
+            return None
+        return " ".join(reason.split())
 
 
 def _named(library: Any) -> str:
@@ -168,7 +172,11 @@ def find(name: str) -> Backend | Interpreter:
 
 
 def _automatic() -> Backend | Interpreter:
-    """The first backend of AUTOMATIC that can be used; a warning where it is not even the CPU."""
+    """The first backend of AUTOMATIC that can be used; a warning where it is not even the CPU.
+
+    Raises InputError for a flag that breaks its rule: another backend would hide it.
+    """
+    config.cache_key()
     reasons = {}
     for name in AUTOMATIC:
         reason = BACKENDS[name].unavailable()

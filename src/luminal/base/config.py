@@ -132,7 +132,7 @@ FLAGS: dict[str, Flag] = {
             "LUMINAL_TARGET",
             _choice(TARGETS),
             lambda: "native",
-            f"takes one of {', '.join(TARGETS)}",
+            f"takes one of {', '.join(TARGETS)}: sve256, v8.6, v8.2 and neon are AArch64's",
             "instruction set of the CPU to compile for, at most what the machine has",
             enters_cache_key=True,
         ),

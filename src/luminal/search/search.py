@@ -20,6 +20,7 @@ from luminal.base.errors import CompileError, LuminalError
 from luminal.base.numerics import Numerics
 from luminal.compiler.assemble import text_key
 from luminal.compiler.compile import Stages
+from luminal.egraph.binding import egraph_class
 from luminal.hlir import printer
 from luminal.hlir.graph import Graph
 from luminal.runtime.arrays import Array
@@ -113,6 +114,7 @@ def _found(
             text = f"{_decision(earlier, options)} (decided by an earlier search)"
             return _Found(stages, _untimed(mode, options, text, earlier), earlier.genome)
         database.default().forget(key)
+    egraph_class()  # where it is missing no search may end well, however short its time is
     with tracing.span("search"):
         arrays = draw(space.graph, dims, values or {}, options.seed)
         try:

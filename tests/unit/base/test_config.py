@@ -58,7 +58,7 @@ def test_override_takes_typed_values(tmp_path: Path) -> None:
         (
             "LUMINAL_TARGET",
             "sse",
-            "takes one of native, avx512, avx2, sve256, v8.6, v8.2, neon, baseline",
+            "takes one of native, avx512, avx2, sve256, v8.6, v8.2, neon, baseline: ",
         ),
         ("LUMINAL_VERIFY", "perhaps", "takes 1 or 0"),
         ("LUMINAL_CACHE_BYTES", "-1", "takes a number of bytes >= 0"),

@@ -46,3 +46,26 @@ def test_a_search_without_egglog_says_what_to_install() -> None:
     assert said.startswith("search: egglog, which holds the equal programs, is not installed; ")
     assert "[search]" in said
     assert imported == "[]"
+
+
+BUDGET = """
+import sys
+import luminal as lm
+sys.modules["egglog"] = None
+cx = lm.Graph()
+(cx.tensor((4,), name="x") * 2).output("y")
+try:
+    lm.compile(cx, mode=lm.TimeBudget(1e-3))
+except lm.CompileError as error:
+    print(error)
+"""
+
+
+def test_a_search_without_egglog_fails_however_short_its_time_is() -> None:
+    command = [sys.executable, "-c", BUDGET]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=config.child_environment()
+    )
+    assert done.stdout.startswith(
+        "search: egglog, which holds the equal programs, is not installed"
+    )

@@ -69,6 +69,29 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> No
             assert registry.find("auto").name == expected
 
 
+@pytest.mark.parametrize("error", [OSError("a\nb"), SystemExit("a\n b"), lm.CompileError("a\n\nb")])
+def test_why_a_backend_is_not_usable_is_one_line(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def current(row: registry.Row, number: int = 0) -> None:
+        raise error
+
+    monkeypatch.setattr(registry.Row, "current", current)
+    reasons = {device.reason for device in lm.devices()}
+    assert reasons == {
+        "a b" if isinstance(error, lm.CompileError) else f"{type(error).__name__}: a b"
+    }
+
+
+def test_auto_hides_no_flag_that_breaks_its_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LUMINAL_TARGET", "NEON")
+    with pytest.raises(lm.InputError, match="LUMINAL_TARGET=NEON: LUMINAL_TARGET takes one of"):
+        lm.compile(doubled(), "auto")
+    (cpu,) = (device for device in lm.devices() if device.name == "cpu")
+    assert cpu.reason is not None
+    assert cpu.reason.startswith("LUMINAL_TARGET=NEON: ")
+
+
 def test_a_jitted_function_is_compiled_for_each_default() -> None:
     f = lm.jit(lambda x: x * 2)
     for name in ("cpu", DEVICE, "cpu", DEVICE):

@@ -181,12 +181,15 @@ def cap(target: CpuTarget, name: str) -> CpuTarget:
     if name == BASELINE:
         name = [*machine.levels][-1]
     if name not in machine.levels:
-        raise CompileError(f"target {name!r}: takes native, {', '.join(machine.levels)}")
+        names = ", ".join(dict.fromkeys(("native", *machine.levels, BASELINE)))
+        raise CompileError(f"target {name!r}: on this machine LUMINAL_TARGET takes {names}")
     level = machine.levels[name]
     missing = sorted(set(level.features) - set(target.features))
     if missing:
+        # Code for SVE is made for one width: a machine of another one has none that could be used.
+        lacks = ", ".join(missing).replace("sve", f"sve of {SVE_BITS} bits")
         raise CompileError(
-            f"target {name!r}: this CPU ({target.cpu}) lacks {', '.join(missing)}; "
+            f"target {name!r}: this CPU ({target.cpu}) lacks {lacks}; "
             "choose a lower level or native"
         )
     return replace(
