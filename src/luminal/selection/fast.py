@@ -23,7 +23,7 @@ from luminal.program.selection import Choice, Residence, Selection
 from luminal.selection import cascades
 from luminal.selection.bodies import is_weight, weights_of
 from luminal.selection.broadcasts import without_broadcasts
-from luminal.selection.inlining import Inlining, cuts, is_injective, unmoved
+from luminal.selection.inlining import Inlining, cuts, is_injective
 from luminal.selection.kinds import is_contraction, is_product, step_operands, sums_of_dots
 from luminal.selection.limits import KERNEL_TERMS, TILE_ROWS
 from luminal.selection.merge import merges
@@ -332,7 +332,7 @@ class _Fast:
         if self.inlined.is_cheap(term):
             return Residence.INLINE
         if len(kernels) > 1 or any(use.repeated for use in uses):
-            operands = self.expanded_operands(term)
+            operands = self.inlined.instead(term, self.costs.expansion)
             # They come later in this walk, so they can still be stored.
             self.forced |= operands
             return Residence.INLINE if operands else Residence.STORED
@@ -347,20 +347,6 @@ class _Fast:
             row = upper(term.axes - grid) * term.dtype.size
             return Residence.LOCAL if row <= self.costs.row_bytes else Residence.INLINE
         return Residence.INLINE
-
-    # Storing such a term costs its size twice over memory; storing what it is made of costs little,
-    # and each reader then computes its own elements from it.
-    def expanded_operands(self, term: Term) -> set[Term]:
-        """What to store instead of a term that is many times as large as its dear operands: a
-        product of a gradient with a window's weights, of which each kernel then computes its own.
-        """
-        dear, cheap = set(), self.inlined.is_cheap
-        for arg in map(unmoved, term.args):
-            if arg.is_pointwise and arg.op not in ("Literal", "Index") and not cheap(arg):
-                dear.add(arg)
-        times, points = self.costs.expansion, upper(term.axes)
-        small = all(times * upper(arg.axes) <= points for arg in dear)
-        return dear if small and self.weights.of(term.op) < self.weights.load else set()
 
     def is_wasteful(self, term: Term, use: Use) -> bool:
         """Would the term be computed many times per element, if it were inlined?"""

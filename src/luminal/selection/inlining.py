@@ -9,6 +9,7 @@ from luminal.algebra.scatter import read_back
 from luminal.algebra.terms import Term, axis_order
 from luminal.base.costs import Weights
 from luminal.selection.limits import KERNEL_TERMS
+from luminal.selection.stored import below_widening
 from luminal.shape.expression import Symbol
 
 
@@ -30,6 +31,24 @@ class Inlining:
         """Does recomputing the term cost less than one load more than loading the result does?"""
         (weight, loads), load = self.of[term], self._weights.load
         return weight + load * max(0, len(loads) - 1) < load
+
+    # Storing such a term costs its size twice over memory; storing what it is made of costs little,
+    # and each reader then computes its own elements from it.
+    def instead(self, term: Term, expansion: int) -> set[Term]:
+        """What to store instead of a term that is so many times as large as its dear operands: a
+        product of a gradient with a window's weights, of which each kernel then computes its own;
+        and instead of one that is widened, what it is cast from.
+        """
+        narrow = below_widening(term)
+        if narrow is not term:
+            return {narrow}
+        dear = set[Term]()
+        for arg in map(unmoved, term.args):
+            if arg.is_pointwise and arg.op not in ("Literal", "Index") and not self.is_cheap(arg):
+                dear.add(arg)
+        points = upper(term.axes)
+        small = all(expansion * upper(arg.axes) <= points for arg in dear)
+        return dear if small and self._weights.of(term.op) < self._weights.load else set()
 
     def _cost(self, term: Term) -> tuple[int, frozenset[Term]]:
         if term.op == "Literal" or term.op == "Index":
@@ -67,6 +86,7 @@ def cuts(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
                 operands = [unmoved(arg) for arg in term.args]
                 long = [x for x in operands if x.is_pointwise and len(below[x]) > 1]
                 cut = long or cut
+            cut = [*map(below_widening, cut)]
             stored.update(cut)
             below |= {end: frozenset((end,)) for end in cut}
             below[term] = frozenset((term,))

@@ -26,7 +26,7 @@ def stored_anyway(roots: Iterable[Root], order: Iterable[Term]) -> set[Term]:
     for term in order:
         results[term] = _results(term, results)
         if term.op == "At" and _is_result(term.args[0], results):
-            forced.add(term.args[0])
+            forced.add(below_widening(term.args[0]))
         if term.op == "After":
             forced.add(term.args[0])
         elif term.op in NEEDS_BUFFERS:
@@ -56,6 +56,20 @@ def rounded_factors(
             if source.term not in packed or upper(term.axes - factor.axes) > decoded_rows:
                 rounded.add(source.term)
     return rounded
+
+
+# Gradients of rounded products are widened to be added up, and rounded by the next product: as
+# float32 no dot would take them, and they were twice as large.
+def below_widening(term: Term) -> Term:
+    """What is stored of a value that others need: what it is cast from, where that is a float of
+    fewer bytes which is computed.
+    """
+    if term.op != "Cast" or not term.dtype.is_float:
+        return term
+    (narrow,) = term.args
+    is_computed = narrow.is_pointwise or narrow.is_reduction
+    fewer = narrow.dtype.is_float and narrow.dtype.size < term.dtype.size
+    return narrow if is_computed and fewer else term
 
 
 def _is_narrowing(term: Term) -> bool:

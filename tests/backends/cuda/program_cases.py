@@ -14,7 +14,10 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal import nn, optim
 from luminal.base.errors import DeviceError
+from luminal.nn import functional as F
+from luminal.training.program import Recipe, Steps, inputs_at
 from tests.simt import stand_in
 
 ROWS, WIDTH = 4, 8
@@ -79,6 +82,44 @@ def test_launches_may_begin_before_those_ahead_have_ended() -> None:
     assert calls()["launch"] - before == count(b"chained") - chained > 0
     driver: Any = exe._variants[0].runner.device.driver  # type: ignore[attr-defined]
     assert driver.is_chained
+
+
+def trained(backend: str) -> tuple[list[float], list[Any], list[dict[str, int]]]:
+    """Steps in float16 with dropout and clipping: the losses, all that is trained and the scale in
+    the end, and what each step asked of the driver. Step 5 overflows; the last three learn nothing.
+    """
+    lm.manual_seed(1)
+    model = nn.Sequential(nn.Linear(WIDTH, 16), nn.Tanh(), nn.Dropout(0.5), nn.Linear(16, 1))
+    optimizer = optim.AdamW(model.parameters(), lr=0.1)
+    steps = Steps(Recipe(model, F.mse_loss, optimizer, 1.0, amp="float16", seed=3, backend=backend))
+    assert steps.scaler is not None
+    steps.scaler.load_state_dict({"scale": 256.0, "growth_tracker": 0, "skipped": 0})
+    losses, asked = [], []
+    for number, rate in ((0, 0.1), (1, 0.1), (2, 0.1), (3, 0.1), (4, 0.1), (5, 0.1), *RESTING):
+        batch = X, X.sum(1, keepdims=True) * (1e6 if number == 5 else 1)
+        program = steps.program(batch).executable
+        before = calls()
+        losses.append(float(program(inputs_at(batch, number, [rate]))["loss"]))
+        asked.append(since(before))
+    held = [p.numpy() for p in model.parameters()]
+    return losses, [*held, *(s.numpy() for s in steps.scaler.states.values())], asked
+
+
+RESTING = ((6, 0.0), (6, 0.0), (7, 0.0))
+
+
+@pytest.mark.long
+def test_a_step_of_training_is_one_call() -> None:
+    """With dropout, clipping, scaling and the update, and also where the step is skipped."""
+    expected, held, _ = trained("cpu")
+    losses, found, asked = trained("cuda")
+    np.testing.assert_allclose(losses, expected, rtol=NEAR)
+    for mine, theirs in zip(found, held, strict=True):
+        assert np.isfinite(mine).all()
+        np.testing.assert_allclose(mine, theirs, rtol=1e-3, atol=1e-5)  # sums of float16
+    assert found[-1] == 1  # a step was skipped, by the device itself:
+    assert asked[3:] == [{"copy": 0, "launch": 0, "graph": 1, "wait": 1}] * 6
+    assert losses[6] == losses[7] != losses[8]  # dropout is of the step, and no other
 
 
 def test_started_runs_overlap() -> None:
