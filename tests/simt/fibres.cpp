@@ -56,6 +56,7 @@ static jmp_buf scheduler;
 static ucontext_t scheduler_entry;
 static Fault fault;
 static unsigned launches;
+static void (*ending)();
 
 static Warp& warp() { return own->warps[current / running->warp_size]; }
 
@@ -98,6 +99,15 @@ Span own_stack() { return {own->stacks + STACK * current, STACK}; }
     found.other_thread = own->number * own->fibres.size() + other;
     stop(found);
 }
+
+void refuse(const char* rule, int line) {
+    Fault found{FaultKind::refused};
+    found.line = line;
+    found.caller = (void*)rule;
+    stop(found);
+}
+
+void at_end(void (*check)()) { ending = check; }
 
 static void wait(State state, int line) {
     Fibre& fibre = own->fibres[current];
@@ -192,6 +202,7 @@ static void enter() {
     own->returned++;
     warp().returned++;
     own->fibres[current].state = State::returned;
+    if (ending && own->returned == own->fibres.size()) ending();
     _longjmp(scheduler, 1);
 }
 
@@ -384,6 +395,7 @@ extern "C" int simt_launch(const Launch* launch, Fault* found) {
     unsigned grid = launch->groups.x * launch->groups.y * launch->groups.z;
     running = launch;
     launches++;
+    ending = nullptr;
     fault = {};
     told.clear();
     auto map = [](size_t size) {

@@ -31,6 +31,8 @@ void depend();                // the launches before this one have ended, as far
 long long clock();            // counts accesses, and who asks
 void fetch(const void* address);  // asks for memory, which must be there
 void touch_atomic(void* address, size_t size, void* caller);
+[[noreturn]] void refuse(const char* rule, int line);  // says what a thread may not do
+void at_end(void (*check)());  // of each group of this launch, by the last of its threads
 
 #define SIMT_UNCHECKED __attribute__((noinline, no_sanitize("thread"), no_sanitize("bounds")))
 

@@ -35,6 +35,8 @@ class At(NamedTuple):
 Argument: TypeAlias = "Array | At | np.generic[Any]"
 """A buffer, a place within one, or a value."""
 ORDERS = {"ascending": 0, "descending": 1, "rotated": 2}
+REFUSED = 13
+"""The fault whose text the stand-in of an instruction brings."""
 GUARD = 4096
 """Bytes on both sides of a buffer that belong to nobody: the next one is two guards away."""
 
@@ -244,7 +246,8 @@ def _worded(
     sizes: Sequence[int],
 ) -> str:
     thread, other = (_place(number, group, grid) for number in (fault.thread, fault.other_thread))
-    line = fault.line or _line(module, fault.caller)
+    refused = fault.kind == REFUSED
+    line = fault.line or ("?" if refused else _line(module, fault.caller))
     other_line = fault.other_line or _line(module, fault.other_caller)
     does = "writes" if fault.is_write else "reads"
     did = "wrote" if fault.other_is_write else "read"
@@ -265,6 +268,7 @@ def _worded(
         if fault.size
         else "ends without having waited for earlier launches",
         f"waits for a counter to reach {fault.size}, which stands at {fault.offset}",
+        ctypes.string_at(fault.caller).decode() if refused else "",
     )[fault.kind]
     return f"line {line}, {thread} {what}"
 

@@ -13,8 +13,9 @@ from luminal.base.dots import MATRIX_DOTS, Dot, Rounding
 from luminal.base.dtypes import bfloat16, float16, float32, float64, int8
 from luminal.base.fragments import fragment
 from luminal.codegen.c_family.matrices import name_of, parameters_of
-from luminal.codegen.c_family.warpgroups import BEGIN
-from tests.simt import warpgroup_text
+from luminal.codegen.c_family.tensor_memory import AWAIT_PHASE
+from luminal.codegen.c_family.warpgroups import PUBLISH
+from tests.simt import tensor_text, warpgroup_text
 
 FUNCTION = re.compile(
     r"^(?:template <int N> )?(?:__device__ )?inline void (\w+)\([^)]*\) \{.*\}$", re.MULTILINE
@@ -130,7 +131,8 @@ def without_assembly(text: str) -> tuple[str, str]:
     """The text without its functions of assembly, and bodies of the same names."""
     bodies = {name: body for name in FUNCTION.findall(text) if (body := _body(name))}
     rest = FUNCTION.sub(lambda found: "" if found[1] in bodies else found[0], text)
-    common = COMMON + (warpgroup_text.COMMON if BEGIN in bodies else "")
+    common = COMMON + (warpgroup_text.COMMON if PUBLISH in bodies else "")
+    common += tensor_text.COMMON if AWAIT_PHASE in bodies else ""
     return rest, common + "".join(bodies.values()) if bodies else ""
 
 
@@ -141,7 +143,7 @@ def _body(name: str) -> str | None:
     dots = {name_of(dot): dot for dot in MATRIX_DOTS.values()}
     if name in dots:
         return _multiply(dots[name])
-    return warpgroup_text.body(name) or _load(name)
+    return warpgroup_text.body(name) or tensor_text.body(name) or _load(name)
 
 
 @cache

@@ -9,7 +9,7 @@ namespace simt {
 
 enum class FaultKind : int {
     none, out_of_bounds, misaligned, race, uninitialised, index, divergent_barrier,
-    barrier_after_return, deadlock, divergent_warp, returned_lane, early, starved,
+    barrier_after_return, deadlock, divergent_warp, returned_lane, early, starved, refused,
 };
 
 // The first thing that went wrong in a launch; Python words it (launch.py).
@@ -18,7 +18,7 @@ struct Fault {
     int is_write, other_is_write;   // of the accesses
     unsigned thread, other_thread;  // numbered over the whole grid
     int line, other_line;           // where a barrier or an array's type says it
-    void *caller, *other_caller;    // where an access stands in the module's code
+    void *caller, *other_caller;    // where an access stands in the module's code; of refused: the rule
     long long region, offset;       // region: of the launch's buffers, -1 shared, -2 none at all
     unsigned long long size;
 };

@@ -275,6 +275,31 @@ WGMMA = (
 """NVIDIA's of sm_90a, whose factors lie in shared memory as `swizzles.py` says."""
 
 
+def _tcgen05(name: str, k: int, dtype: DType, rounding: Rounding) -> tuple[Dot, ...]:
+    """The rows of NVIDIA's tcgen05 of a dtype: 64 rows by 8 to 256 columns, or 128 by 16 to 256."""
+    # Lanes are those of tensor memory, which four warps load: of 64 rows each has 16, in the first
+    # half of its lanes, and what the second half has is none of the results.
+    lanes = {64: "m0 m1 m2 m3 - m4 m5", 128: "m0 m1 m2 m3 m4 m5 m6"}
+    sums = int32 if rounding is Rounding.NONE else float32
+    return tuple(
+        Dot(f"tcgen05.{name}.m{m}.n{1 << bits}", k, dtype, dtype, sums, rounding, m, 1 << bits, 128,
+            ("", "", f"{lanes[m]} | {' '.join(f'n{n}' for n in range(bits))}"))
+        for m, least in ((64, 3), (128, 4))
+        for bits in range(least, 9)
+    )  # fmt: skip
+
+
+TCGEN05 = (
+    *_tcgen05("bf16", 16, bfloat16, Rounding.BLOCK),
+    *_tcgen05("f16", 16, float16, Rounding.BLOCK),
+    *_tcgen05("tf32", 8, float32, Rounding.SHORT),
+    *_tcgen05("s8", 32, int8, Rounding.NONE),
+)
+"""NVIDIA's of sm_100a: factors lie in shared memory as `swizzles.py` says, results in tensor
+memory, lanes by columns. No chip lists them yet: no kernel is made of them.
+"""
+
+
 def _of_16(
     name: str, dtype: DType, together: int, fragments: tuple[str, str, str], k: int = 16
 ) -> Dot:

@@ -16,10 +16,13 @@ PERIOD = 8  # lines after which the places of pieces repeat
 
 @dataclass(frozen=True, slots=True)
 class Swizzle:
-    """Lines of `width` bytes; `code` is what NVIDIA's descriptors call it."""
+    """Lines of `width` bytes; `code` is what NVIDIA's descriptors call it for wgmma, and
+    `tensor_code` for tcgen05.
+    """
 
     width: int
     code: int
+    tensor_code: int
 
     @property
     def alignment(self) -> int:
@@ -35,6 +38,8 @@ class Swizzle:
         return straight ^ (straight >> 3 & self.width - PIECE)
 
 
-# By the PTX ISA's table of matrix descriptors.
-SWIZZLES = {swizzle.width: swizzle for swizzle in (Swizzle(128, 1), Swizzle(64, 2), Swizzle(32, 3))}
-"""Those of wgmma, by their widths."""
+# By the PTX ISA's tables of matrix descriptors and of tcgen05's shared memory descriptors.
+SWIZZLES = {
+    swizzle.width: swizzle for swizzle in (Swizzle(128, 1, 2), Swizzle(64, 2, 4), Swizzle(32, 3, 6))
+}
+"""Those of wgmma and tcgen05, by their widths."""

@@ -17,6 +17,7 @@ from luminal.base.dots import (
     MMA_F64,
     MMA_S8,
     MMA_TF32,
+    TCGEN05,
     WGMMA,
     WMMA_4,
     WMMA_F16,
@@ -33,7 +34,7 @@ rows = pytest.mark.parametrize("dot", MATRIX_DOTS.values(), ids=str)
 
 @pytest.mark.parametrize(
     ("dot", "block"),
-    [*product(MATRIX_DOTS.values(), SIDES), *product(WGMMA, "c")],
+    [*product(MATRIX_DOTS.values(), SIDES), *product((*WGMMA, *TCGEN05), "c")],
     ids=str,
 )
 def test_lanes_hold_each_element_equally_often(dot: Dot, block: str) -> None:
@@ -80,6 +81,13 @@ WARP_GROUPS: list[tuple[Dot, str, Formula]] = [
         t // 32 * 16 + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2))
     for dot in WGMMA
 ]  # fmt: skip
+# Of tcgen05: lanes of tensor memory are rows, of 64 rows in sixteens that lie 32 lanes apart.
+TENSORS: list[tuple[Dot, str, Formula]] = [
+    (dot, "c", lambda t, i: (t, i))
+    if dot.m == 128
+    else (dot, "c", lambda t, i: (t // 32 * 16 + t % 16, i))
+    for dot in TCGEN05
+]
 # AMD's: of mfma 16x16x16 lane l has row l % 16 and four steps from 4 * (l // 16) on; of its results
 # column l % 16 and four rows. RDNA3's lanes l and l + 16 have the same factors, and rows in turns;
 # RDNA4's hold half of a row each.
@@ -98,7 +106,7 @@ AMD: list[tuple[Dot, str, Formula]] = [
 ]
 
 
-@pytest.mark.parametrize(("dot", "block", "formula"), [*PTX, *WARP_GROUPS, *AMD])
+@pytest.mark.parametrize(("dot", "block", "formula"), [*PTX, *WARP_GROUPS, *TENSORS, *AMD])
 def test_fragments_are_those_of_the_makers(dot: Dot, block: str, formula: Formula) -> None:
     for lane, element, at in fragment(dot.fragments["abc".index(block)]).places():
         assert tuple(at[side] for side in SIDES[block]) == formula(lane, element)

@@ -1,0 +1,168 @@
+"""Products in tensor memory (tcgen05, sm_100a) as functions in the text of a kernel that uses them.
+
+One lane multiplies factors that lie in shared memory, each said by a descriptor; what is multiplied
+is said by another one, of the instruction. The sums stand in a memory of their own, 128 lanes by
+512 columns of 32 bits, of which a warp allocates columns for its group and frees them again. A
+product runs on while the lanes do other things: the lane commits it to a barrier in shared memory
+(an mbarrier), whose phase ends when it has been made, and whoever has awaited that phase may load
+sums. A warp loads the 32 lanes of its own place among four. Products of two groups (cta_group::2)
+are left out: nothing here runs clusters.
+"""
+
+from __future__ import annotations
+
+from luminal.base.dots import Dot
+from luminal.base.dtypes import bfloat16, float16, float32, int8, int32
+from luminal.base.swizzles import Swizzle
+
+ALLOCATE, END_ALLOCATION, FREE = "allocate_columns", "end_allocation", "free_columns"
+BEFORE, AFTER = "before_meeting", "after_meeting"
+BEGIN_PHASES, COMMIT_TO, AWAIT_PHASE = "begin_phases", "commit_to", "await_phase"
+COLUMNS = 512
+"""The columns of a unit's tensor memory. Powers of two from 32 on are allocated at once."""
+# Sources: the PTX ISA's tables of instruction descriptors and of shared memory descriptors, in its
+# chapter on tcgen05.
+KINDS = {bfloat16: ("f16", 1), float16: ("f16", 0), float32: ("tf32", 2), int8: ("i8", 1)}
+"""The kind of instruction that multiplies factors of a dtype, and what it calls the dtype."""
+SUMS = {float32: 1, int32: 2}
+"""What descriptors of instructions call the dtypes of sums."""
+
+
+def multiplier_of(dot: Dot) -> str:
+    """The function of all dots of this one's kind."""
+    return f"multiply_{KINDS[dot.a][0]}"
+
+
+def multiplier(dot: Dot) -> str:
+    """The function of all dots of this one's kind: it takes the address of the sums, the factors'
+    descriptors and the instruction's, and whether it adds to what stands there.
+    """
+    code = (
+        f"{{ .reg .pred p; setp.ne.b32 p, %4, 0; tcgen05.mma.cta_group::1.kind::{KINDS[dot.a][0]} "
+        "[%0], %1, %2, %3, p; }"
+    )
+    return (
+        f"__device__ inline void {multiplier_of(dot)}(unsigned sums, unsigned long long a, "
+        "unsigned long long b, unsigned instruction, bool adds) "
+        f'{{ asm volatile("{code}" :: "r"(sums), "l"(a), "l"(b), "r"(instruction), '
+        f'"r"((unsigned)adds) : "memory"); }}'
+    )
+
+
+def instruction_of(dot: Dot, turned: str = "") -> int:
+    """The descriptor of a dot's instruction; `turned` names the factors, of "a" and "b", whose
+    neighbours in memory are rows or columns and not steps of the sum. Raises ValueError for turned
+    factors of 32 bits, which would have to lie in another swizzle than `swizzles.py` has.
+    """
+    if turned and dot.a.size == 4:
+        raise ValueError(
+            f"{dot}: turned factors of 32 bits lie in a swizzle of 32 bytes, which is not there; "
+            "copy them so that steps of the sum are neighbours"
+        )
+    kind = KINDS[dot.a][1]
+    sides = sum(1 << 15 + n for n, side in enumerate("ab") if side in turned)
+    shape = dot.n >> 3 << 17 | dot.m >> 4 << 24
+    return SUMS[dot.accumulator] << 4 | kind << 7 | kind << 10 | sides | shape
+
+
+def factor_of(swizzle: Swizzle) -> str:
+    """The function that describes a factor which lies in this swizzle."""
+    return f"factor_{swizzle.width}"
+
+
+def factor(swizzle: Swizzle) -> str:
+    """The function from the place of a factor in shared memory, and how many bytes its tiles lie
+    apart, to its descriptor.
+    """
+    rest = f"{swizzle.alignment >> 4}ull << 32 | 1ull << 46 | {swizzle.tensor_code}ull << 61"
+    return (
+        f"__device__ inline unsigned long long {factor_of(swizzle)}"
+        "(const void *factor, unsigned apart) "
+        "{ return (unsigned long long)__cvta_generic_to_shared(factor) >> 4 & 0x3fff "
+        f"| (unsigned long long)(apart >> 4) << 16 | {rest}; }}"
+    )
+
+
+def columns_loader_of(count: int) -> str:
+    """The function that loads so many columns of a lane."""
+    return f"load_columns_{count}"
+
+
+def columns_loader(count: int) -> str:
+    """The function that loads so many columns of a lane, 1 to 128 and a power of two, as bits. They
+    are there when they have been awaited.
+    """
+    names = _registers(count)
+    parameters = ", ".join(f"unsigned &{name}" for name in names)
+    outs = ", ".join(f'"=r"({name})' for name in names)
+    places = "{" + ", ".join(f"%{n}" for n in range(count)) + "}"
+    code = f"tcgen05.ld.sync.aligned.32x32b.x{count}.b32 {places}, [%{count}];"
+    return (
+        f"__device__ inline void {columns_loader_of(count)}({parameters}, unsigned from) "
+        f'{{ asm volatile("{code}" : {outs} : "r"(from)); }}'
+    )
+
+
+def columns_awaiter_of(count: int) -> str:
+    """The function that awaits so many columns."""
+    return f"await_columns_{count}"
+
+
+def columns_awaiter(count: int) -> str:
+    """The function that awaits so many columns of a lane, and all that it has loaded before. It
+    takes them, so that the compiler reads none of them earlier.
+    """
+    names = _registers(count)
+    parameters = ", ".join(f"unsigned &{name}" for name in names)
+    outs = ", ".join(f'"+r"({name})' for name in names)
+    return (
+        f"__device__ inline void {columns_awaiter_of(count)}({parameters}) "
+        f'{{ asm volatile("tcgen05.wait::ld.sync.aligned;" : {outs}); }}'
+    )
+
+
+def _registers(count: int) -> list[str]:
+    return [f"r{n}" for n in range(count)]
+
+
+def functions() -> list[str]:
+    """The other functions: of allocation, of the order among lanes, and of barriers in memory."""
+    to = '"r"((unsigned)__cvta_generic_to_shared({}))'.format
+    group = "cta_group::1"
+    calls = {
+        END_ALLOCATION: ("", f"tcgen05.relinquish_alloc_permit.{group}.sync.aligned;", ""),
+        BEFORE: ("", "tcgen05.fence::before_thread_sync;", ""),
+        AFTER: ("", "tcgen05.fence::after_thread_sync;", ""),
+        # One arrival ends a phase: the one of a commit.
+        BEGIN_PHASES: (
+            "unsigned long long *barrier",
+            "mbarrier.init.shared::cta.b64 [%0], 1; fence.mbarrier_init.release.cluster;",
+            to("barrier"),
+        ),
+        COMMIT_TO: (
+            "unsigned long long *barrier",
+            f"tcgen05.commit.{group}.mbarrier::arrive::one.shared::cluster.b64 [%0];",
+            to("barrier"),
+        ),
+    }
+    lines = [
+        f"__device__ inline void {name}({taken}) "
+        f'{{ asm volatile("{code}" :: {inputs} : "memory"); }}'
+        for name, (taken, code, inputs) in calls.items()
+    ]
+    allocate = f"tcgen05.alloc.{group}.sync.aligned.shared::cta.b32 [%0], %1;"
+    free = f"tcgen05.dealloc.{group}.sync.aligned.b32 %0, %1;"
+    waiting = (
+        "{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; "
+        "selp.u32 %0, 1, 0, p; }"
+    )
+    return [
+        *lines,
+        f"template <int N> __device__ inline void {ALLOCATE}(unsigned *place) "
+        f'{{ asm volatile("{allocate}" :: {to("place")}, "n"(N) : "memory"); }}',
+        f"template <int N> __device__ inline void {FREE}(unsigned place) "
+        f'{{ asm volatile("{free}" :: "r"(place), "n"(N) : "memory"); }}',
+        f"__device__ inline void {AWAIT_PHASE}(unsigned long long *barrier, unsigned parity) "
+        f'{{ unsigned ended; do {{ asm volatile("{waiting}" : "=r"(ended) : {to("barrier")}, '
+        '"r"(parity) : "memory"); } while (!ended); }',
+    ]
