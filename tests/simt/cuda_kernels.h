@@ -24,6 +24,7 @@
 #define AWAIT(counter, count) simt::await(counter, count, __LINE__)
 #define CLOCK() simt::clock()
 #define UNIT() (blockIdx.x % 2)  // the stand-ins have two, which get groups in turns
+#define BEGIN_PARTS
 #define PART_BARRIER(lanes) simt::part_barrier(lanes, __LINE__)
 #define CLEAR(counter) atomicExch(counter, 0u)
 #define __syncwarp(...) simt::warp_barrier(__LINE__)

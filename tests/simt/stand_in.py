@@ -78,6 +78,7 @@ def hip_flags(hip: Any) -> tuple[str, ...]:
     fields = {
         "MULTIPROCESSORS_OFFSET": "multiProcessorCount",
         "MOST_THREADS_OFFSET": "maxThreadsPerBlock",
+        "WARP_OFFSET": "warpSize",
         "BUS_OFFSET": "pciBusID",
         "ARCHITECTURE_OFFSET": "gcnArchName",
     }

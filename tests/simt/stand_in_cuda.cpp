@@ -262,6 +262,7 @@ static CUresult find(Function** function, Module* module, const std::string& nam
 // For tests: how many groups a unit holds at most, and in which order groups that are there at once
 // take turns.
 static int most_held = 32, turns;
+static unsigned lanes_in_step = 32;
 extern "C" const simt::Fault* stand_in_fault() { return &fault; }
 extern "C" void stand_in_hold(int groups, int order) { most_held = groups, turns = order; }
 
@@ -277,7 +278,8 @@ static CUresult launch(const Function& function, const std::vector<std::string>&
     std::vector<simt::Span> buffers;
     for (auto& [at, size] : allocations) buffers.push_back({(char*)at, size});
     auto shared = (char**)dlsym(function.module->library, "simt_shared_bounds");
-    simt::Launch launch{function.entry, arguments.data(), grid, block, 32, cooperative ? turns : 0,
+    simt::Launch launch{function.entry, arguments.data(), grid, block, lanes_in_step,
+                        cooperative ? turns : 0,
                         dynamic, {shared[0], size_t(shared[1] - shared[0])}, buffers.data(),
                         buffers.size()};
     launch.cooperative = cooperative;
@@ -669,6 +671,10 @@ API cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel, CUdev
 static CUresult launch_kernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                               unsigned block_x, unsigned block_y, unsigned block_z,
                               unsigned dynamic, CUstream s, void** parameters, bool cooperative) {
+    // Groups that wait for each other must be there at once.
+    if (cooperative && grid_x > 2u * held(block_x * block_y * block_z, dynamic))
+        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    if (cooperative) count("cooperative");
     count("launch");
     if (getenv("STAND_IN_SKIP")) return CUDA_SUCCESS;  // to time the host alone
     auto& function = *(Function*)f;
@@ -701,11 +707,6 @@ API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** p
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
             cooperative = config->attrs[i].value.cooperative;
     }
-    // Groups that wait for each other must be there at once.
-    unsigned lanes = config->blockDimX * config->blockDimY * config->blockDimZ;
-    if (cooperative && config->gridDimX > 2u * held(lanes, config->sharedMemBytes))
-        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    if (cooperative) count("cooperative");
     return launch_kernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
                          config->blockDimX, config->blockDimY, config->blockDimZ,
                          config->sharedMemBytes, config->hStream, parameters, cooperative);

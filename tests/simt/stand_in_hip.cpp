@@ -7,11 +7,14 @@
 static CUstream own(void* s) { return (CUstream)s; }
 
 HIP hipGetDeviceCount(int* count) { return cuDeviceGetCount(count); }
+static const bool is_wave64 = (lanes_in_step = 64);  // as a gfx942 steps
+
 HIP hipSetDevice(int device) { return cuCtxSetCurrent((CUcontext)&contexts[device]); }
 HIP hipGetDevicePropertiesR0600(char* properties, int device) {
     memset(properties, 0, PROPERTIES_SIZE);
     *(int*)(properties + MULTIPROCESSORS_OFFSET) = 2;
     *(int*)(properties + MOST_THREADS_OFFSET) = 1024;
+    *(int*)(properties + WARP_OFFSET) = lanes_in_step;
     *(int*)(properties + BUS_OFFSET) = device;
     strcpy(properties + ARCHITECTURE_OFFSET, "gfx942:sramecc+:xnack-");
     return 0;
@@ -67,3 +70,15 @@ HIP hipModuleLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsi
     return cuLaunchKernel((CUfunction)function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
                           dynamic, own(s), parameters, extra);
 }
+HIP hipModuleLaunchCooperativeKernel(void* function, unsigned grid_x, unsigned grid_y,
+                                     unsigned grid_z, unsigned block_x, unsigned block_y,
+                                     unsigned block_z, unsigned dynamic, void* s,
+                                     void** parameters) {
+    return launch_kernel((CUfunction)function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                         dynamic, own(s), parameters, true);
+}
+HIP hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int* groups, void*, int lanes,
+                                                       size_t dynamic) {
+    return *groups = held(lanes, dynamic), 0;
+}
+HIP hipDeviceGetAttribute(int* value, int, int) { return *value = 1000000, 0; }  // clocks: 1 GHz

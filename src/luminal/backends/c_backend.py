@@ -120,7 +120,7 @@ class CBackend(ABC):
     A subclass has its name, its dialect and its driver, and rows of `chips` that programs are made
     for by name. `costs_of`: what work costs on its device. `chip`: what is known of it; without a
     number that is all there is, and nothing runs. `walkers`: groups that its driver launches for
-    each unit at most, and of `dispatches` and `warp` what a Backend and its driver say.
+    each unit at most, `dispatches` what a Backend says.
     """
 
     target: VectorTarget
@@ -133,7 +133,6 @@ class CBackend(ABC):
     chips: ClassVar[tuple[Chip, ...]] = ()
     walkers: ClassVar[int] = 8
     dispatches: ClassVar[tuple[str, ...]] = ("list",)
-    warp: ClassVar[int] = 0
 
     @classmethod
     def of(cls, chip: Chip, number: int | None = None) -> Self:
@@ -268,7 +267,8 @@ class CBackend(ABC):
 
         model = Model(program, dims, chip, self.walkers, counted)
         ways = {"graph": model.as_graph()}
-        one = model.as_one(self.warp) if "one" in self.dispatches else None
+        warp = chip.subgroup if self.dialect.part_barrier else 0
+        one = model.as_one(warp) if "one" in self.dispatches else None
         return ways if one is None else {**ways, "one": one}
 
     def counted(self, kernel: Kernel, params: Mapping[str, int]) -> tuple[Work, int]:

@@ -21,7 +21,6 @@ class Cuda(CBackend):
     walkers = 32  # the driver asks how many fit, which a unit never exceeds
     dialect = CUDA
     dispatches = ("graph", "list", "one")
-    warp = 32
     chips = chips.CHIPS
 
     @staticmethod

@@ -19,7 +19,7 @@ class Hip(CBackend):
 
     base = "hip"
     dialect = HIP
-    dispatches = ("graph", "list")
+    dispatches = ("graph", "list", "one")
     chips = chips.CHIPS
     walkers = 4
 

@@ -6,17 +6,19 @@ import ctypes
 import socket
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from luminal.backends.c_backend import CCode
+from luminal.backends.c_backend import CCode, CTogether
 from luminal.backends.hip import hiprtc, presence
 from luminal.backends.hip.queues import HipQueues
 from luminal.backends.lt import LtDriver, Products
 from luminal.base import tracing
 from luminal.codegen.c_family.dialect import KERNEL
+from luminal.codegen.c_family.hip import HIP
 from luminal.codegen.c_family.kernel import Spelled
+from luminal.codegen.c_family.persistent import Together, spell_tiles_together
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory import dlpack_device
 from luminal.runtime import object_cache
@@ -33,6 +35,7 @@ from luminal.runtime.driver import (
 )
 from luminal.runtime.exchange import Exchange, meets
 
+AnyCode = TypeVar("AnyCode", bound=CCode)
 GROUP = 256  # threads of a group: one row of 64 lanes for each of a compute unit's four SIMDs
 TO_DEVICE, TO_HOST, WITHIN = 1, 2, 3  # hipMemcpyKind's
 RELAXED = 2  # hipStreamCaptureModeRelaxed: other threads may allocate meanwhile
@@ -80,6 +83,9 @@ class HipDriver(LtDriver):
         self.stream = self._do(hip.hipStreamCreate)
         self.dlpack_device = dlpack_device.ROCM, number
         self.stream_number: int = int(self.stream)
+        self.units: int = properties.multiProcessorCount
+        self.warp = properties.warpSize
+        self.tick = 1e-3 / self._wall_clock()
         self._event: _Event | None = None  # between our stream and those of others
 
     def _do(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -94,6 +100,11 @@ class HipDriver(LtDriver):
         if status != self.hip.hipError_t.hipSuccess:
             raise DeviceError(f"{self.name}: {function.__name__}: {status.name}")
         return tuple(values) if len(values) > 1 else next(iter(values), None)
+
+    def _wall_clock(self) -> int:
+        """The kilohertz of the clock that kernels tell times by."""
+        rate = self.hip.hipDeviceAttribute_t.hipDeviceAttributeWallClockRate
+        return int(self._do(self.hip.hipDeviceGetAttribute, rate, self.number))
 
     goes_by_address = True
 
@@ -182,10 +193,26 @@ class HipDriver(LtDriver):
             self._do(self.hip.hipMemcpyWithStream, target, source, size, kind, self.stream)
 
     def compile(self, kernel: Kernel, text: str) -> CCode:
-        spelled = self.spell(kernel)
+        return self._loaded(CCode, self.spell(kernel))
+
+    def together(self, kernels: Sequence[Kernel]) -> CTogether:
+        return self._loaded(CTogether, spell_tiles_together(kernels, HIP))
+
+    def _loaded(self, kind: Callable[[Any, Any], AnyCode], spelled: Spelled | Together) -> AnyCode:
+        """The code of a text, on the device."""
         module = self._do(self.hip.hipModuleLoadData, self._object(spelled.text))
         function = self._do(self.hip.hipModuleGetFunction, module, KERNEL.encode())
-        return CCode(spelled, function)
+        return kind(spelled, function)
+
+    def workers_of(self, code: Any) -> int:
+        """The groups that units hold at once, by the code's registers and memory, where they wait
+        for each other; of other code `groups`.
+        """
+        if type(code) is not CTogether:
+            return super().workers_of(code)
+        held = self.hip.hipModuleOccupancyMaxActiveBlocksPerMultiprocessor
+        shape = code.lanes, code.dynamic_bytes
+        return self.units * max(1, int(self._do(held, code.handle, *shape)))
 
     def _object(self, text: str) -> bytes:
         objects = object_cache.default()
@@ -217,9 +244,13 @@ class HipDriver(LtDriver):
         start = ctypes.addressof(held)
         arguments = (ctypes.c_void_p * len(memory))(*range(start, start + 8 * len(memory), 8))
         groups, threads = launch_shape(code, workers, GROUP, scratch)
-        shape = (groups, 1, 1, threads, 1, 1)
-        launch = self.hip.hipModuleLaunchKernel
-        self._do(launch, code.handle, *shape, 0, stream, arguments, None)
+        shape = (groups, 1, 1, threads, 1, 1, code.dynamic_bytes)
+        if type(code) is CTogether:  # its groups wait for each other
+            launch = self.hip.hipModuleLaunchCooperativeKernel
+            self._do(launch, code.handle, *shape, stream, arguments)
+        else:
+            launch = self.hip.hipModuleLaunchKernel
+            self._do(launch, code.handle, *shape, stream, arguments, None)
 
     def staging(self, size: int) -> Array:
         """Pinned memory, which the device copies without the host's help."""

@@ -95,6 +95,7 @@ __device__ inline unsigned multiprocessor()
 }
 #define CLOCK() nanoseconds()
 #define UNIT() multiprocessor()
+#define BEGIN_PARTS
 #define PART_BARRIER(lanes) asm volatile("bar.sync 1, %0;" :: "n"(lanes) : "memory")
 #endif"""
 

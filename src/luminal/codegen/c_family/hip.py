@@ -6,6 +6,9 @@ from luminal.base.dots import Dot
 from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.cuda import CudaCpp
 
+# No barrier of AMD's is one of some of a group's waves. They meet in the group's memory: the last
+# one to come lets the others go on, which look for another turn. Waves of a group are on one unit
+# together, and each of them goes on, so none waits for ever.
 COUNTERS = """#ifndef ARRIVE
 #define ARRIVE(counter) \\
     __hip_atomic_fetch_add(counter, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT)
@@ -14,6 +17,33 @@ COUNTERS = """#ifndef ARRIVE
         __builtin_amdgcn_s_sleep(1)
 #define CLEAR(counter) \\
     __hip_atomic_store(counter, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT)
+__device__ inline unsigned *part_words()
+{
+    __shared__ unsigned words[2];  // waves that wait, turns that are over
+    return words;
+}
+__device__ inline void part_barrier(unsigned waves)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    if (threadIdx.x % warpSize == 0) {
+        unsigned *const words = part_words();
+        const int scope = __HIP_MEMORY_SCOPE_WORKGROUP;
+        const unsigned turn = __hip_atomic_load(&words[1], __ATOMIC_RELAXED, scope);
+        if (__hip_atomic_fetch_add(&words[0], 1u, __ATOMIC_ACQ_REL, scope) == waves - 1) {
+            __hip_atomic_store(&words[0], 0u, __ATOMIC_RELAXED, scope);
+            __hip_atomic_store(&words[1], turn + 1, __ATOMIC_RELEASE, scope);
+        } else {
+            while (__hip_atomic_load(&words[1], __ATOMIC_ACQUIRE, scope) == turn)
+                __builtin_amdgcn_s_sleep(1);
+        }
+    }
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+#define BEGIN_PARTS \\
+    if (threadIdx.x == 0) part_words()[0] = part_words()[1] = 0; \\
+    __syncthreads()
+#define PART_BARRIER(lanes) part_barrier((lanes) / warpSize)
 #if __GFX11__ || __GFX12__
 #define CLOCK() (long long)__builtin_amdgcn_s_sendmsg_rtnl(0x83)
 #define UNIT() __builtin_amdgcn_s_getreg(10 << 11 | 10 << 6 | 23)
@@ -34,7 +64,6 @@ class Hip(CudaCpp):
     name = "HIP"
     depend = ""
     counters = COUNTERS
-    part_barrier = ""
     static_bytes = None
     exchanged = "__shfl_xor({value}, {distance})"
     has_copies = False

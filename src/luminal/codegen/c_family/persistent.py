@@ -106,6 +106,7 @@ _MAIN = """{signature}
     const long long *const head = (const long long *)tasks_memory, *const waits = head + head[1];
     unsigned *const counters = (unsigned *)counters_memory;
     long long *const all_times = (long long *)head[2];
+    BEGIN_PARTS;
     for (long long number = 0; number < head[0]; ++number) {{
         const Task *const task = (const Task *)(head + {header}) + number;
         long long *const times =
