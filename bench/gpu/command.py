@@ -360,14 +360,19 @@ def said(answer: Mapping[str, Any]) -> str:
 
 
 def table(results: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-    """The figures: ours, PyTorch's, and what was to be reached."""
-    yield "program", "us", "launches", "eager", "torch.compile", "of copy", "of peer", "bound"
+    """The figures: ours, the vendor's library's in our program (and how near we come to it),
+    PyTorch's, and what was to be reached.
+    """
+    heads = "library", "of it", "eager", "torch.compile", "of copy", "of peer", "bound"
+    yield "program", "us", "launches", *heads
     copy = results.get("ceilings", {}).get("copy")
     for name, answer in results.items():
         if "us" not in answer:
             continue
         us = {side: statistics.median(times) for side, times in answer["us"].items()}
-        others = [value for side, value in us.items() if side != "ours"]
+        others = [value for side, value in us.items() if side not in ("ours", "library")]
+        library = us.get("library")
+        near = _figure(library), _figure(library and library / us["ours"])
         of_peer = min(others) / us["ours"] if others else None
         of_copy = answer["bytes"] / us["ours"] * 1e6 / copy if copy and answer["bytes"] else None
         reached = {"peer": of_peer, "copy": of_copy}
@@ -378,11 +383,12 @@ def table(results: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         cells = (us["ours"], us.get("eager"), us.get("torch.compile"))
         mine, eager, compiled = (_figure(value) for value in cells)
         shares = _figure(of_copy), _figure(of_peer)
-        yield name, mine, str(answer["launches"]), eager, compiled, *shares, "; ".join(verdicts)
+        mine_and_near = name, mine, str(answer["launches"]), *near
+        yield *mine_and_near, eager, compiled, *shares, "; ".join(verdicts)
     if "ms" in results.get("decode", {}):
         answer = results["decode"]
         took = f"{1e3 * statistics.median(answer['ms']):.0f}"
-        yield "decode, Llama 1B", took, str(answer["launches"]), "", "", "", "", "1500 us"
+        yield "decode, Llama 1B", took, str(answer["launches"]), *[""] * 6, "1500 us"
 
 
 def _verdict(value: float | None, least: float) -> str:

@@ -27,6 +27,9 @@ from luminal.backends.registry import compiling
 from luminal.models.llama import Llama, LlamaConfig
 from luminal.models.speed import Programs, filled
 from luminal.models.speed import Work as Tokens
+from luminal.runtime.variants import Variant
+from luminal.search.genome import Genome, called_by
+from luminal.search.space import Space
 
 GPU = "cuda"  # where PyTorch computes
 BLOCKS = 5
@@ -119,6 +122,21 @@ def peers(torch: Any, work: Work) -> dict[str, Callable[[], Any]]:
     return {name: partial(called, *given) for name, called in functions.items()}
 
 
+def by_library(graph: lm.Graph, device: str) -> lm.Executable | None:
+    """The same program with its products by the vendor's library; None where that has none."""
+    backend = compiling(device)
+    space = Space(graph.graph(), backend)
+    wished = {
+        origin.name: called_by(libraries[0])
+        for origin in space.decode(Genome()).stages.origins
+        if (libraries := backend.library_calls(origin.steps[0]))
+    }
+    if not wished:
+        return None
+    program = space.decode(Genome().with_tuned(wished)).program
+    return lm.Executable(space.graph, (Variant({}, backend.runner(program)),))
+
+
 # --- requests -------------------------------------------------------------------------------------
 
 
@@ -168,6 +186,13 @@ def row(device: str, name: str, seconds: float, small: bool, beside: bool) -> di
     results = dict(program(given))
     found["launches"] = _launches(program)
     sides = {"ours": lambda: program.device_seconds(given)}
+    library = by_library(work.graph(), device)
+    if library is not None:
+        try:
+            library(given)
+            sides["library"] = lambda: library.device_seconds(given)
+        except lm.LuminalError as error:  # it is the vendor's: the row has its other sides
+            found["library"] = str(error)[:200]
     torch = pytorch() if beside else None
     wanted = None if torch is not None or not small else _reference(work, given)
     for peer, call in () if torch is None else peers(torch, work).items():

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from bench.gpu import command, worker
 from luminal.backends import lt, registry
 from luminal.backends.backend import Backend
 from luminal.backends.library_calls import ALGORITHMS
@@ -490,3 +491,16 @@ def test_a_search_takes_the_library_where_it_is_faster(is_slow: bool, tmp_path: 
     (row,) = strategy.measurements.timed.rows(best)
     assert (row.label, row.library) == ("Contract", NAME)
     assert (row.seconds > row.own_seconds) == is_slow
+
+
+@pytest.mark.long
+@cuda_alone
+def test_the_command_for_a_card_has_the_library_beside_us() -> None:
+    before = asked("done")
+    found = worker.row("cuda", "product 1024 f32", 0.0, True, False)
+    assert {*found["us"]} == {"ours", "library"}
+    assert asked("done") > before
+    shown = [*command.table({"facts": {"small": True}, "product": found})]
+    assert shown[0][3:5] == ("library", "of it")
+    assert [len(line) for line in shown] == [len(shown[0])] * 2
+    assert shown[1][3]
