@@ -50,7 +50,8 @@ class Learned:
             return seconds
         self._fit = self._fit or _Fit(self.samples[-MOST_ROWS:])
         factors = self._fit.factors(predictions, kernel)
-        return np.multiply(seconds, factors).tolist()
+        expected: list[float] = np.multiply(seconds, factors).tolist()
+        return expected
 
 
 class _Fit:
@@ -75,18 +76,23 @@ class _Fit:
         counts = [_with_seconds(launch.features, launch.seconds) for launch in predictions]
         rows = (self._rows(counts) - self.middle) * self.scale
         kernels = np.array([kernel] * len(rows))
-        return np.exp(self.mean + self._alike(rows, kernels) @ self.weights)
+        factors: Matrix = np.exp(self.mean + self._alike(rows, kernels) @ self.weights)
+        return factors
 
     def _rows(self, counts: Sequence[Mapping[str, float]]) -> Matrix:
         """A row of logarithms for each; what was not counted is none."""
-        return np.log2([[1 + max(0.0, row.get(n, 0.0)) for n in self.names] for row in counts])
+        logarithms: Matrix = np.log2(
+            [[1 + max(0.0, row.get(name, 0.0)) for name in self.names] for row in counts]
+        )
+        return logarithms
 
     def _alike(self, rows: Matrix, kernels: Matrix) -> Matrix:
         """How much some rows say of the samples: columns."""
         squares = (rows**2).sum(1)[:, None] + (self.rows**2).sum(1) - 2 * rows @ self.rows.T
-        near = np.exp(-np.maximum(squares, 0) / 2)
+        near: Matrix = np.exp(-np.maximum(squares, 0) / 2)
         same = kernels[:, None] == self.kernels
-        return near * (1 + OWN * same) + same
+        alike: Matrix = near * (1 + OWN * same) + same
+        return alike
 
 
 def _with_seconds(features: Mapping[str, float], predicted: float) -> dict[str, float]:
