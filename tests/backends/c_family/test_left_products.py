@@ -18,6 +18,7 @@ from luminal.base.dots import WGMMA
 from luminal.base.dtypes import dtype_of
 from luminal.base.numerics import Numerics
 from luminal.codegen.c_family.kernel import Walk
+from luminal.codegen.c_family.persistent import spell_tiles_together
 from luminal.compiler import compile
 from luminal.compiler.assemble import text_key
 from luminal.compiler.compile import lower_by_stages
@@ -178,6 +179,24 @@ def test_other_chips_have_other_dots(chip: str) -> None:
     made = Cuda.named(chip)
     (kernel,) = program(made, "bfloat16", (N, N, N), (False, True), ()).kernels
     assert "wgmma" not in made.text(kernel)
+
+
+@pytest.mark.long
+def test_a_persistent_kernel_multiplies_by_warp_groups() -> None:
+    """As a task among others: in registers, and without products that wait for each other."""
+    skip_without("cuda")
+    made = Cuda.named("sm_90a")
+    kernels = [
+        program(made, "bfloat16", (n, n, n), (False, False), as_knobs({"dot": dot})).kernels[0]
+        for n, dot in ((4096, "wgmma.bf16"), (1024, "mma.bf16"))
+    ]
+    code = nvrtc.compile(spell_tiles_together(kernels, made.dialect).text, "sm_90a")
+    assert code.spilled == code.stack == 0
+    if sass.tool() is None:
+        pytest.skip("nvdisasm is not installed")
+    counts = sass.counts(sass.of(code.code))
+    assert counts["HGMMA.64"] >= 2 * counts["WARPGROUP.ARRIVE"] > 0
+    assert counts["HMMA.16816.F32.BF16"]
 
 
 def test_warp_groups_share_the_time_of_the_matrix_units() -> None:
