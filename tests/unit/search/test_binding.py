@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 from luminal.base import config
 
@@ -61,11 +62,11 @@ except lm.CompileError as error:
 """
 
 
-def test_a_search_without_egglog_fails_however_short_its_time_is() -> None:
+def test_a_search_without_egglog_fails_however_short_its_time_is(tmp_path: Path) -> None:
     command = [sys.executable, "-c", BUDGET]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, env=config.child_environment()
-    )
+    with config.override(LUMINAL_CACHE_DIR=tmp_path):  # no earlier search has decided
+        environment = config.child_environment()
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.startswith(
         "search: egglog, which holds the equal programs, is not installed"
     )
