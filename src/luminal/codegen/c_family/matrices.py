@@ -105,13 +105,13 @@ def amdgcn(dot: Dot) -> str:
     return f"__device__ inline void {name_of(dot)}({parameters}) {{ {body}{back} }}"
 
 
-METAL_TYPES = {float32: "float", float16: "half", bfloat16: "bfloat"}
+APPLE_TYPES = {float32: "float", float16: "half", bfloat16: "bfloat"}
 
 
 def simdgroup(dot: Dot) -> str:
     """Apple's, by the elements of matrices that a lane holds."""
     c, a, b, parameters = parameters_of(dot, "thread ")
-    count, type_ = dot.in_word("a"), METAL_TYPES[dot.a]
+    count, type_ = dot.in_word("a"), APPLE_TYPES[dot.a]
     shape = f"{dot.m}x{dot.n}"
     there = [f"c.thread_elements()[{n}] = {name};" for n, name in enumerate(c)]
     for block, words in (("a", a), ("b", b)):
