@@ -10,7 +10,8 @@ import pytest
 
 import luminal as lm
 from luminal.algebra.lower import lower
-from luminal.base.dtypes import DType, bfloat16, dtype_of, float16, float32, float64, int32
+from luminal.base import dtypes
+from luminal.base.dtypes import DType, bfloat16, float16, float32, float64, int32
 from luminal.search import oracle
 from luminal.search.distance import Distance, distance, errors
 from luminal.search.operands import draw
@@ -320,5 +321,5 @@ def test_what_may_fall(name: str) -> None:
 
 
 def test_dtypes_have_tolerances() -> None:
-    floats = [dtype_of(n) for n in ("float64", "float32", "float16", "bfloat16")]
+    floats = [each for each in dtypes.ALL if each.is_float]
     assert set(oracle.TOLERANCE) == {dtype.name for dtype in floats}
