@@ -59,7 +59,7 @@ def llvm_version() -> str:
     if spec is None or spec.origin is None:
         raise CompileError(
             "llvmlite is not installed (Macs with Intel's processors and Windows on ARM get no "
-            "wheel of it); use backend='reference', or 'auto', which takes what is there"
+            "wheel of it); lm.device('auto') and backend='auto' take what is there"
         )
     folder = Path(spec.origin).parent
     # The size beside the version tells builds of one version apart, as those of two distributors
