@@ -108,7 +108,7 @@ def test_sums_of_two_rows_go_on_from_what_there_is(has_it: bool) -> None:
     expanded = expand(kernel, COLUMNS, frozenset({dot} if has_it else ()))
     verify_expanded(expanded)
     # Of three rows two pairs, one of them the last row alone; both are carried through the loop.
-    assert expanded.text.count(f"= {INT8_BLOCKS} ") == (2 if has_it else 0)
+    assert expanded_text(expanded).count(f"= {INT8_BLOCKS} ") == (2 if has_it else 0)
     rng = np.random.default_rng(0)
     x = rng.integers(-128, 128, (ROWS, STEPS * 8)).astype(np.int8)
     w = rng.integers(-128, 128, (STEPS, COLUMNS, 8)).astype(np.int8)
