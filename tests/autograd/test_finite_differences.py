@@ -13,6 +13,9 @@ from tests.long_share import mostly_long
 # Rows whose differences say nothing of the derivative.
 UNLIKE = {
     "cast to float32": "differences of float32 are coarse",
+    **dict.fromkeys(
+        ("cast to float8_e4m3fn", "cast to float8_e5m2"), "those of eight bits are steps"
+    ),
     "nanmean": "of nothing but NaN in a row, NaN",
     "hinge_embedding_loss": "the target is 1 or -1, and the loss jumps beside them",
 }

@@ -18,7 +18,7 @@ from luminal.base.errors import CompileError
 from luminal.base.numerics import Numerics
 from luminal.base.records import dataclass
 from luminal.codegen.c_family.dialect import Dialect
-from luminal.codegen.c_family.kernel import Spelled, spell_tiles
+from luminal.codegen.c_family.kernel import Spelled, expanded_for, spell_tiles
 from luminal.codegen.c_family.persistent import Together
 from luminal.expand import ir as expanded
 from luminal.expand.expand import expanded_text
@@ -262,7 +262,7 @@ class CBackend(ABC):
             return {}
 
         def counted(number: int, params: Mapping[str, int]) -> tuple[expanded.Kernel, Work]:
-            kernel = spell_tiles(program.kernels[number], self.dialect).expanded
+            kernel = self.expansion(program.kernels[number])
             return kernel, work(kernel, params)
 
         model = Model(program, dims, chip, self.walkers, counted)
@@ -273,8 +273,12 @@ class CBackend(ABC):
 
     def counted(self, kernel: Kernel, params: Mapping[str, int]) -> tuple[Work, int]:
         """What a chunk of a launch does to a unit, and how many chunks there are."""
-        spelled = spell_tiles(kernel, self.dialect).expanded
-        return work(spelled, params), int(spelled.chunks.evaluate(params))
+        whole = self.expansion(kernel)
+        return work(whole, params), int(whole.chunks.evaluate(params))
+
+    def expansion(self, kernel: Kernel) -> expanded.Kernel:
+        """The kernel as its text says it."""
+        return expanded_for(kernel, self.dialect, early=bool(self.dialect.depend))
 
     def expect(self, operations: int) -> None:
         """Does nothing: drivers compile what is loaded."""

@@ -31,8 +31,8 @@ from luminal.runtime.variants import Variant
 from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.work import work
 from tests.backends.c_family.checked import checked
+from tests.backends.c_family.matrix_products import product
 from tests.backends.c_family.offline import skip_without
-from tests.backends.c_family.test_matrices import product
 from tests.backends.groups.random_matrices import check as random_product
 from tests.long_share import long_but
 from tests.simt.launching import DeviceFault

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import luminal as lm
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.backends.hip.backend import Hip
@@ -19,12 +18,12 @@ from luminal.base.dots import MFMA, MFMA_3, SIMDGROUP, WMMA, WMMA_4, Dot
 from luminal.base.dtypes import dtype_of
 from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
-from luminal.hlir.graph import Graph
 from luminal.kernel.product_blocks import Products
 from luminal.runtime.driver import DevicePointer
 from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.work import work
 from tests.backends.c_family.checked import checked
+from tests.backends.c_family.matrix_products import product
 from tests.backends.c_family.offline import skip_without
 from tests.backends.groups.random_matrices import check as random_product
 from tests.backends.groups.ring_faults import FAULTS, Fault
@@ -40,17 +39,6 @@ LAYOUTS = {
     "whole": (False, False), "whole along sums": (False, True),
 }  # fmt: skip
 """Of whole words lanes copy 16 bytes at once, in a ring."""
-
-
-def product(dtype: str, m: int, k: int, n: int, turned: tuple[bool, bool]) -> Graph:
-    cx = lm.Graph()
-    a = cx.tensor((k, m) if turned[0] else (m, k), name="a", dtype=dtype)
-    b = cx.tensor((n, k) if turned[1] else (k, n), name="b", dtype=dtype)
-    a, b = (x.transpose(0, 1) if t else x for x, t in zip((a, b), turned, strict=True))
-    if dtype == "int8":
-        a, b = a.cast("i32"), b.cast("i32")
-    (a @ b).output("y")
-    return cx.graph()
 
 
 def check(dtype: str, layout: str, *device: Any) -> None:

@@ -91,6 +91,7 @@ def _results(work: Work) -> list[Any]:
     return [next(iter(work.inputs.values())).sum(-1)]
 
 
+@pytest.mark.long
 def test_what_is_measured_is_kept_until_the_sources_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
