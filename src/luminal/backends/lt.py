@@ -19,7 +19,7 @@ from luminal.backends.library_calls import ALGORITHMS
 from luminal.base.dtypes import DType, float32, float64, int32
 from luminal.base.errors import CompileError, DeviceError
 from luminal.base.records import dataclass
-from luminal.hlir.library_product import Geometry, LibraryProduct, Steps
+from luminal.hlir.library_product import Geometry, LibraryProduct
 from luminal.runtime.driver import Call, Driver
 from luminal.runtime.library_code import LibraryCode
 from luminal.shape.expression import const
@@ -58,6 +58,29 @@ class Interface:
     status: str = ""
 
 
+def loadable(files: Sequence[str]) -> str | None:
+    """The first of some names by which the loader finds a library."""
+    for file in files:
+        try:
+            ctypes.CDLL(file)
+        except OSError:
+            continue
+        return file
+    return None
+
+
+def result_of(algorithm: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    """The record of what the heuristic says of an algorithm, which has such a record itself."""
+
+    class Result(ctypes.Structure):
+        _fields_ = (
+            ("algo", algorithm), ("workspaceSize", c_size_t), ("state", c_int),
+            ("wavesCount", c_float), ("reserved", c_int * 4),
+        )  # fmt: skip
+
+    return Result
+
+
 class Turn(NamedTuple):
     """A factor as the library takes it: turned or not, its rows and columns in memory, and how many
     elements apart its columns are.
@@ -69,17 +92,11 @@ class Turn(NamedTuple):
     leading: int
 
 
-def first_factor(steps: Steps, k: int, n: int) -> Turn:
-    """Our b, of `k` rows and `n` columns, as A of n rows."""
-    return _turn(steps.row == 1 or k == 1, k, n, steps.column, steps.row)
-
-
-def second_factor(steps: Steps, m: int, k: int) -> Turn:
-    """Our a, of `m` rows and `k` columns, as B of m columns."""
-    along_k, rows, columns, leading = _turn(
-        steps.column == 1 or k == 1, k, m, steps.row, steps.column
-    )
-    return Turn(not along_k, rows, columns, leading)
+def turns(g: Geometry) -> tuple[Turn, Turn, Turn]:
+    """A, our b with its n columns as rows; B, our a with its m rows as columns; and D."""
+    first = _turn(g.b.row == 1 or g.k == 1, g.k, g.n, g.b.column, g.b.row)
+    along_k, *rest = _turn(g.a.column == 1 or g.k == 1, g.k, g.m, g.a.row, g.a.column)
+    return first, Turn(not along_k, *rest), Turn(False, g.n, g.m, max(g.c.row, g.n))
 
 
 def starts(product: LibraryProduct, g: Geometry, addresses: Sequence[int]) -> list[int]:
@@ -153,8 +170,7 @@ class Lt:
     def _plan(self, product: LibraryProduct, g: Geometry, at: tuple[int, ...]) -> Plan:
         """The records for a product of matrices that are aligned so."""
         library = self._interface
-        first, second = first_factor(g.b, g.k, g.n), second_factor(g.a, g.m, g.k)
-        result = Turn(False, g.n, g.m, max(g.c.row, g.n))
+        first, second, result = turns(g)
         operation = self._operation(product, first, second)
         for alignment in at[3:]:  # the bias's, which is told by an address
             self._set_bias(operation, alignment)

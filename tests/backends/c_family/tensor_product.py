@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from luminal.base.dots import Dot
-from luminal.base.swizzles import SWIZZLES
 from luminal.codegen.c_family import matrices, tensor_memory, warpgroups
 from luminal.codegen.c_family.tensor_memory import (
     columns_awaiter_of,
@@ -14,7 +12,7 @@ from luminal.codegen.c_family.tensor_memory import (
     instruction_of,
     multiplier_of,
 )
-from tests.backends.c_family.warpgroup_product import Block
+from tests.backends.c_family.warpgroup_product import Staged
 
 LANES = 128
 TEXT = """
@@ -84,42 +82,15 @@ product(const unsigned char *a, const unsigned char *b, const {sum} *bias, {sum}
 
 
 @dataclass(frozen=True)
-class Product:
-    """How a product is made: `turned` factors, swizzles of these widths, a ring of stages. It
-    adds a number to each column of sums, and leaves what is above zero.
+class Product(Staged):
+    """Adds a number to each column of sums, and leaves what is above zero. Barriers and the address
+    of the columns stand beside the stages.
     """
-
-    dot: Dot
-    turned: str = ""
-    widths: tuple[int, int] = (128, 128)
-    stages: int = 4
-
-    @property
-    def deep(self) -> int:
-        """The steps of a stage."""
-        return 4 * self.dot.k
 
     @property
     def allocated(self) -> int:
         """The columns of tensor memory."""
         return max(32, self.dot.n)
-
-    @property
-    def blocks(self) -> tuple[Block, Block]:
-        size = self.dot.a.size
-        a, b = (SWIZZLES[width] for width in self.widths)
-        first = Block("a", self.dot.m, self.deep, size, "a" in self.turned, a, 0)
-        start = -(-first.bytes // 1024) * 1024
-        return first, Block("b", self.dot.n, self.deep, size, "b" in self.turned, b, start)
-
-    @property
-    def stage_bytes(self) -> int:
-        return -(-(self.blocks[1].start + self.blocks[1].bytes) // 1024) * 1024
-
-    @property
-    def shared_bytes(self) -> int:
-        """Of the stages; barriers and the address of the columns stand beside them."""
-        return self.stages * self.stage_bytes
 
     @property
     def wide(self) -> int:

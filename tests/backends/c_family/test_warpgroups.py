@@ -43,7 +43,8 @@ def drawn(seed: int) -> Product:
     turned = rng.choice(("", "a", "b", "ab")) if dot.a.size == 2 else ""
     widths = rng.choice([*SWIZZLES]), rng.choice([*SWIZZLES])
     running = rng.randint(0, 2)
-    return Product(dot, turned, widths, rng.randint(1, 2), running + rng.randint(2, 3), running)
+    groups, stages = rng.randint(1, 2), running + rng.randint(2, 3)
+    return Product(dot, turned, widths, stages, groups, running)
 
 
 @pytest.mark.parametrize("seed", mostly_long(range(40), 2))

@@ -102,18 +102,15 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Product:
-    """How a product is made: `groups` warp groups above each other, `turned` factors, swizzles of
-    these widths, a ring of stages, and so many batches of products that run on while the next ones
-    begin.
+class Staged:
+    """A product by a dot through a ring of stages in shared memory, with `turned` factors, in
+    swizzles of these widths.
     """
 
     dot: Dot
     turned: str = ""
     widths: tuple[int, int] = (128, 128)
-    groups: int = 1
     stages: int = 4
-    running: int = 1
 
     @property
     def deep(self) -> int:
@@ -121,13 +118,9 @@ class Product:
         return 4 * self.dot.k
 
     @property
-    def lanes(self) -> int:
-        return self.dot.together * self.groups
-
-    @property
     def rows(self) -> int:
         """Those of a block."""
-        return self.dot.m * self.groups
+        return self.dot.m
 
     @property
     def blocks(self) -> tuple[Block, Block]:
@@ -143,7 +136,26 @@ class Product:
 
     @property
     def shared_bytes(self) -> int:
+        """Those of the stages."""
         return self.stages * self.stage_bytes
+
+
+@dataclass(frozen=True)
+class Product(Staged):
+    """By `groups` warp groups above each other, and with so many batches of products that run on
+    while the next ones begin.
+    """
+
+    groups: int = 1
+    running: int = 1
+
+    @property
+    def lanes(self) -> int:
+        return self.dot.together * self.groups
+
+    @property
+    def rows(self) -> int:
+        return self.dot.m * self.groups
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from luminal.backends.cuda import wheels
-from luminal.backends.lt import Interface, Lt
+from luminal.backends.lt import Interface, Lt, loadable, result_of
 from luminal.base import installation
 from luminal.base.errors import CompileError
 
@@ -25,20 +25,10 @@ class _Algorithm(ctypes.Structure):
     _fields_ = [("data", ctypes.c_uint64 * 8)]
 
 
-class _Result(ctypes.Structure):
-    _fields_ = [
-        ("algo", _Algorithm),
-        ("workspaceSize", ctypes.c_size_t),
-        ("state", ctypes.c_int),
-        ("wavesCount", ctypes.c_float),
-        ("reserved", ctypes.c_int * 4),
-    ]
-
-
 INTERFACE = Interface(
     name=NAME,
     prefix="cublasLt",
-    result=_Result,
+    result=result_of(_Algorithm),
     dtypes={
         "f32": 0,
         "f64": 1,
@@ -65,12 +55,8 @@ INTERFACE = Interface(
 @functools.cache
 def path() -> str | None:
     """The library's file, or its name where the loader finds it; None where there is none."""
-    for version in VERSIONS:
-        name = f"libcublasLt.so.{version}"
-        try:
-            ctypes.CDLL(name)
-        except OSError:
-            continue
+    name = loadable([f"libcublasLt.so.{version}" for version in VERSIONS])
+    if name is not None:
         return name
     files = [file for wheel in WHEELS for file in wheels.files(wheel, "libcublasLt.so")]
     torch = find_spec("torch")  # some of its wheels bring the library themselves

@@ -8,7 +8,7 @@ import ctypes
 import functools
 
 from luminal.backends.hip import rocblas
-from luminal.backends.lt import Interface, Lt
+from luminal.backends.lt import Interface, Lt, loadable, result_of
 from luminal.base.errors import CompileError
 
 NAME = "hipBLASLt"
@@ -21,20 +21,10 @@ class _Algorithm(ctypes.Structure):
     _fields_ = [("data", ctypes.c_uint8 * 16), ("most", ctypes.c_size_t)]
 
 
-class _Result(ctypes.Structure):
-    _fields_ = [
-        ("algo", _Algorithm),
-        ("workspaceSize", ctypes.c_size_t),
-        ("state", ctypes.c_int),
-        ("wavesCount", ctypes.c_float),
-        ("reserved", ctypes.c_int * 4),
-    ]
-
-
 INTERFACE = Interface(
     name=NAME,
     prefix="hipblasLt",
-    result=_Result,
+    result=result_of(_Algorithm),
     dtypes={"f32": 0, "f64": 1, "f16": 2, "i8": 3, "i32": 10, "bf16": 14},
     compute={"f32": 2, "f64": 7, "i32": 9},
     operations=(111, 112),
@@ -49,13 +39,7 @@ INTERFACE = Interface(
 @functools.cache
 def path() -> str | None:
     """The library's name, by which the loader finds it; None where it does not."""
-    for name in FILES:
-        try:
-            ctypes.CDLL(name)
-        except OSError:
-            continue
-        return name
-    return None
+    return loadable(FILES)
 
 
 def installed() -> tuple[str, ...]:

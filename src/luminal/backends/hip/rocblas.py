@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ctypes import byref, c_int, c_int32, c_int64, c_size_t, c_uint32, c_void_p
 from typing import Any
 
-from luminal.backends.lt import SCALES, WORKSPACE, Turn, first_factor, second_factor, starts
+from luminal.backends.lt import SCALES, WORKSPACE, Turn, loadable, starts, turns
 from luminal.base.errors import CompileError, DeviceError
 from luminal.hlir.library_product import Geometry, LibraryProduct
 
@@ -27,13 +27,7 @@ STANDARD = 0  # rocblas_gemm_algo
 @functools.cache
 def path() -> str | None:
     """The library's name, by which the loader finds it; None where it does not."""
-    for name in FILES:
-        try:
-            ctypes.CDLL(name)
-        except OSError:
-            continue
-        return name
-    return None
+    return loadable(FILES)
 
 
 def installed() -> tuple[str, ...]:
@@ -75,8 +69,7 @@ class RocBlas:
         self._do("set_stream", self._handle, c_void_p(queue))
         self._do("set_workspace", self._handle, c_void_p(workspace), c_size_t(WORKSPACE))
         scale = SCALES[product.accumulator]
-        first, second = first_factor(g.b, g.k, g.n), second_factor(g.a, g.m, g.k)
-        result = Turn(False, g.n, g.m, max(g.c.row, g.n))
+        first, second, result = turns(g)
         operations = (c_int(OPERATIONS[turn.is_turned]) for turn in (first, second))
         output = _matrix(c, str(product.c), result, g.c.batch)
         self._do(

@@ -14,6 +14,7 @@ from __future__ import annotations
 from luminal.base.dots import Dot
 from luminal.base.dtypes import bfloat16, float16, float32, int8, int32
 from luminal.base.swizzles import Swizzle
+from luminal.codegen.c_family.warpgroups import descriptor
 
 ALLOCATE, END_ALLOCATION, FREE = "allocate_columns", "end_allocation", "free_columns"
 BEFORE, AFTER = "before_meeting", "after_meeting"
@@ -74,13 +75,8 @@ def factor(swizzle: Swizzle) -> str:
     """The function from the place of a factor in shared memory, and how many bytes its tiles lie
     apart, to its descriptor.
     """
-    rest = f"{swizzle.alignment >> 4}ull << 32 | 1ull << 46 | {swizzle.tensor_code}ull << 61"
-    return (
-        f"__device__ inline unsigned long long {factor_of(swizzle)}"
-        "(const void *factor, unsigned apart) "
-        "{ return (unsigned long long)__cvta_generic_to_shared(factor) >> 4 & 0x3fff "
-        f"| (unsigned long long)(apart >> 4) << 16 | {rest}; }}"
-    )
+    code = f"1ull << 46 | {swizzle.tensor_code}ull << 61"
+    return descriptor(factor_of(swizzle), swizzle, code)
 
 
 def columns_loader_of(count: int) -> str:

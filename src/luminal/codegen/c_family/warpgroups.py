@@ -78,10 +78,16 @@ def describer(swizzle: Swizzle) -> str:
     """The function from the place of a factor in shared memory, and how many bytes its tiles lie
     apart, to its descriptor.
     """
-    rest = f"{swizzle.alignment >> 4}ull << 32 | {swizzle.code}ull << 62"
+    return descriptor(describer_of(swizzle), swizzle, f"{swizzle.code}ull << 62")
+
+
+def descriptor(name: str, swizzle: Swizzle, code: str) -> str:
+    """The function of this name that describes a factor: where it is, how far apart its tiles and
+    its groups of eight lines are, and the `code` of its swizzle. wgmma and tcgen05 differ in that.
+    """
+    rest = f"{swizzle.alignment >> 4}ull << 32 | {code}"
     return (
-        f"__device__ inline unsigned long long {describer_of(swizzle)}"
-        "(const void *factor, unsigned apart) "
+        f"__device__ inline unsigned long long {name}(const void *factor, unsigned apart) "
         "{ return (unsigned long long)__cvta_generic_to_shared(factor) >> 4 & 0x3fff "
         f"| (unsigned long long)(apart >> 4) << 16 | {rest}; }}"
     )
