@@ -93,7 +93,7 @@ class Turn(NamedTuple):
 
 
 def turns(g: Geometry) -> tuple[Turn, Turn, Turn]:
-    """A, our b with its n columns as rows; B, our a with its m rows as columns; and D."""
+    """How the library takes a product: its A is our b by columns, its B our a, and its D our c."""
     first = _turn(g.b.row == 1 or g.k == 1, g.k, g.n, g.b.column, g.b.row)
     along_k, *rest = _turn(g.a.column == 1 or g.k == 1, g.k, g.m, g.a.row, g.a.column)
     return first, Turn(not along_k, *rest), Turn(False, g.n, g.m, max(g.c.row, g.n))
