@@ -176,8 +176,10 @@ class _Neighbours:
                 candidate = Refusal(cascade.first, "another kernel stands between its parts")
         return candidate
 
-    def above(self, starts: Iterable[Term]) -> list[Term]:
-        """The terms that depend on these, operands first, as far as a pass may reach; these too."""
+    def above(self, starts: Iterable[Term], ends: Set[Term] = frozenset()) -> list[Term]:
+        """The terms that depend on these, operands first, as far as a pass may reach; these too.
+        Not what does so only by way of the `ends`.
+        """
         reached: list[Term] = []
         # A term has a greater id than its operands, so the least id next is operands first; and
         # what several terms led to comes out several times in a row.
@@ -187,7 +189,7 @@ class _Neighbours:
             _, term = heapq.heappop(queue)
             if not reached or reached[-1] is not term:
                 reached.append(term)
-                for user in self.users[term]:
+                for user in () if term in ends else self.users[term]:
                     heapq.heappush(queue, (user.id, user))
         return reached
 

@@ -9,7 +9,7 @@ of them stream or none does; what others wait for is found first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Protocol
 
 from luminal.algebra.frames import upper
@@ -37,8 +37,10 @@ class Around(Protocol):
     stored: set[Term]
     costs: Costs
 
-    def above(self, starts: Iterable[Term]) -> list[Term]:
-        """The terms that depend on these, operands first, as far as a pass may reach."""
+    def above(self, starts: Iterable[Term], ends: Set[Term] = frozenset()) -> list[Term]:
+        """The terms that depend on these, operands first, as far as a pass may reach; not what does
+        so only by way of the `ends`.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,9 @@ class Streams:
     def _derived(self, first: Reduction) -> Cascade | Refusal:
         """The cascade whose first sweep the reduction is in."""
         begin = starts(first, self.is_read)
-        above = self.around.above(begin)
+        # What other passes give lies in memory: all that is computed of the first layer's attention
+        # would be a step's, up to the last gradients.
+        above = self.around.above(begin, self.results)
         reductions, after = self._members(first, begin, above)
         cascade = derive(
             first, reductions, after, lambda t: self.is_read(t) and t not in reductions

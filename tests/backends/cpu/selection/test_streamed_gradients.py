@@ -134,6 +134,24 @@ def test_the_loss_lies_between_forward_and_backward() -> None:
         np.testing.assert_allclose(found[name], expected.numpy(), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.usefixtures("always")
+def test_most_of_a_step_lies_between_forward_and_backward() -> None:
+    """As of a model's first layer: what depends on its scores only by way of their results is no
+    part of a pass, however much there is.
+    """
+    shape, random = (40, 8), np.random.default_rng(0)
+    cx = lm.Graph()
+    q, k, v = (cx.tensor(shape, name=name) for name in "qkv")
+    w = cx.tensor((8, 8), name="w")
+    y = (q @ k.mT).softmax(-1) @ v
+    for what in random.choice(["sin", "cos", "exp", "square"], cascades.ABOVE // 6):
+        y = getattr(y @ w, what)()
+    for name, gradient in zip("qkv", lm.grad(y.sum(), [q, k, v]), strict=True):
+        gradient.output(name)
+    buffers = lower_to_program(cx.graph(), backend.current()).buffers
+    assert not [b for b in buffers if [str(e) for e in b.shape].count("40") > 1]
+
+
 def loss(q: Any, k: Any, v: Any, w: Any) -> Any:
     """With tensors of either library; the gradients of q and k are read at other positions."""
     q, k = q[..., :10] - q[..., 10:], k[..., :10] * k[..., 10:]
