@@ -10,13 +10,14 @@ from tests.simt.compiling import HERE, cached, sources, write_library
 
 
 def library() -> Path:
-    """The library, built once for a version of PyTorch."""
-    target = cached("torch-cuda", metadata.version("torch"), *sources(("torch_cuda.cpp",)))
+    """The library, built once for an installed PyTorch: it names the folder that it was linked in."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    folder = Path(found.origin).parent
+    built_for = (metadata.version("torch"), str(folder))
+    target = cached("torch-cuda", *built_for, *sources(("torch_cuda.cpp",)))
     if not target.exists():
-        found = importlib.util.find_spec("torch")
-        assert found is not None
-        assert found.origin is not None
-        folder = Path(found.origin).parent
         headers, own = folder / "include", folder / "lib"
         linked = (f"-L{own}", f"-Wl,-rpath,{own}", "-lc10", "-ltorch_cpu")
         write_library(target, "-O1", "-I", headers, HERE / "torch_cuda.cpp", *linked)
