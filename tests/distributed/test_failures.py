@@ -64,10 +64,12 @@ def test_without_the_hook_an_exception_hangs_all() -> None:
     ("how", "status", "text"),
     [
         ("exception", 1, "ZeroDivisionError: of rank 1"),
-        ("exit", 3, "rank 1 of 2 ends all: sys.exit(3)"),
-        ("memory", 1, "MemoryError: Unable to allocate 1.00 EiB"),
+        pytest.param("exit", 3, "rank 1 of 2 ends all: sys.exit(3)", marks=pytest.mark.long),
+        pytest.param(
+            "memory", 1, "MemoryError: Unable to allocate 1.00 EiB", marks=pytest.mark.long
+        ),
         ("killed", 137, "luminal: rank 1 computes (its last: all_reduce of 'loss 2'): process"),
-        ("thread", 1, "ZeroDivisionError: of rank 1"),
+        pytest.param("thread", 1, "ZeroDivisionError: of rank 1", marks=pytest.mark.long),
         ("program", 1, "first in line 2: rank 0 has 'b = 2', rank 1 has 'b = 3'"),
     ],
 )
@@ -83,7 +85,9 @@ def test_failure(how: str, status: int, text: str, again: int) -> None:
 
 
 @pytest.mark.parametrize("again", REPEATS)
-@pytest.mark.parametrize("how", ["exception", "exit", "ended"])
+@pytest.mark.parametrize(
+    "how", ["ended", *(pytest.param(how, marks=pytest.mark.long) for how in ("exception", "exit"))]
+)
 def test_failure_under_mpiexec_alone(how: str, again: int) -> None:
     """`init` has installed the hook. Of sys.exit it hears nothing: the others ask, and are told."""
     end = ended(under_mpiexec(2, PROGRAM, how, LUMINAL_COLLECTIVE_TIMEOUT="20"))
@@ -162,7 +166,9 @@ def test_different_collectives(again: int) -> None:
 
 
 @pytest.mark.parametrize("again", REPEATS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_a_signal_ends_all(number: signal.Signals, again: int) -> None:
     ranks = launched("forever")
     ranks.line("rank 0 is ready")
@@ -173,7 +179,7 @@ def test_a_signal_ends_all(number: signal.Signals, again: int) -> None:
 
 
 @pytest.mark.parametrize("again", REPEATS)
-@pytest.mark.parametrize("whom", ["luminal", "mpiexec"])
+@pytest.mark.parametrize("whom", ["luminal", pytest.param("mpiexec", marks=pytest.mark.long)])
 def test_a_launcher_that_is_killed_leaves_nothing(whom: str, again: int) -> None:
     ranks = launched("forever")
     ranks.line("rank 0 is ready")

@@ -25,7 +25,7 @@ def by_threads(ranks: int, asked: str) -> str:
 @pytest.mark.parametrize(
     ("ranks", "asked"),
     [
-        (2, ["llama:data", "llama:zero1", "llama:zero3", "pictures:data", "experts:zero3"]),
+        (2, ["llama:zero3", "pictures:data"]),
         pytest.param(2, ASKED, marks=pytest.mark.long),
         pytest.param(4, [a for a in ASKED if "tensor" not in a], marks=pytest.mark.long),
     ],

@@ -83,6 +83,7 @@ def output_of(layer: nn.Module, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]
 
 @pytest.mark.parametrize("name", LAYERS_16)
 def test_16_bits_in_16_bits_out(name: str) -> None:
+    lm.manual_seed(0)  # others may draw a row whose two best experts are as near as 8 bits
     x = normal(5, 3, 6).astype(ml_dtypes.bfloat16)
     x = x if name != "MoE" else x.reshape(15, 6)
     narrow = LAYERS_16[name]().eval()

@@ -10,7 +10,7 @@ from tests.simt.compiling import HERE, cached, sources, write_library
 
 
 def library() -> Path:
-    """The library, built once for an installed PyTorch: it names the folder that it was linked in."""
+    """The library, built once for an installed PyTorch: it names the folder it was linked in."""
     found = importlib.util.find_spec("torch")
     assert found is not None
     assert found.origin is not None

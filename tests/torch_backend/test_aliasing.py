@@ -14,6 +14,7 @@ from luminal import luminal_backend
 from luminal.torch_backend import separate
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.separate import Places, Writes
+from tests.long_share import mostly_long
 from tests.torch_backend.aliasing import drawn, failure
 from tests.torch_backend.whole import compiled
 
@@ -30,7 +31,7 @@ FOUND = (10, 137, 478, 1339, 1591, 2231, 2233, 3499)  # each was wrong in a way 
 EVERY = [*FOUND[:4], *range(TODAY, TODAY + 4), *FOUND[4:]]
 
 
-@pytest.mark.parametrize("seed", EVERY)
+@pytest.mark.parametrize("seed", mostly_long(EVERY, 6))
 def test_views_of_shared_memory(seed: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -67,7 +67,7 @@ def test_matrix_instructions_take_what_is_decoded(kind: str) -> None:
         assert "mma.sync" in made.text(program.kernels[-1])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", mostly_long(KINDS, 3))
 def test_lanes_fold_their_sums_once(kind: str) -> None:
     """Not for each product: exchanges stand outside of the loops that multiply."""
     made = backend("cuda")

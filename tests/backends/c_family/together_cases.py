@@ -27,6 +27,7 @@ from luminal.runtime.report import Report, TaskTime
 from tests.backends.c_family.small_models import CHECKS
 from tests.backends.on_device import check_case, compiled_on
 from tests.fuzz.graphs import Case, random_case
+from tests.long_share import mostly_long
 from tests.simt import stand_in
 
 DEVICE = os.environ.get("DEVICE", "cuda")
@@ -107,7 +108,7 @@ def runs(name: str, dispatch: str, hold: tuple[int, int] = (2, 0), count: int = 
         ]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", mostly_long(PROGRAMS, 1))
 def test_one_kernel_gives_the_bits_of_the_list(name: str) -> None:
     expected = runs(name, "list")
     launches = calls("launch")
@@ -179,7 +180,7 @@ def out_of_order(tasks: Sequence[TaskTime], awaited: list[list[int]]) -> list[tu
     ]
 
 
-@pytest.mark.parametrize("name", ["blocks", pytest.param("states", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["states", pytest.param("blocks", marks=pytest.mark.long)])
 def test_times_of_tasks_keep_to_what_they_wait_for(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +286,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", mostly_long(PLANTED, 1))
 def test_parts_of_the_text_are_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text, planted = PLANTED[name]
     made = COMPILER.compile

@@ -27,14 +27,18 @@ from luminal.base.dots import (
 from luminal.base.fragments import dealt, fragment, gathered
 from luminal.base.numerics import Numerics
 from luminal.selection.dots import usable
+from tests.long_share import long_rows
 
 SIDES = {"a": "mk", "b": "kn", "c": "mn"}
 rows = pytest.mark.parametrize("dot", MATRIX_DOTS.values(), ids=str)
 
 
+GROUPS_BLOCKS = [(dot, "c") for dot in (*WGMMA, *TCGEN05)]
+
+
 @pytest.mark.parametrize(
     ("dot", "block"),
-    [*product(MATRIX_DOTS.values(), SIDES), *product((*WGMMA, *TCGEN05), "c")],
+    [*product(MATRIX_DOTS.values(), SIDES), *long_rows(GROUPS_BLOCKS, GROUPS_BLOCKS[::9])],
     ids=str,
 )
 def test_lanes_hold_each_element_equally_often(dot: Dot, block: str) -> None:

@@ -200,6 +200,7 @@ def test_a_hint_of_a_wheel_names_the_wheel(elsewhere: Path) -> None:
     assert f"'luminal-compiler[plot] @ {wheel.as_uri()}'" in shown
 
 
+@pytest.mark.long
 def test_subpackages_with_extras_are_there_by_their_names() -> None:
     script = "import luminal as lm; lm.onnx.load, lm.luminal_backend, lm.pt2, lm.training"
     _run(sys.executable, "-c", script)

@@ -20,6 +20,7 @@ from luminal.cli.compile import Stage
 from luminal.cli.main import main
 from luminal.models.checkpoint import folder_tensors
 from luminal.models.shipped import SHIPPED
+from tests.long_share import mostly_long
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -331,7 +332,7 @@ main()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("nohup", [False, True])
+@pytest.mark.parametrize("nohup", mostly_long([False, True], 1))
 def test_a_command_that_is_told_to_end_leaves_nothing_half_written(
     tmp_path: Path, number: signal.Signals, nohup: bool
 ) -> None:
