@@ -86,8 +86,8 @@ class _Early:
             match statement:
                 case Apply(out):
                     self.made[out.id] = statement
-                case Load(_, buffer, address, mask, distance) if address.type.lanes == 1:
-                    self.ask(buffer, address, distance, mask)
+                case Load(out, buffer, address, mask, distance) if address.type.lanes == 1:
+                    self.ask(buffer, address, distance, mask, out.type.dtype.size)
                 case Copy():
                     place = statement.source_address, statement.source_distance
                     self.ask(statement.source, *place, statement.live)
@@ -135,16 +135,24 @@ class _Early:
         if any(isinstance(statement, Fetch | If) for statement in inside):
             self.written.append(If(holds, (), inside))
 
-    def ask(self, buffer: str, address: Operand, distance: int, mask: Operand | None) -> None:
-        """Fetches what an access touches, unless that is known or too much."""
+    def ask(
+        self, buffer: str, address: Operand, distance: int, mask: Operand | None, size: int = 0
+    ) -> None:
+        """Fetches what an access touches, unless that is known or too much; its address counts
+        words of so many bytes, else elements.
+        """
         if buffer not in self.sizes or self.left <= 0:
             return
         place = self.operand(address)
         if place is None:
             return
+        elements = max(1, size // self.sizes[buffer])
+        distance *= elements
         key = buffer, place, distance * self.sizes[buffer] // SECTOR
         if key in self.asked:
             return
+        if elements > 1:
+            place = self.apply(place.type, "mul", (place, constant(place.type, elements)))
         fetch = Fetch(buffer, place, distance)
         if mask is None:
             self.written.append(fetch)

@@ -1,9 +1,9 @@
 """Accesses side by side made one: a lane's loads and stores of 16 bytes.
 
-Elements that a lane touches one by one, at distances that follow each other from one address, under
-one mask, are one Load or Store of a vector if the first of them surely lies at a multiple of their
-number; all buffers start at multiples of 16 bytes but those that are said not to. What follows
-takes the elements out of the vector.
+Elements, or words of neighbours, that a lane touches one by one, at distances that follow each
+other from one address, under one mask, are one Load or Store of a vector if the first of them
+surely lies at a multiple of their number; all buffers start at multiples of 16 bytes but those that
+are said not to. What follows takes the elements out of the vector.
 
 Buffers under different names never hand each other values within a kernel, so only what touches the
 same one keeps accesses in their order.
@@ -35,14 +35,13 @@ from luminal.expand.ir import (
     Store,
     Type,
     Value,
-    memory_dtype,
 )
 from luminal.expand.zeros import Zeros
 from luminal.memory.alignment import ACCESS
 
 Access = Load | Store
-Key = tuple[str, Operand, Operand | None]
-"""The buffer, the address and the mask that accesses share."""
+Key = tuple[str, Type, Operand, Operand | None]
+"""The buffer, the type, the address and the mask that accesses share."""
 Group = dict[int, int]
 """Accesses by distance, as their numbers in a body."""
 
@@ -64,11 +63,7 @@ class _Widening:
         self.source = kernel
         self.zeros = Zeros()
         within = (*(scratch.buffer for scratch in kernel.scratch), *kernel.shared)
-        self.sizes = {
-            buffer.name: memory_dtype(buffer.dtype).size
-            for buffer in (*kernel.buffers, *within)
-            if buffer.is_aligned
-        }
+        self.aligned = {b.name for b in (*kernel.buffers, *within) if b.is_aligned}
         self.fresh = fresh_values(kernel)
 
     def kernel(self) -> Kernel:
@@ -101,8 +96,8 @@ class _Widening:
 
     def runs(self, key: Key, group: Group) -> Iterator[list[int]]:
         """The accesses of a group that are one each, by their numbers in the order of memory."""
-        buffer, address, _ = key
-        width = min(ACCESS // self.sizes[buffer], 1 << self.zeros.of(address))
+        _, type_, address, _ = key
+        width = min(ACCESS // type_.dtype.size, 1 << self.zeros.of(address))
         left = dict(group)
         while width > 1:
             for first in sorted(left):
@@ -112,8 +107,8 @@ class _Widening:
             width //= 2
 
     def is_element(self, buffer: str, value: Operand) -> bool:
-        """Is it an element of an aligned buffer, neither a vector nor a word of several?"""
-        return value.type.lanes == 1 and value.type.dtype.size == self.sizes.get(buffer)
+        """Is it an element of an aligned buffer, or a word of several, and no vector?"""
+        return value.type.lanes == 1 and buffer in self.aligned
 
     def joined(self, body: Sequence[Statement], run: Sequence[int]) -> dict[int, list[Statement]]:
         """What stands for each of these accesses: a load at the first, a store at the last."""
@@ -174,9 +169,9 @@ def _groups(
                 continue
             case Load(out, buffer, address, mask, distance) if is_element(buffer, out):
                 yield from _taken(stores, buffer)
-                loads.setdefault((buffer, address, mask), {}).setdefault(distance, number)
+                loads.setdefault((buffer, out.type, address, mask), {}).setdefault(distance, number)
             case Store(buffer, address, value, mask, distance) if is_element(buffer, value):
-                key = buffer, address, mask
+                key = buffer, value.type, address, mask
                 yield from _taken(loads, buffer)
                 is_again = distance in stores.get(key, ())
                 yield from _taken(stores, buffer, None if is_again else key)

@@ -12,8 +12,9 @@ from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import nvrtc, sass
 from luminal.compiler.compile import lower_to_program
 from tests.backends.cuda.present import needs_nvrtc
-from tests.backends.packed_products import KINDS, product
+from tests.backends.packed_products import KINDS, product, weight
 from tests.long_share import long_rows, mostly_long
+from tests.numerics.byte_products import recorded
 
 CHIPS = "sm_90a", "sm_80"
 CASES = [(chip, kind, rows) for chip in CHIPS for kind in KINDS for rows in (1, 16)]
@@ -45,6 +46,24 @@ def test_codes_of_one_row_are_loaded_by_words(kind: str) -> None:
     counts = sass.counts(made.renderers["sass"](kernel))
     scales = 1 if kind in ("mxfp4", "nvfp4") else 0
     assert counts["LDG.E.U8"] + counts["LDG.E.S8"] <= scales, dict(counts)
+
+
+@needs_nvrtc
+@pytest.mark.skipif(sass.tool() is None, reason="nvdisasm is not installed (extra cuda)")
+@pytest.mark.parametrize("kind", mostly_long(["Q4_0", "Q8_0", "Q4_K", "Q6_K", "int8"], 1))
+def test_bytes_are_multiplied_by_fours(kind: str) -> None:
+    """Four products an instruction, of what is loaded by 16 bytes, and no spills."""
+    made = registry.compiling("cuda:sm_90a")
+    assert isinstance(made, CBackend)
+    graph = recorded(weight(kind, 512, 4096), (1, 4096)).graph()
+    kernels = lower_to_program(graph, made).kernels
+    (kernel,) = (kernel for kernel in kernels if " = u8i8x4(" in made.text(kernel))
+    code = nvrtc.compile(made.text(kernel), "sm_90a")
+    assert (code.spilled, code.stack) == (0, 0)
+    counts = sass.counts(made.renderers["sass"](kernel))
+    assert counts["IDP.4A.U8.S8"] >= 8, dict(counts)
+    wide = sum(count for name, count in counts.items() if name.startswith("LDG.E.128"))
+    assert wide >= 2, dict(counts)
 
 
 @needs_nvrtc

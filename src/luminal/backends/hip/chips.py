@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.base.dots import MFMA, MFMA_3, WMMA, WMMA_4
+from luminal.base.dots import MFMA, MFMA_3, UINT8_BY_INT8, WMMA, WMMA_4
 from luminal.schedule.groups.chip import Chip, Pipes, nearest
 
 K, M, GROUP, LDS = 1 << 10, 1 << 20, 1024, 64 << 10
@@ -21,19 +21,19 @@ CHIPS = (
     # One of the two dies of an Instinct MI250X, which are devices each.
     Chip("gfx90a", 110, 128 * K, LDS, LDS, 2048, GROUP, WIDE, 8 * M, 1.638e12, 1.7e9,
          Pipes(issue=64, f32=64, f64=64, i32=64, special=16, exchange=32, shared=32, matrix=512),
-         dots=MFMA),
+         dots=(*MFMA, UINT8_BY_INT8)),
     # Instinct MI300X.
     Chip("gfx942", 304, 128 * K, LDS, LDS, 2048, GROUP, WIDE, 256 * M, 5.3e12, 2.1e9,
          Pipes(issue=64, f32=64, f64=64, i32=64, special=16, exchange=32, shared=32, matrix=1024),
-         dots=MFMA_3),
+         dots=(*MFMA_3, UINT8_BY_INT8)),
     # Radeon RX 7900 XTX. Pairs of f32 operations in one instruction are not counted on.
     Chip("gfx1100", 96, 96 * K, LDS, LDS, 1024, GROUP, NARROW, 96 * M, 960e9, 2.5e9,
          Pipes(issue=64, f32=64, f64=2, i32=64, special=16, exchange=32, shared=32, matrix=256),
-         dots=WMMA),
+         dots=(*WMMA, UINT8_BY_INT8)),
     # Radeon RX 9070 XT.
     Chip("gfx1201", 64, 96 * K, LDS, LDS, 1024, GROUP, NARROW, 64 * M, 640e9, 2.97e9,
          Pipes(issue=64, f32=64, f64=2, i32=64, special=16, exchange=32, shared=32, matrix=512),
-         dots=WMMA_4),
+         dots=(*WMMA_4, UINT8_BY_INT8)),
 )
 # fmt: on
 

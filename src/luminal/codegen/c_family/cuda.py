@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
-from luminal.base.dots import MMA, Dot
-from luminal.base.dtypes import DType, float32, uint16, uint32
+from luminal.base.dots import MMA, UINT8_BY_INT8, Dot
+from luminal.base.dtypes import DType, float32, int32, uint16, uint32
 from luminal.base.swizzles import Swizzle
 from luminal.codegen.c_family import matrices, warpgroups
 from luminal.codegen.c_family.dialect import DYNAMIC, INTEGERS, KERNEL, Dialect
@@ -26,22 +26,26 @@ SAME_BYTES = """template <class To, class From> __device__ inline To same_bytes(
 }"""
 
 
-CONVERSION = """#ifdef __CUDA_ARCH__
-__device__ inline {result} {name}({of} x) {{
+INSTRUCTION = """#ifdef __CUDA_ARCH__
+__device__ inline {result} {name}({of}) {{
     {word} y; asm("{code}" : "={out}"(y) : {operands}); return y; }}
 #else
-__device__ inline {result} {name}({of} x) {{ {plain} }}
+__device__ inline {result} {name}({of}) {{ {plain} }}
 #endif"""
-"""A conversion of 16-bit floats; without assembly where the text is no code for a chip."""
-CONVERSIONS = {
-    "widen_half": ("float", "unsigned short", "float", "cvt.f32.f16 %0, %1;", "f", '"h"(x)',
+"""One instruction; without assembly where the text is no code for a chip."""
+INSTRUCTIONS = {
+    "widen_half": ("float", "unsigned short x", "float", "cvt.f32.f16 %0, %1;", "f", '"h"(x)',
                    "return same_bytes<_Float16>(x);"),
-    "narrow_half": ("unsigned short", "float", "unsigned short", "cvt.rn.f16.f32 %0, %1;", "h",
+    "narrow_half": ("unsigned short", "float x", "unsigned short", "cvt.rn.f16.f32 %0, %1;", "h",
                     '"f"(x)', "return same_bytes<unsigned short>((_Float16)x);"),
-    "narrow_bfloat": ("unsigned short", "float", "unsigned short", "cvt.rn.bf16.f32 %0, %1;", "h",
+    "narrow_bfloat": ("unsigned short", "float x", "unsigned short", "cvt.rn.bf16.f32 %0, %1;", "h",
                       '"f"(x)',
                       "unsigned y = same_bytes<unsigned>(x); return x == x ? "
                       "(y + 0x7fff + (y >> 16 & 1)) >> 16 : y >> 16 | 0x40;"),
+    UINT8_BY_INT8.name: ("int", "int acc, unsigned a, unsigned b", "int",
+                         "dp4a.u32.s32 %0, %1, %2, %3;", "r", '"r"(a), "r"(b), "r"(acc)',
+                         "for (int n = 0; n < 32; n += 8) "
+                         "acc += (int)(a >> n & 255) * (signed char)(b >> n & 255); return acc;"),
 }  # fmt: skip
 DEPEND = """#ifndef DEPEND
 #if __CUDA_ARCH__ >= 900
@@ -126,6 +130,7 @@ class CudaCpp(Dialect):
     instructions = frozenset({
         ("load_matrix", Type(uint32)), ("widen_half", Type(float32)),
         ("narrow_half", Type(uint16)), ("narrow_bfloat", Type(uint16)),
+        (UINT8_BY_INT8.name, Type(int32)),
     })  # fmt: skip
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -170,10 +175,10 @@ class CudaCpp(Dialect):
     def fetching(self) -> str:
         return FETCH
 
-    def conversion(self, operation: str) -> str:
+    def instruction(self, operation: str) -> str:
         names = "result", "of", "word", "code", "out", "operands", "plain"
-        parts = dict(zip(names, CONVERSIONS[operation], strict=True))
-        return CONVERSION.format(name=operation, **parts)
+        parts = dict(zip(names, INSTRUCTIONS[operation], strict=True))
+        return INSTRUCTION.format(name=operation, **parts)
 
     def copies(self, sizes: Sequence[int]) -> Sequence[str]:
         return matrices.cp_async(sizes)

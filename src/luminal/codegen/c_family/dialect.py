@@ -126,8 +126,10 @@ class Dialect(ABC):
         """What `fetch` is made of, where there is one; stands before the kernel."""
         raise CompileError(f"{self.name} asks for no memory early; leave fetch empty")
 
-    def conversion(self, operation: str) -> str:
-        """The function of an operation that converts 16-bit floats; `instructions` has its name."""
+    def instruction(self, operation: str) -> str:
+        """The function of an operation that only some machines have: one that converts 16-bit
+        floats, which `instructions` names, or a dot of words.
+        """
         raise CompileError(f"{self.name} has no {operation}; leave it out of instructions")
 
     def exchange(self, dtype: DType, value: str, distance: int) -> str:

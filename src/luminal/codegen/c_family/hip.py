@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from luminal.base.dots import Dot
+from luminal.base.dots import UINT8_BY_INT8, Dot
+from luminal.base.dtypes import int32
 from luminal.codegen.c_family import matrices
 from luminal.codegen.c_family.cuda import CudaCpp
+from luminal.expand.ir import Type
 
 # No barrier of AMD's is one of some of a group's waves. They meet in the group's memory: the last
 # one to come lets the others go on, which look for another turn. Waves of a group are on one unit
@@ -58,6 +60,27 @@ of CDNA 3 and RDNA 3); dies have units of equal numbers.
 """
 
 
+# CDNA multiplies bytes of which all have signs, or none: a*b = (a - 128)*b + 128*b.
+DOT_OF_BYTES = """#if __AMDGCN__
+#define SIGNED_DOT(a, b, acc) __builtin_amdgcn_sdot4(a, b, acc, false)
+#else
+__device__ inline int SIGNED_DOT(unsigned a, unsigned b, int acc)
+{
+    for (int n = 0; n < 32; n += 8) acc += (signed char)(a >> n) * (signed char)(b >> n);
+    return acc;
+}
+#endif
+__device__ inline int u8i8x4(int acc, unsigned a, unsigned b)
+{
+#if __GFX11__ || __GFX12__
+    return __builtin_amdgcn_sudot4(false, a, true, b, acc, false);
+#else
+    const unsigned of_b = SIGNED_DOT(0x01010101u, b, 0);
+    return SIGNED_DOT(a ^ 0x80808080u, b, (int)((unsigned)acc + 128u * of_b));
+#endif
+}"""
+
+
 class Hip(CudaCpp):
     """The dialect of HIP, in which AMD's names are NVIDIA's."""
 
@@ -67,7 +90,7 @@ class Hip(CudaCpp):
     static_bytes = None
     exchanged = "__shfl_xor({value}, {distance})"
     has_copies = False
-    instructions = frozenset()
+    instructions = frozenset({(UINT8_BY_INT8.name, Type(int32))})
     not_unrolled = "#pragma unroll 1"
     """Else clang writes out all blocks of a product and loads them together: 256 registers where 61
     do, and 149 more in memory (gfx1100).
@@ -75,6 +98,9 @@ class Hip(CudaCpp):
 
     def multiply(self, dot: Dot) -> str:
         return matrices.amdgcn(dot) if dot.name in matrices.AMD_BUILT_IN else super().multiply(dot)
+
+    def instruction(self, operation: str) -> str:
+        return DOT_OF_BYTES
 
     def bound(self, lanes: int) -> str:
         """The bound on a group's lanes; AMD's second number would mean something else."""

@@ -19,8 +19,8 @@ from luminal.codegen.c_family.dialect import DYNAMIC, Dialect
 from luminal.codegen.c_family.in_place import variables
 from luminal.codegen.c_family.matrices import AWAIT, COMMIT, copier_of, loader_of, name_of
 from luminal.codegen.c_family.spelling import (
-    CONVERSIONS,
     EXTREMES,
+    INSTRUCTIONS,
     float_extremes,
     operand,
     operation,
@@ -415,7 +415,7 @@ class Walk:
         """Those for the matrices that lanes multiply, or load, together, and of conversions."""
         statements = [*self.kernel.statements()]
         applied = dict.fromkeys(s.op for s in statements if isinstance(s, Apply))
-        yield from map(self.dialect.conversion, (op for op in applied if op in CONVERSIONS))
+        yield from map(self.dialect.instruction, (op for op in applied if op in INSTRUCTIONS))
         for dot in dict.fromkeys(s.dot for s in statements if isinstance(s, Multiply)):
             yield self.dialect.multiply(dot)
         left = [s for s in statements if isinstance(s, MultiplyLeft)]
@@ -460,19 +460,25 @@ class Walk:
             yield name if x.type.lanes == 1 else self.dialect.part(name, x.type, place)
 
     def _element(self, statement: Load | Store, type_: Type) -> str:
-        element = self.elements[statement.buffer]
         if type_.lanes > 1:
             assert statement.is_aligned, "C accesses vectors as one"
             dialect = self.dialect
             space = dialect.in_shared if statement.buffer in self.shared else dialect.space
             constant = "const " if isinstance(statement, Load) else ""
             pointer = f"{space}{constant}{dialect.vector(type_)} *"
-            return f"*({pointer})({statement.buffer} + {self._at(statement)})"
-        if type_.dtype.size != element.size:
-            # Words of neighbours, which lie at multiples of their size: memory of lanes is aligned.
-            name = f"{self.dialect.types[type_.dtype.short]} *"
-            return f"(({name}){statement.buffer})[{self._at(statement)}]"
-        return self._place(statement)
+            return f"*({pointer})({self._start(statement, type_)} + {self._at(statement)})"
+        return f"{self._start(statement, type_)}[{self._at(statement)}]"
+
+    def _start(self, statement: Load | Store, type_: Type) -> str:
+        """The buffer, as one of words where these are accessed: they lie at multiples of their
+        size, since memory of lanes is aligned.
+        """
+        name, dialect = statement.buffer, self.dialect
+        if type_.dtype.size == self.elements[name].size:
+            return name
+        space = dialect.in_shared if name in self.shared else dialect.space
+        constant = "const " if isinstance(statement, Load) else ""
+        return f"(({space}{constant}{dialect.types[type_.dtype.short]} *){name})"
 
     def _place(self, statement: Load | Store | LoadMatrix | Fetch | Copy | Left) -> str:
         return f"{statement.buffer}[{self._at(statement)}]"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from luminal.base.dots import WORD_DOTS
 from luminal.base.dtypes import DType, int32, int64, uint32, uint64
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.expand.ir import Constant, Operand, Type
@@ -20,7 +21,7 @@ INFIX = {
 }  # fmt: skip
 FUNCTIONS = frozenset("fma sqrt floor abs copysign fmod sin cos".split())
 EXTREMES = {"max": ">", "min": "<"}
-CONVERSIONS = frozenset(("widen_half", "narrow_half", "narrow_bfloat"))
+INSTRUCTIONS = frozenset(("widen_half", "narrow_half", "narrow_bfloat", *WORD_DOTS))
 """Operations that only some dialects have, as functions of these names."""
 SAME = frozenset(("splat", "extract", "any"))
 """What does nothing to a single lane."""
@@ -86,8 +87,8 @@ def operation(dialect: Dialect, op: str, args: Sequence[str], of: DType, to: Typ
         return dialect.extreme(op, of, *args)
     if op in EXTREMES:
         return f"{op}_{of}({', '.join(args)})"
-    if op in CONVERSIONS:
-        return f"{op}({args[0]})"
+    if op in INSTRUCTIONS:
+        return f"{op}({', '.join(args)})"
     if op in FUNCTIONS:
         return f"{dialect.function(op, of)}({', '.join(args)})"
     if op in WRAPPING and of.is_int:

@@ -87,9 +87,13 @@ class _Rules:
 
     def schedule(self) -> Schedule:
         facts = self.facts
-        along, turned = self.along(), None
+        along, turned, of_dots = self.along(), None, self.of_dots()
         grid = [x for x in facts.grid if x is not along]
-        if along in facts.grid and along is not None:
+        if of_dots:
+            grid = list(facts.grid)
+            self.left = self.deal_around(of_dots, self.left, 1)
+            self.share_factor(grid, self.few_rows(grid))
+        elif along in facts.grid and along is not None:
             grid.append(along)
             shares = bool(facts.sequential) and self.has_few(grid)
             run = self.pick("run", *self.runs(along, 0 if shares else self.group))
@@ -121,6 +125,29 @@ class _Rules:
             tuple(facts.inner),
             self.tiles,
         )
+
+    # Codes of a block are some words side by side, which a lane multiplies alone: it loads them at
+    # once, and what it does once for each block it does for all of them. Lanes that shared a block
+    # would fold after each.
+    def of_dots(self) -> list[LoopAxis]:
+        """The axes that lanes share of a sum whose steps are dots of words, neighbours first; none
+        of any other sum.
+        """
+        facts = self.facts
+        inner = [r for r in facts.reductions if facts.fused.is_nested(r)]
+        if self.in_vectors or not inner or not facts.fused.dots.keys() >= {*inner}:
+            return []
+        words = [a for a in facts.accesses if a.neighbours > 1]
+        totals = [r for r in facts.reductions if r not in inner]
+        loops = [x for x in facts.sequential if any(x.is_reduced(r, {}) for r in totals)]
+        # Where bits of one word are several codes, a lane had better have all of these.
+        same = {x: sum(not a.moves(x) for a in words) for x in loops}
+        taken: list[LoopAxis] = []
+        for loop in sorted(loops, key=same.__getitem__):
+            if prod(x.estimate for x in taken) < self.group:
+                taken.append(loop)
+        taken.sort(key=lambda x: min(abs(a.stride(x) or MOST) for a in words))
+        return taken if self.pick("by_blocks", 1, (0, 1)) else []
 
     # Lanes that hold all of a short axis, as of a block of packed weights, have no loop over it.
     # Inside of others they would fold at every step: five exchanges for each product.
@@ -336,13 +363,16 @@ class _Rules:
         )
         return [x for x in others if x.extent.is_const and x not in self.facts.ordered]
 
-    def deal_around(self, loops: Sequence[LoopAxis], left: int, stride: int) -> None:
-        """Gives lanes that are left positions of loops, outermost first."""
+    def deal_around(self, loops: Sequence[LoopAxis], left: int, stride: int) -> int:
+        """Gives lanes that are left positions of loops, one after the other; returns how many are
+        left then.
+        """
         for loop in loops:
             count = min(left, floor(loop.estimate))
             if count > 1:
                 self.tiles[loop.symbol] = TileChoice(1, 1, Lanes(count, stride))
                 left, stride = left // count, stride * count
+        return left
 
     def chunk(self, loop: LoopAxis, steps: int) -> int:
         """Positions of a chunk: what the group takes at once, some times; 0 for all."""
