@@ -24,8 +24,6 @@ PUBLIC_NAMES = ROOT / "tests/unit/frontend/public_names.txt"
 
 EXCEPTIONS: Mapping[str, str] = {
     "luminal.backends.reference.ranks:interpret_ranks": "the oracle of programs for many ranks",
-    "luminal.base.dots:TCGEN05": "rows of sm_100a, of which tests make a product so far",
-    "luminal.codegen.c_family.tensor_memory": "as TCGEN05: its functions in a kernel's text",
     "luminal.array_api.inspection:Info": "the array API standard asks for it",
     "luminal.cli.compile:Stage": "members are values of an option, read by their texts",
     "luminal.models.architectures.*:[A-Z]*": "records, which the package takes from its modules",

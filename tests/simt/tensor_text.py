@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import re
 
+from luminal.base.dots import TENSOR_COLUMNS
 from luminal.codegen.c_family import tensor_memory
 from luminal.codegen.c_family.tensor_memory import (
-    COLUMNS,
     columns_awaiter_of,
     columns_loader_of,
 )
 
 COMMON = (
     f"""
-namespace simt {{ constexpr unsigned TENSOR_COLUMNS = {COLUMNS}; }}
+namespace simt {{ constexpr unsigned TENSOR_COLUMNS = {TENSOR_COLUMNS}; }}
 """
     + """
 namespace simt {
@@ -32,8 +32,9 @@ struct Work { Kind kind; unsigned to; unsigned long long a, b; unsigned instruct
     unsigned number, line; Phases* barrier; };
 // What a lane knows: the last product of which it has heard the end, that at its last fence; when
 // it fenced, and whether it has allocated or loaded since.
+typedef unsigned __attribute__((may_alias)) Register;
 struct Lane { unsigned heard, known, after; bool allocated, loaded; int pending;
-    struct { unsigned* to; unsigned value; } loads[512]; };
+    struct { Register* to; unsigned value; } loads[512]; };
 struct Column { unsigned owner, product; };
 struct Owner { unsigned first, count, number, warp; int line; bool shown, is_free; };
 struct Committed { Phases* barrier; unsigned number; };
@@ -298,7 +299,7 @@ SIMT_UNCHECKED inline void await_phase(int line, unsigned long long* barrier, un
     if (number > own.heard) own.heard = number;
 }
 
-SIMT_UNCHECKED inline void load_columns(int line, unsigned** to, unsigned count, unsigned from) {
+SIMT_UNCHECKED inline void load_columns(int line, Register** to, unsigned count, unsigned from) {
     meet(line);
     Lane& own = own_lane();
     if (from >> 16 != own_warp() % 4 * 32) refuse("loads lanes of another warp", line);
@@ -344,12 +345,14 @@ SIMT_UNCHECKED inline void {name}(unsigned sums, unsigned long long a, unsigned 
 }}
 """
 LOAD = """
+template <class T>
 SIMT_UNCHECKED inline void {name}({parameters}, unsigned from, {line}) {{
-    unsigned* to[] = {{{addresses}}};
+    simt::Register* to[] = {{{addresses}}};
     simt::load_columns(line, to, {count}, from);
 }}
 """
 AWAIT = """
+template <class T>
 SIMT_UNCHECKED inline void {name}({parameters}, {line}) {{ simt::await_columns(line); }}
 """
 
@@ -369,6 +372,6 @@ def body(name: str) -> str | None:
         return None
     return texts[name].format(
         name=name, count=count, line=LINE,
-        parameters=", ".join(f"unsigned &r{n}" for n in range(count)),
-        addresses=", ".join(f"&r{n}" for n in range(count)),
+        parameters=", ".join(f"T &r{n}" for n in range(count)),
+        addresses=", ".join(f"(simt::Register*)&r{n}" for n in range(count)),
     )  # fmt: skip

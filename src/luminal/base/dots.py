@@ -15,6 +15,7 @@ import ctypes
 import enum
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -80,7 +81,8 @@ class Dot:
     So they are of two rows by two columns that one lane has (`is_pair`). Of others `together` lanes
     hold the blocks of the factors and of the results, as the three `fragments` say; factors that
     have none are read in shared memory. `a` and `b` are the dtypes of the factors, `accumulator`
-    that of the sum.
+    that of the sum. `in_tensor`: results stand in tensor memory, and lanes have them as the last
+    of the `fragments` says once they have loaded them.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Dot:
     n: int = 1
     together: int = 1
     fragments: tuple[str, str, str] = ("|", "|", "|")
+    in_tensor: bool = False
 
     @property
     def is_matrix(self) -> bool:
@@ -118,6 +121,16 @@ class Dot:
     def family(self) -> str:
         """The name of all rows that differ in their columns only."""
         return self.name.removesuffix(f".n{self.n}")
+
+    def of_columns(self, n: int) -> Dot:
+        """The row of its family with so many columns, fewer than its own, of results that stand in
+        tensor memory.
+        """
+        *factors, results = self.fragments
+        lanes, elements = results.split(" | ")
+        held = " ".join(elements.split()[: n.bit_length() - 1])
+        fragments = (factors[0], factors[1], f"{lanes} | {held}")
+        return replace(self, name=f"{self.family}.n{n}", n=n, fragments=fragments)
 
     def replaces(self, other: Dot) -> bool:
         """Does it multiply what the other one does, with roundings of the same kind?"""
@@ -283,7 +296,7 @@ def _tcgen05(name: str, k: int, dtype: DType, rounding: Rounding) -> tuple[Dot, 
     sums = int32 if rounding is Rounding.NONE else float32
     return tuple(
         Dot(f"tcgen05.{name}.m{m}.n{1 << bits}", k, dtype, dtype, sums, rounding, m, 1 << bits, 128,
-            ("", "", f"{lanes[m]} | {' '.join(f'n{n}' for n in range(bits))}"))
+            ("", "", f"{lanes[m]} | {' '.join(f'n{n}' for n in range(bits))}"), in_tensor=True)
         for m, least in ((64, 3), (128, 4))
         for bits in range(least, 9)
     )  # fmt: skip
@@ -296,8 +309,10 @@ TCGEN05 = (
     *_tcgen05("s8", 32, int8, Rounding.NONE),
 )
 """NVIDIA's of sm_100a: factors lie in shared memory as `swizzles.py` says, results in tensor
-memory, lanes by columns. No chip lists them yet: no kernel is made of them.
+memory, lanes by columns.
 """
+TENSOR_ROWS, TENSOR_COLUMNS = 128, 512
+"""Lanes, and columns of 32 bits, of a unit's tensor memory."""
 
 
 def _of_16(

@@ -17,6 +17,7 @@ from luminal.expand.ir import (
     Kernel,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Meeting,
     Multiply,
@@ -44,7 +45,8 @@ def divergent(kernel: Kernel) -> list[Statement]:
 def _varying(kernel: Kernel, lane: Value) -> set[int]:
     """The values that may differ between lanes."""
     statements = [*kernel.statements()]
-    held = [s.outs for s in statements if isinstance(s, Multiply | MultiplyLeft | LoadMatrix)]
+    kinds = Multiply | MultiplyLeft | LoadMatrix | LoadSums
+    held = [s.outs for s in statements if isinstance(s, kinds)]
     varying = {lane.id, *(out.id for outs in held for out in outs)}
     before = 0
     while len(varying) > before:  # loops carry values backwards

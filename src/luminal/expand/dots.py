@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from luminal.base.dots import HALVES, UNSIGNED, Dot, Rounding
 from luminal.expand.builder import Builder
 from luminal.expand.casts import cast, neighbours
 from luminal.expand.fold import constant
 from luminal.expand.ir import Operand, Value
+from luminal.kernel.tile_ir import Contract, Statement
 
 
 def multiply_add(b: Builder, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Operand:
@@ -52,3 +55,27 @@ def _shifted(b: Builder, dot: Dot, x: Operand, y: Operand, acc: Operand) -> Oper
     flips = constant(x.type, int.from_bytes(b"\x80" * dot.k))
     extra = b.op(dot.name, constant(acc.type, 0), flips, y)
     return b.op("sub", b.op(dot.name, acc, b.op("xor", x, flips), y), extra)
+
+
+def sums_together(body: Sequence[Statement]) -> list[list[Statement]]:
+    """The statements one by one, but sums over the same axes that follow each other as one."""
+    groups: list[list[Statement]] = []
+    for statement in body:
+        if groups and _are_beside(groups[-1], statement):
+            groups[-1].append(statement)
+        else:
+            groups.append([statement])
+    return groups
+
+
+def _are_beside(group: Sequence[Statement], last: Statement) -> bool:
+    """Are they sums over the same axes, of which the last needs none of the others?"""
+    if not isinstance(last, Contract):
+        return False
+    operands = (last.acc, last.a, last.b)
+    return all(
+        isinstance(other, Contract)
+        and other.out.axes == last.out.axes
+        and other.out not in operands
+        for other in group
+    )

@@ -11,7 +11,7 @@ from luminal.base.errors import CompileError
 from luminal.expand import access, fragments, ir, pairs
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, of_words
-from luminal.expand.dots import multiply_add
+from luminal.expand.dots import multiply_add, sums_together
 from luminal.expand.extremes import Greatest, begun, halves, has_integers, joined
 from luminal.expand.folds import fold_together
 from luminal.expand.groups import fold_over_lanes
@@ -30,6 +30,7 @@ from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
 from luminal.kernel.tile_ir import (
+    Accumulate,
     Await,
     Barrier,
     Begin,
@@ -79,6 +80,11 @@ def expanded_text(kernel: tile_ir.Kernel, lanes: int = 1) -> str:
     return to_text(expand(kernel, lanes))
 
 
+def _by_tiles(write: Callable[..., None]) -> Callable[..., None]:
+    """A rule that needs no more than the tiles."""
+    return lambda expansion, statement: write(expansion.tiles, statement)
+
+
 # What a machine has or lacks is decided here and nowhere below: instructions that only some have
 # are asked for by name (`Builder.has`), and written out by operations that all have otherwise, with
 # the same bits.
@@ -119,10 +125,13 @@ class _Expansion:
         chunks = product_of(grid.count for grid in source.grid)
         lane = self.tiles.lane
         assert not isinstance(lane, Constant)
-        in_shared = (x for x in self.tiles.buffers.values() if x.space is Space.SHARED)
+        in_shared, in_tensor = (
+            tuple(x for x in self.tiles.buffers.values() if x.space is space)
+            for space in (Space.SHARED, Space.TENSOR)
+        )
         return Kernel(
             params, source.buffers, scratch, size, chunks, b.close(), chunk, body,
-            source.lanes, lane, tuple(in_shared), source.subgroup, self.begin,
+            source.lanes, lane, in_shared, source.subgroup, self.begin, tensor=in_tensor,
         )  # fmt: skip
 
     def open_grid(self) -> Value:
@@ -146,7 +155,7 @@ class _Expansion:
             self.index.bind(grid.axis, self.index.scalar(digit))
 
     def body(self, body: Sequence[Statement]) -> None:
-        for together in _sums_together(body):
+        for together in sums_together(body):
             self.RULES[type(together[0])](self, *together)
 
     # --- values -----------------------------------------------------------------------------------
@@ -219,9 +228,6 @@ class _Expansion:
         for statement, elements in sums:
             tiles.values[statement.out.id] = elements
 
-    def retile(self, statement: Retile) -> None:
-        fragments.retile(self.tiles, statement)
-
     def reduce(self, statement: Reduce) -> None:
         """Pairs of unrolled positions, then halves of what lies side by side."""
         tiles, value, out = self.tiles, statement.value, statement.out
@@ -290,22 +296,15 @@ class _Expansion:
             value = self.both(statement, *halves(self.b, value))
         return value
 
-    def prefix(self, statement: Prefix) -> None:
-        write_prefix(self.tiles, statement)
-
     # --- memory and control -----------------------------------------------------------------------
 
     def load(self, statement: Load) -> None:
         if fragments.is_factor(self.tiles, statement.out):
             fragments.load_factor(self.tiles, statement)
-            return
-        access.load(self.tiles, statement)
-
-    def store(self, statement: Store) -> None:
-        access.store(self.tiles, statement)
-
-    def sort(self, statement: SortRow) -> None:
-        write_sort(self.tiles, statement)
+        elif self.tiles.buffers[statement.buffer].space is Space.TENSOR:
+            fragments.load_sums(self.tiles, statement)
+        else:
+            access.load(self.tiles, statement)
 
     def loop(self, statement: Loop) -> None:
         write_loop(self.tiles, statement, self.body)
@@ -349,9 +348,6 @@ class _Expansion:
             self.b.emit(ir.Barrier())
             self.tiles.read.clear()
 
-    def copy(self, statement: Copy) -> None:
-        access.copy(self.tiles, statement)
-
     def begin_products(self, statement: Begin) -> None:
         self.b.emit(ir.Begin())
 
@@ -366,44 +362,21 @@ class _Expansion:
         Index: at_index,
         Map: map,
         Load: load,
-        Store: store,
+        Store: _by_tiles(access.store),
         Contract: contract,
-        Retile: retile,
+        Accumulate: _by_tiles(fragments.accumulate),
+        Retile: _by_tiles(fragments.retile),
         Reduce: reduce,
-        Prefix: prefix,
+        Prefix: _by_tiles(write_prefix),
         Loop: loop,
         Runs: runs,
         If: branch,
         Once: once,
         Section: section,
-        SortRow: sort,
+        SortRow: _by_tiles(write_sort),
         Barrier: barrier,
-        Copy: copy,
+        Copy: _by_tiles(access.copy),
         Begin: begin_products,
         Commit: commit,
         Await: wait,
     }
-
-
-def _sums_together(body: Sequence[Statement]) -> list[list[Statement]]:
-    """The statements one by one, but sums over the same axes that follow each other as one."""
-    groups: list[list[Statement]] = []
-    for statement in body:
-        if groups and _are_beside(groups[-1], statement):
-            groups[-1].append(statement)
-        else:
-            groups.append([statement])
-    return groups
-
-
-def _are_beside(group: Sequence[Statement], last: Statement) -> bool:
-    """Are they sums over the same axes, of which the last needs none of the others?"""
-    if not isinstance(last, Contract):
-        return False
-    operands = (last.acc, last.a, last.b)
-    return all(
-        isinstance(other, Contract)
-        and other.out.axes == last.out.axes
-        and other.out not in operands
-        for other in group
-    )

@@ -17,8 +17,11 @@ from luminal.expand import access
 from luminal.expand.casts import word_of
 from luminal.expand.groups import Fold, exchanged
 from luminal.expand.ir import (
+    Accumulate,
+    Kernel,
     Left,
     LoadMatrix,
+    LoadSums,
     Multiply,
     MultiplyLeft,
     Operand,
@@ -26,10 +29,14 @@ from luminal.expand.ir import (
     memory_dtype,
 )
 from luminal.expand.tiles import Elements, Key, Position, Tiles
+from luminal.kernel import tile_ir
 from luminal.kernel.neighbours import word_offset
 from luminal.kernel.tile_ir import Contract, Load, Retile, Space, Tile
 from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol, const, opaque
+
+LEAST_COLUMNS = 32
+"""Of tensor memory that are allocated at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +235,41 @@ def multiply(tiles: Tiles, statement: Contract) -> None:
         for element, value in enumerate(outs):
             elements[results.key(out, at, element)] = value
     tiles.values[out.id] = elements
+
+
+def accumulate(tiles: Tiles, statement: tile_ir.Accumulate) -> None:
+    """The products of all blocks, added to columns of tensor memory."""
+    held = [(tile, _Held.of(tiles, tile)) for tile in (statement.a, statement.b)]
+    start = {axis: ZERO for _, block in held for axis in block.sides.values()}
+    adds = tiles.index.condition(statement.adds)
+    outer = dict.fromkeys(axis for _, block in held for axis in block.outer)
+    for _, at in tiles.positions(outer):
+        place = tiles.index.place(*tiles.reach(statement.offset.substitute(start), at))
+        factors = (_left(tiles, *factor, at) for factor in held)
+        tiles.b.emit(Accumulate(statement.buffer, *place, statement.dot, *factors, adds))
+
+
+def load_sums(tiles: Tiles, statement: Load) -> None:
+    """What each lane has of results, from columns of tensor memory."""
+    held, b = _Held.of(tiles, statement.out), tiles.b
+    offset = statement.offset.substitute(dict.fromkeys(held.sides.values(), ZERO))
+    elements: Elements = {}
+    for _, at in tiles.positions(held.outer):
+        place = tiles.index.place(*tiles.reach(offset, at))
+        outs = tuple(b.value(Type(held.dot.accumulator)) for _ in range(held.fragment.elements))
+        b.emit(LoadSums(outs, statement.buffer, *place, held.dot))
+        for element, out in enumerate(outs):
+            elements[held.key(statement.out, at, element)] = out
+    tiles.values[statement.out.id] = elements
+
+
+def tensor_columns(kernel: Kernel) -> int:
+    """The columns of tensor memory that a group allocates: a power of two; 0 if there are none."""
+    for statement in kernel.statements():
+        if isinstance(statement, Accumulate | LoadSums):
+            (size,) = (buffer.size.constant for buffer in kernel.tensor)
+            return max(LEAST_COLUMNS, 1 << (size // statement.dot.m - 1).bit_length())
+    return 0
 
 
 def _registers(tiles: Tiles, tile: Tile, held: _Held, at: Position) -> tuple[Operand, ...]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from luminal.base.errors import VerifyError
 from luminal.expand.ir import (
+    Accumulate,
     Apply,
     Await,
     Barrier,
@@ -31,6 +32,7 @@ from luminal.expand.ir import (
     Left,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Multiply,
     MultiplyLeft,
@@ -77,7 +79,8 @@ class _Interpreter:
         self.params = params
         self.values: dict[int, Array] = {}
         self.memory = {b.name: self.bound(b, buffers[b.name]) for b in kernel.buffers}
-        self.working = [*(scratch.buffer for scratch in kernel.scratch), *kernel.shared]
+        scratch = (memory.buffer for memory in kernel.scratch)
+        self.working = [*scratch, *kernel.shared, *kernel.tensor]
         for buffer in self.working:
             self.memory[buffer.name] = np.zeros(self.size(buffer), memory_dtype(buffer.dtype).numpy)
         self.lane = 0
@@ -116,6 +119,8 @@ class _Interpreter:
                     # Bytes that are neither 0 nor a plausible number: who reads what nobody has
                     # written gets a result that no test takes for right.
                     self.memory[buffer.name].view(np.uint8)[:] = 0xA5
+                for buffer in kernel.tensor:
+                    self.memory[buffer.name].view(np.uint32)[:] = GARBAGE  # to which more is added
             if kernel.begin is not None:
                 self.values[kernel.begin.id] = np.array([begin], np.int64)
             if kernel.first is not None:  # any chunk may be its worker's first one
@@ -163,6 +168,11 @@ class _Interpreter:
                     self.take(statement.outs, (yield statement, held))
                 case MultiplyLeft():
                     self.products[-1].append((yield statement, self.left(statement)))
+                case Accumulate():
+                    self.products[-1].append((yield statement, self.accumulated(statement)))
+                case LoadSums():
+                    yield statement, None
+                    self.load_sums(statement)
                 case LoadMatrix():
                     self.load_matrix(statement, (yield statement, self.value(statement.address)))
                 case Loop():
@@ -273,7 +283,34 @@ class _Interpreter:
         a, b = self.block(statement, statement.a, dot.m), self.block(statement, statement.b, dot.n)
         return outs, acc, (a, b)
 
-    def block(self, statement: MultiplyLeft, factor: Left, lines: int) -> tuple[Array, Array]:
+    def accumulated(self, statement: Accumulate) -> Any:
+        """Where a product's results are, whether it adds to them, and where both factors lie."""
+        dot = statement.dot
+        a, b = self.block(statement, statement.a, dot.m), self.block(statement, statement.b, dot.n)
+        sums = *self.columns(statement), bool(self.value(statement.adds)[0])
+        return sums, None, (a, b)
+
+    def columns(self, statement: Accumulate | LoadSums) -> tuple[Array, Array]:
+        """The tensor memory of results, and where in it they are, by rows and columns."""
+        memory, dot = self.memory[statement.buffer], statement.dot
+        wide = memory.size // dot.m
+        start = self.scalar(statement.address) + statement.distance
+        if not 0 <= start <= wide - dot.n:
+            self.fail(statement, f"{dot.n} columns from {start} on are not among {wide}")
+        return memory, np.arange(dot.m)[:, None] * wide + start + np.arange(dot.n)
+
+    def load_sums(self, statement: LoadSums) -> None:
+        (memory, places), held = self.columns(statement), statement.dot.fragment("c")
+        lane = self.lane % statement.dot.together
+        mine = [places[held.position("m", lane, n), held.position("n", lane, n)]
+                for n in range(held.elements)]  # fmt: skip
+        if self.accesses is not None:
+            self.accesses.note(self.lane, statement, mine)
+        self.take(statement.outs, memory[mine])
+
+    def block(
+        self, statement: MultiplyLeft | Accumulate, factor: Left, lines: int
+    ) -> tuple[Array, Array]:
         """The memory of a factor, and where its elements are."""
         (buffer,) = (x for x in self.kernel.shared if x.name == factor.buffer)
         start = self.scalar(factor.address) + factor.distance

@@ -270,6 +270,34 @@ class MultiplyLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class Accumulate:
+    """Results in tensor memory, from column `address + distance` of `buffer` on, become `a * b`, or
+    where `adds` holds as much more than they were, in the time of a MultiplyLeft.
+    """
+
+    buffer: str
+    address: Operand
+    distance: int
+    dot: Dot
+    a: Left
+    b: Left
+    adds: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSums:
+    """`outs` are what the lane has of the results of `dot` there, which it has awaited. The lanes
+    that multiply together come by together.
+    """
+
+    outs: tuple[Value, ...]
+    buffer: str
+    address: Operand
+    distance: int
+    dot: Dot
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """What the lane has written to shared memory, and what it has awaited of its copies, dots that
     read there may read after a Barrier.
@@ -339,6 +367,8 @@ Statement = (
     | Exchange
     | Multiply
     | MultiplyLeft
+    | Accumulate
+    | LoadSums
     | LoadMatrix
     | Copy
     | Publish
@@ -346,7 +376,7 @@ Statement = (
     | Commit
     | Await
 )
-Meeting = Barrier | Exchange | Multiply | MultiplyLeft | LoadMatrix
+Meeting = Barrier | Exchange | Multiply | MultiplyLeft | Accumulate | LoadSums | LoadMatrix
 """What all lanes of a group come to."""
 
 
@@ -376,7 +406,8 @@ class Kernel:
     `begin` up to this one on end.
 
     With more than one of `lanes` a worker is a group of them: each runs all statements, knows its
-    number by `lane`, and shares with the others the `shared` buffers, as it does the scratch.
+    number by `lane`, and shares with the others the `shared` buffers, and those in `tensor` memory,
+    as it does the scratch.
     Those whose numbers are alike down to the last `subgroup` may Exchange values.
     `early` runs before earlier launches have ended, for the `first` chunk of a worker.
     """
@@ -396,6 +427,7 @@ class Kernel:
     begin: Value | None = None
     first: Value | None = None
     early: tuple[Statement, ...] = ()
+    tensor: tuple[Buffer, ...] = ()
 
     def statements(self) -> Iterator[Statement]:
         """Every statement, outer before inner."""

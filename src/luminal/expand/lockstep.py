@@ -22,12 +22,14 @@ from luminal.base.fragments import dealt, gathered
 from luminal.base.records import dataclass
 from luminal.base.swizzles import PIECE, SWIZZLES
 from luminal.expand.ir import (
+    Accumulate,
     Barrier,
     Copy,
     Exchange,
     Left,
     Load,
     LoadMatrix,
+    LoadSums,
     Meeting,
     Multiply,
     MultiplyLeft,
@@ -63,17 +65,18 @@ class Accesses:
     def note(
         self,
         lane: int,
-        statement: Load | Store | LoadMatrix | Copy | MultiplyLeft,
+        statement: Load | Store | LoadMatrix | Copy | MultiplyLeft | Accumulate | LoadSums,
         addresses: Iterable[int],
         buffer: str = "",
     ) -> None:
         """Raises VerifyError where another lane wrote there, or read what this one writes."""
+        writes = _writes(statement, buffer)
         for address in addresses:
             element = (buffer or statement.buffer, int(address))  # type: ignore[union-attr]
-            if isinstance(statement, Store | Copy):
+            if isinstance(statement, Store | Copy | LoadSums):
                 self._idle(statement, element)
             self._compare(lane, statement, element, self.written.get(element))
-            if isinstance(statement, Store | Copy):
+            if writes:
                 other = self.read.get(element)
                 if element in self.read_by_more and other is not None and other[0] == lane:
                     other = (lane + 1, other[1])  # any of the others
@@ -82,13 +85,14 @@ class Accesses:
             elif self.read.setdefault(element, (lane, statement))[0] != lane:
                 self.read_by_more.add(element)
 
-    def _idle(self, statement: Store | Copy, element: Element) -> None:
-        """Nothing that is running may read what is written."""
-        reader = next((x for x in self.running if element[1] in x.read.get(element[0], ())), None)
-        if reader is not None:
+    def _idle(self, statement: Store | Copy | LoadSums, element: Element) -> None:
+        """Nothing that is running may read what is written, or write what is read."""
+        user = next((x for x in self.running if element[1] in x.used.get(element[0], ())), None)
+        if user is not None:
+            does = "written" if isinstance(statement, LoadSums) else "read"
             raise VerifyError(
-                f"expanded IR: `{headline(statement)}`: {element[0]}[{element[1]}] is read by "
-                f"`{headline(reader.statement)}`, which is running; await it before"
+                f"expanded IR: `{headline(statement)}`: {element[0]}[{element[1]}] is {does} by "
+                f"`{headline(user.statement)}`, which is running; await it before"
             )
 
     def _compare(
@@ -100,7 +104,7 @@ class Accesses:
     ) -> None:
         if other is not None and other[0] != lane:
             does, did = (
-                "writes" if isinstance(access, Store | Copy) else "reads"
+                "writes" if _writes(access, element[0]) else "reads"
                 for access in (statement, other[1])
             )
             buffer, address = element
@@ -117,6 +121,13 @@ class Accesses:
         self.read_by_more.clear()
 
 
+def _writes(statement: Statement, buffer: str) -> bool:
+    """Does a statement write what it touches of a buffer?"""
+    if isinstance(statement, Accumulate):
+        return statement.buffer == buffer
+    return isinstance(statement, Store | Copy)
+
+
 PRODUCTS = -1  # stands for the lane of what reads by itself
 GARBAGE = 0x7FA5A5A5  # what has not been added up; of floats no number
 
@@ -124,14 +135,22 @@ GARBAGE = 0x7FA5A5A5  # what has not been added up; of floats no number
 @dataclass(eq=False)
 class Running:
     """A product under way: what it reads, and where each lane has what it gives, which is garbage
-    until it is made.
+    until it is made; or the memory of its results, which of it they are, and whether it adds.
     """
 
-    statement: MultiplyLeft
+    statement: MultiplyLeft | Accumulate
     accesses: Accesses
     factors: Sequence[tuple[Array, Array]]  # memory, and the elements of a block in it
     lanes: Sequence[tuple[Array, Sequence[Array]]]  # by lane: results, and what is added to
+    sums: tuple[Array, Array, bool] | None = None
     is_made: bool = False
+
+    @property
+    def used(self) -> Mapping[str, Array]:
+        """The elements that nobody else may touch, by buffer."""
+        if self.sums is None or not isinstance(self.statement, Accumulate):
+            return self.read
+        return {**self.read, self.statement.buffer: self.sums[1].ravel()}
 
     @property
     def read(self) -> Mapping[str, Array]:
@@ -142,7 +161,7 @@ class Running:
 
     def note(self) -> None:
         """Reads what is there now, which is what lanes have published."""
-        for name, elements in self.read.items():
+        for name, elements in self.used.items():
             self.accesses.note(PRODUCTS, self.statement, elements, name)
             for lane, hidden in self.accesses.hidden.items():
                 if any((name, int(element)) in hidden for element in elements if hidden):
@@ -163,6 +182,11 @@ class Running:
             memory[elements].view(dtype.numpy)
             for (memory, elements), dtype in zip(self.factors, (dot.a, dot.b), strict=True)
         )
+        if self.sums is not None:
+            into, elements, adds = self.sums
+            before = into[elements] if adds else np.zeros_like(into[elements])
+            into[elements] = dot.of_blocks(before, a, b.T)
+            return
         held = np.array([np.concatenate([*acc]) for _, acc in self.lanes])
         sides = {"m": dot.m, "n": dot.n}
         acc = gathered(held, dot.fragment("c"), sides, dot.accumulator.numpy)
@@ -195,7 +219,7 @@ def in_turns(lanes: Sequence[Lane], accesses: Accesses) -> None:
                 sent = [sent[number ^ distance] for number in range(len(sent))]
             case Multiply():
                 sent = _multiplied(meeting, sent)
-            case MultiplyLeft():
+            case MultiplyLeft() | Accumulate():
                 sent = _begun(meeting, sent, accesses)
             case LoadMatrix():
                 sent = [sent[number - number % ROW :][:ROW] for number in range(len(sent))]
@@ -217,13 +241,17 @@ def _multiplied(meeting: Multiply, brought: Sequence[Any]) -> list[Any]:
     return rows
 
 
-def _begun(meeting: MultiplyLeft, brought: Sequence[Any], accesses: Accesses) -> list[Running]:
+def _begun(
+    meeting: MultiplyLeft | Accumulate, brought: Sequence[Any], accesses: Accesses
+) -> list[Running]:
     """The product that each lane waits for, of the (results, factors) that each brings."""
     sent: list[Running] = []
     for first in range(0, len(brought), meeting.dot.together):
         together = brought[first : first + meeting.dot.together]
-        lanes = [(outs, acc) for outs, acc, _ in together]
-        product = Running(meeting, accesses, together[0][2], lanes)
+        held, sums = [(outs, acc) for outs, acc, _ in together], None
+        if isinstance(meeting, Accumulate):
+            held, sums = [], held[0][0]
+        product = Running(meeting, accesses, together[0][2], held, sums)
         accesses.running.append(product)
         product.note()
         sent += [product] * len(together)

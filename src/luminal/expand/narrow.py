@@ -14,6 +14,7 @@ from luminal.base.dtypes import DType, int32, int64
 from luminal.expand.fold import constant, uniform
 from luminal.expand.ir import (
     INDEX,
+    Accumulate,
     Apply,
     Await,
     Barrier,
@@ -28,6 +29,7 @@ from luminal.expand.ir import (
     Kernel,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Multiply,
     MultiplyLeft,
@@ -139,7 +141,7 @@ class _Narrowing:
         match statement:
             case Apply():
                 self.apply(statement)
-            case Load() | Store() | Fetch() | LoadMatrix():
+            case Load() | Store() | Fetch() | LoadMatrix() | LoadSums():
                 self.access(statement)
             case Loop():
                 self.loop(statement)
@@ -160,12 +162,16 @@ class _Narrowing:
                         source_address=self.place(source, source_distance),
                     )
                 )
-            case MultiplyLeft():
+            case MultiplyLeft() | Accumulate():
                 a, b = (
                     replace(factor, address=self.place(factor.address, factor.distance))
                     for factor in (statement.a, statement.b)
                 )
-                self.out.append(replace(statement, a=a, b=b))
+                statement = replace(statement, a=a, b=b)
+                if isinstance(statement, Accumulate):
+                    address = self.place(statement.address, statement.distance)
+                    statement = replace(statement, address=address)
+                self.out.append(statement)
             case Barrier() | Multiply() | Publish() | Begin() | Commit() | Await():
                 self.out.append(statement)
 
@@ -194,7 +200,7 @@ class _Narrowing:
             return count is not None and count < 32
         return op in SAME or (op == "cast" and not args[0].type.dtype.is_float)
 
-    def access(self, statement: Load | Store | Fetch | LoadMatrix) -> None:
+    def access(self, statement: Load | Store | Fetch | LoadMatrix | LoadSums) -> None:
         if isinstance(statement, Store):
             statement = replace(statement, value=self.long(statement.value))
         address = self.place(statement.address, statement.distance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luminal.base.forks import kept
 from luminal.expand.ir import (
+    Accumulate,
     Apply,
     Await,
     Barrier,
@@ -17,6 +18,7 @@ from luminal.expand.ir import (
     Left,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Multiply,
     MultiplyLeft,
@@ -43,6 +45,7 @@ def to_text(kernel: Kernel) -> str:
     for buffer in kernel.shared:
         swizzled = f"swizzled {buffer.swizzle} " if buffer.swizzle else ""
         lines.append(f"  shared {swizzled}{buffer.name}: {buffer.dtype}[{buffer.size}]")
+    lines += [f"  tensor {b.name}: {b.dtype}[{b.size}]" for b in kernel.tensor]
     _block(kernel.early, f"  early, first chunk {kernel.first}: ", lines)
     _block(kernel.setup, "  ", lines)
     for scratch in kernel.scratch:
@@ -55,7 +58,9 @@ def to_text(kernel: Kernel) -> str:
     return "\n".join([*lines, "}"])
 
 
-def place(statement: Load | Store | Fetch | LoadMatrix | Copy | Left) -> str:
+def place(
+    statement: Load | Store | Fetch | LoadMatrix | Copy | Left | Accumulate | LoadSums,
+) -> str:
     """The address and the distance from it, as text."""
     distance = statement.distance
     if not distance:
@@ -86,8 +91,7 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                 store = "store" + " aligned" * statement.is_aligned
                 lines.append(f"{indent}{store} {buffer}[{place(statement)}] <- {value}{where}")
             case Loop(index, start, stop, step):
-                head = f"for {_typed(index)} = {start}, < {stop}, + {step}:"
-                lines.append(indent + head)
+                lines.append(f"{indent}for {_typed(index)} = {start}, < {stop}, + {step}:")
                 for carry in statement.carries:
                     after = f"-> {carry.next}, after {_typed(carry.result)}"
                     lines.append(f"{indent}  carry {_typed(carry.inner)} = {carry.init} {after}")
@@ -113,6 +117,12 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             case MultiplyLeft(outs, dot, acc, a, b):
                 held = f"({' '.join(map(str, acc))})"
                 lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {held} {_left(a, b)}")
+            case Accumulate(buffer, _, _, dot, a, b, adds):
+                held = f"{dot} {_left(a, b)}, added if {adds}"
+                lines.append(f"{indent}{buffer}[{place(statement)}] = {held}")
+            case LoadSums(outs, buffer):
+                held = ", ".join(map(_typed, outs))
+                lines.append(f"{indent}{held} = load sums {buffer}[{place(statement)}]")
             case Publish():
                 lines.append(f"{indent}publish")
             case Begin():
@@ -123,8 +133,8 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                 lines.append(f"{indent}await all {of.value} but {younger}")
             case LoadMatrix(outs, buffer):
                 turned = ", turned" * statement.turned
-                where = f"{buffer}[{place(statement)}]{turned}"
-                lines.append(f"{indent}{', '.join(map(_typed, outs))} = load matrix {where}")
+                where = f"load matrix {buffer}[{place(statement)}]{turned}"
+                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {where}")
 
 
 def _left(*factors: Left) -> str:

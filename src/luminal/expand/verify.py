@@ -18,6 +18,7 @@ from luminal.expand.fold import uniform
 from luminal.expand.ir import (
     CONDITION,
     INDEX,
+    Accumulate,
     Apply,
     Await,
     Barrier,
@@ -32,6 +33,7 @@ from luminal.expand.ir import (
     Left,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Multiply,
     MultiplyLeft,
@@ -91,7 +93,7 @@ class _Verifier:
             self.fail("some lanes may meet in it and others not; put that outside")
         self.line = "kernel"
         scratch = [memory.buffer for memory in kernel.scratch]
-        for buffer in (*kernel.buffers, *scratch, *kernel.shared):
+        for buffer in (*kernel.buffers, *scratch, *kernel.shared, *kernel.tensor):
             if buffer.name in self.buffers:
                 self.fail(f"two buffers are named {buffer.name}; rename one")
             self.buffers[buffer.name] = buffer
@@ -340,11 +342,29 @@ class _Verifier:
 
     def multiply_left(self, statement: MultiplyLeft) -> None:
         dot = statement.dot
-        if not dot.is_from_memory:
-            self.fail(f"{dot} has its factors in registers; load them")
+        if not dot.is_from_memory or dot.in_tensor:
+            self.fail(f"{dot} has its factors in registers, or its sums in tensor memory")
         for factor, dtype in ((statement.a, dot.a), (statement.b, dot.b)):
             self.left(factor, dtype)
         self.blocks(statement, {"c": statement.acc})
+
+    def accumulate(self, statement: Accumulate) -> None:
+        dot = statement.dot
+        for factor, dtype in ((statement.a, dot.a), (statement.b, dot.b)):
+            self.left(factor, dtype)
+        self.columns(statement)
+        self.operand(statement.adds, CONDITION)
+
+    def load_sums(self, statement: LoadSums) -> None:
+        self.columns(statement)
+        self.blocks(statement, {})
+
+    def columns(self, statement: Accumulate | LoadSums) -> None:
+        """Checks where results stand in tensor memory."""
+        buffer, dot = self.buffers.get(statement.buffer), statement.dot
+        if buffer is None or buffer not in self.kernel.tensor or not dot.in_tensor:
+            self.fail(f"{statement.buffer} is no tensor memory, or {dot} has its sums elsewhere")
+        self.integer(statement.address)
 
     def left(self, factor: Left, dtype: dtypes.DType) -> None:
         """Checks where a factor lies."""
@@ -358,7 +378,7 @@ class _Verifier:
         self.integer(factor.address)
 
     def blocks(
-        self, statement: Multiply | MultiplyLeft, held: Mapping[str, tuple[Operand, ...]]
+        self, statement: Multiply | MultiplyLeft | LoadSums, held: Mapping[str, tuple[Operand, ...]]
     ) -> None:
         """Checks the blocks that lanes hold between them."""
         dot = statement.dot
@@ -372,8 +392,8 @@ class _Verifier:
                 self.fail(f"a lane holds {count} registers of {block}, got {len(operands)}")
             for operand in operands:
                 self.operand(operand, types[block])
-        if len(statement.outs) != len(statement.acc):
-            self.fail(f"{len(statement.acc)} results are added to, {len(statement.outs)} come out")
+        if len(statement.outs) != (count := dot.fragment("c").elements):
+            self.fail(f"{count} results are added to, {len(statement.outs)} come out")
         for out in statement.outs:
             self.typed(out, of_results)
             self.define(out)
@@ -432,6 +452,8 @@ class _Verifier:
         Exchange: exchange,
         Multiply: multiply,
         MultiplyLeft: multiply_left,
+        Accumulate: accumulate,
+        LoadSums: load_sums,
         LoadMatrix: load_matrix,
         Copy: copy,
         Publish: publish,

@@ -27,6 +27,7 @@ from luminal.expand.ir import (
     Kernel,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Multiply,
     MultiplyLeft,
@@ -202,5 +203,5 @@ def _defined(statement: Statement) -> Iterator[Value]:
             yield from (choice.result for choice in choices)
         case Apply(out) | Load(out) | Exchange(out):
             yield out
-        case Multiply(outs) | MultiplyLeft(outs) | LoadMatrix(outs):
+        case Multiply(outs) | MultiplyLeft(outs) | LoadMatrix(outs) | LoadSums(outs):
             yield from outs

@@ -137,7 +137,7 @@ def in_shared_memory(kernel: Kernel, most: int) -> Kernel:
         size = buffer.size.constant * buffer.dtype.size if buffer.size.is_const else most + 1
         # Buffers in their order, as long as there is room. A size that the dims decide is not known
         # when the kernel is compiled, which is when shared memory is laid out.
-        if 0 < size <= most:
+        if 0 < size <= most and buffer.space is not Space.TENSOR:
             most -= size
             buffer = replace(buffer, space=Space.SHARED)
         scratch.append(buffer)

@@ -29,7 +29,8 @@ Where lanes copy to shared memory without registers there is a ring of such bloc
 
 A dot that reads its factors in shared memory multiplies while the lanes go on: what it reads may
 not be copied over before its batch of products has been awaited, which comes before the barrier
-that frees a block.
+that frees a block. Where such a dot has its sums in tensor memory no loop carries them: lanes load
+some columns of them at a time when all has been added up, and store these.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from luminal.kernel.schedule import SINGLE, Stage, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Dimension, Staging, Walk
 from luminal.kernel.tile_ir import (
+    Accumulate,
     Await,
     Barrier,
     Batch,
@@ -63,11 +65,16 @@ from luminal.kernel.tile_ir import (
     Commit,
     Contract,
     Copy,
+    Load,
     Role,
+    Space,
     Tile,
 )
 from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol, all_of, ceil_div, const
+
+LOADED = 32
+"""Columns that lanes load from tensor memory at once: as many registers."""
 
 
 def place_blocks(fused: Fused, tiling: ProductTiling) -> Placed:
@@ -109,14 +116,19 @@ class Products(CarriedLoops):
         self.tiles = [self.tile_of(side) for side in (0, 1)]
         self.walks = [walk for walks in self.tiles for walk in walks]
         self.copies = [self.copy(side, factor) for side, factor in sides.kept]
+        self.count = len(sides.factors)  # of sums
+        self.tensor = self.in_tensor()
 
     def run(self) -> Placed:
         """The kernel of the products under the tiling."""
         in_turns = self.sums_in_ring if self.tiling.ring else self.sums_in_turns
         sums = self.sums() if self.tiling.buffers == 1 else in_turns()
-        with self.carried_through(self.walks, sums) as held:
-            self.store_all(held.inner)
-            held.next = held.inner
+        if self.tensor is not None:
+            self.store_columns()
+        else:
+            with self.carried_through(self.walks, sums) as held:
+                self.store_all(held.inner)
+                held.next = held.inner
         placed, dot = self.values.finish(), self.tiling.dot
         if dot is None:
             return placed
@@ -217,7 +229,7 @@ class Products(CarriedLoops):
             for copy in self.copies:
                 self.fill(copy, step)
             self.barrier()
-            sums.next = self.multiplied(sums.inner, const(0))
+            sums.next = self.multiplied(sums.inner, const(0), step)
             self.barrier()
         return sums.results
 
@@ -228,7 +240,7 @@ class Products(CarriedLoops):
         self.barrier()
         with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
             fetched = [self.fetched(copy, step + 1) for copy in self.copies]
-            sums.next = self.multiplied(sums.inner, step % 2)
+            sums.next = self.multiplied(sums.inner, step % 2, step)
             for copy, tiles in zip(self.copies, fetched, strict=True):
                 with self.carried_through(copy.walks, [tiles]) as held:
                     here = Env(_places(copy))
@@ -246,7 +258,7 @@ class Products(CarriedLoops):
         with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
             self.wait(ahead - 1, self.tiling.running)
             self.send(step + ahead, (step + ahead) % stages)
-            sums.next = self.multiplied(sums.inner, step % stages)
+            sums.next = self.multiplied(sums.inner, step % stages, step)
         self.wait(0)
         return sums.results
 
@@ -260,8 +272,9 @@ class Products(CarriedLoops):
         """All batches but the younger ones have come to all lanes, which have used what is copied
         over next; batches of products may be running.
         """
+        self.finish(running)
         self.blocks.put(Await(younger), self.blocks.depth)
-        self.barrier(running)
+        self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
 
     def step(self) -> tuple[Symbol, Expression, TileChoice]:
         """The loop over blocks of the sum."""
@@ -270,10 +283,12 @@ class Products(CarriedLoops):
 
     def axes(self) -> list[list[Symbol]]:
         """The axes that each of the sums has."""
-        return [tiled(self.walks)] * len(self.sides.fused.reductions)
+        return [tiled(self.walks)] * len(self.empty())
 
     def empty(self) -> list[Tile]:
-        """What sums start from."""
+        """What sums start from that loops carry."""
+        if self.tensor is not None:
+            return []
         return [self.values.identity(r.monoid, r.dtype) for r in self.sides.fused.reductions]
 
     def fetched(self, copy: _Copy, step: Expression) -> Tile:
@@ -348,24 +363,31 @@ class Products(CarriedLoops):
         arms = values.evaluate(condition, env), tile, values.constant(0, dot.a)
         return values.map("Select", arms, dot.a)
 
-    def multiplied(self, sums: Sequence[Tile], turn: Expression) -> list[Tile]:
+    def multiplied(self, sums: Sequence[Tile], turn: Expression, step: Symbol) -> list[Tile]:
         """The sums with the products of a block of shared memory added."""
         fused, dot = self.sides.fused, self.tiling.dot
         by_factor = {(copy.side, copy.factor): copy for copy in self.copies}
         steps, is_batch = self.steps(), dot is not None and dot.is_from_memory
-        if is_batch:
+        if is_batch and self.tensor is None:
             self.blocks.put(Begin(), self.blocks.depth)
         with self.carried_through([*self.walks, *steps], sums, self.axes()) as inside:
-            for before, reduction, pair in zip(
-                inside.inner, fused.reductions, self.sides.factors, strict=True
+            depth = self.blocks.depth
+            for number, (reduction, pair) in enumerate(
+                zip(fused.reductions, self.sides.factors, strict=True)
             ):
                 a, b = (
                     self.read(by_factor[side, term], turn, joint(steps))
                     for side, term in enumerate(pair)
                 )
-                after = self.tile(before.axes, reduction.dtype, self.blocks.depth)
+                if dot is not None and self.tensor is not None:
+                    adds = const(0) < step * steps[0].stop + steps[0].axis
+                    at = self.column(number)
+                    self.blocks.put(Accumulate(self.tensor, at, a, b, dot, adds), depth)
+                    continue
+                before = inside.inner[number]
+                after = self.tile(before.axes, reduction.dtype, depth)
                 row = dot or multiply_add(reduction.dtype)
-                self.blocks.put(Contract(after, before, a, b, row), self.blocks.depth)
+                self.blocks.put(Contract(after, before, a, b, row), depth)
                 inside.next.append(after)
         if is_batch:
             self.blocks.put(Commit(Batch.PRODUCTS), self.blocks.depth)
@@ -378,6 +400,57 @@ class Products(CarriedLoops):
         if self.tiling.dot is not None or copy.stage.term is copy.factor:
             return tile
         return self.values.map("Cast", (tile,), copy.factor.dtype)
+
+    # --- sums in tensor memory
+
+    def in_tensor(self) -> str | None:
+        """The tensor memory of all sums, in lines of the rows of a block of the dot; None if lanes
+        hold them.
+        """
+        dot, columns = self.tiling.dot, self.tiling.tensor_columns(self.count)
+        if dot is None or not columns:
+            return None
+        return self.values.new_buffer(dot.accumulator, const(dot.m * columns), Space.TENSOR)
+
+    def column(self, number: int) -> Expression:
+        """Where in tensor memory a result of the sum of a number stands."""
+        dot, (rows, columns) = self.tiling.dot, self.tiles
+        assert dot is not None
+        block = rows[0].axis * columns[0].stop + columns[0].axis
+        column = (block * self.count + number) * dot.n + joint(columns[1:])
+        return rows[1].axis * self.tiling.tensor_columns(self.count) + column
+
+    def store_columns(self) -> None:
+        """What is stored of the block, some columns at a time."""
+        assert self.tensor is not None
+        depth = self.blocks.depth
+        self.tiles = [self.pieces_of(side) for side in (0, 1)]
+        walks = [walk for walks in self.tiles for walk in walks]
+        for walk in walks:
+            self.staging.open(walk, Env({}))
+        steps = self.values.canonical(extent_of(self.summed))
+        sums = []
+        for number, reduction in enumerate(self.sides.fused.reductions):
+            tile = self.tile(tiled(walks), reduction.dtype, self.blocks.depth)
+            self.blocks.put(Load(tile, self.tensor, self.column(number)), self.blocks.depth)
+            if not self.values.holds(const(0) < steps):  # nothing has been added
+                arms = tile, self.values.identity(reduction.monoid, reduction.dtype)
+                some_steps = self.values.index(const(0) < steps, bool_)
+                tile = self.values.map("Select", (some_steps, *arms), reduction.dtype)
+            sums.append(tile)
+        self.store_all(sums)
+        self.blocks.close_to(depth)
+
+    def pieces_of(self, side: int) -> list[Walk]:
+        """The rows, or the columns, of all tiles, as `tile_of`, of some columns at a time."""
+        dot, tiles = self.tiling.dot, self.tiling.tiles
+        assert dot is not None
+        part = Part(dot.of_columns(min(dot.n, LOADED)), "mn"[side])
+        whole = dot.n if side else dot.m
+        blocks, stride = self.tiling.across(side) // whole, 1 if side else tiles[1]
+        outer = self.walked(blocks, dealt(blocks, tiles[side], stride * dot.together, 1))
+        between = [self.walked(whole // part.extent, SINGLE)] if part.extent < whole else []
+        return [outer, *between, self.walked(part.extent, TileChoice(part=part))]
 
     # --- results
 
@@ -398,11 +471,15 @@ class Products(CarriedLoops):
 
     # --- loops
 
-    def barrier(self, running: int = 0) -> None:
-        """All lanes meet, when no more batches of products than these are running."""
+    def barrier(self) -> None:
+        """All lanes meet, when all products have been added up."""
+        self.finish(0)
+        self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
+
+    def finish(self, running: int) -> None:
+        """Waits until no more batches of products than these are running."""
         if self.tiling.dot is not None and self.tiling.dot.is_from_memory:
             self.blocks.put(Await(running, Batch.PRODUCTS), self.blocks.depth)
-        self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
 
     def unproved(self, position: Expression, length: Axes) -> Expression:
         """The condition that a position is inside, or TRUE where it always is."""

@@ -70,6 +70,13 @@ class ProductTiling:
         """
         return int(self.dot is not None and self.dot.is_from_memory and self.buffers > 2)
 
+    def tensor_columns(self, sums: int) -> int:
+        """The columns of tensor memory that hold so many sums of each result; 0 if lanes do."""
+        dot = self.dot
+        if dot is None or not dot.in_tensor:
+            return 0
+        return self.rows // dot.m * self.columns * sums
+
     def is_along_sum(self, side: int) -> bool:
         """Do neighbours along the sum lie side by side in shared memory, by a dot? Elements of 16
         bits are turned on their way from there.
@@ -163,10 +170,11 @@ class ProductTiling:
 
 
 def shared_bytes(sides: Sides, tiling: ProductTiling) -> int:
-    """Shared memory that a tiling takes."""
-    return sum(
+    """Shared memory that a tiling takes, with that of what tells the end of products."""
+    staged = sum(
         tiling.bytes_of(tiling.stage(sides, side, factor), side) for side, factor in sides.kept
     )
+    return staged + ALIGNMENT * (tiling.dot is not None and tiling.dot.in_tensor)
 
 
 def dealt(size: int, lanes: int, stride: int = 1, unroll: int = 0, run: int = 1) -> TileChoice:

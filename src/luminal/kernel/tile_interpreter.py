@@ -21,6 +21,7 @@ from luminal.hlir.attributes import AxisAttrs, CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
 from luminal.kernel.tile_ir import (
+    Accumulate,
     Await,
     Barrier,
     Batch,
@@ -171,6 +172,18 @@ class _Interpreter:
         self.values[statement.out.id] = statement.dot.meaning(
             self.aligned(statement.acc, axes), a, b
         )
+
+    def accumulate(self, statement: Accumulate) -> None:
+        factors = statement.a, statement.b
+        used = {axis for tile in factors for axis in tile.axes}
+        (near,) = (axis for axis in used if (part := self.parts.get(axis)) and part.side == "k")
+        axes = tuple(axis for axis in self.steps if axis in used and axis is not near)
+        offset = np.broadcast_to(self.evaluate(statement.offset, axes, {}), self.extents(axes))
+        memory, dot = self.memory[statement.buffer], statement.dot
+        sums = (
+            memory[offset] if statement.adds.evaluate(self.env) else np.zeros_like(memory[offset])
+        )
+        memory[offset] = dot.meaning(sums, *(self.aligned(tile, (*axes, near)) for tile in factors))
 
     def retile(self, statement: Retile) -> None:
         value, out = statement.value, statement.out
@@ -435,6 +448,7 @@ class _Interpreter:
         Load: load,
         Store: store,
         Contract: contract,
+        Accumulate: accumulate,
         Retile: retile,
         Reduce: reduce,
         Prefix: prefix,

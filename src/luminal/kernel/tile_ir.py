@@ -63,13 +63,14 @@ class Binding(enum.Enum):
 
 class Space(enum.Enum):
     """The memory in which a tile value or buffer lives: `shared` is a group's own fast memory, of
-    literal size, `scratch` working memory of a worker (a group, where there are such). The CPU has
-    no shared.
+    literal size, `scratch` working memory of a worker (a group, where there are such), `tensor`
+    that of the sums of some dots. The CPU has neither shared nor tensor.
     """
 
     REGISTER = "register"
     SHARED = "shared"
     SCRATCH = "scratch"
+    TENSOR = "tensor"
     GLOBAL = "global"
 
 
@@ -187,6 +188,20 @@ class Contract:
     a: Tile
     b: Tile
     dot: Dot
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """`buffer[offset]`, in tensor memory, becomes `a * b`, and where `adds` holds as much more than
+    it was, over the axes of `a` and `b`, as a Contract by `dot`. It is there after an Await.
+    """
+
+    buffer: str
+    offset: Expression
+    a: Tile
+    b: Tile
+    dot: Dot
+    adds: Expression
 
 
 # The scores of attention are results of one product and factors of the next: what a lane holds of
@@ -456,6 +471,7 @@ Statement = (
     | Load
     | Store
     | Contract
+    | Accumulate
     | Retile
     | Reduce
     | Prefix

@@ -13,7 +13,7 @@ from luminal.kernel.lanes import block_of
 from luminal.kernel.tile_ir import Buffer, Kernel, Loop, Role, Space, Tile
 from luminal.shape.expression import Expression, Symbol
 
-WORKING = (Space.SCRATCH, Space.SHARED)
+WORKING = (Space.SCRATCH, Space.SHARED, Space.TENSOR)
 """Where the working memory of a kernel lies."""
 
 

@@ -6,6 +6,7 @@ import hashlib
 
 from luminal.base.forks import kept
 from luminal.kernel.tile_ir import (
+    Accumulate,
     Await,
     Barrier,
     Begin,
@@ -123,6 +124,8 @@ def _line(statement: Statement) -> str:
         case Contract(out, acc, a, b, dot):
             by = f" by {dot}" if dot.k > 1 else ""
             return f"{_typed(out)} = contract {acc} + {a} * {b}{by}"
+        case Accumulate(buffer, offset, a, b, dot, adds):
+            return f"{buffer}[{offset}] = {a} * {b} by {dot}, added if {adds}"
         case Retile(out, value, (blocks, part), first):
             return f"{_typed(out)} = retile {value} over {blocks.name}, {part.name} from {first}"
         case Prefix(out, total, op, value, axis):

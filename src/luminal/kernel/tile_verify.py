@@ -20,6 +20,7 @@ from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import (
     COPIED_BYTES,
+    Accumulate,
     Await,
     Barrier,
     Begin,
@@ -84,8 +85,10 @@ class _Verifier(Checks):
             ):
                 widths = ", ".join(map(str, SWIZZLES))
                 self.fail(f"lines of {buffer.swizzle} bytes; shared memory has {widths}, or none")
-            if buffer.space is Space.SHARED and not buffer.size.is_const:
-                self.fail(f"shared memory of {buffer.size} elements; give a literal size")
+            if buffer.space in (Space.SHARED, Space.TENSOR) and not buffer.size.is_const:
+                self.fail(
+                    f"{buffer.space.value} memory of {buffer.size} elements; give a literal size"
+                )
             self.buffers[buffer.name] = buffer
         axes: set[Symbol] = set()
         for grid in kernel.grid:
@@ -169,6 +172,10 @@ class _Verifier(Checks):
         ):
             self.fail("the factor of a matrix is loaded as it lies; mask the copy to where it does")
         dots = {self.parts[axis].dot for axis in statement.out.axes if axis in self.parts}
+        if buffer.space is Space.TENSOR and (
+            self.fragment(statement.out) != "c" or statement.guard is not TRUE or statement.indices
+        ):
+            self.fail("lanes load results of a dot from tensor memory, as they stand")
         is_left = any(dot.is_from_memory for dot in dots)
         if is_left != bool(buffer.swizzle) and self.fragment(statement.out) in ("a", "b"):
             self.fail(
@@ -180,6 +187,8 @@ class _Verifier(Checks):
         value = self.read(statement.value, scope)
         self.same_dtype(str(value), value.dtype, buffer.dtype)
         self.no_factor(value)
+        if buffer.space is Space.TENSOR:
+            self.fail(f"{buffer.name} is tensor memory, to which dots add; store to another")
         axes = self.access(statement, scope) | frozenset(value.axes)
         self.only(axes, scope.tiled, "a store happens in the loops over its axes")
         self.one_vector("the store", scope.tiled if statement.add else axes)
@@ -213,8 +222,27 @@ class _Verifier(Checks):
         parts = {self.parts[x].dot for tile in (acc, a, b) for x in tile.axes if x in self.parts}
         if (blocks, parts) != (({*"abc"}, {dot}) if dot.is_matrix else ({None}, set())):
             self.fail(f"the dot {dot} takes blocks of its own, as lanes hold them, and no others")
+        if dot.in_tensor:
+            self.fail(f"the sums of {dot} stand in tensor memory; accumulate them there")
         axes = {axis for tile in (acc, a, b) for axis in tile.axes}
         self.define(out, axes.difference(near[1]), scope)
+
+    def accumulate(self, statement: Accumulate, scope: Scope) -> None:
+        a, b = (self.read(tile, scope) for tile in (statement.a, statement.b))
+        dot, buffer = statement.dot, self.buffer(statement.buffer, written=True)
+        wanted = (buffer.dtype, dot.accumulator), (a.dtype, dot.a), (b.dtype, dot.b)
+        for actual, expected in wanted:
+            self.same_dtype(statement.buffer, actual, expected)
+        if buffer.space is not Space.TENSOR or not dot.in_tensor:
+            self.fail(
+                f"{dot} adds to tensor memory, if at all, and {buffer.name} has no other sums"
+            )
+        parts = {self.parts[x].dot for tile in (a, b) for x in tile.axes if x in self.parts}
+        if (self.fragment(a), self.fragment(b), parts) != ("a", "b", {dot}):
+            self.fail(f"the dot {dot} takes blocks of its own, as they lie in shared memory")
+        self.known(statement.offset, scope.symbols)
+        self.uniform(statement.adds, scope)
+        self.stored.add(statement.buffer)
 
     def retile(self, statement: Retile, scope: Scope) -> None:
         value, out = self.read(statement.value, scope), statement.out
@@ -465,6 +493,7 @@ class _Verifier(Checks):
         Load: load,
         Store: store,
         Contract: contract,
+        Accumulate: accumulate,
         Retile: retile,
         Reduce: reduce,
         Prefix: prefix,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from luminal.base.dtypes import uint8
-from luminal.kernel.tile_ir import Role
+from luminal.kernel.tile_ir import Role, Space
 from luminal.program.launch_list import KernelLaunch, Program, kernel_launches, walk
 from luminal.program.task_list import HEADER, STAMPS, WORD, Record, Span, Stamped, waits, words
 from luminal.runtime.device import Device, DeviceBuffer
@@ -33,10 +33,13 @@ class Task(NamedTuple):
 def kernels_together(program: Program, lanes: Sequence[int], warp: int) -> tuple[int, ...]:
     """The numbers of the kernels of a program, of so many lanes each, that can be one: where each
     `warp` of a group may be idle all that have whole ones, else those whose groups have as many
-    lanes as most launches of groups have; and those whose workers are threads. A library's is none.
+    lanes as most launches of groups have; and those whose workers are threads. A library's is none,
+    nor is one that allocates tensor memory: it may wait for a group that waits for it.
     """
     launches = kernel_launches(program.launches)
     used = [launch.kernel for launch in launches if lanes[launch.kernel]]
+    kernels, tensor = program.kernels, Space.TENSOR
+    used = [k for k in used if all(buffer.space is not tensor for buffer in kernels[k].scratch)]
     if warp:
         return tuple(sorted({k for k in used if lanes[k] == 1 or lanes[k] % warp == 0}))
     most = Counter(lanes[kernel] for kernel in used if lanes[kernel] > 1).most_common(1)

@@ -64,12 +64,12 @@ product(const unsigned char *a, const unsigned char *b, const {sum} *bias, {sum}
     const long long row = blockIdx.x * {m} + {row};
     {sum} *out = c + row * columns + blockIdx.y * {n};
     for (int column = 0; column < {n}; column += {wide}) {{
-        unsigned r[{wide}];
+        {sum} r[{wide}];
         {load}({registers}, sum + (warp * 32 << 16) + column);
         {awaits}({registers});
         if ({live})
             for (int at = 0; at < {wide}; at++) {{
-                const {sum} value = {bits}(r[at]) + bias[blockIdx.y * {n} + column + at];
+                const {sum} value = r[at] + bias[blockIdx.y * {n} + column + at];
                 out[column + at] = value > 0 ? value : 0;
             }}
     }}
@@ -104,7 +104,6 @@ class Product(Staged):
             lanes=LANES, m=self.dot.m, n=self.dot.n, deep=self.deep, stages=self.stages,
             stage_bytes=self.stage_bytes, ahead=self.stages - 1, allocated=self.allocated,
             sum=matrices.CPP[self.dot.accumulator], wide=self.wide,
-            bits="__uint_as_float" if self.dot.accumulator.is_float else "(int)",
             load=columns_loader_of(self.wide), awaits=columns_awaiter_of(self.wide),
             registers=", ".join(f"r[{n}]" for n in range(self.wide)),
             row="threadIdx.x" if is_whole else "warp * 16 + threadIdx.x % 16",
@@ -126,8 +125,8 @@ class Product(Staged):
                 *tensor_memory.functions(),
                 *factors.values(),
                 tensor_memory.multiplier(self.dot),
-                tensor_memory.columns_loader(self.wide),
-                tensor_memory.columns_awaiter(self.wide),
+                tensor_memory.columns_loader(self.dot.accumulator, self.wide),
+                tensor_memory.columns_awaiter(self.dot.accumulator, self.wide),
             ]
         )
 

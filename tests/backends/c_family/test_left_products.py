@@ -58,9 +58,15 @@ def program(
     return compile.reschedule(stages, made, {key: knobs}).program
 
 
-def check(dtype: str, sizes: tuple[int, int, int], turned: tuple[bool, bool], knobs: Knobs) -> None:
+def check(
+    dtype: str,
+    sizes: tuple[int, int, int],
+    turned: tuple[bool, bool],
+    knobs: Knobs,
+    made: CBackend | None = None,
+) -> None:
     """Small numbers, so that sums are exact whatever their order."""
-    (m, k, n), made = sizes, device()
+    (m, k, n), made = sizes, made or device()
     lowered = program(made, dtype, sizes, turned, knobs)
     exe = Executable(product(dtype, m, k, n, turned), (Variant({}, made.runner(lowered)),))
     rng, storage = np.random.default_rng(0), dtype_of(dtype).numpy

@@ -18,7 +18,7 @@ from luminal.base.dots import (
     Rounding,
 )
 from luminal.base.dtypes import bfloat16, float16, float32, int8, int32
-from luminal.kernel.tile_ir import Contract, Kernel
+from luminal.kernel.tile_ir import Accumulate, Contract, Kernel
 from tests.backends.groups.both_meanings import SMALL, Both
 
 
@@ -41,6 +41,22 @@ MADE_UP_FROM_MEMORY = tuple(
 )  # fmt: skip
 
 
+MADE_UP_IN_TENSOR = tuple(
+    replace(
+        dot, name=dot.name.replace("memory", "tensor"), together=8, in_tensor=True,
+        fragments=("", "", "m0 m1 m2 | n0 n1 n2" + " n3" * (dot.n > 8)),
+    )
+    for dot in MADE_UP_FROM_MEMORY
+)  # fmt: skip
+
+
+@cache
+def in_tensor() -> Both:
+    """A device that prefers dots whose sums stand in tensor memory."""
+    made = from_memory()
+    return replace(made, groups=replace(made.groups, left=MADE_UP_IN_TENSOR))
+
+
 @cache
 def from_memory() -> Both:
     """A device that prefers dots whose factors stay in shared memory to NVIDIA's others."""
@@ -53,7 +69,7 @@ def from_memory() -> Both:
 
 
 def dots_of(kernel: Kernel) -> set[Dot]:
-    contracts = (each for each in kernel.statements() if isinstance(each, Contract))
+    contracts = (x for x in kernel.statements() if isinstance(x, Contract | Accumulate))
     return {each.dot for each in contracts if each.dot.is_matrix}
 
 

@@ -1,4 +1,6 @@
-"""Products of factors that stay in shared memory, by both meanings; and what is wrong in them."""
+"""Products of factors that stay in shared memory, with sums in lanes or in tensor memory, by both
+meanings; and what is wrong in them.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ from luminal.base.errors import VerifyError
 from luminal.compiler.compile import lower_by_stages
 from luminal.expand import interpreter, ir
 from luminal.expand.expand import expand
+from luminal.expand.fold import constant
+from luminal.expand.ir import CONDITION, INDEX
 from luminal.expand.verify import verify
 from luminal.hlir.graph import Graph
 from luminal.kernel import tile_interpreter
 from luminal.kernel.knobs import as_knobs
 from luminal.kernel.tile_ir import Batch, Kernel
 from luminal.program.steps import NestStep
-from tests.backends.groups.matrix_backend import dots_of, from_memory
+from tests.backends.groups.matrix_backend import dots_of, from_memory, in_tensor
+from tests.long_share import long_but
 
 M, K, N = 14, 104, 24
 RING = {"dot": "made.memory.bf16", "blocks": "16x16 by 8x16", "deep": 32, "stages": 4}
@@ -34,12 +39,13 @@ def product(along_sum: bool) -> Graph:
     return cx.graph()
 
 
-def ring(along_sum: bool = False) -> Kernel:
+def ring(along_sum: bool = False, sums: str = "memory") -> Kernel:
     """Four blocks in a ring, of which one batch of products may still read one."""
-    made = from_memory()
+    made = in_tensor() if sums == "tensor" else from_memory()
     (step,) = lower_by_stages(product(along_sum), made).partition.steps
     assert isinstance(step, NestStep)
-    return made.schedules.place(step, as_knobs(RING)).kernel
+    knobs = as_knobs({**RING, "dot": f"made.{sums}.bf16"})
+    return made.schedules.place(step, knobs).kernel
 
 
 def run(kernel: Kernel, expanded: ir.Kernel | None, along_sum: bool = False) -> None:
@@ -59,14 +65,17 @@ def run(kernel: Kernel, expanded: ir.Kernel | None, along_sum: bool = False) -> 
     np.testing.assert_array_equal(found.astype(np.float64), a.reshape(M, K) @ b)
 
 
+@pytest.mark.parametrize("sums", ["memory", "tensor"])
 @pytest.mark.parametrize("along_sum", [False, True])
-def test_a_ring_by_both_meanings(along_sum: bool) -> None:
-    kernel = ring(along_sum)
+def test_a_ring_by_both_meanings(along_sum: bool, sums: str) -> None:
+    kernel = ring(along_sum, sums)
     (dot,) = dots_of(kernel)
     assert dot.is_from_memory
+    assert dot.in_tensor is (sums == "tensor")
     expanded = expand(kernel)
     verify(expanded)
-    factors = {s.b.turned for s in expanded.statements() if isinstance(s, ir.MultiplyLeft)}
+    kinds = ir.MultiplyLeft | ir.Accumulate
+    factors = {s.b.turned for s in expanded.statements() if isinstance(s, kinds)}
     assert factors == {not along_sum}
     run(kernel, None, along_sum)
     run(kernel, expanded, along_sum)
@@ -96,7 +105,7 @@ def waits_less(statement: Any) -> Any:
 
 def of_factor(**other: Any) -> Changed:
     def change(statement: Any) -> Any:
-        if not isinstance(statement, ir.MultiplyLeft):
+        if not isinstance(statement, ir.MultiplyLeft | ir.Accumulate):
             return statement
         moved = other.get("by", 0) + statement.b.distance
         turned = other.get("turned", statement.b.turned)
@@ -127,6 +136,51 @@ def test_faults_are_found(fault: str) -> None:
     assert wrong.body != expanded.body
     with pytest.raises((VerifyError, AssertionError), match=message):
         run(kernel, wrong)
+
+
+def of_sums(kind: type, **other: Any) -> Changed:
+    return lambda s: replace(s, **other) if isinstance(s, kind) else s
+
+
+IN_TENSOR: dict[str, tuple[Changed, str | None]] = {
+    **{name: FAULTS[name] for name in FAULTS if name != "products without a fence"},
+    "results that nobody waits for": (
+        lambda s: None if s == ir.Await(0, Batch.PRODUCTS) else s, "is written by"),
+    "sums that are not begun": (of_sums(ir.Accumulate, adds=constant(CONDITION, 1)), None),
+    "sums that are begun again": (of_sums(ir.Accumulate, adds=constant(CONDITION, 0)), None),
+    "another column": (of_sums(ir.LoadSums, distance=1), "are not among"),
+    "columns of another block": (of_sums(ir.LoadSums, address=constant(INDEX, 0)), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", long_but(IN_TENSOR, ("results that nobody waits for",)))
+def test_faults_in_tensor_memory_are_found(fault: str) -> None:
+    change, message = IN_TENSOR[fault]
+    kernel = ring(sums="tensor")
+    expanded = expand(kernel)
+    wrong = replace(expanded, body=changed(expanded.body, change))
+    assert wrong.body != expanded.body
+    with pytest.raises((VerifyError, AssertionError), match=message):
+        run(kernel, wrong)
+
+
+def test_a_sum_of_nothing_in_tensor_memory_is_0() -> None:
+    """No product has begun it."""
+    cx, made = lm.Graph(), in_tensor()
+    steps = cx.dim("k", 0, 64)
+    a = cx.tensor((16, steps), lm.bfloat16, "a")
+    b = cx.tensor((steps, 16), lm.bfloat16, "b")
+    (a @ b).cast(lm.float32).output("y")
+    (step,) = lower_by_stages(cx.graph(), made).partition.steps
+    assert isinstance(step, NestStep)
+    kernel = made.schedules.place(step, as_knobs({"dot": "made.tensor.bf16"})).kernel
+    for count in (0, 24):
+        a, b = (np.ones(shape, lm.bfloat16.numpy) for shape in ((16, count), (count, 16)))
+        for by in (tile_interpreter.run, lambda k, x, p: interpreter.run(expand(k), x, p)):
+            found = np.full((16, 16), 7, np.float32)
+            names = [buffer.name for buffer in kernel.buffers]
+            by(kernel, dict(zip(names, (a, b, found), strict=True)), {kernel.params[0].name: count})
+            np.testing.assert_array_equal(found, count)
 
 
 def test_another_swizzle_is_found() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.backends.groups.matrix_backend import from_memory
+from tests.backends.groups.matrix_backend import from_memory, in_tensor
 from tests.backends.groups.random_matrices import check
 from tests.long_share import long_but
 
@@ -33,3 +33,14 @@ def test_a_random_product_of_factors_in_memory(seed: int) -> None:
 @pytest.mark.parametrize("first", range(100, 500, 20))
 def test_random_products_of_factors_in_memory(first: int) -> None:
     assert sum(check(seed, 40, from_memory()) for seed in range(first, first + 20)) >= 5
+
+
+@pytest.mark.parametrize("seed", long_but([*LEFT], (16,)))
+def test_a_random_product_in_tensor_memory(seed: int) -> None:
+    assert check(seed, 40, in_tensor())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(100, 500, 20))
+def test_random_products_in_tensor_memory(first: int) -> None:
+    assert sum(check(seed, 40, in_tensor()) for seed in range(first, first + 20)) >= 5

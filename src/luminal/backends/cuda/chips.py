@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from luminal.backends.cuda import presence
-from luminal.base.dots import MMA, UINT8_BY_INT8, WGMMA
+from luminal.base.dots import MMA, TCGEN05, UINT8_BY_INT8, WGMMA
 from luminal.schedule.groups.chip import Chip, Pipes, nearest
 
 K, M = 1 << 10, 1 << 20
@@ -38,10 +38,11 @@ CHIPS = (
     Chip("sm_90a", 132, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 50 * M, 3.35e12, 1.755e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
                matrix=1270, left=2048), dots=DOTS, is_chained=True, left=WGMMA),
-    # B200: NVIDIA Blackwell Architecture Technical Brief, and the data sheet of DGX B200.
+    # B200: NVIDIA Blackwell Architecture Technical Brief, and the data sheet of HGX B200: 2.25e15
+    # dense operations of bf16 a second, 4096 products a unit and cycle.
     Chip("sm_100a", 148, REGISTERS, 228 * K, 227 * K, 2048, GROUP, ROW, 126 * M, 8e12, 1.85e9,
          Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
-               matrix=1270), dots=DOTS, is_chained=True),
+               matrix=1270, left=4096), dots=DOTS, is_chained=True, left=TCGEN05),
     # GeForce RTX 5090: NVIDIA RTX Blackwell GPU Architecture; all its pipes compute integers.
     Chip("sm_120", 170, REGISTERS, 100 * K, 99 * K, 1536, GROUP, ROW, 96 * M, 1.792e12, 2.407e9,
          Pipes(issue=128, f32=128, f64=2, i32=128, special=16, exchange=32, shared=32,

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from luminal.base.dots import MMA, UINT8_BY_INT8, Dot
 from luminal.base.dtypes import DType, float32, int32, uint16, uint32
 from luminal.base.swizzles import Swizzle
-from luminal.codegen.c_family import matrices, warpgroups
+from luminal.codegen.c_family import matrices, tensor_memory, warpgroups
 from luminal.codegen.c_family.dialect import DYNAMIC, INTEGERS, KERNEL, Dialect
 from luminal.expand.ir import Type
 
@@ -167,6 +167,20 @@ class CudaCpp(Dialect):
             *map(warpgroups.describer, swizzles),
             *(warpgroups.holder(*sums) for sums in held),
             *(warpgroups.wgmma(dot, turned) for dot, turned in dots),
+        ]
+
+    def tensor_products(
+        self, dots: Sequence[Dot], swizzles: Sequence[Swizzle], loaded: Sequence[tuple[DType, int]]
+    ) -> Sequence[str]:
+        publish = next(text for text in warpgroups.batches() if warpgroups.PUBLISH in text)
+        by_kind = {tensor_memory.multiplier_of(dot): tensor_memory.multiplier(dot) for dot in dots}
+        return [
+            publish,
+            *tensor_memory.functions(),
+            *map(tensor_memory.factor, swizzles),
+            *by_kind.values(),
+            *(tensor_memory.columns_loader(*sums) for sums in loaded),
+            *(tensor_memory.columns_awaiter(*sums) for sums in loaded),
         ]
 
     def load_matrix(self, count: int, turned: bool) -> str:

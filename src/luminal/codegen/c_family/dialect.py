@@ -109,6 +109,14 @@ class Dialect(ABC):
         """
         raise CompileError(f"{self.name} multiplies nothing in shared memory; choose another dot")
 
+    def tensor_products(
+        self, dots: Sequence[Dot], swizzles: Sequence[Swizzle], loaded: Sequence[tuple[DType, int]]
+    ) -> Sequence[str]:
+        """The functions of products in tensor memory by these dots, of factors in these swizzles,
+        and those that load so many sums of a dtype; their names are those of `tensor_memory`.
+        """
+        raise CompileError(f"{self.name} has no tensor memory; choose another dot")
+
     def load_matrix(self, count: int, turned: bool) -> str:
         """The function by which lanes load matrices together; `instructions` says if there is
         one.

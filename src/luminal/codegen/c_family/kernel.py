@@ -8,13 +8,13 @@ two. A worker is a thread, or, of a kernel with lanes, a group of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
-from luminal.base.swizzles import SWIZZLES
-from luminal.codegen.c_family import warpgroups
+from luminal.base.swizzles import SWIZZLES, Swizzle
+from luminal.codegen.c_family import tensor_memory, warpgroups
 from luminal.codegen.c_family.dialect import DYNAMIC, Dialect
 from luminal.codegen.c_family.in_place import variables
 from luminal.codegen.c_family.matrices import AWAIT, COMMIT, copier_of, loader_of, name_of
@@ -27,7 +27,9 @@ from luminal.codegen.c_family.spelling import (
 )
 from luminal.expand.early import with_early
 from luminal.expand.expand import expand
+from luminal.expand.fragments import tensor_columns
 from luminal.expand.ir import (
+    Accumulate,
     Apply,
     Await,
     Barrier,
@@ -42,6 +44,7 @@ from luminal.expand.ir import (
     Left,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Multiply,
     MultiplyLeft,
@@ -133,7 +136,9 @@ def dtypes_of(kernel: Kernel) -> frozenset[DType]:
 
 
 def _offsets(kernel: Kernel) -> list[int]:
-    """Where each of a group's buffers begins, in bytes, and where the last one ends."""
+    """Where each of a group's buffers begins, in bytes, then what goes with tensor memory, if it
+    has some, and where the last one ends.
+    """
     offsets, end = [], 0
     for buffer in kernel.shared:
         alignment = SHARED_ALIGNMENT
@@ -141,7 +146,8 @@ def _offsets(kernel: Kernel) -> list[int]:
             alignment = max(alignment, SWIZZLES[buffer.swizzle].alignment)
         offsets.append(-(-end // alignment) * alignment)
         end = offsets[-1] + buffer.size.constant * memory_dtype(buffer.dtype).size
-    return [*offsets, -(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT]
+    offsets.append(-(-end // SHARED_ALIGNMENT) * SHARED_ALIGNMENT)
+    return [*offsets, offsets[-1] + SHARED_ALIGNMENT] if kernel.tensor else offsets
 
 
 def shared_bytes(kernel: Kernel) -> int:
@@ -156,7 +162,7 @@ def dynamic_bytes(kernel: Kernel, dialect: Dialect) -> int:
     return size if static is not None and (size > static or is_swizzled) else 0
 
 
-def _turned(statement: MultiplyLeft) -> str:
+def _turned(statement: MultiplyLeft | Accumulate) -> str:
     """The factors whose neighbours in memory are rows or columns."""
     return "a" * statement.a.turned + "b" * statement.b.turned
 
@@ -187,6 +193,8 @@ class Walk:
         self.shared = {buffer.name for buffer in kernel.shared}
         self.swizzles = {b.name: SWIZZLES[b.swizzle] for b in kernel.shared if b.swizzle}
         self.barrier = dialect.barrier
+        if kernel.tensor:
+            self.barrier = tensor_memory.meeting(self.barrier)
         self.variables = variables(kernel)
         self.summed: list[Value] = []  # by products of the last loop, which are not awaited yet
         self.lines: list[str] = []
@@ -250,11 +258,17 @@ class Walk:
         for scratch in kernel.scratch:
             start = f"{dialect.base(SCRATCH)} + worker * {STRIDE} + {self._operand(scratch.offset)}"
             self._pointer(scratch.buffer.name, scratch.buffer.dtype, start)
+        if kernel.tensor:
+            size = shared_bytes(kernel) - SHARED_ALIGNMENT
+            place, columns = f"{DYNAMIC} + {size}", tensor_columns(kernel)
+            self.lines += tensor_memory.opened(place, columns, self.barrier)
         chunk = f"v{kernel.chunk.id}"
         self._put(f"for ({index} {chunk} = worker; {chunk} < {CHUNKS}; {chunk} += workers) {{")
         if kernel.begin is not None:  # chunks of a worker lie apart
             self._put(f"    const {index} v{kernel.begin.id} = {chunk};")
         self._inside(kernel.body)
+        if kernel.tensor:
+            self.lines += tensor_memory.closed(tensor_columns(kernel), self.barrier)
         self.depth -= 1
         self._put("}")
 
@@ -360,6 +374,10 @@ class Walk:
                     self._multiply(statement)
                 case MultiplyLeft():
                     self._multiply_left(statement)
+                case Accumulate():
+                    self._accumulate(statement)
+                case LoadSums():
+                    self._load_sums(statement)
                 case LoadMatrix():
                     self._load_matrix(statement)
                 case Copy():
@@ -370,6 +388,10 @@ class Walk:
                     self._put(f"{warpgroups.PUBLISH}();")
                 case Begin():
                     self._put(f"{warpgroups.BEGIN}();")
+                case Commit(Batch.PRODUCTS) if self.kernel.tensor:
+                    self._put(tensor_memory.COMMITTED)
+                case Await(younger, Batch.PRODUCTS) if self.kernel.tensor:
+                    self._put(tensor_memory.awaited(younger))
                 case Commit(of):
                     self._put(f"{COMMIT if of is Batch.COPIES else warpgroups.COMMIT}();")
                 case Await(younger, Batch.PRODUCTS):
@@ -392,9 +414,26 @@ class Walk:
         held = ", ".join([*map(self._operand, statement.outs), *factors])
         self._put(f"{warpgroups.function_of(statement.dot, _turned(statement))}({held});")
 
-    def _described(self, factor: Left) -> str:
+    def _accumulate(self, statement: Accumulate) -> None:
+        factors = [self._described(f, tensor_memory.factor_of) for f in (statement.a, statement.b)]
+        instruction = tensor_memory.instruction_of(statement.dot, _turned(statement))
+        adds, name = self._operand(statement.adds), tensor_memory.multiplier_of(statement.dot)
+        place = f"{tensor_memory.FIRST} + {self._at(statement)}"
+        held = ", ".join([place, *factors, f"{instruction:#x}", adds])
+        self._put(f"if ({tensor_memory.LEADS}) {name}({held});")
+
+    def _load_sums(self, statement: LoadSums) -> None:
+        outs, count = ", ".join(map(self._operand, statement.outs)), len(statement.outs)
+        self._put(f"{self._type(statement.outs[0].type)} {outs};")
+        place = f"{tensor_memory.FIRST} + {self._at(statement)} + {tensor_memory.OWN_LANES}"
+        self._put(f"{tensor_memory.columns_loader_of(count)}({outs}, {place});")
+        self._put(f"{tensor_memory.columns_awaiter_of(count)}({outs});")
+
+    def _described(
+        self, factor: Left, name_of: Callable[[Swizzle], str] = warpgroups.describer_of
+    ) -> str:
         """The descriptor of a block of a factor."""
-        name = warpgroups.describer_of(self.swizzles[factor.buffer])
+        name = name_of(self.swizzles[factor.buffer])
         apart = factor.apart * self.elements[factor.buffer].size
         return f"{name}(&{self._place(factor)}, {apart})"
 
@@ -425,6 +464,13 @@ class Walk:
             loops = (self._begun(s) for s in statements if isinstance(s, Loop))
             held = dict.fromkeys((s[0].type.dtype, len(s)) for s in loops if s)
             yield from self.dialect.products([*products], [*swizzles], [*held])
+        into = [s for s in statements if isinstance(s, Accumulate)]
+        sums = [s for s in statements if isinstance(s, LoadSums)]
+        if sums:
+            swizzles = dict.fromkeys(self.swizzles[f.buffer] for s in into for f in (s.a, s.b))
+            loaded = dict.fromkeys((s.outs[0].type.dtype, len(s.outs)) for s in sums)
+            dots = dict.fromkeys(s.dot for s in into)
+            yield from self.dialect.tensor_products([*dots], [*swizzles], [*loaded])
         if self.kernel.early:
             yield self.dialect.fetching()
         loads = [(len(s.outs), s.turned) for s in statements if isinstance(s, LoadMatrix)]
@@ -483,7 +529,9 @@ class Walk:
     def _place(self, statement: Load | Store | LoadMatrix | Fetch | Copy | Left) -> str:
         return f"{statement.buffer}[{self._at(statement)}]"
 
-    def _at(self, statement: Load | Store | LoadMatrix | Fetch | Copy | Left) -> str:
+    def _at(
+        self, statement: Load | Store | LoadMatrix | Fetch | Copy | Left | Accumulate | LoadSums
+    ) -> str:
         distance = statement.distance
         further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""
         return f"{self._operand(statement.address)}{further}"

@@ -146,6 +146,10 @@ def spell_together(kernels: Sequence[Kernel], dialect: Dialect) -> Together:
     sizes = {kernel.lanes for kernel in kernels if kernel.lanes > 1}
     if len(sizes) > 1 and not dialect.part_barrier:
         raise CompileError(f"{dialect.name}: kernels of {sorted(sizes)} lanes cannot be one")
+    # Whoever waits for columns of tensor memory waits for the end of another group, which may wait
+    # for it: groups that stay would have to share them out.
+    if any(kernel.tensor for kernel in kernels):
+        raise CompileError(f"{dialect.name}: products in tensor memory are kernels of their own")
     lanes = max(sizes, default=THREADS)
     dtypes = frozenset().union(*map(dtypes_of, kernels))
     places = max(1, *(len(kernel.buffers) for kernel in kernels))

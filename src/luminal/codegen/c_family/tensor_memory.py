@@ -12,15 +12,14 @@ are left out: nothing here runs clusters.
 from __future__ import annotations
 
 from luminal.base.dots import Dot
-from luminal.base.dtypes import bfloat16, float16, float32, int8, int32
+from luminal.base.dtypes import DType, bfloat16, float16, float32, int8, int32
 from luminal.base.swizzles import Swizzle
+from luminal.codegen.c_family.matrices import CONSTRAINTS, CPP
 from luminal.codegen.c_family.warpgroups import descriptor
 
 ALLOCATE, END_ALLOCATION, FREE = "allocate_columns", "end_allocation", "free_columns"
 BEFORE, AFTER = "before_meeting", "after_meeting"
 BEGIN_PHASES, COMMIT_TO, AWAIT_PHASE = "begin_phases", "commit_to", "await_phase"
-COLUMNS = 512
-"""The columns of a unit's tensor memory. Powers of two from 32 on are allocated at once."""
 # Sources: the PTX ISA's tables of instruction descriptors and of shared memory descriptors, in its
 # chapter on tcgen05.
 KINDS = {bfloat16: ("f16", 1), float16: ("f16", 0), float32: ("tf32", 2), int8: ("i8", 1)}
@@ -84,13 +83,11 @@ def columns_loader_of(count: int) -> str:
     return f"load_columns_{count}"
 
 
-def columns_loader(count: int) -> str:
-    """The function that loads so many columns of a lane, 1 to 128 and a power of two, as bits. They
-    are there when they have been awaited.
+def columns_loader(dtype: DType, count: int) -> str:
+    """The function that loads so many columns of a lane, 1 to 128 and a power of two, of a dtype of
+    sums. They are there when they have been awaited.
     """
-    names = _registers(count)
-    parameters = ", ".join(f"unsigned &{name}" for name in names)
-    outs = ", ".join(f'"=r"({name})' for name in names)
+    parameters, outs = _registers(dtype, count, "=")
     places = "{" + ", ".join(f"%{n}" for n in range(count)) + "}"
     code = f"tcgen05.ld.sync.aligned.32x32b.x{count}.b32 {places}, [%{count}];"
     return (
@@ -104,21 +101,22 @@ def columns_awaiter_of(count: int) -> str:
     return f"await_columns_{count}"
 
 
-def columns_awaiter(count: int) -> str:
+def columns_awaiter(dtype: DType, count: int) -> str:
     """The function that awaits so many columns of a lane, and all that it has loaded before. It
     takes them, so that the compiler reads none of them earlier.
     """
-    names = _registers(count)
-    parameters = ", ".join(f"unsigned &{name}" for name in names)
-    outs = ", ".join(f'"+r"({name})' for name in names)
+    parameters, outs = _registers(dtype, count, "+")
     return (
         f"__device__ inline void {columns_awaiter_of(count)}({parameters}) "
         f'{{ asm volatile("tcgen05.wait::ld.sync.aligned;" : {outs}); }}'
     )
 
 
-def _registers(count: int) -> list[str]:
-    return [f"r{n}" for n in range(count)]
+def _registers(dtype: DType, count: int, use: str) -> tuple[str, str]:
+    """So many registers as a function's parameters, and as what its assembly writes."""
+    names = [f"r{n}" for n in range(count)]
+    parameters = ", ".join(f"{CPP[dtype]} &{name}" for name in names)
+    return parameters, ", ".join(f'"{use}{CONSTRAINTS[dtype]}"({name})' for name in names)
 
 
 def functions() -> list[str]:
@@ -162,3 +160,51 @@ def functions() -> list[str]:
         f'{{ unsigned ended; do {{ asm volatile("{waiting}" : "=r"(ended) : {to("barrier")}, '
         '"r"(parity) : "memory"); } while (!ended); }',
     ]
+
+
+# --- the lines of a kernel: each 128 lanes are a team, whose first lane multiplies for all
+
+FIRST, LEADS = "first_column", "threadIdx.x % 128 == 0"
+OWN_LANES = "(threadIdx.x / 32 % 4 << 21)"
+"""What the address of a warp's lanes has more than that of the first ones."""
+RING = 2
+"""Barriers of a team, which its batches of products take in turns: all but this many have ended
+when one is committed.
+"""
+COMMITTED = f"if ({LEADS}) {COMMIT_TO}(&ended[batches % {RING}]); ++batches;"
+BARRIERS = 64  # bytes of those of all teams, before the place of the columns
+
+
+def meeting(barrier: str) -> str:
+    """A barrier behind which lanes see what others have done to tensor memory."""
+    return f"{BEFORE}(); {barrier} {AFTER}();"
+
+
+def opened(place: str, columns: int, barrier: str) -> list[str]:
+    """Allocates so many columns, and begins the phases of barriers, which lie at a `place` in
+    shared memory.
+    """
+    lines = (
+        f"unsigned long long *const ended = (unsigned long long *)({place}) "
+        f"+ threadIdx.x / 128 * {RING};",
+        f"unsigned *const allocated = (unsigned *)({place} + {BARRIERS});",
+        f"if (threadIdx.x < 32) {{ {ALLOCATE}<{columns}>(allocated); {END_ALLOCATION}(); }}",
+        f"if ({LEADS}) for (int n = 0; n < {RING}; ++n) {BEGIN_PHASES}(&ended[n]);",
+        barrier,
+        f"const unsigned {FIRST} = *allocated;",
+        "unsigned batches = 0;",
+    )
+    return [f"    {line}" for line in lines]
+
+
+def closed(columns: int, barrier: str) -> list[str]:
+    """Frees them, when all lanes have loaded what they load."""
+    return [f"    {barrier}", f"    if (threadIdx.x < 32) {FREE}<{columns}>({FIRST});"]
+
+
+def awaited(younger: int) -> str:
+    """Awaits all batches of the lane's team but so many, fewer than it has barriers."""
+    assert younger < RING, f"{younger} batches run on, of which a team has {RING} at most"
+    batch = f"batches - {1 + younger}"
+    ends = f"{AWAIT_PHASE}(&ended[({batch}) % {RING}], ({batch}) / {RING} & 1)"
+    return f"if (batches > {younger}) {ends}; {AFTER}();"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from luminal.base.dots import TENSOR_COLUMNS
 from luminal.base.records import dataclass
 from luminal.schedule.groups.chip import Chip
 from luminal.schedule.groups.counts import Work
@@ -68,7 +69,8 @@ def resident(work: Work, chip: Chip, most: int) -> int:
     """Groups that a unit holds at once; it is given `most` at most."""
     by_registers = chip.registers // (work.registers * work.lanes)
     by_shared = chip.unit_bytes // max(1, work.shared_bytes)
-    return max(1, min(most, chip.resident // work.lanes, by_registers, by_shared))
+    by_tensor = TENSOR_COLUMNS // max(1, work.columns)
+    return max(1, min(most, chip.resident // work.lanes, by_registers, by_shared, by_tensor))
 
 
 def bounds(work: Work, chip: Chip, chunks: int, size: float, most: int) -> Bounds:

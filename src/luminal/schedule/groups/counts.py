@@ -57,7 +57,7 @@ class Work:
     resident; `issued`: instructions of all lanes together, by pipe, and products of 16-bit floats
     by matrix instructions; `waits`: how often a lane waits
     for memory, for shared memory or at a barrier; `early`: the bytes that a group fetches before
-    earlier launches have ended.
+    earlier launches have ended; `columns`: that a group allocates of tensor memory.
     """
 
     lanes: int
@@ -67,6 +67,7 @@ class Work:
     waits: Mapping[str, float]
     accesses: tuple[Access, ...]
     early: int = 0
+    columns: int = 0
 
     def total(self, what: str, *places: str) -> float:
         """The sum over accesses to places of "taken", "least" or "lines"."""

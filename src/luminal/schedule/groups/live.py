@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from luminal.expand.ir import (
+    Accumulate,
     Apply,
     Await,
     Barrier,
@@ -17,6 +18,7 @@ from luminal.expand.ir import (
     Kernel,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Multiply,
     MultiplyLeft,
@@ -93,7 +95,7 @@ def _defined(statement: Statement) -> tuple[Value, ...]:
     match statement:
         case Apply(out) | Load(out) | Exchange(out):
             return (out,)
-        case Multiply(outs) | MultiplyLeft(outs) | LoadMatrix(outs):
+        case Multiply(outs) | MultiplyLeft(outs) | LoadMatrix(outs) | LoadSums(outs):
             return outs
         case Loop(carries=carries):
             return tuple(carry.result for carry in carries)
@@ -111,12 +113,14 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
             return address, mask
         case Store(address=address, value=value, mask=mask):
             return address, value, mask
-        case Fetch(address=address) | LoadMatrix(address=address):
+        case Fetch(address=address) | LoadMatrix(address=address) | LoadSums(address=address):
             return (address,)
         case Multiply(acc=acc, a=a, b=b):
             return *acc, *a, *b
         case MultiplyLeft(acc=acc, a=one, b=other):
             return *acc, one.address, other.address
+        case Accumulate(address=address, a=one, b=other, adds=adds):
+            return address, one.address, other.address, adds
         case Exchange(value=value):
             return (value,)
         case Loop(start=start, stop=stop, carries=carries):

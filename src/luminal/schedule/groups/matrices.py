@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
-from luminal.base.dots import Dot
+from luminal.base.dots import TENSOR_COLUMNS, TENSOR_ROWS, Dot
 from luminal.base.records import dataclass
 from luminal.kernel.knobs import Choices
+from luminal.kernel.product_blocks import LOADED
 from luminal.kernel.product_sides import Sides
 from luminal.kernel.product_tiling import ProductTiling, shared_bytes
 from luminal.schedule.groups.facts import Groups
@@ -35,6 +36,7 @@ OTHERS = 72
 IN_LINES = 4  # turns of shared memory for elements that a row of lanes stores across swizzled lines
 PARTS, ROW = 4, 32  # of a unit, each of which multiplies for rows of lanes
 RESULTS = 128  # registers of a lane that may be results
+HELD = 224  # registers of a lane, for results and what is on its way
 MOST = 8  # blocks of a dot along a side of a tile
 ROUNDS, MOST_BANDS = 4, 32  # of all units, below which bands change little; rows of blocks in one
 DEPTHS = (2, 4, 8, 1)  # steps of the dot in a block of the sum
@@ -60,6 +62,8 @@ class MatrixChoices:
         shape = named[choices.pick("blocks", next(iter(named)), list(named))]
         _, rule, blocks = self.plan(shape)
         depths = [n for n in self.depths() if self.fits(self.made(shape, n, 1))]
+        light = [n for n in depths if not self.is_heavy(self.made(shape, n, 2))]
+        rule = rule if rule in light else max(light, default=min(depths))
         deep = choices.pick("deep", rule, depths)
         ways = [LANES, VALUES] if self.copies_whole(self.made(shape, deep, 2)) else [VALUES]
         ring = choices.pick("copies", ways[0], ways) == LANES
@@ -89,6 +93,12 @@ class MatrixChoices:
             able.sort(key=lambda n: n > 1)
         return able
 
+    def is_heavy(self, tiling: ProductTiling) -> bool:
+        """Do lanes hold more than they have room for, where the next block passes by registers?"""
+        fetched = (tiling.rows + tiling.columns) * tiling.deep // tiling.lanes
+        is_by_lanes = not self.copies_whole(tiling)
+        return is_by_lanes and fetched + self.results(tiling.tile) > HELD
+
     def copies_whole(self, tiling: ProductTiling) -> bool:
         """Can lanes copy one of the factors to shared memory without registers?"""
         if not self.groups.copies or not self.fits(tiling):
@@ -97,8 +107,10 @@ class MatrixChoices:
         return any(tiling.copies_whole(self.sides, side, term) for side, term in self.sides.kept)
 
     def fits(self, tiling: ProductTiling) -> bool:
-        """Is there room for it in shared memory?"""
-        return shared_bytes(self.sides, tiling) <= self.groups.shared_bytes
+        """Is there room for it in shared memory, and for its sums in tensor memory?"""
+        columns = tiling.tensor_columns(len(self.sides.factors))
+        is_beside = shared_bytes(self.sides, tiling) <= self.groups.shared_bytes
+        return is_beside and columns <= TENSOR_COLUMNS
 
     @cached_property
     def named(self) -> dict[str, Shape]:
@@ -148,6 +160,8 @@ class MatrixChoices:
     def results(self, tile: tuple[int, int]) -> int:
         """Registers of a lane that hold results."""
         dot, sums = self.dots[0], len(self.sides.factors)
+        if dot.in_tensor:
+            return LOADED * sums
         return tile[0] * tile[1] * sums * max(1, dot.accumulator.size // 4) // dot.together
 
     def plan(self, shape: Shape) -> tuple[float, int, int]:
@@ -164,6 +178,8 @@ class MatrixChoices:
         left = dot.is_from_memory
         multiplied = rows * columns * size / 2
         multiplied /= self.groups.left_rate if left else self.groups.matrix
+        # Of tensor memory's lanes a block of fewer rows has the first in each part of a unit.
+        multiplied *= TENSOR_ROWS / dot.m if dot.in_tensor else 1
         # What is read in shared memory is so for each of its rows of blocks.
         read = tile[0] // dot.m * (dot.m + dot.n) if left else sum(tile)
         touched = (teams * read + rows + columns) * size / LOADS
@@ -178,6 +194,8 @@ class MatrixChoices:
         blocks = batch * -(-all_rows // rows) * -(-all_columns // columns)
         share = -(-blocks // self.units)
         by_registers = REGISTERS // (lanes * (self.results(tile) + OTHERS))
+        columns = self.made(shape, min(self.depths()), 1).tensor_columns(len(self.sides.factors))
+        by_registers = min(by_registers, TENSOR_COLUMNS // max(1, columns))
         for deep in self.depths():
             one = shared_bytes(self.sides, self.made(shape, deep, 1))
             for ring, waits in RING.items():

@@ -101,8 +101,10 @@ class ProductChoices:
         dot = self.sides.dot
         if dot is None:
             return None
-        left = tuple(row for row in self.groups.left if row.replaces(dot))
-        ways = [ways for rows in (left, (dot,)) if rows and (ways := self.by_matrices(rows)).named]
+        families: dict[str, tuple[Dot, ...]] = {}
+        for row in (*(row for row in self.groups.left if row.replaces(dot)), dot):
+            families[row.family] = *families.get(row.family, ()), row
+        ways = [ways for rows in families.values() if (ways := self.by_matrices(rows)).named]
         named = {ways.dots[0].family: ways for ways in sorted(ways, key=lambda ways: ways.cycles)}
         if not named:
             return None

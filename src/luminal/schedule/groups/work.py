@@ -17,8 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from luminal.base.dots import TENSOR_ROWS
 from luminal.base.records import dataclass
+from luminal.expand.fragments import tensor_columns
 from luminal.expand.ir import (
+    Accumulate,
     Apply,
     Await,
     Barrier,
@@ -33,6 +36,7 @@ from luminal.expand.ir import (
     Kernel,
     Load,
     LoadMatrix,
+    LoadSums,
     Loop,
     Meeting,
     Multiply,
@@ -163,7 +167,7 @@ class _Count:
         seen = self.seen
         return Work(
             self.lanes, registers, shared, dict(seen.issued), dict(seen.waits),
-            tuple(seen.accesses), early,
+            tuple(seen.accesses), early, tensor_columns(kernel),
         )  # fmt: skip
 
     # --- values ---------------------------------------------------------------------------------
@@ -425,12 +429,13 @@ class _Count:
             self.seen.awaited[out.id] = MATRIX, 1.0
             self.set(out, UNKNOWN)
 
-    def multiply_left(self, statement: MultiplyLeft, times: float) -> None:
+    def multiply_left(self, statement: MultiplyLeft | Accumulate, times: float) -> None:
         """A product whose factors are read in shared memory, each line of 16 bytes once."""
         dot = statement.dot
         self.use(times, statement.a.address, statement.b.address)
         self.issue(I32, times)
         share = dot.a.size / 2 / dot.together
+        share *= TENSOR_ROWS / dot.m if dot.in_tensor else 1
         self.issue(LEFT, times * dot.m * dot.n * dot.k * share)
         for factor, lines in ((statement.a, dot.m), (statement.b, dot.n)):
             turns = lines * dot.k * dot.a.size / WORD / ROW
@@ -440,7 +445,15 @@ class _Count:
                 is_looped=self.depth > 0, by_data=False,
             )  # fmt: skip
             self.seen.accesses.append(access)
+        for out in statement.outs if isinstance(statement, MultiplyLeft) else ():
+            self.set(out, UNKNOWN)
+
+    def load_sums(self, statement: LoadSums, times: float) -> None:
+        """Each row of lanes loads its own part of tensor memory, a word a lane and cycle."""
+        self.use(times, statement.address)
+        self.issue(MEMORY, times * len(statement.outs))
         for out in statement.outs:
+            self.seen.awaited[out.id] = "shared", 1.0
             self.set(out, UNKNOWN)
 
     def load_matrix(self, statement: LoadMatrix, times: float) -> None:
@@ -471,6 +484,8 @@ class _Count:
         Exchange: exchange,
         Multiply: multiply,
         MultiplyLeft: multiply_left,
+        Accumulate: multiply_left,
+        LoadSums: load_sums,
         LoadMatrix: load_matrix,
         Copy: copy,
         Publish: once,
