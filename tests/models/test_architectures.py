@@ -151,7 +151,7 @@ def test_an_architecture_that_is_not_known(tmp_path: Path) -> None:
     [
         ({"quant_method": "gptq", "bits": 4}, "GPTQ"),
         ({"quant_method": "awq"}, "AWQ"),
-        ({"quant_method": "fp8"}, "fp8"),
+        ({"quant_method": "fbgemm_fp8"}, r"fp8 \(fbgemm\)"),
         ({"quant_method": "bitsandbytes"}, "bitsandbytes"),
         ({"load_in_4bit": True}, "bitsandbytes"),
         ({"quant_method": "compressed-tensors"}, "compressed-tensors"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from luminal.base.errors import InputError, LoadError
 from luminal.base.records import dataclass
+from luminal.frontend.matrices.packed import Packed
 from luminal.loaders import hub
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.named_blocks import METHOD, with_blocks
@@ -18,6 +19,7 @@ from luminal.loaders.safetensors_file import read_safetensors, read_sharded
 from luminal.loaders.shown import shown
 from luminal.loaders.tokenizer import HuggingFaceTokenizer, read_tokenizer_json
 from luminal.memory.row_order import StoredRows
+from luminal.models import float8
 
 EMBEDDING, OUTPUT = "model.embed_tokens.weight", "lm_head.weight"
 
@@ -71,7 +73,7 @@ def load_checkpoint(
     """
     path = locate(path_or_id)
     checkpoint = _read(path, tokenizer, keep_quantized, keep_order, with_tokenizer)
-    if keep_quantized and not any(tensor.dtype.names for tensor in checkpoint.tensors.values()):
+    if keep_quantized and not any(map(is_packed, checkpoint.tensors.values())):
         raise InputError(
             f"{path}: has no packed matrices that could be kept (keep_quantized); `luminal "
             "quantize` writes such files"
@@ -89,9 +91,15 @@ def _read(
     other = None if tokenizer is None else read_tokenizer(given_path(tokenizer))
     if path.is_dir():
         config = folder_config(path)
+        scales = None
         if config.get("architectures") != ["GptOssForCausalLM"]:  # which reads mxfp4 itself
+            scales = float8.described(config)
+            if scales is not None:
+                config["quantization_config"] = None
             check_quantization(config, path / "config.json")
-        tensors = folder_tensors(path, keep_quantized)
+        tensors: dict[str, Any] = folder_tensors(path, keep_quantized)
+        if scales is not None:
+            tensors = float8.scaled(tensors, scales, keep_quantized, path)
         _read_ahead(tensors)
         in_folder = _own_tokenizer(path) if other is None and with_tokenizer else other
         template = folder_chat_template(path)
@@ -144,7 +152,20 @@ def _read_ahead(tensors: Mapping[str, Any]) -> None:
     # once, in order, instead of page by page where kernels first touch it.
     rows = {EMBEDDING} if OUTPUT in tensors else set()
     whole = (tensor for name, tensor in tensors.items() if name not in rows)
-    read_ahead(tensor.memory if isinstance(tensor, StoredRows) else tensor for tensor in whole)
+    read_ahead(array for tensor in whole for array in _memory(tensor))
+
+
+def _memory(tensor: Any) -> Iterable[Array]:
+    """The arrays that a weight lies in."""
+    if isinstance(tensor, Packed):
+        return tensor.data_dict.values()
+    return (tensor.memory if isinstance(tensor, StoredRows) else tensor,)
+
+
+def is_packed(tensor: Any) -> bool:
+    """Does a matrix of a checkpoint lie in blocks, or in codes and scales?"""
+    # Blocks are records with named fields, and no plain array has such a dtype.
+    return isinstance(tensor, Packed) or bool(tensor.dtype.names)
 
 
 def _check_ids(tokenizer: HuggingFaceTokenizer, count: int, source: str | Path) -> None:
@@ -219,7 +240,6 @@ def folder_config(folder: Path) -> dict[str, Any]:
 _PACKED = {
     "gptq": "GPTQ",
     "awq": "AWQ",
-    "fp8": "fp8",
     "fbgemm_fp8": "fp8 (fbgemm)",
     "compressed-tensors": "compressed-tensors (vLLM's: fp8, int8 and int4 of several layouts)",
     "bitsandbytes": "bitsandbytes",

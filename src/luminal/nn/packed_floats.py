@@ -149,10 +149,17 @@ SIDES = {"": (1, 0), "_tensor": (0, 0), "_block": (SIDE, SIDE)}
 def _float8_kinds(dtype: DType) -> Iterator[tuple[str, tuple[int, Pack]]]:
     for end, side in SIDES.items():
         kind = f"{dtype.name}{end}"
-        format = Format(kind, partial(_float8_codes, side), partial(_unpack_float8, side))
-        yield kind, (max(side[1], 1), partial(float8, format, dtype, side))
+        yield kind, (max(side[1], 1), partial(float8, FLOAT8[kind], dtype, side))
 
 
+FLOAT8: Mapping[str, Format] = {
+    f"{dtype.name}{end}": Format(
+        f"{dtype.name}{end}", partial(_float8_codes, side), partial(_unpack_float8, side)
+    )
+    for dtype in (dtypes.float8_e4m3fn, dtypes.float8_e5m2)
+    for end, side in SIDES.items()
+}
+"""Of codes and scales (blocks down, blocks across), by kind."""
 _MXFP4 = Format("mxfp4", _mxfp4_codes, _unpack_mxfp4)
 _NVFP4 = Format("nvfp4", _nvfp4_codes, _unpack_nvfp4)
 PACKED: Mapping[str, tuple[int, Pack]] = {

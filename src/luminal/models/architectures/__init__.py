@@ -17,11 +17,12 @@ from typing import Any
 
 from luminal.base import lazy
 from luminal.base.errors import InputError, LoadError, ShapeError
+from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.fields import Fields, naming
 from luminal.loaders.ggml.packed import packed
 from luminal.loaders.shown import shown
 from luminal.models.architectures.architecture import Architecture
-from luminal.models.checkpoint import OUTPUT, Checkpoint, load_checkpoint
+from luminal.models.checkpoint import OUTPUT, Checkpoint, is_packed, load_checkpoint
 from luminal.models.decoder import Decoder, compute_dtype_of
 
 
@@ -106,8 +107,10 @@ def decoder_of(checkpoint: Checkpoint, compute_dtype: Any = None) -> Decoder:
             model = Decoder(config)
         except (InputError, ShapeError) as error:
             raise LoadError(f"{path}: {error}") from error
-        # Blocks are records with named fields, and no plain array has such a dtype.
-        kept = {name: packed(a, name) if a.dtype.names else a for name, a in weights.items()}
+        kept = {
+            name: a if isinstance(a, Packed) or not is_packed(a) else packed(a, name)
+            for name, a in weights.items()
+        }
         model.load_state_dict(kept, adopt_dtypes=True)
     model.eval()
     model.computing(compute_dtype_of(model, compute_dtype))

@@ -17,6 +17,7 @@ import numpy as np
 from luminal.base.errors import LoadError
 from luminal.base.records import dataclass
 from luminal.frontend.handle import Array
+from luminal.frontend.matrices.packed import Packed
 from luminal.loaders.fields import Fields
 from luminal.loaders.ggml.types import unpacked
 from luminal.loaders.mapped import WEIGHT_DTYPES
@@ -155,8 +156,11 @@ class Architecture:
             expert = _EXPERT.fullmatch(name)
             changes = bool(expert) or self.adapted is not _kept or self.divided is not None
             # Rows can stay as they lie only where nothing is done to them but naming.
-            if isinstance(array, StoredRows) and (changes or _FUSED.fullmatch(name)):
-                array = np.asarray(array)
+            if isinstance(array, StoredRows | Packed) and (changes or _FUSED.fullmatch(name)):
+                array = array.numpy() if isinstance(array, Packed) else np.asarray(array)
+            if isinstance(array, Packed):
+                weights[name] = array
+                continue
             if changes:
                 array = unpacked(array)
             if not (array.dtype in WEIGHT_DTYPES or array.dtype.names) or not array.ndim:
