@@ -48,6 +48,23 @@ def run(steps: int = STEPS, **options: Any) -> tuple[nn.Module, Record]:
     return model, fit(model, F.mse_loss, data, optimizer, steps=steps, **settings)
 
 
+def moved(folder: Path, first: str, second: str) -> None:
+    """What one device saves another loads: parameters, moments, statistics, and the place in the
+    data. The steps after it are near those of a run that stayed on the CPU.
+    """
+    before, steps = 5, 8
+    expected, alone = run(steps, backend="cpu")
+    run(before, backend=first, checkpoint=folder)
+    model, record = run(steps, backend=second, checkpoint=folder)
+    assert (record.resumed, record.steps) == (before, steps)
+    near = 1e-5  # of sums of a hundred float32 numbers, three steps later
+    np.testing.assert_allclose(record.losses, alone.losses[before:], rtol=near)
+    for name, array in expected.state_dict().items():
+        # The norm takes the first bias away, so its gradient is noise, which Adam scales to 1.
+        if name not in ("0.bias", "1.running_mean"):
+            np.testing.assert_allclose(model.state_dict()[name], array, rtol=near, atol=near)
+
+
 def digest(model: nn.Module) -> str:
     """Of every bit of Parameters and running statistics."""
     found = hashlib.blake2b(digest_size=16)

@@ -22,8 +22,9 @@ from luminal import nn, optim
 from luminal.base.errors import InputError, LoadError
 from luminal.nn import functional as F
 from luminal.training import Batches, CheckpointManager, checkpoint, fit
+from tests.backends.c_family.present import present
 from tests.long_share import mostly_long
-from tests.training.small_run import STEPS, digest, examples, network, run
+from tests.training.small_run import STEPS, digest, examples, moved, network, run
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
@@ -53,6 +54,13 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path, undisturbed: str, stop: 
     assert digest(model) == undisturbed
     model, record = run(**options)  # nothing is left to do
     assert (record.resumed, digest(model)) == (STEPS, undisturbed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("device", present())
+def test_a_run_goes_on_elsewhere(tmp_path: Path, device: str) -> None:
+    moved(tmp_path / "to", "cpu", device)
+    moved(tmp_path / "from", device, "cpu")
 
 
 @pytest.mark.long

@@ -43,7 +43,8 @@ from luminal.selection.sorts import sorts_in_blocks
 from luminal.selection.spell import spell
 from luminal.selection.split import split_reductions
 from luminal.selection.split_cascades import split_cascades
-from luminal.selection.stored import rounded_factors, stored_anyway
+from luminal.selection.stored import is_narrowing, rounded_factors, stored_anyway
+from luminal.selection.users import users_of
 from luminal.selection.winograd import winograd
 from luminal.shape.expression import Symbol
 
@@ -140,6 +141,7 @@ class _Fast:
         self.numerics = numerics
         self.wishes = wishes
         self.order = term_order(root.term for root in lowered.roots)
+        self.users = users_of(self.order)
         self.is_weight = partial(is_weight, arguments=weights)
         self.packed = {*packed(self.order, weights)}
         self.uses: dict[Term, set[Use]] = {term: set() for term in self.order}
@@ -329,9 +331,13 @@ class _Fast:
         unmoved = all(use.moved is None for use in uses)
         if wish is Residence.INLINE or (wish is Residence.LOCAL and len(kernels) == 1 and unmoved):
             return wish
+        if len(kernels) > 1 and self.rounds_result(term):
+            return Residence.STORED
         if self.inlined.is_cheap(term):
             return Residence.INLINE
         if len(kernels) > 1 or any(use.repeated for use in uses):
+            if self.inlined.is_cheap(term, self.costs.expansion):
+                return Residence.INLINE
             operands = self.inlined.instead(term, self.costs.expansion)
             # They come later in this walk, so they can still be stored.
             self.forced |= operands
@@ -347,6 +353,14 @@ class _Fast:
             row = upper(term.axes - grid) * term.dtype.size
             return Residence.LOCAL if row <= self.costs.row_bytes else Residence.INLINE
         return Residence.INLINE
+
+    def rounds_result(self, term: Term) -> bool:
+        """Is it all that is read of a reduction, which several kernels would read with more
+        bytes?
+        """
+        return (
+            is_narrowing(term) and term.args[0].is_reduction and self.users[term.args[0]] == [term]
+        )
 
     def is_wasteful(self, term: Term, use: Use) -> bool:
         """Would the term be computed many times per element, if it were inlined?"""

@@ -12,6 +12,8 @@ from luminal.selection.limits import KERNEL_TERMS
 from luminal.selection.stored import below_widening
 from luminal.shape.expression import Symbol
 
+LONG_KEY = 32  # terms of what is smaller than a stretch that it begins
+
 
 # Costs are counted by paths, not by nodes: what is read at two places is computed twice once it is
 # inlined, and a chain of such values doubles with every link. The count stops at a bound, or it
@@ -27,9 +29,14 @@ class Inlining:
         for term in order:
             self.of[term] = self._cost(term)
 
-    def is_cheap(self, term: Term) -> bool:
-        """Does recomputing the term cost less than one load more than loading the result does?"""
+    def is_cheap(self, term: Term, expansion: int | None = None) -> bool:
+        """Does recomputing the term cost less than one load more than loading the result does? Of
+        what is so many times smaller, if that is given, no load counts: as of a row's statistics.
+        """
         (weight, loads), load = self.of[term], self._weights.load
+        if expansion is not None:
+            points = upper(term.axes)
+            loads = frozenset(t for t in loads if expansion * upper(t.axes) > points)
         return weight + load * max(0, len(loads) - 1) < load
 
     # Storing such a term costs its size twice over memory; storing what it is made of costs little,
@@ -70,11 +77,24 @@ class Inlining:
         return weight, loads
 
 
+# The numbers of a dropout are a hundred operations of each element, after as many of a key: cut
+# where the count is full, values of all elements were stored half-way, several times.
 def cuts(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
     """The terms at which long stretches without a reduction are stored: at their ends, not all
-    over; for a term larger than its operands, those.
+    over; for a term larger than its operands, those; and before that where much was computed of
+    something smaller.
     """
-    stored: set[Term] = set()
+    keys: set[Term] = set()
+    while True:
+        stored, more = _cuts(order, forced | keys)
+        if more <= keys:
+            return stored | keys
+        keys |= more
+
+
+def _cuts(order: Sequence[Term], forced: Set[Term]) -> tuple[set[Term], set[Term]]:
+    """The ends of long stretches, and long beginnings of these that are smaller."""
+    stored, keys = set[Term](), set[Term]()
     below: dict[Term, frozenset[Term]] = {}
     for term in order:
         ends = term.is_leaf or term.is_reduction or term.is_opaque or term in forced
@@ -86,11 +106,15 @@ def cuts(order: Sequence[Term], forced: Set[Term]) -> set[Term]:
                 operands = [unmoved(arg) for arg in term.args]
                 long = [x for x in operands if x.is_pointwise and len(below[x]) > 1]
                 cut = long or cut
+            else:
+                pairs = ((x, user) for user in below[term] for x in map(unmoved, user.args))
+                smaller = {x for x, user in pairs if upper(x.axes) < upper(user.axes)}
+                keys |= {x for x in smaller if x.is_pointwise and len(below[x]) > LONG_KEY}
             cut = [*map(below_widening, cut)]
             stored.update(cut)
             below |= {end: frozenset((end,)) for end in cut}
             below[term] = frozenset((term,))
-    return stored
+    return stored, keys
 
 
 def unmoved(term: Term) -> Term:

@@ -50,8 +50,8 @@ def rounded_factors(
         if not term.is_reduction or not is_contraction(term):
             continue
         for factor in term.args[0].args:
-            source = source_of(factor, _is_narrowing) if term.axes - factor.axes else None
-            if source is None or source.casts != 1 or not _is_narrowing(source.term):
+            source = source_of(factor, is_narrowing) if term.axes - factor.axes else None
+            if source is None or source.casts != 1 or not is_narrowing(source.term):
                 continue
             if source.term not in packed or upper(term.axes - factor.axes) > decoded_rows:
                 rounded.add(source.term)
@@ -72,7 +72,8 @@ def below_widening(term: Term) -> Term:
     return narrow if is_computed and fewer else term
 
 
-def _is_narrowing(term: Term) -> bool:
+def is_narrowing(term: Term) -> bool:
+    """Does it round floats to fewer bytes, or make bytes of them?"""
     if term.op != "Cast":
         return False
     (wide,) = term.args

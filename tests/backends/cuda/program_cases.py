@@ -19,6 +19,7 @@ from luminal.base.errors import DeviceError
 from luminal.nn import functional as F
 from luminal.training.program import Recipe, Steps, inputs_at
 from tests.simt import stand_in
+from tests.training.small_run import moved
 
 ROWS, WIDTH = 4, 8
 MOST_SECONDS = 150e-6
@@ -120,6 +121,32 @@ def test_a_step_of_training_is_one_call() -> None:
     assert found[-1] == 1  # a step was skipped, by the device itself:
     assert asked[3:] == [{"copy": 0, "launch": 0, "graph": 1, "wait": 1}] * 6
     assert losses[6] == losses[7] != losses[8]  # dropout is of the step, and no other
+
+
+@pytest.mark.long
+def test_started_steps_wait_for_nothing() -> None:
+    """A loop that reads a step's loss while the next one runs: one call queues a step."""
+    model = nn.Sequential(nn.Linear(WIDTH, 16), nn.Dropout(0.5), nn.Linear(16, 1))
+    optimizer = optim.AdamW(model.parameters(), lr=0.1)
+    recipe = Recipe(model, F.mse_loss, optimizer, 1.0, amp="float16", backend="cuda")
+    batch = X, X.sum(1, keepdims=True)
+    program = Steps(recipe).program(batch).executable
+    asked, losses = [], []
+    run = program.start(inputs_at(batch, 0, [0.1]))
+    for number in range(1, 12):
+        before = calls()
+        following = program.start(inputs_at(batch, number, [0.1]))
+        asked.append(since(before))
+        losses.append(run.result()["loss"])
+        run = following
+    assert np.isfinite(losses).all()
+    assert asked[-4:] == [{"copy": 0, "launch": 0, "graph": 1, "wait": 0}] * 4
+
+
+@pytest.mark.long
+def test_a_run_of_training_goes_on_elsewhere(tmp_path: Path) -> None:
+    moved(tmp_path / "to", "cpu", "cuda")
+    moved(tmp_path / "from", "cuda", "cpu")
 
 
 def test_started_runs_overlap() -> None:

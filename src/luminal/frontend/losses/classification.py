@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ from luminal.frontend.movement.views import concat, expand, narrow, stack
 from luminal.frontend.pointwise.binary import maximum, where
 from luminal.frontend.pointwise.derivatives import differentiated
 from luminal.frontend.reduce.normalization import log_softmax
-from luminal.frontend.reduce.reductions import count, cumsum, number
+from luminal.frontend.reduce.reductions import count, cumsum, greatest, number
 from luminal.frontend.scan import scan
 from luminal.shape.expression import Expression
 
@@ -41,10 +41,11 @@ def cross_entropy(
     the batch for probabilities. Raises ShapeError where the shapes do not fit.
     """
     axis = _class_axis("cross_entropy", input)
-    logs = log_softmax(input.cast(work_dtype(input.dtype)), axis)
+    x = input.cast(work_dtype(input.dtype))
+    logs = log_softmax(x, axis)
     if target.dtype.is_float:
         return _soft(logs, target, axis, weight, reduction, label_smoothing).cast(_back(input))
-    loss = _hard("cross_entropy", logs, target, axis, weight, ignore_index)
+    loss = _hard("cross_entropy", x, target, axis, weight, ignore_index, _log_chance)
     if not label_smoothing:
         return _finished("cross_entropy", *loss, reduction).cast(_back(input))
     losses, weights, kept = loss
@@ -115,10 +116,41 @@ def _per_class(weight: Tensor, logs: Tensor, axis: int) -> Tensor:
     return weight.cast(logs.dtype).reshape(-1, *(1,) * (logs.ndim - 1 - axis))
 
 
+def _chosen(x: Tensor, target: Tensor, axis: int) -> Tensor:
+    """The elements of x at the targets, which has no axis of classes."""
+    return gather(x, axis, target.unsqueeze(axis)).squeeze(axis)
+
+
+# Written out, the gradient would be zeros as many as logits, into which few numbers are scattered,
+# and two kernels would read logarithms that a third has stored. So each computes them of the
+# logits: three passes over these, of 16 bits if they are, and no other value is as large.
+def _log_chance_derivative(
+    g: Tensor, y: Tensor, x: Tensor, target: Tensor, axis: int
+) -> tuple[Tensor, None]:
+    classes = x.graph.arange(x.extents[axis])
+    is_target = target.unsqueeze(axis) == classes.reshape(-1, *(1,) * (x.ndim - 1 - axis))
+    g = g.unsqueeze(axis)
+    return where(is_target, g, 0) - log_softmax(x, axis).exp() * g, None
+
+
+@differentiated(_log_chance_derivative)
+def _log_chance(x: Tensor, target: Tensor, axis: int) -> Tensor:
+    """log_softmax(x) at the targets, where alone it is computed; to the bit."""
+    top = greatest(x, (axis,), keepdim=True).stop_gradient()
+    total = (x - top).exp().sum(axis)
+    return _chosen(x, target, axis) - top.squeeze(axis) - total.log()
+
+
 def _hard(
-    what: str, logs: Tensor, target: Tensor, axis: int, weight: Tensor | None, ignore_index: int
+    what: str,
+    logs: Tensor,
+    target: Tensor,
+    axis: int,
+    weight: Tensor | None,
+    ignore_index: int,
+    pick: Callable[[Tensor, Tensor, int], Tensor] = _chosen,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Each target's loss, its weight, and whether it counts."""
+    """Each target's loss, its weight, and whether it counts; `pick` gives its logarithm."""
     if not target.dtype.is_int:
         raise DTypeError(f"{what}: the target is {describe(target)}; pass class indices")
     rest = tuple(n for k, n in enumerate(logs.extents) if k != axis)
@@ -130,7 +162,7 @@ def _hard(
     # An ignored target may be no class at all; it reads class 0, and the loss is set to 0 after.
     kept = target != ignore_index if _can_equal(ignore_index, target) else target == target
     safe = where(kept, target, 0)
-    picked = logs.gather(axis, safe.unsqueeze(axis)).squeeze(axis)
+    picked = pick(logs, safe, axis)
     weights = kept.cast(logs.dtype)
     if weight is not None:
         _per_class(weight, logs, axis)
