@@ -142,10 +142,9 @@ class CBackend(ABC):
             most=min(GROUPS.most, chip.most_lanes),
             shared_bytes=chip.group_bytes,
             copies=cls.dialect.has_copies and bool(chip.dots),
-            matrix=chip.pipes.matrix or GROUPS.matrix,
+            pipes=chip.pipes,
             begins_early=chip.is_chained and bool(cls.dialect.depend),
             left=chip.left,
-            left_rate=chip.pipes.left or GROUPS.left_rate,
         )
         target = machine(str(chip), chip.units, chip.unit_bytes, chip.cache_bytes, dots=chip.dots)
         return cls(target, number, groups, chip=chip)

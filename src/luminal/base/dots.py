@@ -330,9 +330,15 @@ MFMA_BF16 = _of_16("mfma.bf16", bfloat16, 64, _MFMA)
 MFMA_F16 = _of_16("mfma.f16", float16, 64, _MFMA)
 MFMA_S8 = _of_16("mfma.s8", int8, 64, _MFMA)
 MFMA_S8_DEEP = _of_16("mfma.s8.k32", int8, 64, _DEEP, 32)
-MFMA = (MFMA_BF16, MFMA_F16, MFMA_S8)
-"""AMD's of CDNA 2: gfx90a."""
-MFMA_3 = (MFMA_BF16, MFMA_F16, MFMA_S8_DEEP)
+_SINGLE = "m0 m1 m2 m3 k0 k1 |", "n0 n1 n2 n3 k0 k1 |"
+MFMA_F32 = Dot("mfma.f32", 4, float32, float32, float32, Rounding.BLOCK, 16, 16, 64,
+               (*_SINGLE, _MFMA[2]))  # fmt: skip
+# Registers of results are four rows apart, and not, as of all others, side by side.
+MFMA_F64 = Dot("mfma.f64", 4, float64, float64, float64, Rounding.BLOCK, 16, 16, 64,
+               (*_SINGLE, "n0 n1 n2 n3 m0 m1 | m2 m3"))  # fmt: skip
+MFMA = (MFMA_BF16, MFMA_F16, MFMA_S8, MFMA_F64, MFMA_F32)
+"""AMD's of CDNA 2: gfx90a. That of f32 takes any factors that are cast to it, so it comes last."""
+MFMA_3 = (MFMA_BF16, MFMA_F16, MFMA_S8_DEEP, MFMA_F64, MFMA_F32)
 """AMD's of CDNA 3, gfx942, which has no other of int8."""
 _WMMA = ("m0 m1 m2 m3 - | k0 k1 k2 k3", "n0 n1 n2 n3 - | k0 k1 k2 k3", "n0 n1 n2 n3 m0 | m1 m2 m3")
 WMMA_BF16 = _of_16("wmma.bf16", bfloat16, 32, _WMMA)

@@ -20,6 +20,18 @@ from luminal.backends.cuda import chips as cuda_chips
 from luminal.backends.cuda import sass
 from luminal.backends.hip import chips as hip_chips
 from luminal.backends.metal import chips as metal_chips
+from luminal.base.dots import (
+    MFMA_BF16,
+    MFMA_F16,
+    MFMA_F32,
+    MFMA_F64,
+    MFMA_S8_DEEP,
+    MMA_BF16,
+    MMA_F64,
+    MMA_S8,
+    MMA_TF32,
+    Dot,
+)
 from luminal.cli.main import app
 from luminal.schedule.groups.chip import nearest
 from tests.backends.cuda.present import needs_nvrtc
@@ -33,6 +45,25 @@ def softmax() -> lm.Graph:
     cx = lm.Graph()
     cx.tensor((64, 256), name="x").softmax(-1).output("y")
     return cx
+
+
+PEAKS = (
+    ("cuda:sm_80", MMA_BF16, 312), ("cuda:sm_80", MMA_TF32, 156), ("cuda:sm_80", MMA_F64, 19.5),
+    ("cuda:sm_80", MMA_S8, 624), ("hip:gfx90a", MFMA_F16, 383 / 2),
+    ("hip:gfx90a", MFMA_F32, 95.7 / 2), ("hip:gfx90a", MFMA_F64, 95.7 / 2),
+    ("hip:gfx942", MFMA_BF16, 1307), ("hip:gfx942", MFMA_F32, 163.4),
+    ("hip:gfx942", MFMA_F64, 163.4), ("hip:gfx942", MFMA_S8_DEEP, 2615),
+)  # fmt: skip
+"""Of the makers' data sheets, in 1e12 operations a second, two for a product."""
+
+
+@pytest.mark.parametrize(("name", "dot", "peak"), PEAKS)
+def test_products_of_each_row_have_the_makers_rate(name: str, dot: Dot, peak: float) -> None:
+    made = registry.compiling(name)
+    assert isinstance(made, CBackend)
+    assert made.chip is not None
+    rate = 2e-12 * made.chip.pipes.products(dot) * made.chip.units * made.chip.hertz
+    assert rate == pytest.approx(peak, rel=0.01)  # data sheets have three digits
 
 
 def test_the_chips() -> None:

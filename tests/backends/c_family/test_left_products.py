@@ -29,6 +29,7 @@ from luminal.program.launch_list import Program
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
 from luminal.schedule.groups.bounds import bounds
+from luminal.schedule.groups.facts import USUAL
 from luminal.schedule.groups.work import work
 from tests.backends.c_family.checked import checked
 from tests.backends.c_family.matrix_products import product
@@ -43,7 +44,12 @@ def device() -> CBackend:
     """A device on the shims that prefers wgmma."""
     made = checked()
     groups = replace(
-        made.groups, lanes=128, most=256, shared_bytes=96 << 10, left=WGMMA, left_rate=8192
+        made.groups,
+        lanes=128,
+        most=256,
+        shared_bytes=96 << 10,
+        left=WGMMA,
+        pipes=replace(USUAL, left=8192),
     )
     return replace(made, groups=groups)
 

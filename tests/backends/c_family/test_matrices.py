@@ -77,6 +77,7 @@ OTHERS: dict[str, tuple[str, str, tuple[Dot, ...]]] = {
     "mfma": ("bfloat16", "hip", MFMA), "mfma of f16": ("float16", "hip", MFMA),
     "wmma": ("bfloat16", "hip", WMMA), "wmma of f16": ("float16", "hip", WMMA),
     "mfma of s8": ("int8", "hip", MFMA), "mfma of s8, deep": ("int8", "hip", MFMA_3),
+    "mfma of f32": ("float32", "hip", MFMA), "mfma of f64": ("float64", "hip", MFMA_3),
     "wmma of s8": ("int8", "hip", WMMA), "wmma of RDNA4": ("bfloat16", "hip", WMMA_4),
     "wmma of s8, RDNA4": ("int8", "hip", WMMA_4),
     "simdgroup": ("float32", "metal", SIMDGROUP),
@@ -165,6 +166,8 @@ def test_the_matrix_units_are_busy(chip: str, dtype: str) -> None:
 OF_CHIPS = (
     ("gfx90a", "bfloat16", "mfma_f32_16x16x16bf16_1k"), ("gfx90a", "int8", "mfma_i32_16x16x16i8"),
     ("gfx942", "float16", "mfma_f32_16x16x16f16"), ("gfx942", "int8", "mfma_i32_16x16x32_i8"),
+    ("gfx90a", "float32", "mfma_f32_16x16x4f32"), ("gfx942", "float32", "mfma_f32_16x16x4f32"),
+    ("gfx90a", "float64", "mfma_f64_16x16x4f64"), ("gfx942", "float64", "mfma_f64_16x16x4f64"),
     ("gfx1100", "bfloat16", "wmma_f32_16x16x16_bf16_w32"),
     ("gfx1201", "float16", "wmma_f32_16x16x16_f16_w32_gfx12"),
     ("gfx1201", "int8", "wmma_i32_16x16x16_iu8_w32_gfx12"),

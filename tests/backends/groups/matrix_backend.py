@@ -19,6 +19,7 @@ from luminal.base.dots import (
 )
 from luminal.base.dtypes import bfloat16, float16, float32, int8, int32
 from luminal.kernel.tile_ir import Accumulate, Contract, Kernel
+from luminal.schedule.groups.facts import USUAL
 from tests.backends.groups.both_meanings import SMALL, Both
 
 
@@ -62,7 +63,7 @@ def from_memory() -> Both:
     """A device that prefers dots whose factors stay in shared memory to NVIDIA's others."""
     groups = replace(
         SMALL, lanes=8, most=32, subgroup=1, copies=True,
-        matrix=64, left=MADE_UP_FROM_MEMORY, left_rate=4096,
+        pipes=replace(USUAL, matrix=64, left=4096), left=MADE_UP_FROM_MEMORY,
     )  # fmt: skip
     others = (MMA_BF16, MMA_F16, MMA_S8, MMA_TF32)
     return Both(machine("groups", 2, 32 << 10, 1 << 20, dots=others), groups=groups)

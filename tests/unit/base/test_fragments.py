@@ -12,6 +12,8 @@ import pytest
 from luminal.base.dots import (
     MATRIX_DOTS,
     MFMA_BF16,
+    MFMA_F32,
+    MFMA_F64,
     MFMA_S8_DEEP,
     MMA_BF16,
     MMA_F64,
@@ -93,7 +95,8 @@ TENSORS: list[tuple[Dot, str, Formula]] = [
     for dot in TCGEN05
 ]
 # AMD's: of mfma 16x16x16 lane l has row l % 16 and four steps from 4 * (l // 16) on; of its results
-# column l % 16 and four rows. RDNA3's lanes l and l + 16 have the same factors, and rows in turns;
+# column l % 16 and four rows, of f64 four apart. RDNA3's lanes l and l + 16 have the same factors,
+# and rows in turns;
 # RDNA4's hold half of a row each.
 AMD: list[tuple[Dot, str, Formula]] = [
     (MFMA_BF16, "a", lambda t, i: (t % 16, 4 * (t // 16) + i)),
@@ -104,6 +107,12 @@ AMD: list[tuple[Dot, str, Formula]] = [
     (WMMA_F16, "c", lambda t, i: (2 * i + t // 16, t % 16)),
     (MFMA_S8_DEEP, "a", lambda t, i: (t % 16, 8 * (t // 16) + i)),
     (MFMA_S8_DEEP, "b", lambda t, i: (8 * (t // 16) + i, t % 16)),
+    (MFMA_F32, "a", lambda t, i: (t % 16, t // 16)),
+    (MFMA_F32, "b", lambda t, i: (t // 16, t % 16)),
+    (MFMA_F32, "c", lambda t, i: (4 * (t // 16) + i, t % 16)),
+    (MFMA_F64, "a", lambda t, i: (t % 16, t // 16)),
+    (MFMA_F64, "b", lambda t, i: (t // 16, t % 16)),
+    (MFMA_F64, "c", lambda t, i: (t // 16 + 4 * i, t % 16)),
     (WMMA_4[0], "a", lambda t, i: (t % 16, 8 * (t // 16) + i)),
     (WMMA_4[0], "b", lambda t, i: (8 * (t // 16) + i, t % 16)),
     (WMMA_4[0], "c", lambda t, i: (8 * (t // 16) + i, t % 16)),

@@ -70,6 +70,8 @@ AMD_BUILT_IN = {
     "mfma.f16": ("mfma_f32_16x16x16f16", "_Float16"),
     "mfma.s8": ("mfma_i32_16x16x16i8", "int"),
     "mfma.s8.k32": ("mfma_i32_16x16x32_i8", "long"),
+    "mfma.f32": ("mfma_f32_16x16x4f32", "float"),
+    "mfma.f64": ("mfma_f64_16x16x4f64", "double"),
     "wmma.bf16": ("wmma_f32_16x16x16_bf16_w32", "short"),
     "wmma.f16": ("wmma_f32_16x16x16_f16_w32", "_Float16"),
     "wmma.s8": ("wmma_i32_16x16x16_iu8_w32", "int"),
@@ -78,14 +80,15 @@ AMD_BUILT_IN = {
     "wmma4.s8": ("wmma_i32_16x16x16_iu8_w32_gfx12", "int"),
 }
 """AMD's built-in functions, and what the vectors of factors are made of that they take."""
-AMD_BYTES = {"short": 2, "_Float16": 2, "int": 4, "long": 8}
+AMD_BYTES = {"short": 2, "_Float16": 2, "int": 4, "long": 8, "float": 4, "double": 8}
 
 
 def amdgcn(dot: Dot) -> str:
     """AMD's, by the compiler's built-in function, which takes vectors."""
     c, a, b, parameters = parameters_of(dot)
     built_in, unit = AMD_BUILT_IN[dot.name]
-    count = 4 * len(a) // AMD_BYTES[unit]
+    word = CPP.get(dot.a, "unsigned")
+    count = AMD_BYTES.get(word, 4) * len(a) // AMD_BYTES[unit]
     vector = f"ext_vector_type({count})"
     factor = f"typedef {unit} Factor{f' __attribute__(({vector}))' if count > 1 else ''}; "
     words = [f"{{{{{', '.join(block)}}}}}" for block in (a, b)]
@@ -98,7 +101,7 @@ def amdgcn(dot: Dot) -> str:
         arguments = f"{first}, {second}, c"
     body = (
         f"{factor}typedef {CPP[dot.accumulator]} Sums __attribute__((ext_vector_type({len(c)}))); "
-        f"union {{ unsigned words[{len(a)}]; Factor all; }} a = {words[0]}, b = {words[1]}; "
+        f"union {{ {word} words[{len(a)}]; Factor all; }} a = {words[0]}, b = {words[1]}; "
         f"Sums c = {{{', '.join(c)}}}; c = __builtin_amdgcn_{built_in}({arguments}); "
     )
     back = " ".join(f"{name} = c[{n}];" for n, name in enumerate(c))

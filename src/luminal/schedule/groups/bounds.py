@@ -14,9 +14,8 @@ from luminal.schedule.groups.pipes import (
     F32,
     F64,
     I32,
-    LEFT,
-    MATRIX,
     MEMORY,
+    PRODUCTS,
     SPECIAL,
 )
 from luminal.schedule.groups.touched import BANKS, ROW, SECTOR
@@ -120,10 +119,9 @@ def _issue(work: Work, chip: Chip) -> float:
         SPECIAL: pipes.special,
         EXCHANGE: pipes.exchange,
         MEMORY: ROW,
-        MATRIX: pipes.matrix or 1,
-        LEFT: pipes.left or 1,
+        **{pipe: pipes.rate(pipe) for pipe in PRODUCTS},
     }
-    beside = SPECIAL, MATRIX, LEFT  # counted in others, or no instructions but products
+    beside = SPECIAL, *PRODUCTS  # counted in others, or no instructions but products
     all_ = sum(count for pipe, count in issued.items() if pipe not in beside) / pipes.issue
     f32 = issued.get(F32, 0) / pipes.f32
     return max(all_, f32, *(issued.get(pipe, 0) / rate for pipe, rate in rates.items()))

@@ -12,6 +12,7 @@ from typing import Any
 
 from luminal.base.dots import Dot
 from luminal.base.records import dataclass
+from luminal.schedule.groups.pipes import LEFT, MATRIX, MATRIX_F32, MATRIX_F64, pipe_of, turns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Pipes:
     `issue`: of any kind. `special`: reciprocals, roots, exponentials. `exchange`: values that lanes
     give each other, `shared`: words of 4 bytes that they read from shared memory. `matrix`:
     products of 16-bit floats that are added up in f32, by the matrix instructions of `Chip.dots`;
-    `left`: by those of `Chip.left`.
+    `left`: by those of `Chip.left`; `matrix_f32` and `matrix_f64`: products of whole f32 and of f64
+    by the instructions of `Chip.dots`, 0 where they are by bytes those of 16 bits.
     """
 
     issue: int
@@ -33,6 +35,22 @@ class Pipes:
     shared: int
     matrix: int
     left: int = 0
+    matrix_f32: int = 0
+    matrix_f64: int = 0
+
+    def rate(self, pipe: str) -> float:
+        """Products that a pipe of matrix instructions begins in a cycle."""
+        rates = {
+            MATRIX: self.matrix,
+            LEFT: self.left,
+            MATRIX_F32: self.matrix_f32 or self.matrix / 2,
+            MATRIX_F64: self.matrix_f64 or self.matrix / 4,
+        }
+        return rates[pipe] or 1
+
+    def products(self, dot: Dot) -> float:
+        """Products of a matrix instruction in a cycle."""
+        return self.rate(pipe_of(dot)) / turns_of(dot)
 
 
 @dataclass(frozen=True, slots=True)

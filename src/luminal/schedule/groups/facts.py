@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from luminal.base.dots import Dot
 from luminal.base.records import dataclass
+from luminal.schedule.groups.chip import Pipes
+
+USUAL = Pipes(issue=128, f32=128, f64=64, i32=64, special=16, exchange=32, shared=32,
+              matrix=1024, left=2048)  # fmt: skip
+"""A unit of which nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,9 +18,8 @@ class Groups:
     The lanes of a `subgroup` step together and exchange values without memory; 1: none do.
     `in_vectors`: a compiler makes vectors of so many lanes, as for CPUs, and sees that they share a
     value only where all of a group do.
-    `copies`: do lanes copy to shared memory without registers? `matrix`: the products of 16-bit
-    floats that a unit multiplies in a cycle by instructions for matrices, where it has them.
-    `left`: those whose factors stay in shared memory, by which a unit multiplies `left_rate`.
+    `copies`: do lanes copy to shared memory without registers? `pipes`: how fast a unit is,
+    by instructions for matrices too. `left`: those of these whose factors stay in shared memory.
     `begins_early`: a kernel may begin while the one ahead still runs, and waits for it by itself.
     """
 
@@ -26,10 +30,9 @@ class Groups:
     subgroup: int = 1
     in_vectors: bool = False
     copies: bool = False
-    matrix: int = 1024
+    pipes: Pipes = USUAL
     begins_early: bool = False
     left: tuple[Dot, ...] = ()
-    left_rate: int = 2048
 
     @property
     def meets_often(self) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import product
 
-from luminal.base.dots import TENSOR_COLUMNS, TENSOR_ROWS, Dot
+from luminal.base.dots import TENSOR_COLUMNS, Dot
 from luminal.base.records import dataclass
 from luminal.kernel.knobs import Choices
 from luminal.kernel.product_blocks import LOADED
@@ -176,10 +176,7 @@ class MatrixChoices:
         dot = self.dot_of(tile)
         size, teams = dot.a.size, rows // tile[0] * (columns // tile[1])
         left = dot.is_from_memory
-        multiplied = rows * columns * size / 2
-        multiplied /= self.groups.left_rate if left else self.groups.matrix
-        # Of tensor memory's lanes a block of fewer rows has the first in each part of a unit.
-        multiplied *= TENSOR_ROWS / dot.m if dot.in_tensor else 1
+        multiplied = rows * columns / self.groups.pipes.products(dot)
         # What is read in shared memory is so for each of its rows of blocks.
         read = tile[0] // dot.m * (dot.m + dot.n) if left else sum(tile)
         touched = (teams * read + rows + columns) * size / LOADS

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from luminal.base.dots import TENSOR_ROWS, Dot, Rounding
+from luminal.base.dtypes import float32, float64
 from luminal.expand.ir import Type
 
 F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exchange", "memory"
 MATRIX, LEFT = "matrix", "left"  # of factors in registers, and in shared memory
+MATRIX_F32, MATRIX_F64 = "matrix f32", "matrix f64"  # of whole f32 (not tf32), and of f64
+PRODUCTS = MATRIX, LEFT, MATRIX_F32, MATRIX_F64
 LONG: Mapping[str, tuple[float, float]] = {
     "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
     "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),
@@ -17,6 +21,24 @@ LONG_INTEGER = {"quotient": (20, 90), "remainder": (22, 100), "mul": (1, 4), "sh
 """Likewise of integers of up to 32 bits, and of 64; others take one and two."""
 FREE = frozenset(("extract", "splat", "bitcast", "shuffle", "lower", "upper"))
 """Operations that only rename registers."""
+
+
+def pipe_of(dot: Dot) -> str:
+    """The pipe of a matrix instruction."""
+    if dot.is_from_memory:
+        return LEFT
+    if dot.a is float64:
+        return MATRIX_F64
+    return MATRIX_F32 if dot.a is float32 and dot.rounding is not Rounding.SHORT else MATRIX
+
+
+def turns_of(dot: Dot) -> float:
+    """How many turns of its pipe a product of a matrix instruction takes: where that counts those
+    of 16 bits, wider factors take as many as they have more bits.
+    """
+    turns = dot.a.size / 2 if pipe_of(dot) in (MATRIX, LEFT) else 1.0
+    # Of tensor memory's lanes a block of fewer rows has the first in each part of a unit.
+    return turns * (TENSOR_ROWS / dot.m if dot.in_tensor else 1)
 
 
 def instructions(op: str, type_: Type) -> list[tuple[str, float]]:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from luminal.base.dots import TENSOR_ROWS
 from luminal.base.records import dataclass
 from luminal.expand.fragments import tensor_columns
 from luminal.expand.ir import (
@@ -58,10 +57,11 @@ from luminal.schedule.groups.pipes import (
     EXCHANGE,
     FREE,
     I32,
-    LEFT,
     MATRIX,
     MEMORY,
     instructions,
+    pipe_of,
+    turns_of,
 )
 from luminal.schedule.groups.touched import (
     LINE,
@@ -422,9 +422,8 @@ class _Count:
         dot = statement.dot
         self.use(times, *statement.acc, *statement.a, *statement.b)
         self.issue(I32, times)
-        # Wider factors take as many turns as they have more bits.
-        share = dot.a.size / 2 / dot.together
-        self.issue(MATRIX, times * dot.m * dot.n * dot.k * share)
+        share = turns_of(dot) / dot.together
+        self.issue(pipe_of(dot), times * dot.m * dot.n * dot.k * share)
         for out in statement.outs:
             self.seen.awaited[out.id] = MATRIX, 1.0
             self.set(out, UNKNOWN)
@@ -434,9 +433,8 @@ class _Count:
         dot = statement.dot
         self.use(times, statement.a.address, statement.b.address)
         self.issue(I32, times)
-        share = dot.a.size / 2 / dot.together
-        share *= TENSOR_ROWS / dot.m if dot.in_tensor else 1
-        self.issue(LEFT, times * dot.m * dot.n * dot.k * share)
+        share = turns_of(dot) / dot.together
+        self.issue(pipe_of(dot), times * dot.m * dot.n * dot.k * share)
         for factor, lines in ((statement.a, dot.m), (statement.b, dot.n)):
             turns = lines * dot.k * dot.a.size / WORD / ROW
             lanes = self.rows / (dot.together / ROW)
