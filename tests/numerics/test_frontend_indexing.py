@@ -67,6 +67,8 @@ def test_embedding_and_one_hot() -> None:
     close(run(lambda i, w: i.embedding(w), ids, table), table[ids])
     expected = torch.nn.functional.one_hot(torch.from_numpy(ids).long(), 5).numpy()
     close(run(lambda i: i.one_hot(5), ids), expected)
+    (found,) = run(lambda i: i.one_hot(300), np.array([40], np.int8))  # 296 is 40 in a byte
+    assert found.nonzero()[0].tolist() == [40]
     assert run(lambda i: i.one_hot(5, "float32"), ids).dtype == np.float32
 
 

@@ -86,7 +86,9 @@ def one_hot(x: Tensor, classes: Extent = -1, dtype: Any = dtypes.int64) -> Tenso
             )
         classes = int(array.max()) + 1
     # An Equal instead of a Scatter of ones: by element, so it fuses with what reads it.
-    positions = graph.arange(classes, dtype=x.dtype if x.dtype.is_int else dtypes.int64)
+    # Bytes would count the classes behind the last one from the first on again.
+    is_wide = x.dtype.is_int and x.dtype.size >= dtypes.int32.size
+    positions = graph.arange(classes, dtype=x.dtype if is_wide else dtypes.int64)
     return (unsqueeze(x, -1) == positions).cast(dtype)
 
 
