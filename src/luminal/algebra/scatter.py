@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from luminal.algebra.frames import linear, shape_of
-from luminal.algebra.terms import Axes, Index, Term
+from luminal.algebra.terms import Axes, Index, Literal, Term
 from luminal.base.dtypes import int64
 from luminal.shape.expression import Expression, Symbol, const
 from luminal.shape.prove import prove
@@ -49,14 +49,34 @@ def ordered_axes(scatter: Term) -> Axes:
     injective affine part in others makes those others agree too.
     """
     axes = [axis for dimension in scatter.attrs.frames[1] for axis in dimension]
-    entries = [entry for entry in positions(scatter) if isinstance(entry, Expression)]
-    free = set[Symbol]()
+    coordinates = positions(scatter)
+    entries = [entry for entry in coordinates if isinstance(entry, Expression)]
+    terms = [entry for entry in coordinates if isinstance(entry, Term)]
+    free = {owner for entry in terms if (owner := owner_of(entry)) is not None}
     while True:
         told = [read_back(entry, free, axes) for entry in entries]
         more = free.union(*told)
         if more == free:
             return tuple(axis for axis in axes if axis not in free)
         free = more
+
+
+def owner_of(coordinate: Term) -> Symbol | None:
+    """The axis that says which coordinates count: `Select(f(x) == axis, x, -1)`. Positions that
+    meet agree in x, so in f(x) as well, and in the axis.
+    """
+    if coordinate.op != "Select" or coordinate.args[0].op != "Equal":
+        return None
+    _, x, other = coordinate.args
+    if not isinstance(other, Literal) or other.value >= 0:
+        return None
+    pair = coordinate.args[0].args
+    for computed, owner in (pair, pair[::-1]):
+        is_of_x = all(a is x or isinstance(a, Literal) for a in computed.args)
+        axis = owner.attrs if isinstance(owner, Index) else None
+        if x in computed.args and is_of_x and isinstance(axis, Symbol) and axis not in x.axes:
+            return axis
+    return None
 
 
 def read_back(entry: Expression, told: Collection[Symbol], axes: Sequence[Symbol]) -> set[Symbol]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from luminal.algebra.scatter import owner_of
 from luminal.algebra.terms import Term
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator
@@ -65,7 +66,8 @@ class Stores:
 
     def scatter(self, store: Store, index: Sequence[Expression | Term], env: Env) -> None:
         """One store to a computed place, guarded to lie inside."""
-        value = self.values.evaluate(store.term, env)
+        is_owned = any(isinstance(x, Term) and owner_of(x) is not None for x in index)
+        value = None if is_owned else self.values.evaluate(store.term, env)
         place = store.place
         positions: list[Expression] = []
         guards: list[Expression] = []
@@ -76,7 +78,9 @@ class Stores:
             else:
                 position = entry.substitute(env.values)
             positions.append(position)
-            inside = position >= 0, position < extent
-            guards += [condition for condition in inside if not self.values.holds(condition)]
-        offset = place.layout.offset(positions, place.shape)
-        self.values.store(place, offset, value, all_of(guards), add=store.add)
+            both = position >= 0, position < extent
+            guards += [condition for condition in both if not self.values.holds(condition)]
+        offset, inside = place.layout.offset(positions, place.shape), all_of(guards)
+        if value is None:  # most of what an owner walks is not its own: it loads nothing of that
+            value = self.values.evaluate(store.term, Env(env.values, all_of((env.guard, inside))))
+        self.values.store(place, offset, value, inside, add=store.add)

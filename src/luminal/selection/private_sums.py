@@ -5,24 +5,33 @@ few points, an axis along which positions meet is cut into chunks, each with zer
 to: `Scatter(y, x) -> y + Sum{c} Scatter(0, x[c])`. The chunk is a coordinate of what is scattered
 into, so it is a free axis like any other. The number of chunks is fixed by the extents: the bits do
 not depend on how many units work.
+
+Where the result is too large for parts (the gradient of an embedding), its elements have *owners*:
+another axis of the source, whose every position walks all there is to store and does what lies at
+a coordinate of its own. Elements still meet in order, to the bit.
 """
 
 from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from luminal.algebra.frames import linear, spread, upper
 from luminal.algebra.reductions import cut, longest, only_inside
 from luminal.algebra.scatter import ordered_axes, positions
 from luminal.algebra.terms import Frame, OpaqueAttrs, Term, Terms
 from luminal.base.costs import Shares
+from luminal.base.dtypes import bool_
 from luminal.base.numerics import ROUNDING, Numerics
 from luminal.hlir.attributes import ScatterAttrs, Slot
 from luminal.hlir.monoid import SUM
 from luminal.selection.rewrite import Respelled
 from luminal.selection.split import chunk_size
-from luminal.shape.expression import Expression, Symbol, axis
+from luminal.shape.expression import Expression, Symbol, axis, const
 from luminal.shape.view import index
+
+OWNERS = 64  # a power of 2; each walks all positions, so they are no more than keep units busy
 
 
 def private_sums(program: Respelled, shares: Shares, numerics: Numerics) -> Respelled:
@@ -34,12 +43,19 @@ def private_sums(program: Respelled, shares: Shares, numerics: Numerics) -> Resp
     may = [term for term in order if numerics.allows(ROUNDING) or SUM.is_exact(term.dtype)]
     cuts = {term: cut for term in may if (cut := _cut(term, shares)) is not None}
     wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1)}
-    if not wanted:
+    first = sites + len(wanted) + 1
+    owned = [term for term in order if term not in cuts and _leaves_idle(term, shares)]
+    owners = {term: first + k for k, term in enumerate(owned)}
+    if not wanted and not owners:
         return program
     terms = program.lowered.terms
-    return program.rewrite(
-        lambda old, same: _in_parts(terms, same, *wanted[old]) if old in wanted else same
-    )
+
+    def respelled(old: Term, same: Term) -> Term:
+        if old in wanted:
+            return _in_parts(terms, same, *wanted[old])
+        return _by_owners(terms, same, owners[old]) if old in owners else same
+
+    return program.rewrite(respelled)
 
 
 def _points(frame: Frame) -> int:
@@ -61,6 +77,55 @@ def _cut(term: Term, shares: Shares) -> tuple[Symbol, int] | None:
     least = shares.part * _points(term.attrs.result)
     size = chunk_size(length, points // length, shares, least)
     return None if size is None else (along, size)
+
+
+def _leaves_idle(term: Term, shares: Shares) -> bool:
+    """Are there few free axes beside many positions, of which owners may each take some?"""
+    if term.op != "Scatter" or not any(isinstance(entry, Term) for entry in positions(term)):
+        return False
+    ordered = upper(ordered_axes(term))
+    points = _points(term.attrs.frames[1])
+    is_few = shares.work < points < shares.scattered * ordered
+    return is_few and ordered >= OWNERS * shares.part
+
+
+def _by_owners(terms: Terms, scatter: Term, site: int) -> Term:
+    """The Scatter with an axis of owners, each of which stores where the last bits of the first
+    computed coordinate are its number.
+    """
+    attrs: OpaqueAttrs = scatter.attrs
+    owner = axis(f"owner{site}", const(OWNERS))
+    axes = [owner, *(a for dimension in attrs.frames[1] for a in dimension)]
+    indices = {a: index(k, a.extent) for k, a in enumerate(axes) if a.extent is not None}
+    entries: list[Expression | Slot] = []
+    coordinates: list[Term] = []
+    for entry in positions(scatter):
+        if not isinstance(entry, Term):
+            entries.append(entry.substitute(indices))
+            continue
+        entries.append(Slot(len(coordinates)))
+        coordinates.append(entry if coordinates else _if_owned(terms, entry, owner))
+    frame = tuple((a,) for a in axes)
+    frames = (attrs.frames[0], frame, *(frame for _ in coordinates))
+    hlir = ScatterAttrs(tuple(entries), attrs.hlir.mode)
+    return terms.opaque(
+        "Scatter",
+        (*scatter.args[:2], *coordinates),
+        OpaqueAttrs(hlir, frames, attrs.result, 0, site),
+        scatter.dtype,
+    )
+
+
+def _if_owned(terms: Terms, position: Term, owner: Symbol) -> Term:
+    """The coordinate where it is the owner's, else one outside of everything."""
+
+    def literal(value: int) -> Term:
+        dtype = position.dtype
+        return terms.literal(np.array(value, dtype.numpy).tobytes(), dtype)
+
+    last = terms.pointwise("And", (position, literal(OWNERS - 1)), position.dtype)
+    mine = terms.pointwise("Equal", (last, terms.index(owner, position.dtype)), bool_)
+    return terms.pointwise("Select", (mine, position, literal(-1)), position.dtype)
 
 
 # Sorting positions so that no two threads meet takes five times as long as storing at them. A copy
