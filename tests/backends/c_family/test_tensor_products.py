@@ -19,6 +19,7 @@ from luminal.expand.expand import expand
 from luminal.kernel.knobs import Knobs, as_knobs
 from luminal.runtime.together import kernels_together
 from luminal.schedule.groups.bounds import bounds
+from luminal.schedule.groups.facts import USUAL
 from luminal.schedule.groups.work import work
 from tests.backends.c_family.checked import checked
 from tests.backends.c_family.offline import skip_without
@@ -33,7 +34,12 @@ def device() -> CBackend:
     """A device on the shims that prefers tcgen05."""
     made = checked()
     groups = replace(
-        made.groups, lanes=128, most=256, shared_bytes=96 << 10, left=TCGEN05, left_rate=8192
+        made.groups,
+        lanes=128,
+        most=256,
+        shared_bytes=96 << 10,
+        left=TCGEN05,
+        pipes=replace(USUAL, left=8192),
     )
     return replace(made, groups=groups)
 
