@@ -35,7 +35,7 @@ from luminal.runtime.dim_sources import Shapes
 from luminal.runtime.leaves import Leaves
 from luminal.runtime.locks import Held, assignable
 from luminal.runtime.outputs import Outputs
-from luminal.runtime.ranks import ALONE, OnRanks, Ranked
+from luminal.runtime.ranks import ALONE, Engines, OnRanks, Ranked
 from luminal.runtime.report import MemoryReport, Report, TaskTime
 from luminal.runtime.results import Results
 from luminal.runtime.roofline import Peaks
@@ -104,9 +104,7 @@ class Executable:
         self._common = mesh.compared(self._signature.needed)
         self._inputs = self._signature.inputs
         self._device = _device_of(self._variants)
-        for variant in self._variants if mesh.engines else ():
-            if isinstance(variant.runner, Ranked):
-                variant.runner.join(mesh.engines)
+        self.join(mesh.engines)
         self._leaves = Leaves(graph, self._signature, dict(declared or {}), self._device)
         self._weights, self._sources = self._leaves.weights, self._leaves.sources
         self._states = assignable(graph)
@@ -129,6 +127,12 @@ class Executable:
         self._owns_none = not self._weights and not self._states  # memory that `out` may not share
         self._has_weights = False  # once all of them have a value, they keep one
         pauses.register(self, self._lock, Executable._abandon_run)
+
+    def join(self, engines: Engines) -> None:
+        """Takes the engines by which collectives go. Raises InputError where they do not fit."""
+        for variant in self._variants if engines else ():
+            if isinstance(variant.runner, Ranked):
+                variant.runner.join(engines)
 
     def explain_sharding(self) -> str:
         """How inputs and outputs are cut over the mesh, and every collective of a run: its value,

@@ -87,7 +87,13 @@ class _Caller:
         ]
         self.there = translation.device.type != "cpu"
         sinks, backend = translation.graph.sinks, backend_of(translation.device)
-        self.executable = lm.compile(translation.graph, backend, **options) if sinks else None
+        # Ranks start collectives in one order, and a search on each might find another.
+        chosen = {**options, "mode": "fast"} if translation.groups else options
+        self.executable = lm.compile(translation.graph, backend, **chosen) if sinks else None
+        if self.executable is not None and translation.groups:
+            from luminal.torch_backend.process_groups import engine  # late: most have one rank
+
+            self.executable.join({name: engine(name) for name in translation.groups})
         if self.executable is not None and self.there:
             for state in translation.states:
                 state.state.device = self.executable.device

@@ -28,7 +28,7 @@ from luminal.torch_backend.devices import HOST, device_of
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.kernel_checks import may_refuse, refusal
 from luminal.torch_backend.layout import has_places, inverse, memory_order, strides_of_ones
-from luminal.torch_backend.ops import registry
+from luminal.torch_backend.ops import collectives, registry
 from luminal.torch_backend.ops.randomness import keys_for
 from luminal.torch_backend.ops.refusals import noted, refuse_positions_there
 from luminal.torch_backend.sizes import Size, Sizes, is_known_in_a_run
@@ -152,7 +152,8 @@ SizeSource = tuple[int, int | None]
 class Translation:
     """A recorded graph. `written`: arguments that are overwritten, and with which result.
     `checks`: functions of results that raise for what PyTorch refuses; `positions`: by the name of
-    an Input, how many there are that it may hold. `device`: where PyTorch has the tensors.
+    an Input, how many there are that it may hold. `groups`: the process groups of collectives.
+    `device`: where PyTorch has the tensors.
     """
 
     graph: lm.Graph
@@ -166,6 +167,7 @@ class Translation:
     written: list[tuple[int, OutputPlan]] = field(default_factory=list)
     checks: list[tuple[OutputPlan, Callable[[torch.Tensor], Any]]] = field(default_factory=list)
     positions: dict[str, list[Size]] = field(default_factory=dict)
+    groups: set[str] = field(default_factory=set)
 
 
 def translated(module: GraphModule, static: Sequence[int], lie: Results) -> Translation:
@@ -229,6 +231,9 @@ class _Translator:
         for k, (condition, error) in enumerate(notes.conditions):
             self._refuse(f"refused{k}", condition, error)
         self.made.positions = notes.positions
+        self.made.groups = {
+            node.attrs.axis for node in self.graph.graph().by_op().get("Collective", ())
+        }
         return self.made
 
     def _inputs_there(self) -> set[str]:
@@ -438,6 +443,8 @@ class _Translator:
         function = registry.find(target)
         if function is None:
             raise UnsupportedError(f"{_name_of(target)}: not in the library")
+        if function.__module__ == collectives.__name__ and self.device.type != "cpu":
+            raise UnsupportedError(f"{_name_of(target)}: of tensors on {self.device}")
         if may_refuse(target):
             examples = map_aggregate((node.args, node.kwargs), _meta_of)
             if reason := refusal(target, *examples):
@@ -517,6 +524,8 @@ class _Translator:
                 self.made.results.append(self._tensor_result(number, result, views))
             elif isinstance(result, Node) and self._is_number(result):
                 self.made.results.append(self._number_result(result))
+            elif isinstance(result, Node) and _is_object(result):
+                self.made.results.append(Borrowed(self.positions[result]))
             else:
                 self.made.results.append(self._converted(result))
 
@@ -643,6 +652,14 @@ def _checked(
     function: Callable[..., Any], others: Sequence[Any], named: Mapping[str, Any], x: torch.Tensor
 ) -> None:
     function(x, *others, **named)
+
+
+def _is_object(node: Node) -> bool:
+    """Is it an argument that is neither a tensor nor a number, such as a mesh of DTensor's?"""
+    held = node.meta.get("val")
+    return node.op == "placeholder" and not isinstance(
+        held, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | None
+    )
 
 
 def _is_token_of(node: Node, user: Node) -> bool:

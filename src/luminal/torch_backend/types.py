@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 
 from luminal.base import dtypes
@@ -29,3 +32,11 @@ def dtype_of(dtype: torch.dtype) -> DType:
 def torch_dtype(dtype: DType) -> torch.dtype:
     """PyTorch's dtype of the same elements."""
     return _TO_TORCH[dtype]
+
+
+def tensor_over(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """A tensor in the memory of a contiguous array."""
+    dtype: torch.dtype = getattr(torch, array.dtype.name)
+    if dtype in BITS:
+        return torch.from_numpy(array.view(f"u{array.itemsize}")).view(dtype)
+    return torch.from_numpy(array)

@@ -2,6 +2,7 @@
 
 from luminal.torch_backend.ops import (
     bags,
+    collectives,
     creation,
     gradients,
     losses,
@@ -20,6 +21,7 @@ from luminal.torch_backend.ops import (
 
 __all__ = [
     "bags",
+    "collectives",
     "creation",
     "gradients",
     "losses",
