@@ -43,7 +43,7 @@ from luminal.selection.sorts import sorts_in_blocks
 from luminal.selection.spell import spell
 from luminal.selection.split import split_reductions
 from luminal.selection.split_cascades import split_cascades
-from luminal.selection.stored import is_narrowing, rounded_factors, stored_anyway
+from luminal.selection.stored import is_rounded_result, rounded_factors, stored_anyway
 from luminal.selection.users import users_of
 from luminal.selection.winograd import winograd
 from luminal.shape.expression import Symbol
@@ -323,15 +323,14 @@ class _Fast:
         kernels = {use.kernel for use in uses}
         # Inline where computing again costs less than a load; stored where several kernels want the
         # value; local where one kernel reads it in several of its loops and a row of it stays in a
-        # cache. What is stored starts a kernel of its own, so this is also the decision about
-        # fusion.
+        # cache. What is stored starts a kernel of its own, so this decides about fusion, too.
         if any(self.kernels[k].terms > KERNEL_TERMS for k in kernels):
             return Residence.STORED
         wish = self.wishes.residences.get(term)
         unmoved = all(use.moved is None for use in uses)
         if wish is Residence.INLINE or (wish is Residence.LOCAL and len(kernels) == 1 and unmoved):
             return wish
-        if len(kernels) > 1 and self.rounds_result(term):
+        if len(kernels) > 1 and is_rounded_result(term, self.users):
             return Residence.STORED
         if self.inlined.is_cheap(term):
             return Residence.INLINE
@@ -345,22 +344,13 @@ class _Fast:
         (root,) = kernels
         if any(self.is_wasteful(term, use) for use in uses) or len({u.moved for u in uses}) > 1:
             return Residence.STORED  # also what several Ats read: chains of them would multiply
-        # Several loops of a kernel read it, as a softmax's
-        # do its scores: a row keeps it, if a cache does.
+        # Several loops of a kernel read it, as a softmax's do its scores: a cache may keep a row.
         phases = {use.reduction for use in uses}
         if len(phases) > 1 and unmoved:
             grid = self.kernels[root].grid or frozenset()
             row = upper(term.axes - grid) * term.dtype.size
             return Residence.LOCAL if row <= self.costs.row_bytes else Residence.INLINE
         return Residence.INLINE
-
-    def rounds_result(self, term: Term) -> bool:
-        """Is it all that is read of a reduction, which several kernels would read with more
-        bytes?
-        """
-        return (
-            is_narrowing(term) and term.args[0].is_reduction and self.users[term.args[0]] == [term]
-        )
 
     def is_wasteful(self, term: Term, use: Use) -> bool:
         """Would the term be computed many times per element, if it were inlined?"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from luminal.algebra.frames import upper
 from luminal.algebra.lower import Root
@@ -70,6 +70,11 @@ def below_widening(term: Term) -> Term:
     is_computed = narrow.is_pointwise or narrow.is_reduction
     fewer = narrow.dtype.is_float and narrow.dtype.size < term.dtype.size
     return narrow if is_computed and fewer else term
+
+
+def is_rounded_result(term: Term, users: Mapping[Term, Sequence[Term]]) -> bool:
+    """Is it all that is read of a reduction, which several kernels would read with more bytes?"""
+    return is_narrowing(term) and term.args[0].is_reduction and users[term.args[0]] == [term]
 
 
 def is_narrowing(term: Term) -> bool:
