@@ -19,6 +19,7 @@ import numpy as np
 from luminal.base import config
 from luminal.base.dtypes import uint8
 from luminal.base.errors import CompileError
+from luminal.base.forks import cached_property
 from luminal.kernel import tile_text
 from luminal.kernel.tile_ir import Role
 from luminal.memory.arrays import Array
@@ -35,7 +36,7 @@ from luminal.runtime.device_array import DeviceArray
 from luminal.runtime.device_exchanges import Exchanges
 from luminal.runtime.device_launches import DeviceLaunches, calls
 from luminal.runtime.device_run import DeviceRun, Made, Walk
-from luminal.runtime.device_table import DeviceTable
+from luminal.runtime.device_table import WORKED, DeviceTable
 from luminal.runtime.device_watch import Watch
 from luminal.runtime.driver import DevicePointer, Driver, Mark, Recording
 from luminal.runtime.flight import MOST, Moved, Queued
@@ -105,6 +106,11 @@ class DeviceRunner:
         )
         self.poisons = config.get("LUMINAL_POISON")
         self.waits = config.get("LUMINAL_SYNC")
+
+    @cached_property
+    def most(self) -> Sequence[int]:
+        """The values of all quantities at the upper ends of the dims."""
+        return self.quantities.evaluate({dim.name: dim.hi or 0 for dim in self.program.dims})
 
     def bind(
         self, dims: Mapping[str, int], inputs: Sequence[str], outputs: Sequence[str]
@@ -455,7 +461,8 @@ class BoundDevice:
     def _make(self) -> Made:
         launches, values = self._runner.launches, self._values
         layout = self._table.layout(values)
-        size = layout.scratch + launches.scratch_bytes(values)
+        scratch = launches.scratch_bytes(self._runner.most)
+        size = layout.scratch + max(launches.scratch_bytes(values), min(scratch, WORKED))
         return Made(layout, launches.variant(values), launches.integers(values), size)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from luminal.runtime.device_runner import DeviceRunner
 
 KEPT = 32  # layouts of a program, and lists for its dims, that are remembered
+STAGED, WORKED = 256 << 10, 256 << 20
+"""Bytes that each run copies, and those that it works in, which may be as many as any dims need."""
 
 
 class DeviceTable:
@@ -57,10 +59,15 @@ class DeviceTable:
         self._layouts: dict[Hashable, tuple[Layout, Placement]] = {}
         self._bound: dict[tuple[int, ...], Bound] = {}
 
+    # A server's steps have dozens of sizes that come and go. Of one layout they have one recording,
+    # where each of its own would be recorded again and again.
     def layout(self, values: Sequence[int]) -> Layout:
-        """Where all of a run lies, if the quantities have these values."""
-        placement = self.runner.placements.at(values)
-        sizes = classes(values, self._sizes)
+        """Where all of a run lies, if the quantities have these values: for all dims alike where
+        that takes little memory.
+        """
+        arena = self.runner.placements.sizes
+        placement = self.runner.placements.at(self.at_most(values, arena, WORKED))
+        sizes = classes(self.at_most(values, self._sizes, STAGED), self._sizes)
         key = (id(placement), sizes)
         if key not in self._layouts:
             if len(self._layouts) >= KEPT:
@@ -68,6 +75,14 @@ class DeviceTable:
             bytes_of = dict(zip(self._around, sizes, strict=True))
             self._layouts[key] = lay_out(self.plan, placement, bytes_of), placement  # keeps its id
         return self._layouts[key][0]
+
+    def at_most(self, values: Sequence[int], numbers: Sequence[int], limit: int) -> Sequence[int]:
+        """The values of the quantities at the ends of all dims, if those of these numbers take no
+        more bytes than the limit there, and nowhere more than there; else the values themselves.
+        """
+        most = self.runner.most
+        is_little = sum(most[number] for number in numbers) <= limit
+        return most if is_little and all(values[n] <= most[n] for n in numbers) else values
 
     def bound(self, variant: tuple[int, ...], values: Sequence[int]) -> Bound:
         """The launch list for these values, of which `variant` are those that it depends on."""

@@ -25,7 +25,8 @@ class Placements:
         self.plan = memory_plan.plan(program, program.launches)
         self._program = program
         self._sizes = [quantities.add(program.buffers[b].bytes) for b in self.plan.buffers]
-        self._distinct_sizes = tuple(dict.fromkeys(self._sizes))
+        self.sizes = tuple(dict.fromkeys(self._sizes))
+        """The quantities that are sizes of buffers, each once."""
         self._known: dict[tuple[int, ...], Placement] = {}  # by distinct sizes
 
     def at(self, values: Sequence[int]) -> Placement:
@@ -35,10 +36,10 @@ class Placements:
         """
         # A decoder's `past` grows by one each run: sizes rounded up to classes let one placement
         # serve hundreds of runs, and placing again costs more than the waste.
-        key = tuple([block_bytes(values[number]) for number in self._distinct_sizes])
+        key = tuple([block_bytes(values[number]) for number in self.sizes])
         placement = self._known.get(key)
         if placement is None:
-            rounded = dict(zip(self._distinct_sizes, key, strict=True))
+            rounded = dict(zip(self.sizes, key, strict=True))
             sizes = tuple([rounded[number] for number in self._sizes])
             placement = self._fitting(sizes) or self._place(sizes)
             if len(self._known) >= MAX_PLACEMENTS:

@@ -10,7 +10,7 @@ import pytest
 import luminal as lm
 from luminal.backends.interpreted.driver import InterpretedRecording
 from luminal.base.errors import LuminalError
-from luminal.runtime import output_pool, recordings, workspace
+from luminal.runtime import device_table, output_pool, recordings, workspace
 from luminal.runtime.driver import Call
 from tests.backends.interpreted.devices import compiled_on, drawn, made, row_written, turning
 from tests.backends.interpreted.recording_driver import compiled
@@ -47,14 +47,20 @@ def test_the_first_run_is_listed_the_second_recorded_and_others_are_one_call() -
     assert driver.listed == len(exe.report().kernels)
 
 
-def test_one_recording_serves_all_dims_of_a_layout() -> None:
+@pytest.mark.parametrize("limit", [0, 1 << 20])
+def test_one_recording_serves_all_dims_of_a_layout(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is one of all dims, unless their ends take more than a limit."""
+    monkeypatch.setattr(device_table, "STAGED", limit)
     exe, driver = compiled(growing())
     for length in (9, 8, 7, 8, 5, 6, 9, 8, 7, 6, 5) * 2:
         x = drawn(length, 5)
         np.testing.assert_allclose(exe(x=x)["y"], expected(x), rtol=NEAR)
     lengths = {output_pool.block_bytes(20 * length) for length in range(5, 10)}
-    assert driver.recorded == len(lengths) == 2
-    assert driver.again == 22 - len(lengths)
+    assert len(lengths) == 2
+    assert driver.recorded == (1 if limit else 2)
+    assert driver.again == 22 - driver.recorded
 
 
 def test_states_that_take_turns_have_a_recording_each() -> None:
@@ -118,6 +124,7 @@ def test_arrays_beyond_staging_go_by_themselves(monkeypatch: pytest.MonkeyPatch)
 
 def test_recordings_and_layouts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recordings, "KEPT", 4)
+    monkeypatch.setattr(device_table, "STAGED", 0)
     cx = lm.Graph()
     (cx.tensor((cx.dim("s", 0, 1000),), name="x") * 2).output("y")
     exe, driver = compiled(cx)
