@@ -108,19 +108,30 @@ def test_a_request_has_a_time_limit(server: Running) -> None:
 # --- the engine
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("a secret of the machine"), "the model could not be run"),
+        (
+            MemoryError("cuda:0: cannot allocate 9 bytes"),
+            "there is no memory for a step; start the server with fewer --rows, or a smaller "
+            "--cache",
+        ),
+    ],
+)
 def test_a_step_that_fails_is_an_error_and_no_more(
-    server: Running, monkeypatch: pytest.MonkeyPatch
+    server: Running, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
 ) -> None:
     engine = server.served.engine
     with monkeypatch.context() as patch:
 
         def fail(*_: Any) -> Any:
-            raise RuntimeError("a secret of the machine")
+            raise error
 
         patch.setattr(engine._program, "run", fail)
         answer = httpx.post(f"{server.url}/v1/completions", json=OK)
     assert answer.status_code == 500
-    assert answer.json()["error"]["message"] == "the model could not be run"
+    assert answer.json()["error"]["message"] == told
     assert server.blocks_are_free()
     assert httpx.post(f"{server.url}/v1/completions", json=OK).status_code == 200
 

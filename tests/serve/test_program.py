@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 import luminal as lm
+from luminal.base.errors import InputError
 from luminal.models.decoder import Decoder
 from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
 from luminal.models.sampling import Draw, Sampling, features_of, words_of
+from luminal.runtime.device import Device
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import StepProgram
 from luminal.serve.scheduler import Scheduler, Text
@@ -77,15 +79,15 @@ def check(model: Decoder, found: dict[Text, Any]) -> None:
             close(own, all_[tokens])
 
 
-def make(backend: str, blocks: int, chunk: int) -> StepProgram:
+def make(backend: str, blocks: int, pieces: int) -> StepProgram:
     """For 8 rows and texts of up to 32 tokens."""
-    return StepProgram(decoder(), BlockPool(blocks, 4), 8, chunk, context=32, backend=backend)
+    return StepProgram(decoder(), BlockPool(blocks, 4), 8, pieces, context=32, backend=backend)
 
 
 @pytest.fixture(scope="module")
 def large() -> StepProgram:
     """A cache with room for everybody."""
-    return make("cpu", 40, 16)
+    return make("cpu", 40, 4)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def small() -> StepProgram:
 
 def check_steps(program: StepProgram) -> None:
     """Mixed steps, chunks, shared and copied blocks, texts that are computed again."""
-    scheduler = Scheduler(program.pool, max_rows=3, chunk=4)
+    scheduler = Scheduler(program.pool, max_rows=3, pieces=1, piece=4)
     texts = [Text(list(prompt), len(prompt) + 6) for prompt in PROMPTS]
     texts.append(Text(list(PROMPTS[3]), 12, sibling=texts[3]))
     found = served(program, scheduler, texts)
@@ -111,15 +113,15 @@ def test_steps_give_the_logits_of_whole_texts(small: StepProgram) -> None:
 
 @pytest.mark.long
 def test_steps_on_the_reference() -> None:
-    check_steps(make("reference", 7, 4))
+    check_steps(make("reference", 7, 1))
 
 
 @pytest.mark.long
 def test_bits_depend_on_nobody_else(large: StepProgram, small: StepProgram) -> None:
     """Alone or among others, in other blocks and chunks, computed once or twice."""
 
-    def run(program: StepProgram, texts: list[Text], chunk: int) -> tuple[dict[Text, Any], int]:
-        scheduler = Scheduler(program.pool, 8, chunk)
+    def run(program: StepProgram, texts: list[Text], piece: int) -> tuple[dict[Text, Any], int]:
+        scheduler = Scheduler(program.pool, 8, 1, piece)
         return served(program, scheduler, texts), scheduler.preemptions
 
     def fresh() -> list[Text]:
@@ -139,9 +141,9 @@ def test_other_settings_of_attention() -> None:
     layers = (LayerConfig(),) * 2
     config = replace(CONFIG, layers=layers, positions="learned", attention_softcap=2.0)
     pool = BlockPool(20, 4)
-    program = StepProgram(decoder(config), pool, 4, 4, 32, "reference")
+    program = StepProgram(decoder(config), pool, 4, 1, 32, "reference")
     texts = [Text(list(prompt), len(prompt) + 3) for prompt in PROMPTS]
-    check(program.model, served(program, Scheduler(pool, 4, 4), texts))
+    check(program.model, served(program, Scheduler(pool, 4, 1, 4), texts))
 
 
 def test_the_seed_alone_gives_a_text(large: StepProgram) -> None:
@@ -154,7 +156,7 @@ def test_the_seed_alone_gives_a_text(large: StepProgram) -> None:
     ]
 
     def run(numbers: Sequence[int]) -> dict[int, list[int]]:
-        scheduler = Scheduler(large.pool, 8, 4)
+        scheduler = Scheduler(large.pool, 8, 4, 4)
         texts = {Text(list(PROMPTS[k]), len(PROMPTS[k]) + 12): k for k in numbers}
         for text in texts:
             scheduler.add(text)
@@ -187,7 +189,7 @@ def test_a_schema_alone_needs_no_penalties(
         for way, program in large._steps.items()
     }
     monkeypatch.setattr(large, "_steps", steps)
-    scheduler = Scheduler(large.pool, 8, 4)
+    scheduler = Scheduler(large.pool, 8, 4, 4)
     text = Text(list(PROMPTS[0]), len(PROMPTS[0]) + 3)
     scheduler.add(text)
     allowed = np.zeros(words_of(large.vocab_size), np.uint32)
@@ -197,3 +199,19 @@ def test_a_schema_alone_needs_no_penalties(
         scheduler.done(step, large.run(step, draws, features_of(draws)).tokens.tolist())
     assert text.tokens[text.prompt :] == [5] * 3
     assert {*ran} == {frozenset(("temperature", "allowed"))}
+
+
+def test_pages_that_a_device_has_no_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is compiled; it is said what to lower."""
+
+    def refused(device: Device, size: int) -> None:
+        raise MemoryError(f"{device}: cannot allocate {size} bytes; 5 are free")
+
+    monkeypatch.setattr(Device, "allocate", refused)
+    before = lm.compile_count()
+    with pytest.raises(
+        InputError,
+        match=r"of 160 tokens take 40960 bytes \(.* 5 are free\); give a smaller --cache",
+    ):
+        make("interpreted", 40, 4)
+    assert lm.compile_count() == before

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from luminal.base.errors import InputError
 from luminal.serve.blocks import BlockPool
-from luminal.serve.scheduler import Scheduler, Step, Text
+from luminal.serve.scheduler import Row, Scheduler, Step, Text
 
 END = 3
 
@@ -29,18 +29,37 @@ def alone(text: Text) -> list[int]:
     return tokens
 
 
-def computed(text: Text, position: int) -> tuple[int, ...]:
+def computed(tokens: Sequence[int], prompt: int, position: int) -> tuple[int, ...]:
     """All tokens up to a position, those that are run one at a time as `~token`."""
-    tokens = enumerate(text.tokens[: position + 1])
-    return tuple(token if place < text.prompt else ~token for place, token in tokens)
+    reached = enumerate(tokens[: position + 1])
+    return tuple(token if place < prompt else ~token for place, token in reached)
+
+
+def with_proposed(step: Step) -> list[list[int]]:
+    """The tokens that each row is computed with: those of its text, and what is proposed."""
+    found: list[list[int]] = []
+    for row in step.rows:
+        before = row.text.tokens if row.proposed is None else found[-1]
+        found.append([*before, *([] if row.proposed is None else [row.proposed])])
+    return found
 
 
 class Machine:
     """Runs steps; a place of the cache holds all tokens up to its own, and how they were run."""
 
-    def __init__(self, blocks: int = 8, size: int = 2, rows: int = 3, chunk: int = 3) -> None:
+    def __init__(
+        self,
+        blocks: int = 8,
+        size: int = 2,
+        rows: int = 3,
+        pieces: int = 3,
+        piece: int = 1,
+        drafted: int = 0,
+    ) -> None:
+        self.drafted = drafted  # tokens that are proposed, of which each third is wrong
+        self.accepted = 0
         self.pool = BlockPool(blocks, size)
-        self.scheduler = Scheduler(self.pool, rows, chunk)
+        self.scheduler = Scheduler(self.pool, rows, pieces, piece)
         self.memory: dict[tuple[int, int], tuple[int, ...]] = {}
         self.computed = 0
         self.plans: list[Any] = []
@@ -56,25 +75,38 @@ class Machine:
         for new, place, held in copied:
             self.memory[new, place] = held or ()
         written = []
-        for row in step.rows:
+        texts = with_proposed(step)
+        for row, tokens in zip(step.rows, texts, strict=True):
             for position in range(row.start, row.start + row.count):
                 where = row.text.blocks[position // size], position % size
                 written.append(where)
-                before = computed(row.text, position)[:-1]
-                token = row.text.tokens[position]
+                before = computed(tokens, row.text.prompt, position)[:-1]
+                token = tokens[position]
                 self.memory[where] = (*before, token if row in step.chunks else ~token)
                 self.computed += 1
         assert len(set(written)) == len(written), "two texts write to one place"
-        for row in step.rows:
+        for row, tokens in zip(step.rows, texts, strict=True):
             for position in range(row.start + row.count):
                 held = self.memory[row.text.blocks[position // size], position % size]
-                assert held == computed(row.text, position)
-        return [next_token(row.text.tokens) for row in step.rows]
+                assert held == computed(tokens, row.text.prompt, position)
+        return [next_token(tokens) for tokens in texts]
+
+    def propose(self, step: Step) -> Step:
+        """The step with guesses, of which each third is wrong."""
+        proposals: dict[Text, list[int]] = {}
+        for text, room in self.scheduler.room(step, self.drafted).items():
+            tokens = list(text.tokens)
+            while len(tokens) < len(text.tokens) + room:
+                right = next_token(tokens)
+                tokens.append(right if len(tokens) % 3 else (right + 1) % 4)
+            proposals[text] = tokens[len(text.tokens) :]
+        return self.scheduler.proposed(step, proposals)
 
     def step(self) -> Step | None:
         """One step, if there is one."""
         step = self.scheduler.step()
         if step is not None:
+            step = self.propose(step)
             self.plans.append(
                 (
                     [
@@ -87,10 +119,15 @@ class Machine:
             assert len(step.decodes) <= self.scheduler.max_rows
             following = sum(row.text.follows for row in step.rows)
             assert following <= self.scheduler.followers
-            assert sum(row.text.further for row in step.rows) <= self.scheduler.further
-            longest = max((row.count for row in step.chunks), default=0)
-            assert len(step.chunks) * longest <= self.scheduler.chunk
-            self.scheduler.done(step, self.run(step))
+            own = [row for row in step.rows if row.proposed is None]
+            assert sum(row.text.further for row in own) <= self.scheduler.further
+            pieces = sum(len(row.pieces(self.scheduler.piece)) for row in step.chunks)
+            assert pieces <= self.scheduler.pieces
+            assert all(row.start + row.count < row.text.limit for row in step.rows)
+            taken = self.scheduler.done(step, self.run(step))
+            assert len(taken) == len(step.rows)
+            own = [row.proposed is not None for row in step.rows]
+            self.accepted += sum(mine and row for mine, row in zip(own, taken, strict=True))
         return step
 
     def steps_until_done(self, texts: Sequence[Text]) -> int:
@@ -157,12 +194,15 @@ def served(machine: Machine, requests: list[Any]) -> list[Text]:
 
 
 @settings(max_examples=60)
-@given(REQUESTS, st.integers(8, 20), st.integers(1, 4), st.integers(1, 5))
+@given(
+    REQUESTS, st.integers(8, 20), st.integers(1, 6), st.integers(1, 3), st.integers(1, 3),
+    st.integers(0, 4),
+)  # fmt: skip
 def test_texts_are_those_of_a_machine_of_their_own(
-    requests: list[Any], blocks: int, rows: int, chunk: int
+    requests: list[Any], blocks: int, rows: int, pieces: int, piece: int, drafted: int
 ) -> None:
-    """All end, no block leaks, and the same inputs give the same plans."""
-    machine = Machine(blocks, 2, rows, chunk)
+    """All end, no block leaks, and the same inputs give the same plans, whatever is proposed."""
+    machine = Machine(blocks, 2, rows, pieces, piece, drafted)
     texts = served(machine, requests)
     for text in texts:
         expected = alone(text)
@@ -170,13 +210,41 @@ def test_texts_are_those_of_a_machine_of_their_own(
             expected = expected[: len(text.tokens)]
         assert text.tokens == expected
         assert (text.finish == "stop") == (text.finish != "cancelled" and text.tokens[-1] == END)
-    again = Machine(blocks, 2, rows, chunk)
+    again = Machine(blocks, 2, rows, pieces, piece, drafted)
     served(again, requests)
     assert again.plans == machine.plans
 
 
+def test_what_is_proposed_and_right_takes_fewer_steps() -> None:
+    steps = []
+    for drafted in (0, 2):
+        machine = Machine(blocks=64, rows=8, drafted=drafted)
+        text = Text([1, 0, 1], 40)
+        machine.scheduler.add(text)
+        steps.append(machine.steps_until_done([text]))
+        assert text.tokens == alone(text)
+    assert machine.accepted == 24  # of 36 new ones behind the first, two of three
+    assert steps[1] == steps[0] - machine.accepted
+
+
+def test_proposals_take_no_row_and_no_block_that_others_need() -> None:
+    machine = Machine(blocks=9, size=2, rows=4, pieces=6)
+    texts = [Text([k] * 3, 9) for k in range(2)]
+    for text in texts:
+        machine.scheduler.add(text)
+    machine.step()
+    step = machine.scheduler.step()
+    assert step is not None
+    assert len(step.decodes) == 2
+    # Two of four rows are free, one for each; all may have a block more, and one is left for each.
+    assert [*machine.scheduler.room(step, 5).values()] == [1, 1]
+    assert machine.pool.free >= len(texts)
+    machine.scheduler.done(step, machine.run(step))
+    machine.finish(texts)
+
+
 def test_a_shared_prefix_is_computed_once() -> None:
-    machine = Machine(blocks=64, size=4, rows=4, chunk=16)
+    machine = Machine(blocks=64, size=4, rows=4, pieces=16)
     prefix = [0, 1] * 20
     first = Text([*prefix, 1], 42)
     machine.scheduler.add(first)
@@ -191,7 +259,7 @@ def test_a_shared_prefix_is_computed_once() -> None:
 
 
 def test_siblings_read_their_prompt_once_and_write_into_copies() -> None:
-    machine = Machine(blocks=64, size=4, rows=4, chunk=16)
+    machine = Machine(blocks=64, size=4, rows=4, pieces=16)
     texts: list[Text] = []
     for _ in range(3):
         texts.append(Text([0] * 7, 9, sibling=texts[0] if texts else None))
@@ -202,7 +270,7 @@ def test_siblings_read_their_prompt_once_and_write_into_copies() -> None:
 
 
 def test_few_blocks_make_the_youngest_start_again() -> None:
-    machine = Machine(blocks=8, size=2, rows=4, chunk=4)
+    machine = Machine(blocks=8, size=2, rows=4, pieces=4)
     texts = [Text([number, 1], 12) for number in range(4)]
     for text in texts:
         machine.scheduler.add(text)
@@ -212,7 +280,7 @@ def test_few_blocks_make_the_youngest_start_again() -> None:
 
 
 def test_texts_that_follow_a_matcher_leave_rows_to_others() -> None:
-    machine = Machine(blocks=64, size=4, rows=8, chunk=16)
+    machine = Machine(blocks=64, size=4, rows=8, pieces=16)
     following = [Text([0, 1], 8, follows=True) for _ in range(9)]
     for text in following:
         machine.scheduler.add(text)
@@ -230,7 +298,7 @@ def test_texts_that_follow_a_matcher_leave_rows_to_others() -> None:
 
 
 def test_who_asks_for_many_texts_leaves_rows_to_others() -> None:
-    machine = Machine(blocks=64, size=4, rows=8, chunk=16)
+    machine = Machine(blocks=64, size=4, rows=8, pieces=16)
     many = [Text([0, number], 30, further=number > 0) for number in range(12)]
     for text in many:
         machine.scheduler.add(text)
@@ -244,7 +312,7 @@ def test_who_asks_for_many_texts_leaves_rows_to_others() -> None:
 
 
 def test_short_prompts_pass_a_long_one_in_turns() -> None:
-    machine = Machine(blocks=64, size=4, rows=4, chunk=4)
+    machine = Machine(blocks=64, size=4, rows=4, pieces=4)
     long, short = Text([0] * 100, 101), Text([1] * 8, 9)
     machine.scheduler.add(long)
     machine.scheduler.add(short)
@@ -254,8 +322,8 @@ def test_short_prompts_pass_a_long_one_in_turns() -> None:
 
 
 def test_short_prompts_are_read_side_by_side() -> None:
-    """A chunk counts as the longest of its step: 5 + 5 + 5 are too many for 12."""
-    machine = Machine(blocks=64, size=4, rows=4, chunk=12)
+    """Of three pieces of 4 tokens one and two are the first texts'; the last text waits."""
+    machine = Machine(blocks=64, size=4, rows=4, pieces=3, piece=4)
     texts = [Text([0] * count, count + 1) for count in (3, 5, 4)]
     for text in texts:
         machine.scheduler.add(text)
@@ -266,6 +334,10 @@ def test_short_prompts_are_read_side_by_side() -> None:
     second = machine.scheduler.step()
     assert second is not None
     assert [row.text for row in second.chunks] == texts[2:]
+
+
+def test_a_chunk_is_of_whole_pieces_but_the_last() -> None:
+    assert Row(Text([0] * 9, 10), 2, 7).pieces(3) == [range(2, 5), range(5, 8), range(8, 9)]
 
 
 def test_what_is_cancelled_within_a_step_is_left_aside() -> None:

@@ -122,7 +122,7 @@ def test_a_template_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """The shipped model has none; what is no template is refused before anything is compiled."""
     kept: list[Any] = []
 
-    def made(self: Served, name: str, loaded: Any, options: Any) -> None:
+    def made(self: Served, name: str, loaded: Any, *_: Any) -> None:
         kept.append(loaded)
         raise Loaded
 

@@ -11,6 +11,7 @@ from luminal.base.errors import InputError
 from luminal.cli.options import (
     Backend,
     ComputeDtype,
+    Draft,
     KeepQuantized,
     Mode,
     Seed,
@@ -51,10 +52,7 @@ def command(
     json_schema: Annotated[
         typer.FileText | None, typer.Option(help="File of a JSON schema that it matches.")
     ] = None,
-    draft: Annotated[
-        str | None,
-        typer.Option(help="A smaller model that proposes tokens, or `lookup`: from the text."),
-    ] = None,
+    draft: Draft = None,
     mode: Mode = "fast",
     backend: Backend = "cpu",
     keep_quantized: KeepQuantized = False,

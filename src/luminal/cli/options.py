@@ -57,6 +57,22 @@ TopP = Annotated[
     ),
 ]
 
+Draft = Annotated[
+    str | None,
+    typer.Option(
+        "--draft", help="A smaller model that proposes tokens, or `lookup`: from the text."
+    ),
+]
+
+CacheDtype = Annotated[
+    str | None,
+    typer.Option(
+        "--cache-dtype",
+        help="float32 or bfloat16: keys and values that are kept.",
+        show_default="what products multiply",
+    ),
+]
+
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the sampling.")]
 
 Threads = Annotated[

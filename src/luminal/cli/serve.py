@@ -13,7 +13,15 @@ import typer
 from luminal.base import host as system
 from luminal.base import installation
 from luminal.base.errors import InputError
-from luminal.cli.options import Backend, ComputeDtype, KeepQuantized, Template, Tokenizer
+from luminal.cli.options import (
+    Backend,
+    CacheDtype,
+    ComputeDtype,
+    Draft,
+    KeepQuantized,
+    Template,
+    Tokenizer,
+)
 
 # Browsers send an origin as a scheme, a host and perhaps a port, in small letters and without a
 # path (RFC 6454, section 6.2), and it is compared as a text: what differs would never match.
@@ -29,6 +37,10 @@ Origins = Annotated[
         help="A site whose web pages may ask, as https://a.example; * lets all.",
     ),
 ]
+
+
+Chunk = Annotated[int, typer.Option(min=1, help="Tokens of prompts a step, in whole 16s.")]
+Drain = Annotated[int, typer.Option(min=0, help="Seconds for what runs, after SIGTERM or Ctrl-C.")]
 
 
 def command(
@@ -52,15 +64,15 @@ def command(
         typer.Option(min=16, help="Tokens whose keys and values are kept.", show_default="1 GiB"),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Texts written at a time.")] = 64,
-    chunk: Annotated[int, typer.Option(min=1, help="Tokens of prompts a step.")] = 128,
+    chunk: Chunk = 128,
     queue: Annotated[int, typer.Option(min=0, help="Texts that may wait.")] = 256,
     max_tokens: Annotated[int, typer.Option(min=1, help="Most new tokens of a text.")] = 4096,
     max_body: Annotated[int, typer.Option(min=1, help="Most bytes of a request.")] = 1 << 20,
     timeout: Annotated[float, typer.Option(min=0, help="Most seconds of a request.")] = 600.0,
-    drain: Annotated[
-        int, typer.Option(min=0, help="Seconds for what runs, after SIGTERM or Ctrl-C.")
-    ] = 30,
+    drain: Drain = 30,
     backend: Backend = "cpu",
+    draft: Draft = None,
+    cache_dtype: CacheDtype = None,
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,
 ) -> None:
@@ -84,7 +96,8 @@ def command(
     served = load(
         model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend,
         keep_quantized=keep_quantized, compute_dtype=compute_dtype,
-        template=None if template is None else template.read(),
+        template=None if template is None else template.read(), draft=draft,
+        cache_dtype=cache_dtype,
     )  # fmt: skip
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nothing is written from here on

@@ -160,10 +160,7 @@ class Programs:
 
         The caches hold the proposed ones then; `text.read` counts none of them.
         """
-        draws = [
-            Draw(text.draw.sampling, [*text.draw.tokens, *proposed[:count]], text.draw.prompt)
-            for count in range(len(proposed) + 1)
-        ]
+        draws = [text.draw.ahead(proposed[:count]) for count in range(len(proposed) + 1)]
         features = features_of(draws)
         program = self.program(("verify", features), lambda: self._record_verify(features))
         ids = np.concatenate((text.unread, np.array(proposed, np.int32)))

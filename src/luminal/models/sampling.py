@@ -107,6 +107,10 @@ class Draw:
     prompt: int = 0
     allowed: Array | None = None
 
+    def ahead(self, tokens: Sequence[int]) -> Draw:
+        """The choice after these tokens more, which nothing constrains."""
+        return Draw(self.sampling, [*self.tokens, *tokens], self.prompt)
+
 
 SETTINGS = tuple(each.name for each in fields(Sampling) if each.name != "seed")
 FEATURES = (*SETTINGS, "allowed", "top_logprobs")

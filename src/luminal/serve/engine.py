@@ -17,19 +17,27 @@ from dataclasses import field
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
+from luminal.base.dtypes import float32
 from luminal.base.errors import InputError, LuminalError
 from luminal.base.records import dataclass
 from luminal.loaders.tokenizer import Tokenizer
 from luminal.models.constraints import ConstraintError
 from luminal.models.decoder import Decoder
-from luminal.models.sampling import features_of
+from luminal.models.sampling import Draw, features_of
+from luminal.models.speculative import PromptLookup
 from luminal.models.text import Ranked, Text
 from luminal.serve import scheduler
 from luminal.serve.blocks import BlockPool
+from luminal.serve.drafts import Drafts, LookupDrafts, ModelDrafts
 from luminal.serve.program import Choices, StepProgram
-from luminal.serve.scheduler import Scheduler, Step
+from luminal.serve.scheduler import PIECE, Scheduler, Step
 
 LOG = logging.getLogger("luminal.serve")
+NO_ROOM = (
+    "the model could not be run",
+    "there is no memory for a step; start the server with fewer --rows, or a smaller --cache",
+)
+"""What is told of an error that is none of Luminal's own, and of one of memory."""
 PATIENCE = 0.25  # of a step's time, that it waits for texts whose matchers are asked
 
 
@@ -37,7 +45,7 @@ PATIENCE = 0.25  # of a step's time, that it waits for texts whose matchers are 
 class EngineOptions:
     """`rows`: texts at a time; `chunk`: tokens of a prompt a step; `size`: tokens of a block.
 
-    `cache`: tokens whose keys and values are kept, of all texts together.
+    `cache`: tokens whose keys and values are kept, of all texts together, as values of `dtype`.
     """
 
     rows: int = 64
@@ -45,6 +53,7 @@ class EngineOptions:
     size: int = 16
     cache: int = 65536
     backend: str | None = None
+    dtype: Any = float32
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +105,10 @@ class Load(NamedTuple):
     """Spent in steps."""
     computed: int
     """Tokens that ran."""
+    proposed: int
+    """Of these, that a draft proposed."""
+    accepted: int
+    """Of these, that were right."""
 
 
 Deliver = Callable[[list[Event]], None]
@@ -107,7 +120,12 @@ class Engine:
     """A model that writes many texts at a time, in a thread of its own once it is started."""
 
     def __init__(
-        self, model: Decoder, tokenizer: Tokenizer, context: int, options: EngineOptions
+        self,
+        model: Decoder,
+        tokenizer: Tokenizer,
+        context: int,
+        options: EngineOptions,
+        draft: Decoder | PromptLookup | None = None,
     ) -> None:
         if options.cache < context:
             raise InputError(
@@ -117,13 +135,24 @@ class Engine:
         self.model, self.tokenizer, self.context = model, tokenizer, context
         self.options = options
         self._pool = BlockPool(options.cache // options.size, options.size)
-        self._scheduler = Scheduler(self._pool, options.rows, options.chunk)
-        self._program = StepProgram(
-            model, self._pool, options.rows, options.chunk, context, options.backend
-        )
+        pieces = max(1, options.chunk // PIECE)
+        self._scheduler = Scheduler(self._pool, options.rows, pieces)
+        programs = [
+            StepProgram(
+                decoder, self._pool, options.rows, pieces, context, options.backend, options.dtype
+            )
+            for decoder in (model, draft)
+            if isinstance(decoder, Decoder)
+        ]
+        self._program = programs[0]
+        self._drafts: Drafts | None = None
+        if isinstance(draft, Decoder):
+            self._drafts = ModelDrafts(programs[1])
+        elif draft is not None:
+            self._drafts = LookupDrafts(draft)
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._jobs: dict[int, Job] = {}  # by the number of their place
-        self._steps = self._computed = 0
+        self._steps = self._computed = self._proposed = self._accepted = 0
         self._seconds = self._last = 0.0
         self._deliver: Deliver = lambda events: None
         self._thread: threading.Thread | None = None
@@ -202,7 +231,7 @@ class Engine:
         of = self._scheduler
         return Load(
             of.running, of.waiting, self._pool.count, self._pool.free, of.preemptions,
-            self._steps, self._seconds, self._computed,
+            self._steps, self._seconds, self._computed, self._proposed, self._accepted,
         )  # fmt: skip
 
     # --- in the engine's thread
@@ -224,7 +253,10 @@ class Engine:
                 LOG.exception("a step failed")
                 # Only errors of Luminal's own are told: other texts may name files of the server or
                 # hold what another client sent.
-                events = self._fail(str(error) if isinstance(error, LuminalError) else "")
+                is_told = isinstance(error, LuminalError)
+                events = self._fail(
+                    str(error) if is_told else NO_ROOM[isinstance(error, MemoryError)]
+                )
             self._deliver(events)
         self._cancel(list(self._jobs.values()))
 
@@ -261,22 +293,37 @@ class Engine:
 
     def _run(self, step: Step) -> list[Event]:
         start = time.perf_counter()
+        if self._drafts is not None:
+            step = self._drafted(step, self._drafts)
         jobs = [self._jobs[row.text.number] for row in step.rows]
         needed = set().union(*(job.features for job in jobs))
-        chosen = self._program.run(step, [job.text.draw for job in jobs], needed)
-        writes = [row.last for row in step.rows]
+        chosen = self._program.run(step, _draws(step, jobs), needed)
+        if self._drafts is not None:
+            self._drafts.follow(step)
         tokens = chosen.tokens.tolist()
-        self._scheduler.done(step, tokens)
+        writes = self._scheduler.done(step, tokens)
         self._steps += 1
         self._computed += sum(row.count for row in step.rows)
+        self._accepted += sum(
+            row.proposed is not None and row.holds and write
+            for row, write in zip(step.rows, writes, strict=True)
+        )
         self._last = time.perf_counter() - start
         self._seconds += self._last
-        events = [
-            self._goes_on(job, tokens[number], chosen, number)
-            for number, job in enumerate(jobs)
-            if writes[number]
-        ]
+        events = []
+        for number, job in enumerate(jobs):
+            # A token that was proposed may be behind one that has ended its text.
+            if writes[number] and job.place.number in self._jobs:
+                events.append(self._goes_on(job, tokens[number], chosen, number))
         return [event for event in events if event is not None]
+
+    def _drafted(self, step: Step, drafts: Drafts) -> Step:
+        """The step with what is proposed to follow its texts."""
+        room = self._scheduler.room(step, drafts.count)
+        draws = {text: self._jobs[text.number].text.draw for text in room}
+        proposals = drafts.propose(step, room, draws)
+        self._proposed += sum(map(len, proposals.values()))
+        return self._scheduler.proposed(step, proposals)
 
     def _goes_on(self, job: Job, token: int, chosen: Choices, number: int) -> Event | None:
         """The text goes on with a token; what that gives, or None where its matcher is asked."""
@@ -331,7 +378,17 @@ class Engine:
         """Ends all jobs: after a step that failed, nothing is known of what it left."""
         jobs = list(self._jobs.values())
         self._cancel(jobs)
-        return [Event(job, error=why or "the model could not be run") for job in jobs]
+        return [Event(job, error=why) for job in jobs]
+
+
+def _draws(step: Step, jobs: Sequence[Job]) -> list[Draw]:
+    """How the rows of a step choose; those of proposed tokens as the text will with them."""
+    draws: list[Draw] = []
+    ahead: list[int] = []
+    for row, job in zip(step.rows, jobs, strict=True):
+        ahead = [] if row.proposed is None else [*ahead, row.proposed]
+        draws.append(job.text.draw.ahead(ahead) if ahead else job.text.draw)
+    return draws
 
 
 def _likeliest(chosen: Choices, number: int, count: int) -> tuple[Ranked, ...]:

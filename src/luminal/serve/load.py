@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from luminal.base.errors import InputError
+from luminal.base.dtypes import DType, bfloat16, dtype_of, float32
+from luminal.base.errors import DTypeError, InputError
 from luminal.models import generate
 from luminal.models.decoder import Decoder
+from luminal.models.speculative import PromptLookup
 from luminal.nn.cache import KVCache
+from luminal.serve.drafts import check_vocabulary
 from luminal.serve.engine import EngineOptions
 from luminal.serve.served import Served
 
@@ -28,13 +31,17 @@ def load(
     keep_quantized: bool = False,
     compute_dtype: Any = None,
     template: str | None = None,
+    draft: str | None = None,
+    cache_dtype: Any = None,
 ) -> Served:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
     `cache`: how many tokens' keys and values are kept; by default 1 GiB of them, and enough for one
     text. `backend`: the device; by default that of `lm.device`. `keep_quantized`,
     `compute_dtype`: as of `lm.models.load`. `template`: a chat template instead of the model's.
-    Raises LoadError.
+    `draft`: a smaller model that proposes tokens, or "lookup": from the text itself.
+    `cache_dtype`: of keys and values that are kept; by default what the model's products multiply.
+    Raises LoadError, and InputError for a draft of another vocabulary.
     """
     loaded = generate.load(
         path,
@@ -48,18 +55,43 @@ def load(
         raise InputError(f"serve: {path} is no language model of the kind that is served")
     if template is not None:
         loaded.use_template(template)
-    most = CACHE_BYTES // bytes_per_token(loaded.model)
+    proposes = None if draft is None else _draft(draft, loaded)
+    models = [held for held in (loaded.model, proposes) if isinstance(held, Decoder)]
+    dtype = kept_dtype(loaded.model, cache_dtype)
+    most = CACHE_BYTES // sum(bytes_per_token(model, dtype) for model in models)
     if cache is None:
         cache = min(rows * loaded.context, max(loaded.context, most))
     size = EngineOptions().size
-    options = EngineOptions(rows, chunk, size, -(-cache // size) * size, loaded.backend)
-    return Served(name or path.rstrip("/").rsplit("/", 1)[-1], loaded, options)
+    options = EngineOptions(rows, chunk, size, -(-cache // size) * size, loaded.backend, dtype)
+    return Served(name or path.rstrip("/").rsplit("/", 1)[-1], loaded, options, proposes)
 
 
-def bytes_per_token(model: Decoder) -> int:
+def _draft(path: str, loaded: generate.LanguageModel) -> Decoder | PromptLookup:
+    if path == "lookup":
+        return PromptLookup()
+    smaller = generate.load(path, backend=loaded.backend)
+    if not isinstance(smaller, generate.LanguageModel):
+        raise InputError(f"draft: {path} is no language model of the kind that is served")
+    check_vocabulary(smaller.tokenizer, loaded.tokenizer)
+    return smaller.model
+
+
+def kept_dtype(model: Decoder, wanted: Any = None) -> DType:
+    """The dtype of keys and values that are kept: what is wanted, else bfloat16 where the model's
+    products multiply that, and float32 elsewhere. Raises DTypeError for one that keeps no floats.
+    """
+    if wanted is None:
+        return bfloat16 if model.compute_dtype is bfloat16 else float32
+    dtype = dtype_of(wanted)
+    if dtype not in (bfloat16, float32):
+        raise DTypeError(f"cache_dtype: {dtype} is neither float32 nor bfloat16; give one of them")
+    return dtype
+
+
+def bytes_per_token(model: Decoder, dtype: DType = float32) -> int:
     """What the keys and values of one token take. Raises InputError where layers keep others."""
     # Some layers share one cache, which takes its room once.
-    caches = dict.fromkeys(model.make_caches(1))
+    caches = dict.fromkeys(model.make_caches(1, dtype))
     for cache in caches:
         if not isinstance(cache, KVCache):
             raise InputError(

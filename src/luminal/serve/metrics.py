@@ -33,6 +33,8 @@ class _Load:
             "steps": ("Runs of the model", load.steps),
             "step_seconds": ("Seconds spent in them", load.seconds),
             "computed_tokens": ("Tokens that ran", load.computed),
+            "proposed_tokens": ("Tokens that a draft proposed", load.proposed),
+            "accepted_tokens": ("Of these, tokens that were right", load.accepted),
         }
         for name, (text, now) in gauges.items():
             yield GaugeMetricFamily(f"luminal_{name}", text, value=now)

@@ -1,4 +1,4 @@
-"""The program of a step: rows of one token and chunks of prompts, for any number of either.
+"""The program of a step: rows of one token and pieces of prompts, for any number of either.
 
 Its dims are symbolic, so it is compiled once for each way to choose tokens, and computes a row with
 the same bits whatever runs beside it. Sizes are rounded up to powers of 2: bindings of a few sizes
@@ -8,11 +8,13 @@ are kept ready. What is padded belongs to no block: it is kept nowhere, and nobo
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from luminal.base import dtypes
+from luminal.base.errors import InputError
 from luminal.frontend.handle import along
 from luminal.frontend.movement.indexing import gather_at
 from luminal.frontend.movement.scatter import written
@@ -20,9 +22,10 @@ from luminal.frontend.movement.views import expand
 from luminal.models.choice import choose, declared
 from luminal.models.decoder import Decoder
 from luminal.models.sampling import FEATURES, Draw, Sampling, arrays
+from luminal.nn.cache import KVCache
 from luminal.nn.paged import PagedCache, Places, Segment
 from luminal.serve.blocks import BlockPool
-from luminal.serve.scheduler import Row, Step
+from luminal.serve.scheduler import PIECE, Step, Text
 from luminal.session.graph import Graph, compile
 
 Array = np.ndarray[Any, Any]
@@ -34,11 +37,11 @@ def rounded(count: int, least: int = 1) -> int:
 
 
 class StepInputs(NamedTuple):
-    """What a step's program takes; tokens of the chunks come first, then those of the rows.
+    """What a step's program takes; tokens of the pieces come first, then those of the rows.
 
-    ids, positions, blocks and offsets (prompts * chunk + rows,); heads (prompts, length) and tables
-    (rows, width): the blocks of the chunks' texts and of the rows'; chosen (prompts + rows,): the
-    tokens whose logits choose. All int32.
+    ids, positions, blocks and offsets (PIECE * pieces + rows,); heads (pieces, length) and tables
+    (rows, width): the blocks that each piece and row reaches; chosen (pieces + rows,): the tokens
+    whose logits choose. All int32.
     """
 
     ids: Array
@@ -50,46 +53,42 @@ class StepInputs(NamedTuple):
     chosen: Array
 
 
-LEAST_CHUNK = 16  # a shorter chunk takes about as long
-LEAST_COLUMNS = 16  # so do fewer tokens that penalties adjust
-
-
-def chunk_of(step: Step) -> int:
-    """How many tokens each chunk of a step has with what is padded."""
-    return rounded(max((row.count for row in step.chunks), default=0), LEAST_CHUNK)
+LEAST_COLUMNS = 16  # fewer tokens that penalties adjust take about as long
 
 
 def inputs_of(step: Step, pool: BlockPool) -> StepInputs:
     """The arrays of a step."""
-    prompts, rows, chunk = rounded(len(step.chunks)), rounded(len(step.decodes)), chunk_of(step)
-    ids, positions, blocks = (np.zeros(prompts * chunk + rows, np.int32) for _ in range(3))
+    held = [(row.text, piece) for row in step.chunks for piece in row.pieces()]
+    ones = [(row.text, range(row.start, row.start + 1)) for row in step.decodes]
+    pieces, rows = rounded(len(held)), rounded(len(ones))
+    start = pieces * PIECE
+    ids, positions, blocks = (np.zeros(start + rows, np.int32) for _ in range(3))
     # One past the last block: writes there are dropped, so padding keeps nothing.
     blocks[:] = pool.count
-    heads, tables = _tables(step.chunks, prompts, pool), _tables(step.decodes, rows, pool)
-    for number, row in enumerate(step.chunks):
-        span = slice(number * chunk, number * chunk + row.count)
-        places = np.arange(row.start, row.start + row.count, dtype=np.int32)
-        ids[span] = row.text.tokens[row.start : row.start + row.count]
-        positions[span], blocks[span] = places, heads[number, places // pool.size]
-    count = len(step.decodes)
-    span = slice(prompts * chunk, prompts * chunk + count)
-    ids[span] = [row.text.tokens[row.start] for row in step.decodes]
+    heads, tables = _tables(held, pieces, pool), _tables(ones, rows, pool)
+    for number, (text, piece) in enumerate(held):
+        span = slice(number * PIECE, number * PIECE + len(piece))
+        ids[span] = text.tokens[piece.start : piece.stop]
+        positions[span] = piece
+        blocks[span] = heads[number, positions[span] // pool.size]
+    span = slice(start, start + len(ones))
+    ids[span] = [row.token for row in step.decodes]
     positions[span] = [row.start for row in step.decodes]
-    blocks[span] = tables[range(count), positions[span] // pool.size]
-    last = [number * chunk + row.count - 1 for number, row in enumerate(step.chunks)]
-    last += [0] * (prompts - len(step.chunks))
-    chosen = np.array([*last, *range(prompts * chunk, len(ids))], np.int32)
+    blocks[span] = tables[range(len(ones)), positions[span] // pool.size]
+    last = [number * PIECE + len(piece) - 1 for number, (_, piece) in enumerate(held)]
+    last += [0] * (pieces - len(held))
+    chosen = np.array([*last, *range(start, len(ids))], np.int32)
     return StepInputs(ids, positions, blocks, positions % pool.size, heads, tables, chosen)
 
 
-def _tables(rows: Sequence[Row], count: int, pool: BlockPool) -> Array:
-    """`count` tables of the blocks that rows reach, of a common width."""
-    reached = [pool.needed(row.start + row.count) for row in rows]
+def _tables(spans: Sequence[tuple[Text, range]], count: int, pool: BlockPool) -> Array:
+    """`count` tables of the blocks that texts reach at these positions, of a common width."""
+    reached = [pool.needed(span.stop) for _, span in spans]
     tables = np.full((count, rounded(max(reached, default=1))), pool.count, np.int32)
-    for table, row, number in zip(tables, rows, reached, strict=False):
-        # Blocks beyond what a row reaches are left out, or a row's width, and with it its time,
-        # would grow with what was reserved for it.
-        table[:number] = row.text.blocks[:number]
+    for table, (text, _), number in zip(tables, spans, reached, strict=False):
+        # Blocks beyond what is reached are left out, or a row's width, and with it its time, would
+        # grow with what was reserved for it.
+        table[:number] = text.blocks[:number]
     return tables
 
 
@@ -107,12 +106,10 @@ NOBODY = Draw(Sampling())
 
 
 def choice_inputs(
-    draws: Sequence[Draw], count: int, features: Sequence[str], vocab_size: int
+    draws: Sequence[Draw], features: Sequence[str], vocab_size: int
 ) -> dict[str, Array]:
-    """The arrays of `count` choices; those beyond the draws mean nothing."""
-    if not features:
-        return {}
-    inputs = arrays([*draws, *[NOBODY] * (count - len(draws))], features, vocab_size)
+    """The arrays of choices."""
+    inputs = arrays(draws, features, vocab_size)
     for name, filler in (("listed", -1), ("seen", 0), ("count", 0), ("added", 0)):
         if name in inputs:
             columns = inputs[name].shape[1]
@@ -132,12 +129,46 @@ class Choices(NamedTuple):
     top_logprobs: Array | None = None
 
 
-# Dims for rows and chunks make one program of all steps. A batch of another size is then a binding,
+def recorded(
+    model: Decoder,
+    caches: Sequence[KVCache],
+    most_rows: int,
+    most_pieces: int,
+    longest: int,
+    features: Sequence[str] = (),
+) -> Graph:
+    """A step of so many rows and pieces at most, of texts of `longest` blocks; each row of the
+    caches' batch is a block.
+    """
+    graph = Graph("step")
+    rows = graph.dim("rows", 0, rounded(most_rows))
+    width, length = (graph.dim(name, 1, longest) for name in ("width", "length"))
+    pieces = graph.dim("pieces", 0, rounded(most_pieces))
+    tokens = (pieces * PIECE + rows,)
+    ids, positions, blocks, offsets = (
+        graph.tensor(tokens, dtype=dtypes.int32, name=name)
+        for name in ("ids", "positions", "blocks", "offsets")
+    )
+    tables = graph.tensor((rows, width), dtype=dtypes.int32, name="tables")
+    heads = graph.tensor((pieces, length), dtype=dtypes.int32, name="heads")
+    chosen = graph.tensor((pieces + rows,), dtype=dtypes.int32, name="chosen")
+    places = Places(blocks, offsets, (Segment(heads, PIECE), Segment(tables, 1)))
+    paged = [PagedCache.of(cache, places) for cache in caches]
+    hidden = model.model(ids, paged, positions)
+    inputs = declared(graph, pieces + rows, features, model.config.vocab_size)
+    choices = choose(model.logits(hidden[chosen]), features, inputs)
+    for name, tensor in choices._asdict().items():
+        if tensor is not None:
+            tensor.output(name)
+    return graph
+
+
+# Dims for rows and pieces make one program of all steps. A batch of another size is then a binding,
 # not a compile, and a row's bits do not depend on the rows beside it.
 class StepProgram:
     """A model with a cache of the pool's blocks: runs steps, and chooses the next token of a row.
 
-    `context`: the most tokens of a text.
+    `context`: the most tokens of a text. `dtype`: of the keys and values that are kept.
     """
 
     def __init__(
@@ -145,45 +176,44 @@ class StepProgram:
         model: Decoder,
         pool: BlockPool,
         max_rows: int,
-        chunk: int,
+        pieces: int,
         context: int,
         backend: str | None = None,
+        dtype: Any = dtypes.float32,
     ) -> None:
         self.model, self.pool, self.context = model, pool, context
         self.vocab_size = model.config.vocab_size
-        self.caches = model.make_caches(pool.size, batch=pool.count)  # a row of the batch, a block
+        # A row of the batch is a block.
+        self.caches = model.make_caches(pool.size, dtype, batch=pool.count)
+        states = [held for cache in self.caches for held in (cache.keys, cache.values)]
+        self._states = list(dict.fromkeys(states))  # some layers share theirs
+        self._place(backend)
         # All ways are compiled before the first request: a compile in the middle would hold up
         # every text.
         self._steps = {
-            features: compile(self._record(max_rows, chunk, features), backend=backend)
+            features: compile(self._record(max_rows, pieces, features), backend=backend)
             for features in WAYS
         }
         self._copy = compile(self._record_copy(), backend=backend)
 
-    def _record(self, max_rows: int, most: int, features: Sequence[str]) -> Graph:
-        graph = Graph("step")
-        rows = graph.dim("rows", 0, rounded(max_rows))
-        chunk = graph.dim("chunk", 0, rounded(most, LEAST_CHUNK))
+    # A server that found in the middle of its work that there is no room would fail all texts.
+    def _place(self, backend: str | None) -> None:
+        """Puts the pages on the device. Raises InputError where it has no room for them."""
+        if backend is None:
+            return
+        size = sum(state.numel() * state.dtype.size for state in self._states)
+        try:
+            for state in self._states:
+                state.to(backend)
+        except MemoryError as error:
+            raise InputError(
+                f"cache: keys and values of {self.pool.count * self.pool.size} tokens take {size} "
+                f"bytes ({error}); give a smaller --cache, or --cache-dtype bfloat16"
+            ) from None
+
+    def _record(self, max_rows: int, pieces: int, features: Sequence[str]) -> Graph:
         longest = rounded(self.pool.needed(self.context))
-        width, length = (graph.dim(name, 1, longest) for name in ("width", "length"))
-        prompts = graph.dim("prompts", 0, rounded(max_rows))
-        tokens = (prompts * chunk + rows,)
-        ids, positions, blocks, offsets = (
-            graph.tensor(tokens, dtype=dtypes.int32, name=name)
-            for name in ("ids", "positions", "blocks", "offsets")
-        )
-        tables = graph.tensor((rows, width), dtype=dtypes.int32, name="tables")
-        heads = graph.tensor((prompts, length), dtype=dtypes.int32, name="heads")
-        chosen = graph.tensor((prompts + rows,), dtype=dtypes.int32, name="chosen")
-        places = Places(blocks, offsets, (Segment(heads, chunk), Segment(tables, 1)))
-        caches = [PagedCache.of(cache, places) for cache in self.caches]
-        hidden = self.model.model(ids, caches, positions)
-        inputs = declared(graph, prompts + rows, features, self.vocab_size)
-        choices = choose(self.model.logits(hidden[chosen]), features, inputs)
-        for name, tensor in choices._asdict().items():
-            if tensor is not None:
-                tensor.output(name)
-        return graph
+        return recorded(self.model, self.caches, max_rows, pieces, longest, features)
 
     def _record_copy(self) -> Graph:
         """Blocks at `sources` to those at `targets`: all are read before any is written."""
@@ -192,8 +222,7 @@ class StepProgram:
         sources, targets = (
             graph.tensor((count,), dtype=dtypes.int32, name=name) for name in ("sources", "targets")
         )
-        states = (held for cache in self.caches for held in (cache.keys, cache.values))
-        for state in dict.fromkeys(states):  # some layers share theirs
+        for state in self._states:
             blocks = graph.read(state)
             shape = count, *blocks.extents[1:]
             inside = [along(k, n) for k, n in enumerate(shape) if k]
@@ -205,25 +234,31 @@ class StepProgram:
             graph.assign(state, written(blocks, (target, *inside), copied, "set"))
         return graph
 
+    def copy(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Copies blocks: (from, to) pairs."""
+        if copies:
+            sources, targets = np.array(copies, np.int32).T
+            self._copy({"sources": sources.copy(), "targets": targets.copy()})
+
     def run(self, step: Step, draws: Sequence[Draw], needed: Collection[str]) -> Choices:
         """Runs a step; `draws`: how each of its rows chooses, `needed`: the features of all.
 
         Tokens of rows that are not the last of their text's mean nothing. With the feature
         "top_logprobs" all fields are given.
         """
-        if step.copies:
-            sources, targets = np.array(step.copies, np.int32).T
-            self._copy({"sources": sources.copy(), "targets": targets.copy()})
+        self.copy(step.copies)
         inputs = inputs_of(step, self.pool)
         # The first way that can do all that the rows need. A program for each set of features would
         # be many compiles, and a batch of mixed rows would still need the largest of them.
         features = next(way for way in WAYS if set(needed).issubset(way))
-        chunks, prompts = len(step.chunks), len(inputs.heads)
-        # Draws stand where the program has their rows: behind the chunks of this step come those
-        # that round their number up.
-        placed = [*draws[:chunks], *[NOBODY] * (prompts - chunks), *draws[chunks:]]
-        choices = choice_inputs(placed, len(inputs.chosen), features, self.vocab_size)
-        feeds = inputs._asdict() | choices
-        results = self._steps[features](feeds, dims={"chunk": chunk_of(step)})
-        rows = [*range(chunks), *range(prompts, prompts + len(step.decodes))]
+        # A chunk chooses behind its last piece; behind the pieces of this step come those that
+        # round their number up.
+        ends = [end - 1 for end in accumulate(len(row.pieces()) for row in step.chunks)]
+        pieces = len(inputs.heads)
+        rows = [*ends, *range(pieces, pieces + len(step.decodes))]
+        placed = [NOBODY] * len(inputs.chosen)
+        for number, draw in zip(rows, draws, strict=True):
+            placed[number] = draw
+        choices = choice_inputs(placed, features, self.vocab_size)
+        results = self._steps[features](inputs._asdict() | choices)
         return Choices(**{name: array[rows] for name, array in results.items()})

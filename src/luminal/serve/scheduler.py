@@ -16,13 +16,15 @@ again: a program's bits may depend on that, but on nothing else of what the mach
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
 from luminal.base.errors import InputError
 from luminal.base.records import dataclass
 from luminal.serve.blocks import BlockPool, Content, contents_of
 
+PIECE = 16
+"""Tokens of a prompt that run side by side, those of one piece: fewer take about as long."""
 FOLLOWING = 4  # of so many rows one may be of a text that follows a matcher
 FURTHER = 4  # of so many rows one may be of a request's second text, third ...
 
@@ -72,16 +74,33 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`count` tokens of a text from position `start`."""
+    """`count` tokens of a text from position `start`; or one that is `proposed` to stand there."""
 
     text: Text
     start: int
     count: int
+    proposed: int | None = None
+
+    @property
+    def token(self) -> int:
+        """The first of its tokens."""
+        return self.text.tokens[self.start] if self.proposed is None else self.proposed
+
+    @property
+    def holds(self) -> bool:
+        """Whether its token stands there: one that is proposed may have been wrong."""
+        tokens = self.text.tokens
+        return self.proposed is None or [self.proposed] == tokens[self.start : self.start + 1]
 
     @property
     def last(self) -> bool:
         """Whether the text goes on with what is chosen after this row."""
         return self.start + self.count == len(self.text.tokens)
+
+    def pieces(self, size: int = PIECE) -> list[range]:
+        """The positions of a chunk's tokens, by pieces of `size`."""
+        end = self.start + self.count
+        return [range(first, min(first + size, end)) for first in range(self.start, end, size)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +123,14 @@ class Step:
 class Scheduler:
     """Plans steps for at most `max_rows` texts at a time.
 
-    `chunk`: chunks have so many tokens together, each counted as the longest of them.
+    `pieces`: the chunks of a step have so many together, of `piece` tokens each.
     """
 
-    def __init__(self, pool: BlockPool, max_rows: int, chunk: int) -> None:
-        for name, value in (("max_rows", max_rows), ("chunk", chunk)):
+    def __init__(self, pool: BlockPool, max_rows: int, pieces: int, piece: int = PIECE) -> None:
+        for name, value in (("max_rows", max_rows), ("pieces", pieces), ("piece", piece)):
             if value < 1:
                 raise InputError(f"scheduler: {name} {value}; it must be at least 1")
-        self.pool, self.max_rows, self.chunk = pool, max_rows, chunk
+        self.pool, self.max_rows, self.pieces, self.piece = pool, max_rows, pieces, piece
         self.followers = max(1, max_rows // FOLLOWING)
         self.further = max(1, max_rows // FURTHER)
         self.preemptions = 0
@@ -182,14 +201,13 @@ class Scheduler:
         """How many tokens are read of prompts, by number: those that have waited longest."""
         prompts = [text for text in self._running.values() if text.reads and not text.held]
         counts: dict[int, int] = {}
-        longest = 0
+        left = self.pieces
         self._turns += 1
         for text in sorted(prompts, key=lambda candidate: (candidate.turn, candidate.number)):
-            count = min(text.prompt - text.computed, self.chunk)
-            longest = max(longest, count)
-            if (len(counts) + 1) * longest > self.chunk:
+            if not left:
                 break
-            counts[text.number] = count
+            count = counts[text.number] = min(text.prompt - text.computed, left * self.piece)
+            left -= -(-count // self.piece)
             text.turn = self._turns
         return counts
 
@@ -286,26 +304,59 @@ class Scheduler:
         self.preemptions += 1
         insort(self._waiting, text, key=lambda other: other.number)
 
+    # --- tokens that are proposed
+
+    def room(self, step: Step, most: int) -> dict[Text, int]:
+        """How many tokens, of `most`, may be proposed for texts that the step writes: as the rows
+        that are left allow, the same for each. The blocks for them are the texts' own then.
+
+        None that other texts could need at once is taken, and no text gives its own back.
+        """
+        writing = [row.text for row in step.decodes if row.last and not row.text.follows]
+        share = min(most, (self.max_rows - len(step.decodes)) // max(1, len(writing)))
+        room: dict[Text, int] = {}
+        for text in writing:
+            spare = max(0, self.pool.free - len(self._running))
+            held = (len(text.blocks) + spare) * self.pool.size
+            count = min(share, text.limit - len(text.tokens) - 1, held - len(text.tokens))
+            if count > 0:
+                missing = self.pool.needed(len(text.tokens) + count) - len(text.blocks)
+                text.blocks += self.pool.take(max(0, missing))
+                room[text] = count
+        return room
+
+    def proposed(self, step: Step, proposals: Mapping[Text, Sequence[int]]) -> Step:
+        """The step with a row for each token that is proposed, behind that of its text."""
+        rows: list[Row] = []
+        for row in step.decodes:
+            tokens = enumerate(proposals.get(row.text, ()), row.start + 1)
+            rows += [row, *(Row(row.text, place, 1, token) for place, token in tokens)]
+        return Step(tuple(rows), step.chunks, step.copies)
+
     # --- results
 
-    def done(self, step: Step, tokens: Sequence[int]) -> None:
-        """Takes what the step chose: a token for each of its rows.
+    def done(self, step: Step, tokens: Sequence[int]) -> list[bool]:
+        """Takes what the step chose, a token for each of its rows; says which of these go on a
+        text.
 
-        Those of rows that are not the last of a text's tokens mean nothing. What was cancelled
-        since the step was planned is left aside.
+        Others are of rows that are not the last of a text's tokens, or behind a proposed one that
+        was wrong. What was cancelled since the step was planned is left aside.
         """
-        for row, token in zip(step.rows, tokens, strict=True):
-            text = row.text
-            if text.number not in self._running:
-                continue
-            goes_on = row.last
-            self._note(text, row.start + row.count)
-            if goes_on:
-                text.tokens.append(token)
-                if token in text.ends:
-                    self._end(text, "stop")
-                elif len(text.tokens) >= text.limit:
-                    self._end(text, "length")
+        return [self._done(row, token) for row, token in zip(step.rows, tokens, strict=True)]
+
+    def _done(self, row: Row, token: int) -> bool:
+        text = row.text
+        if text.number not in self._running or not row.holds:
+            return False
+        goes_on = row.last
+        self._note(text, row.start + row.count)
+        if goes_on:
+            text.tokens.append(token)
+            if token in text.ends:
+                self._end(text, "stop")
+            elif len(text.tokens) >= text.limit:
+                self._end(text, "length")
+        return goes_on
 
     def _note(self, text: Text, computed: int) -> None:
         """Keys and values up to `computed` are there; others may share the blocks they fill."""

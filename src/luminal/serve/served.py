@@ -10,7 +10,9 @@ import numpy as np
 
 from luminal.base.errors import InputError
 from luminal.loaders.token_bytes import TokenTexts
+from luminal.models.decoder import Decoder
 from luminal.models.generate import LanguageModel
+from luminal.models.speculative import PromptLookup
 from luminal.models.text import Matcher, Ranked, Text
 from luminal.models.whole_texts import pooled, ranked
 from luminal.serve.engine import Engine, EngineOptions, Job
@@ -28,14 +30,20 @@ SCORED = 128  # tokens whose logits lie in memory at a time
 class Served:
     """One model under one name. All of its programs are compiled when this is made."""
 
-    def __init__(self, name: str, loaded: LanguageModel, options: EngineOptions) -> None:
+    def __init__(
+        self,
+        name: str,
+        loaded: LanguageModel,
+        options: EngineOptions,
+        draft: Decoder | PromptLookup | None = None,
+    ) -> None:
         self.name, self.tokenizer, self.context = name, loaded.tokenizer, loaded.context
         self.texts = TokenTexts(self.tokenizer)
         vocab_size = loaded.model.config.vocab_size
         template = loaded.chat_template
         self.words = Words(name, self.tokenizer, template, self.context, vocab_size)
         self.workshop = Workshop(self.words)
-        self.engine = Engine(loaded.model, self.tokenizer, self.context, options)
+        self.engine = Engine(loaded.model, self.tokenizer, self.context, options, draft)
         graph = pooled(loaded.model, self.context, "mean")
         self._pooled = compile(graph, backend=options.backend)
         graphs = ranked(loaded.model, self.context, SCORED, min(MOST_LOGPROBS, vocab_size))
