@@ -11,6 +11,7 @@ import pytest
 import luminal as lm
 from luminal.base.errors import DTypeError
 from luminal.models.architectures import read_decoder
+from luminal.nn.paged import PagedCache, Places, Segment
 from tests.close import close
 from tests.long_share import mostly_long
 from tests.models.decoder_checks import cached, saved, whole
@@ -67,6 +68,26 @@ def test_one_token_at_a_time(narrow: Path) -> None:
     found = [exe(ids=ids[:9], dims={"past": 0})["logits"]]
     found += [exe(ids=ids[k : k + 1], dims={"past": k})["logits"] for k in range(9, 12)]
     assert error(np.concatenate(found), truth) <= error(rounded, truth)
+
+
+def test_pages_of_bfloat16(narrow: Path) -> None:
+    """Keys and values that a server keeps are rounded, and queries alike: no further either."""
+    count = 12
+    ids = np.random.default_rng(3).integers(0, VOCABULARY, count).astype(np.int32)
+    truth, rounded = (theirs(narrow, ids[None], dtype)[0] for dtype in ("float32", "bfloat16"))
+    model = read_decoder(narrow)
+    graph = lm.Graph()
+    given = graph.tensor((count,), lm.int32, "ids")
+    table = graph.tensor((1, 2), lm.int32, "table")
+    positions = graph.arange(count, dtype=lm.int32)
+    places = Places(table[0][positions // 8], positions % 8, (Segment(table, count),))
+    caches = model.make_caches(8, lm.bfloat16, batch=3)
+    paged = [PagedCache.of(cache, places) for cache in caches]
+    model.logits(model.model(given, paged, positions)).output("logits")
+    found = graph.compile("cpu")(ids=ids, table=np.array([[2, 0]], np.int32))["logits"]
+    exact = cached(model).compile()(ids=ids, dims={"past": 0})["logits"]
+    assert error(found, exact) > 0
+    assert error(found, truth) <= error(rounded, truth)
 
 
 def test_what_is_rounded_follows_the_file_and_can_be_chosen(tmp_path: Path) -> None:

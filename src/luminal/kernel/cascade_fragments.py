@@ -237,7 +237,7 @@ class Fragments(CarriedLoops):
         values, guards = dict(self.grid.values), []
         for (axes, _), symbol in ((block.depth, DEPTH), (block.place, PLACE)):
             position = here.values[symbol]
-            if axes[0] in (self.found.lane, self.found.step):
+            if axes in ((self.found.lane,), self.found.steps):
                 position = first + position
             values |= LoopAxis(axes[0], axes).positions(position)
             guards.append(self.unproved(position, axes))
@@ -276,7 +276,7 @@ class Fragments(CarriedLoops):
         members = [m.term for m in sweep.members]
         empty = [self.values.identity(r.monoid, r.dtype) for r in members]
         low, high = self.visited(sweep)
-        number = self.blocks.fresh_axis(ceil_div(extent_of((self.found.step,)), self.tiling.steps))
+        number = self.blocks.fresh_axis(ceil_div(extent_of(self.found.steps), self.tiling.steps))
         loop = number, ceil_div(high - low, self.tiling.steps), SINGLE
         needed = {*sweep.needed(), *members}
         at = self.blocks_at.items()
@@ -304,8 +304,8 @@ class Fragments(CarriedLoops):
 
     def visited(self, sweep: Sweep) -> Range:
         """The steps, in whole blocks, outside of which all rows are masked (see `Pass.visited`)."""
-        extent = self.values.canonical(extent_of((self.found.step,)))
-        if sweep.mask is TRUE:
+        extent = self.values.canonical(extent_of(self.found.steps))
+        if sweep.mask is TRUE or len(self.found.steps) > 1:
             return const(0), extent
         condition = self.values.canonical(sweep.mask.substitute(self.grid.values))
         rows = self.values.canonical(extent_of((self.found.lane,)))
@@ -313,7 +313,7 @@ class Fragments(CarriedLoops):
             self.found.lane: (self.first_row, minimum(self.first_row + self.tiling.rows, rows) - 1)
         }
         low, high = hull(
-            [relaxed_range(c, self.found.step, extent, box) for c in alternatives(condition)]
+            [relaxed_range(c, self.found.steps[0], extent, box) for c in alternatives(condition)]
         )
         low = maximum(minimum(low, extent - 1), 0)
         size = self.tiling.steps

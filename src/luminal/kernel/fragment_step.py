@@ -14,6 +14,7 @@ from luminal.kernel.carried import joint, tiled
 from luminal.kernel.cascade import Member, Rate
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.environment import Env
+from luminal.kernel.loops import LoopAxis
 from luminal.kernel.tile_ir import Contract, Reduce, Retile, Tile
 from luminal.shape.expression import Expression, all_of, opaque
 
@@ -149,10 +150,10 @@ class Step:
 
     def at_steps(self) -> Env:
         """The point at which the loops over rows and steps are."""
-        rows, step = self.own.at_rows(), self.own.found.step
+        rows, steps = self.own.at_rows(), self.own.found.steps
         position = self.first + joint(self.own.steps)
-        guard = all_of([rows.guard, self.own.unproved(position, (step,))])
-        return Env({**rows.values, step: position}, guard)
+        guard = all_of([rows.guard, self.own.unproved(position, steps)])
+        return Env({**rows.values, **LoopAxis(steps[0], steps).positions(position)}, guard)
 
     def masked(self, r: Reduction, env: Env) -> Tile:
         """What is reduced, nothing beyond the last step."""
@@ -175,8 +176,8 @@ class Step:
 
     def inside(self, env: Env, value: Tile, nothing: Tile) -> Tile:
         """A value where its step is before the last one's end."""
-        step = self.own.found.step
-        return self.own.where(self.own.unproved(env.values[step], (step,)), value, nothing)
+        position = self.first + joint(self.own.steps)
+        return self.own.where(self.own.unproved(position, self.own.found.steps), value, nothing)
 
     # --- values of rows
 

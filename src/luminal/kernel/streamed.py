@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from luminal.algebra.frames import extent_of
-from luminal.algebra.terms import At, Axes, Reduction, Term, below
+from luminal.algebra.terms import At, Axes, Reduction, Term, axis_order, below
 from luminal.base.dots import Dot
 from luminal.base.dtypes import DType, float16
 from luminal.base.records import dataclass
@@ -37,10 +37,13 @@ class Streamed:
     sums: Mapping[Reduction, tuple[Term, Term]]
 
     @property
-    def step(self) -> Symbol:
-        """The axis that is reduced."""
-        (step,) = self.cascade.steps
-        return step
+    def steps(self) -> Axes:
+        """The axes that are reduced, walked as one: first those by which places are looked up, as
+        pages are, so that what lies on one page is read together.
+        """
+        moved = (t for t in self.fused.terms if isinstance(t, At))
+        looked_up = {a for at in moved for index in at.args[1:] for a in index.axes}
+        return tuple(sorted(axis_order(self.cascade.steps), key=lambda a: a not in looked_up))
 
     def further(self, term: Term) -> Axes:
         """The axes of a sum beside those of the rows."""
@@ -58,7 +61,7 @@ def streamed(fused: Fused, cascade: Cascade) -> Streamed | None:
     dots = {fused.dots.get(r) for r in cascade.inner}
     lane = lane_axis(cascade)
     (dot,) = dots if len(dots) == 1 else (None,)
-    if dot is None or not dot.chains or lane is None or len(cascade.steps) > 1:
+    if dot is None or not dot.chains or lane is None:
         return None
     if {*fused.reductions} != {*cascade.reductions} or not _are_plain(fused, cascade):
         return None
@@ -94,10 +97,10 @@ def _of_rows_and_steps(
     """The factors of a contraction, if it has rows and steps alone."""
     if contraction.axes != cascade.rows | cascade.steps:
         return None
-    (step,) = cascade.steps
     x, y = contraction.args[0].args
     rows, steps = (x, y) if lane in x.axes else (y, x)
-    apart = step not in rows.axes and lane not in steps.axes and step in steps.axes
+    apart = cascade.steps.isdisjoint(rows.axes) and lane not in steps.axes
+    apart = apart and cascade.steps <= steps.axes
     kept = all(taken(x, t, fused.reads) for x, t in ((rows, dot.a), (steps, dot.b)))
     return (rows, steps) if apart and lane in rows.axes and kept else None
 
@@ -201,11 +204,11 @@ def blocks_of(stream: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction,
     for r, (rows, steps) in stream.contractions.items():
         depth = tuple(r.attrs), rounded(r.attrs, dot.k)
         blocks[r, 0] = block(rows, dot.a, depth, ((stream.lane,), tiling.rows))
-        blocks[r, 1] = block(steps, dot.b, depth, ((stream.step,), tiling.steps))
+        blocks[r, 1] = block(steps, dot.b, depth, (stream.steps, tiling.steps))
     for r, (_, other) in stream.sums.items():
         further = stream.further(r)
         place = further, rounded(further, dot.n)
-        blocks[r, 1] = block(other, dot.b, ((stream.step,), tiling.steps), place)
+        blocks[r, 1] = block(other, dot.b, (stream.steps, tiling.steps), place)
     return blocks
 
 

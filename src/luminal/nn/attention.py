@@ -68,7 +68,8 @@ class CausalAttention(Module):
         # repeated in memory, and each key is read once for its group.
         shared = self.kv_heads, self.heads // self.kv_heads
         # The queries are scaled, not the scores: there are fewer of them.
-        grouped = (q * self.scale).unflatten(-3, shared)
+        grouped = (q * self.scale).cast(k.dtype).cast(q.dtype).unflatten(-3, shared)
+        k, v = k.cast(q.dtype), v.cast(q.dtype)
         scores = grouped @ k.unsqueeze(-3).mT
         if self.softcap is not None:
             # Before the mask: the tanh of a hidden key's -inf would be -1, and the key would be

@@ -77,8 +77,8 @@ class PagedCache:
             end = start + texts[0] * texts[1]
             values = attention.attend(
                 q[:, start:end].unflatten(1, texts).transpose(0, 1),
-                _read(graph.latest(self.keys), segment.tables).cast(q.dtype),
-                _read(graph.latest(self.values), segment.tables).cast(q.dtype),
+                _read(graph.latest(self.keys), segment.tables),
+                _read(graph.latest(self.values), segment.tables),
                 positions[start:end].unflatten(0, texts),
             )
             attended.append(values.transpose(0, 1).flatten(1, 2))

@@ -66,6 +66,8 @@ class Inlining:
             return 0, frozenset((term.args[0],))  # read several times, so it will be stored
         if _reads_rows(term):
             return 0, self.of[term.args[1]][1]
+        if term.op == "At" and len(term.args) > 1 and _is_row(term, set()):
+            return 0, frozenset((unmoved(term),))  # where it lies is looked up once for a row
         load = self._weights.load
         weight = 0 if term.op == "At" else self._weights.of(term.op)
         loads: frozenset[Term] = frozenset()
@@ -134,14 +136,19 @@ def _reads_rows(term: Term) -> bool:
     while term.op == "Select" and term.args[2].op == "Literal":
         conditions |= term.args[0].axes
         term = term.args[1]
-    if not conditions or term.op != "At":
-        return False
+    return bool(conditions) and term.op == "At" and _is_row(term, conditions)
+
+
+def _is_row(term: Term, conditions: Set[Symbol]) -> bool:
+    """Is it read from memory at positions that change along no row of what it reads, as the
+    conditions do not?
+    """
     source = unmoved(term)
     if not (source.is_leaf or source.is_opaque):
         return False
     frame = source.attrs.frame if source.is_leaf else source.attrs.result
     within = set(frame[-1]) if frame else set()
-    return within.isdisjoint(conditions.union(a for a, _ in term.attrs))
+    return within.isdisjoint({*conditions, *(a for a, _ in term.attrs)})
 
 
 def is_injective(at: Term) -> bool:

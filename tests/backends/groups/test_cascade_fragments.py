@@ -34,6 +34,7 @@ from luminal.kernel.streamed import shared_bytes
 from luminal.kernel.tile_ir import Await, Barrier, Kernel, Map, Retile, Space
 from luminal.kernel.tile_text import to_text
 from luminal.kernel.tile_verify import verify
+from luminal.nn.paged import _read
 from luminal.program.steps import CascadeStep
 from luminal.runtime.executable import Executable
 from luminal.runtime.variants import Variant
@@ -108,8 +109,42 @@ def placed(run: Case) -> Kernel:
     return backend().schedules.place(step_of(run), SMALL_BLOCKS).kernel
 
 
+def in_pages(queries: int) -> Case:
+    """Attention of three texts over pages of four keys, the last of which one text lacks."""
+    rng = np.random.default_rng(queries)
+    cx = lm.Graph()
+    q = cx.tensor((3, 2, queries, 8), name="q", dtype="bfloat16").cast("float32")
+    k, v = (cx.tensor((9, 2, 4, 8), name=name, dtype="bfloat16") for name in "kv")
+    tables = cx.tensor((3, 4), lm.int32, "tables")
+    ends = cx.tensor((3, queries), lm.int32, "ends")
+    keys, values = (_read(pages, tables).cast("float32") for pages in (k, v))
+    seen = cx.arange(16).reshape(1, 1, 1, 16) <= ends.reshape(3, 1, queries, 1)
+    scores = lm.where(seen, q @ keys.mT * 0.3, -np.inf)
+    (scores.softmax(-1) @ values).output("y")
+    shapes = {"q": (3, 2, queries, 8), "k": (9, 2, 4, 8), "v": (9, 2, 4, 8)}
+    inputs = {n: rng.standard_normal(s).astype(ml_dtypes.bfloat16) for n, s in shapes.items()}
+    inputs["tables"] = np.array([[8, 0, 3, 5], [1, 7, 2, 9], [6, 4, 8, 0]], np.int32)
+    ends_ = rng.integers(0, 12, (3, queries)).astype(np.int32)
+    return Case(cx.graph(), {**inputs, "ends": ends_}, {}, {})
+
+
+@pytest.mark.parametrize("queries", mostly_long([2, 7], 1))
+def test_keys_in_pages_by_both_meanings(queries: int) -> None:
+    """Blocks of keys begin and end where pages do not, and few queries fill a part of a row."""
+    run = in_pages(queries)
+    step = step_of(run)
+    made, _ = backend().schedules.explored(step, None, SMALL_BLOCKS)
+    assert isinstance(made, ByFragments)
+    assert len(made.found.steps) == 2  # pages, and keys of one
+    check_run(run, f"{queries} queries", SMALL_BLOCKS)
+    check_run(run, f"{queries} queries", ())
+
+
 def check(seed: int, knobs: Knobs) -> None:
-    run, text = drawn(seed)
+    check_run(*drawn(seed), knobs)
+
+
+def check_run(run: Case, text: str, knobs: Knobs) -> None:
     stages = lower_by_stages(run.graph, backend())
     made, _ = backend().schedules.explored(step_of(run), None, knobs)
     assert isinstance(made, ByFragments)

@@ -88,7 +88,7 @@ def bounds(work: Work, chip: Chip, chunks: int, size: float, most: int) -> Bound
         sectors=max(work.total("lines", *memory), far) * cycles,
         memory=size / (COPIED * chip.memory),
         latency=turns * waits,
-        groups=min(held, share),
+        groups=max(1, min(held, share)),
         early=min(size, work.early * min(chunks, held * chip.units)) / (COPIED * chip.memory),
     )
 

@@ -151,7 +151,7 @@ def fragments(
     teams = [n for n in teams if any(fits(made(n, s)) for s in steps)]
     if not teams:
         return None
-    rule = dot.name if positions > dot.m // 2 else NO_DOT
+    rule = dot.name if positions > 1 else NO_DOT
     if choices.pick("dot", rule, (dot.name, NO_DOT)) == NO_DOT:
         return None
     others = math.prod(estimate(extent_of((a,))) for a in cascade.rows - {stream.lane})
