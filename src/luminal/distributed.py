@@ -1,6 +1,7 @@
 """Programs of several ranks: `lm.distributed`."""
 
 from luminal.base.errors import CollectiveError, CollectiveTimeoutError
+from luminal.distribute.pipeline.schedule import Schedule, schedule_of
 from luminal.distribute.plans import read_plan
 from luminal.runtime.collectives.engine import Engine
 from luminal.runtime.collectives.local import run_local
@@ -14,6 +15,7 @@ from luminal.session.parallel import (
     RcclBackend,
     TensorParallel,
 )
+from luminal.session.pipeline import PipelineParallel
 
 __all__ = [
     "Auto",
@@ -24,7 +26,9 @@ __all__ = [
     "Label",
     "MpiBackend",
     "NcclBackend",
+    "PipelineParallel",
     "RcclBackend",
+    "Schedule",
     "TensorParallel",
     "Ticket",
     "choose",
@@ -35,5 +39,6 @@ __all__ = [
     "rank",
     "read_plan",
     "run_local",
+    "schedule_of",
     "size",
 ]

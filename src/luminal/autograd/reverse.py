@@ -68,7 +68,8 @@ def gradients(
             at = again.applied(node, arrived)
             rule = loop_rule if node.op.name == "Loop" else RULES[node.op.name]
             _collect(node.args, rule(at, arrived), active, collected)
-    graph.pulled.update(graph.builder.since(start))
+        graph.pulled.update(dict.fromkeys(graph.builder.since(start), node))
+        start = len(graph.builder)
     return [by_value.get(value) for value in variables]
 
 

@@ -91,7 +91,7 @@ def price(out: Distributed, machine: Machine, links: Mapping[str, Link]) -> Pric
     """The predicted step of a rank's graph, whose extents are numbers."""
     schedule = _Schedule(machine, links)
     seconds = schedule.run(out.graph)
-    held = sum(_size(value) for value in _held(out.graph))
+    held = sum(size_of(value) for value in _held(out.graph))
     return Price(
         seconds, schedule.kernels, schedule.collectives, schedule.sent, held, held + schedule.peak
     )
@@ -115,42 +115,44 @@ class _Schedule:
             operands = [edge_of(arg).value for arg in node.args]
             start = max((ready[value.node] for value in operands), default=0.0)
             ready[node] = self._placed(node, start)
-            if _stays(node):
-                held += sum(_size(Value(node, k)) for k in range(len(node.types)))
+            if stays(node):
+                held += sum(size_of(Value(node, k)) for k in range(len(node.types)))
                 self.peak = max(self.peak, held)
             for value in operands:
                 left[value] -= 1
-                if not left[value] and _stays(value.node):
-                    held -= _size(value)
+                if not left[value] and stays(value.node):
+                    held -= size_of(value)
         return max(ready.values(), default=0.0)
 
     def _placed(self, node: Node, start: float) -> float:
         """When a node is done that can begin at `start`."""
         if isinstance(node.attrs, CollectiveAttrs):
-            size = _size(edge_of(node.args[0]).value)
+            size = size_of(edge_of(node.args[0]).value)
             link = self._links[node.attrs.axis]
             seconds = collective_seconds(node.attrs.kind, size, node.attrs.ranks, link)
             self.collectives += seconds
             self.sent += _number(sent(node.attrs.kind, const(round(size)), node.attrs.ranks))
             self._sending = max(self._sending, start) + seconds
             return self._sending
-        seconds = self._seconds(node)
+        seconds = node_seconds(node, self._machine)
         self.kernels += seconds
         if seconds:
             self._busy = start = max(self._busy, start) + seconds
         return start
 
-    def _seconds(self, node: Node) -> float:
-        if isinstance(node.attrs, LoopAttrs):
-            body = topological(node.attrs.body.results)
-            once = sum(self._seconds(inner) for inner in body)
-            return once * _number(node.attrs.trips)
-        if not _is_kernel(node):
-            return 0.0
-        moved = sum(_size(value) for value in _sources(node))
-        if _stays(node):
-            moved += sum(_size(Value(node, k)) for k in range(len(node.types)))
-        return max(moved / self._machine.bandwidth, _flops(node) / self._machine.flops)
+
+def node_seconds(node: Node, machine: Machine) -> float:
+    """The predicted seconds of an operation; 0 for what is computed where it is read."""
+    if isinstance(node.attrs, LoopAttrs):
+        body = topological(node.attrs.body.results)
+        once = sum(node_seconds(inner, machine) for inner in body)
+        return once * _number(node.attrs.trips)
+    if not _is_kernel(node):
+        return 0.0
+    moved = sum(size_of(value) for value in sources(node))
+    if stays(node):
+        moved += sum(size_of(Value(node, k)) for k in range(len(node.types)))
+    return max(moved / machine.bandwidth, flops(node) / machine.flops)
 
 
 def _is_kernel(node: Node) -> bool:
@@ -166,14 +168,14 @@ of attention, which one kernel makes and reads.
 """
 
 
-def _stays(node: Node) -> bool:
+def stays(node: Node) -> bool:
     """Is the result in memory until it was read?"""
-    if node.op.name != "Sum" or not _flops(node):
+    if node.op.name != "Sum" or not flops(node):
         return _is_kernel(node)
-    return _size(node.value) <= _SCORES * sum(_size(value) for value in _sources(node))
+    return size_of(node.value) <= _SCORES * sum(size_of(value) for value in sources(node))
 
 
-def _sources(node: Node) -> set[Value]:
+def sources(node: Node) -> set[Value]:
     """The stored values that a node reads, through what is computed on the way."""
     stored: set[Value] = set()
     seen: set[Value] = set()  # random numbers are of a value that many paths lead to
@@ -190,7 +192,7 @@ def _sources(node: Node) -> set[Value]:
     return stored
 
 
-def _flops(node: Node) -> float:
+def flops(node: Node) -> float:
     """Two for each product of a sum of products."""
     if node.op.name != "Sum":
         return 0.0
@@ -206,7 +208,8 @@ def _held(graph: Graph) -> list[Value]:
     ]
 
 
-def _size(value: Value) -> float:
+def size_of(value: Value) -> float:
+    """The bytes of a value, at the largest that its dims may be."""
     return _number(product_of(value.shape)) * value.dtype.size
 
 

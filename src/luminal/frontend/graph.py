@@ -68,7 +68,7 @@ class Recorder:
         self.diffs: dict[str, tuple[Tensor, Tensor]] = {}  # by file: what `diff` took and gave
         self.derivatives: dict[Value, Derivative] = {}
         self.parts: dict[Node, tuple[object, ...]] = {}  # that are checkpointed, innermost first
-        self.pulled: set[Node] = set()  # what was recorded for derivatives
+        self.pulled: dict[Node, Node] = {}  # recorded for derivatives of which
         self.cotangents: set[Node] = set()  # the gradients of values on the way
         self.gradients: dict[Value, Tensor] = {}  # what `backward` found so far
         self._weights: dict[Parameter, Value] = {}

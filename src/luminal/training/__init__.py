@@ -5,8 +5,9 @@ program, `trainer.py` the state of a run, `fit.py` the loop; `checkpoint.py` is 
 disk (`nested.py` its format, `checkpoint_parts.py` the files of several ranks), `metrics.py`,
 `plot.py` and `progress.py` what it tells. `layers.py` knows which layer recorded what, for
 `statistics.py` and `detect_nan.py`. `ranks.py` is who trains together, `leaves.py` a step whose
-bits do not depend on how many they are. Parts of a step by themselves: `amp.py` (mixed precision),
-`accumulate.py` (several batches), `ema.py` (averages).
+bits do not depend on how many they are, `pipeline.py` one whose layers lie on several. Parts of a
+step by themselves: `amp.py` (mixed precision), `accumulate.py` (several batches), `ema.py`
+(averages).
 """
 
 from luminal.training.accumulate import GradientAccumulator
@@ -15,6 +16,7 @@ from luminal.training.checkpoint import Checkpoint, CheckpointManager
 from luminal.training.data import MNIST, ArrayDataset, Batch, Batches, Dataset, TextDataset
 from luminal.training.ema import EMA
 from luminal.training.fit import fit
+from luminal.training.pipeline import PipelineStep
 from luminal.training.trainer import Record, Trainer
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "Dataset",
     "GradScaler",
     "GradientAccumulator",
+    "PipelineStep",
     "Record",
     "TextDataset",
     "Trainer",

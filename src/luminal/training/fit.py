@@ -18,11 +18,13 @@ from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import BOUND, COUNT, check
 from luminal.search.options import CompilationMode
 from luminal.session.parallel import Plan
+from luminal.session.pipeline import PipelineParallel
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batches
 from luminal.training.interrupt import noticed_interrupts
 from luminal.training.leaves import check_leaves
 from luminal.training.metrics import MetricsLog
+from luminal.training.pipeline import check_pipeline, ranks_of
 from luminal.training.plan import decided
 from luminal.training.plot import figure_class, plot_losses
 from luminal.training.program import LossFunction, Recipe
@@ -96,7 +98,7 @@ def fit(
     `lm.shard` has cut stays so; "auto" takes the plan, and without a mesh the mesh of all ranks,
     that the step is predicted to be fastest by within a rank's memory (`record.plan` says why,
     `lm.distributed.Auto` sets that memory). Batches must divide by the ranks. Each rank writes its
-    parts of a checkpoint, from which any other mesh goes on.
+    parts of a checkpoint, from which any other mesh goes on. A `PipelineParallel` has its own.
 
     `leaves`: a power of two. Batches are cut into so many, whose gradients are added as one tree:
     the bits of a run are then the same on any number of ranks that divides them, and on one. For
@@ -141,7 +143,12 @@ def _joined(
     """This rank among all. Raises InputError for what several cannot do together, and
     CollectiveError where they call `fit` with other numbers.
     """
-    ranks = Ranks.of(mesh, plan, recipe.model)
+    if isinstance(recipe.model, PipelineParallel):
+        _check_pipeline(recipe, mesh, plan, leaves, statistics, detect_nan)
+        ranks = ranks_of(recipe.model)
+        ranks.check_batches(data, ranks.parts * recipe.model.microbatches, "the microbatches")
+    else:
+        ranks = Ranks.of(mesh, plan, recipe.model)
     if detect_nan and ranks.size > 1:
         raise InputError(
             "fit: detect_nan=True computes a step again on one rank, and the mesh has "
@@ -156,6 +163,22 @@ def _joined(
         statistics=statistics, validate_every=validate_every, checkpoint_every=checkpoint_every,
     )  # fmt: skip
     return ranks
+
+
+def _check_pipeline(
+    recipe: Recipe, mesh: Mesh | None, plan: Any, leaves: int | None, statistics: int | None,
+    detect_nan: bool,
+) -> None:  # fmt: skip
+    """InputError for what does not go with a pipeline."""
+    check_pipeline(recipe)
+    for name, is_asked in (
+        ("mesh", mesh is not None), ("plan", plan is not None), ("leaves", leaves is not None),
+        ("statistics", statistics is not None), ("detect_nan", detect_nan),
+    ):  # fmt: skip
+        if is_asked:
+            has = name in ("mesh", "plan")
+            fix = f"give PipelineParallel its {name}" if has else "leave it out"
+            raise InputError(f"fit: {name} does not go with a PipelineParallel; {fix}")
 
 
 def _check_leaves(
@@ -216,6 +239,7 @@ def _take_steps(
             if is_interrupted:
                 record.interrupted = True
                 break
+    trainer.synchronize()
 
 
 def _check_kinds(
@@ -228,6 +252,11 @@ def _check_kinds(
     _check_kind("scheduler", scheduler, Scheduler | None, "one of optim.lr_scheduler, or None")
     _check_kind("validate", validate, Batches | Callable | None, "Batches or a function")
     _check_kind("checkpoint", checkpoint, str | Path | CheckpointManager | None, "a folder")
+    if isinstance(model, PipelineParallel) and checkpoint is not None and model.place.mesh:
+        raise InputError(
+            f"fit: checkpoint: the mesh has the axes {', '.join(model.mesh.names)}, and a pipeline "
+            'is only saved on one of "pipe" alone; leave checkpoint or the other axes out'
+        )
     if isinstance(scheduler, ReduceLROnPlateau) and validate is None:
         raise InputError("fit: ReduceLROnPlateau follows the validation loss; give validate=")
 

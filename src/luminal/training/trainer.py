@@ -22,11 +22,13 @@ from luminal.optim import saved
 from luminal.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from luminal.optim.ranges import as_number
 from luminal.runtime.results import Results
+from luminal.session.pipeline import PipelineParallel
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batch, Batches
 from luminal.training.detect_nan import first_nan
 from luminal.training.leaves import LeafSteps
 from luminal.training.metrics import Row
+from luminal.training.pipeline import PipelineSteps
 from luminal.training.program import Losses, Program, Recipe, Steps, inputs_at
 from luminal.training.ranks import Ranks
 from luminal.training.statistics import statistics_row
@@ -108,9 +110,11 @@ class Trainer:
         self.record = Record()
         self.epoch_ended = False
         self._steps, self._losses = Steps(recipe), Losses(recipe)
-        self._leaves = None
+        self._whole: LeafSteps | PipelineSteps | None = None  # steps that are no one program
         if leaves is not None:
-            self._leaves = LeafSteps(recipe, leaves, self._steps.scaler)
+            self._whole = LeafSteps(recipe, leaves, self._steps.scaler)
+        elif isinstance(recipe.model, PipelineParallel):
+            self._whole = PipelineSteps(recipe)
         self._validate = validate
         self._statistics, self._detect_nan = statistics, detect_nan
         self._metric: float | None = None  # of a validation after the last step
@@ -139,9 +143,9 @@ class Trainer:
         self._metric = None
         rates = self.rates()
         runs: list[Mapping[str, Array]]
-        if self._leaves is not None:
+        if self._whole is not None:
             (batch,) = batches
-            runs = [self._leaves.run(batch, self.record.steps, rates)]
+            runs = [self._whole.run(batch, self.record.steps, rates)]
         else:
             runs = [self._run(batch, k, rates) for k, batch in enumerate(batches)]
         results, loss = runs[-1], sum(float(run["loss"]) for run in runs) / len(runs)
@@ -177,6 +181,13 @@ class Trainer:
             self._undo(program, inputs, before)
         return results
 
+    def synchronize(self) -> None:
+        """Brings what only other ranks have trained here: all ranks must ask, before the model is
+        read.
+        """
+        if isinstance(self._whole, PipelineSteps):
+            self._whole.synchronize()
+
     def rates(self) -> list[float]:
         """The learning rate of each of the optimizer's groups now."""
         groups = self.recipe.optimizer.param_groups
@@ -192,6 +203,7 @@ class Trainer:
 
     def validated(self) -> Row:
         """The metrics of a validation."""
+        self.synchronize()
         if isinstance(self._validate, Batches):
             metrics = {"validation_loss": self._losses.mean(self._validate)}
         else:
@@ -237,10 +249,14 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the rest of the run depends on; of what is cut over a mesh this rank's parts."""
+        self.synchronize()
+        optimizer = saved.state_dict(self.recipe.optimizer, value_or_piece)
+        if isinstance(self._whole, PipelineSteps):
+            optimizer["state"] = self._whole.of_all(optimizer["state"])
         return {
             "model": state_of(self.recipe.model),
             "besides": {name: value_or_piece(held) for name, held in self.besides().items()},
-            "optimizer": saved.state_dict(self.recipe.optimizer, value_or_piece),
+            "optimizer": optimizer,
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
             "scaler": None if self._steps.scaler is None else self._steps.scaler.state_dict(),
             "data": self.data.state_dict(),

@@ -59,7 +59,9 @@ class Deadlines:
 
 class Engine(ABC):
     """A group of ranks, seen by one of them: `rank` of `size`, and `axis`, the name of the mesh
-    axis that the group lies along.
+    axis that the group lies along. `compares`: ranks tell one another each collective before it
+    starts, and so wait for one another; not where each may be far ahead, as along a pipeline, whose
+    plan has been compared as a whole.
 
     Buffers are contiguous arrays. `source` must not be written, and `target` not be read, between
     start and wait.
@@ -73,7 +75,7 @@ class Engine(ABC):
         self.rank, self.size, self.axis = rank, size, axis
         self._started = 0
         self._groups: dict[object, Engine] = {}
-        self._compares = config.get("LUMINAL_VERIFY")
+        self.compares = config.get("LUMINAL_VERIFY")
 
     # What an engine has to have.
     @abstractmethod
@@ -128,7 +130,7 @@ class Engine(ABC):
         title = label.of(kind, self.axis)
         pairs = tuple((sender, receiver) for sender, receiver in pairs)
         request = checked(title, kind, source, target, self.size, monoid, pairs, root)
-        if self._compares:
+        if self.compares:
             self._compare(title, request)
         return self._begin(title, request)
 
@@ -172,7 +174,7 @@ class Engine(ABC):
 
     def exchange(self, data: bytes, label: str) -> list[bytes]:
         """The bytes of all ranks, in their order: for small things of a start, not for values."""
-        if self._compares:
+        if self.compares:
             self._compare(f"exchange of {label!r}", None)
         return self._exchange(data, Label(label).of("exchange", self.axis), first=True)
 

@@ -1,0 +1,1 @@
+"""Pipelines: a training step cut into stages, and the orders in which ranks run their pieces."""
