@@ -4,6 +4,8 @@ read, and no program keeps floats of them.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from luminal.backends import registry
 from luminal.compiler.dump import Dump
 from luminal.loaders.ggml.packed import RECORDED, packed
 from tests.close import close
+from tests.long_share import long_rows
 from tests.numerics.packed_blocks import blocks_of, values_of
 
 BACKENDS = ("reference", "cpu")
@@ -29,8 +32,12 @@ def test_values_are_those_of_the_package(kind: str, backend: str) -> None:
     np.testing.assert_array_equal(weight.numpy(), values_of(kind, blocks))
 
 
-@pytest.mark.parametrize("rows", [1, 3, 40])
-@pytest.mark.parametrize("kind", RECORDED)
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    long_rows(
+        itertools.product(RECORDED, (1, 3, 40)), [*zip(RECORDED, itertools.cycle((1, 3, 40)))]
+    ),
+)
 def test_products_read_the_blocks(kind: str, rows: int) -> None:
     blocks = blocks_of(kind, 96, 1024)
     x = np.random.default_rng(1).standard_normal((rows, 1024)).astype(np.float32)

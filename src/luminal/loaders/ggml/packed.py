@@ -18,6 +18,7 @@ from luminal.base.errors import InputError
 from luminal.frontend.matrices.float4 import doubled, halved_power
 from luminal.frontend.matrices.packed import Codes, Format, Packed, read_only
 from luminal.frontend.tensor import Tensor
+from luminal.loaders.ggml.grids import points
 from luminal.loaders.ggml.simple import UNEVEN
 from luminal.loaders.ggml.types import BLOCKS, kind_of
 from luminal.loaders.mapped import Array
@@ -187,6 +188,149 @@ def _q6_k(b: _Blocks) -> Codes:
     return Codes(low | (high << 4), b.scale(208, 5) * scales, 32)
 
 
+# --- one bit, and three values
+
+
+def _q1_0(b: _Blocks) -> Codes:
+    return Codes(((b.bytes(2, 16, 1) >> b.count(1, 8)) & 1) << 1, b.scale(0, 2), 1)
+
+
+def _tq1_0(b: _Blocks) -> Codes:
+    """(8, 2, 4, 4): sixteen runs of 16. Ten are five digits each of 32 bytes, five those of 16, and
+    the last one is four digits of 4.
+    """
+    number = b.count(2, 8, 1, 1, 1) + b.count(1, 2, 1, 1)
+    last = b.bytes(32, 1, 1, 4, 4).where(number < 15, b.bytes(48, 1, 1, 1, 4))
+    data = b.bytes(0, 1, 2, 4, 4).where(number < 10, last)
+    digits = [n // 2 if n < 10 else n - 10 for n in range(15) for _ in range(4)]
+    powers = np.array([*digits, 0, 1, 2, 3], np.uint8)
+    power = b.table((number << 2) + b.count(1, 4, 1), np.uint8(3) ** powers)
+    return Codes(
+        (((data * power).cast(dtypes.uint16) * 3) >> 8).cast(dtypes.uint8), b.scale(52, 4), 1
+    )
+
+
+def _tq2_0(b: _Blocks) -> Codes:
+    """(2, 4, 32): runs of 32 bytes, of which all have four codes."""
+    return Codes((b.bytes(0, 2, 1, 32) >> b.count(2, 4, 1)) & 3, b.scale(64, 3), 1)
+
+
+# --- points of grids, whose signs lie apart
+
+
+def _iq4_xs(b: _Blocks) -> Codes:
+    """(4, 2, 2, 16): eight groups, whose scales have 4 bits in bytes and 2 in a word."""
+    codes = (b.bytes(8, 4, 2, 1, 16) >> b.count(4, 2, 1)) & 15
+    low = (b.bytes(4, 4, 1, 1, 1) >> b.count(4, 2, 1, 1)) & 15
+    shifts = (b.count(4, 4, 1, 1, 1) + b.count(2, 2, 1, 1)).cast(dtypes.uint16)
+    high = ((b.word(2, 1, 1, 1, 1) >> shifts) & 3).cast(dtypes.uint8)
+    scales = _f32((low | (high << 4)).cast(dtypes.int8) - 32)
+    return Codes(b.table(codes, UNEVEN.astype(np.int8)), b.scale(0, 4) * scales)
+
+
+_SEVEN = np.arange(128, dtype=np.uint8)
+EVEN = _SEVEN | (np.bitwise_count(_SEVEN) & np.uint8(1)) << np.uint8(7)
+"""Signs of eight by seven bits: there are always evenly many minus."""
+
+
+def _points(b: _Blocks, name: str, codes: Tensor, times: int = 1) -> Tensor:
+    """The coordinates, int8, of the grid's points with these codes (..., 1), so many times."""
+    grid = (points(name) * times).astype(np.int8)
+    place = codes.cast(dtypes.int32) * grid.shape[1] + b.count(1, grid.shape[1]).cast(dtypes.int32)
+    return b.table(place, grid.reshape(-1))
+
+
+def _signed(values: Tensor, signs: Tensor, place: Tensor) -> Tensor:
+    """The values, less than 0 where the bit at their place is set."""
+    return (0 - values).where(((signs >> place) & 1) != 0, values)
+
+
+def _double_word(words: Tensor) -> Tensor:
+    """Words of 16 bits (..., 2) as one of 32 each, (..., 1)."""
+    low, high = words[..., :1].cast(dtypes.uint32), words[..., 1:].cast(dtypes.uint32)
+    return low | (high << 16)
+
+
+def _halved(b: _Blocks, scales: Tensor, dims: int, unit: float) -> Tensor:
+    return b.scale(0, dims) * (scales + 0.5) * unit
+
+
+def _iq2_xxs(b: _Blocks) -> Codes:
+    """(8, 4, 8): groups of four points, and a word of 4 bits of scale and 7 of signs for each."""
+    both = _double_word(b.word(2, 8, 4)[..., 2:])
+    signs = b.table((both >> b.count(7, 4).cast(dtypes.uint32)) & 127, EVEN).unsqueeze(-1)
+    grid = _points(b, "IQ2_XXS", b.bytes(2, 8, 8)[..., :4].unsqueeze(-1))
+    scale = _halved(b, _f32(both >> 28).unsqueeze(-1), 3, 0.25)
+    return Codes(_signed(grid, signs, b.count(1, 8)), scale)
+
+
+def _iq3_xxs(b: _Blocks) -> Codes:
+    """(8, 4, 2, 4): as before, of two points of four for each eight signs."""
+    both = _double_word(b.word(66, 8, 2))
+    signs = b.table((both >> b.count(7, 4).cast(dtypes.uint32)) & 127, EVEN)
+    grid = _points(b, "IQ3_XXS", b.bytes(2, 8, 4, 2, 1))
+    place = b.count(4, 2, 1) + b.count(1, 4)
+    scale = _halved(b, _f32(both >> 28).unsqueeze(-1).unsqueeze(-1), 4, 0.5)
+    return Codes(_signed(grid, signs.unsqueeze(-1).unsqueeze(-1), place), scale)
+
+
+def _nibbles(b: _Blocks, first: int, count: int, dims: int) -> Tensor:
+    """Scales of 4 bits, two in a byte, as (count, 2) beside so many dims, in float32."""
+    ones = (1,) * dims
+    return _f32((b.bytes(first, count, 1, *ones) >> b.count(4, 2, *ones)) & 15)
+
+
+def _iq2_xs(b: _Blocks) -> Codes:
+    """(8, 2, 2, 8): sixteen groups of two points; a word has 9 bits of the point, 7 of signs."""
+    words = b.word(2, 8, 2, 2, 1)
+    grid, signs = _points(b, "IQ2_XS", words & 511), b.table(words >> 9, EVEN)
+    return Codes(_signed(grid, signs, b.count(1, 8)), _halved(b, _nibbles(b, 66, 8, 2), 4, 0.25))
+
+
+def _iq2_s(b: _Blocks) -> Codes:
+    """(8, 2, 2, 8): as before; the upper two bits of four points are a byte."""
+    shifts = b.count(4, 2, 1, 1) + b.count(2, 2, 1)
+    high = ((b.bytes(66, 8, 1, 1, 1) >> shifts) & 3).cast(dtypes.uint16)
+    grid = _points(b, "IQ2_S", b.bytes(2, 8, 2, 2, 1).cast(dtypes.uint16) | (high << 8))
+    signed = _signed(grid, b.bytes(34, 8, 2, 2, 1), b.count(1, 8))
+    return Codes(signed, _halved(b, _nibbles(b, 74, 8, 2), 4, 0.25))
+
+
+def _iq3_s(b: _Blocks) -> Codes:
+    """(4, 2, 4, 2, 4): eight groups; a byte has the upper bits of their eight points."""
+    shifts = b.count(2, 4, 1, 1) + b.count(1, 2, 1)
+    high = ((b.bytes(66, 4, 2, 1, 1, 1) >> shifts) & 1).cast(dtypes.uint16)
+    grid = _points(b, "IQ3_S", b.bytes(2, 4, 2, 4, 2, 1).cast(dtypes.uint16) | (high << 8))
+    signed = _signed(grid, b.bytes(74, 4, 2, 4, 1, 1), b.count(4, 2, 1) + b.count(1, 4))
+    return Codes(signed, b.scale(0, 5) * (_nibbles(b, 106, 4, 3) * 2 + 1))
+
+
+# Points of these are moved by an eighth, up or down: in eighths all are integers.
+def _iq1_s(b: _Blocks) -> Codes:
+    """(8, 4, 8): groups of four points; a word has 3 bits of each, the scale, and the direction."""
+    words = b.word(34, 8, 1, 1)
+    high = (words >> b.count(3, 4, 1).cast(dtypes.uint16)) & 7
+    grid = _points(b, "IQ1_S", b.bytes(2, 8, 4, 1).cast(dtypes.uint16) | (high << 8), 8)
+    moved = grid + (1 - ((words >> 15) << 1).cast(dtypes.int8))
+    scales = _f32((words >> 12) & 7) * 2 + 1
+    return Codes(moved, b.scale(0, 3) * scales * 0.125)
+
+
+def _iq1_m(b: _Blocks) -> Codes:
+    """(4, 2, 2, 2, 8): sixteen groups of two points; see `i_quants._iq1_m`."""
+    words = b.word(48, 4, 1, 1, 1, 1)
+    spare = [b.word(48 + 2 * n, 1, 1, 1, 1, 1) >> 12 for n in range(4)]
+    bits = spare[0] | (spare[1] << 4) | (spare[2] << 8) | (spare[3] << 12)
+    scale = bits.bitcast(dtypes.float16).cast(dtypes.float32)
+    shifts = (b.count(6, 2, 1, 1, 1) + b.count(3, 2, 1, 1)).cast(dtypes.uint16)
+    scales = _f32((words >> shifts) & 7) * 2 + 1
+    halves = (b.bytes(32, 4, 2, 2, 1, 1) >> b.count(4, 2, 1)) & 15
+    high = (halves & 7).cast(dtypes.uint16)
+    grid = _points(b, "IQ1_S", b.bytes(0, 4, 2, 2, 2, 1).cast(dtypes.uint16) | (high << 8), 8)
+    moved = grid + (1 - ((halves >> 3) << 1).cast(dtypes.int8))
+    return Codes(moved, scale * scales * 0.125)
+
+
 RECORDED: Mapping[str, Callable[[_Blocks], Codes]] = {
     "Q8_0": _q8_0,
     "Q4_0": _q4_0,
@@ -201,6 +345,17 @@ RECORDED: Mapping[str, Callable[[_Blocks], Codes]] = {
     "Q4_K": _q4_k,
     "Q5_K": _q5_k,
     "Q6_K": _q6_k,
+    "Q1_0": _q1_0,
+    "TQ1_0": _tq1_0,
+    "TQ2_0": _tq2_0,
+    "IQ4_XS": _iq4_xs,
+    "IQ3_XXS": _iq3_xxs,
+    "IQ3_S": _iq3_s,
+    "IQ2_XXS": _iq2_xxs,
+    "IQ2_XS": _iq2_xs,
+    "IQ2_S": _iq2_s,
+    "IQ1_S": _iq1_s,
+    "IQ1_M": _iq1_m,
 }
 """Types whose blocks can stay packed; the others are decoded when they are loaded."""
 
