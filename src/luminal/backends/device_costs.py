@@ -64,6 +64,7 @@ def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
             part=4,
             tried=(64, 512),
             beside=8,  # a sector of memory
+            owners=64,  # a power of 2: with the columns beside them as many groups as units
             sorted=8 << 10,  # twice that is near to a group on all of them
         ),
         # A cache of the whole device holds more tiles: `colliding` is no number of tiles at all.

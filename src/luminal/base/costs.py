@@ -46,6 +46,7 @@ class Shares:
     part: int  # elements added for each one of a private part, at least: it is written and read
     tried: tuple[int, ...]  # chunks that a search tries
     beside: int = 1  # rows of a scan that lie side by side and are one share together
+    owners: int = 0  # of what is stored at computed positions, each of which walks all; 0: none
     sorted: int = 0  # bytes of keys and places that a group sorts alone; 0: rows of any length
 
     def leave_idle(self, points: int, work: int) -> bool:

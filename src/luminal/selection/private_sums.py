@@ -31,8 +31,6 @@ from luminal.selection.split import chunk_size
 from luminal.shape.expression import Expression, Symbol, axis, const
 from luminal.shape.view import index
 
-OWNERS = 64  # a power of 2; each walks all positions, so they are no more than keep units busy
-
 
 def private_sums(program: Respelled, shares: Shares, numerics: Numerics) -> Respelled:
     """The program with Scatters that leave units idle in two stages; those of floats where they may
@@ -45,15 +43,15 @@ def private_sums(program: Respelled, shares: Shares, numerics: Numerics) -> Resp
     wanted = {term: (sites + k, *cut) for k, (term, cut) in enumerate(cuts.items(), 1)}
     first = sites + len(wanted) + 1
     owned = [term for term in order if term not in cuts and _leaves_idle(term, shares)]
-    owners = {term: first + k for k, term in enumerate(owned)}
-    if not wanted and not owners:
+    sites_of = {term: first + k for k, term in enumerate(owned)}
+    if not wanted and not sites_of:
         return program
     terms = program.lowered.terms
 
     def respelled(old: Term, same: Term) -> Term:
         if old in wanted:
             return _in_parts(terms, same, *wanted[old])
-        return _by_owners(terms, same, owners[old]) if old in owners else same
+        return _by_owners(terms, same, sites_of[old], shares.owners) if old in sites_of else same
 
     return program.rewrite(respelled)
 
@@ -81,20 +79,23 @@ def _cut(term: Term, shares: Shares) -> tuple[Symbol, int] | None:
 
 def _leaves_idle(term: Term, shares: Shares) -> bool:
     """Are there few free axes beside many positions, of which owners may each take some?"""
-    if term.op != "Scatter" or not any(isinstance(entry, Term) for entry in positions(term)):
+    if term.op != "Scatter" or not shares.owners:
+        return False
+    computed = [entry for entry in positions(term) if isinstance(entry, Term)]
+    if not computed or not computed[0].dtype.is_signed:  # no number of which is outside
         return False
     ordered = upper(ordered_axes(term))
     points = _points(term.attrs.frames[1])
     is_few = shares.work < points < shares.scattered * ordered
-    return is_few and ordered >= OWNERS * shares.part
+    return is_few and ordered >= shares.owners * shares.part
 
 
-def _by_owners(terms: Terms, scatter: Term, site: int) -> Term:
+def _by_owners(terms: Terms, scatter: Term, site: int, owners: int) -> Term:
     """The Scatter with an axis of owners, each of which stores where the last bits of the first
     computed coordinate are its number.
     """
     attrs: OpaqueAttrs = scatter.attrs
-    owner = axis(f"owner{site}", const(OWNERS))
+    owner = axis(f"owner{site}", const(owners))
     axes = [owner, *(a for dimension in attrs.frames[1] for a in dimension)]
     indices = {a: index(k, a.extent) for k, a in enumerate(axes) if a.extent is not None}
     entries: list[Expression | Slot] = []
@@ -104,7 +105,7 @@ def _by_owners(terms: Terms, scatter: Term, site: int) -> Term:
             entries.append(entry.substitute(indices))
             continue
         entries.append(Slot(len(coordinates)))
-        coordinates.append(entry if coordinates else _if_owned(terms, entry, owner))
+        coordinates.append(entry if coordinates else _if_owned(terms, entry, owner, owners))
     frame = tuple((a,) for a in axes)
     frames = (attrs.frames[0], frame, *(frame for _ in coordinates))
     hlir = ScatterAttrs(tuple(entries), attrs.hlir.mode)
@@ -116,14 +117,14 @@ def _by_owners(terms: Terms, scatter: Term, site: int) -> Term:
     )
 
 
-def _if_owned(terms: Terms, position: Term, owner: Symbol) -> Term:
+def _if_owned(terms: Terms, position: Term, owner: Symbol, owners: int) -> Term:
     """The coordinate where it is the owner's, else one outside of everything."""
 
     def literal(value: int) -> Term:
         dtype = position.dtype
         return terms.literal(np.array(value, dtype.numpy).tobytes(), dtype)
 
-    last = terms.pointwise("And", (position, literal(OWNERS - 1)), position.dtype)
+    last = terms.pointwise("And", (position, literal(owners - 1)), position.dtype)
     mine = terms.pointwise("Equal", (last, terms.index(owner, position.dtype)), bool_)
     return terms.pointwise("Select", (mine, position, literal(-1)), position.dtype)
 
