@@ -80,6 +80,7 @@ class Wishes:
 
 
 NO_WISHES = Wishes()
+GROUPS = 16  # for each unit, between which it waits for none
 
 
 def select(
@@ -306,13 +307,29 @@ class _Fast:
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or bool(ordered_axes(root)))
         closed = closed or root in self.leaders
-        dear = idle or kernel.terms > KERNEL_TERMS or _breaks_tiles(term, root, kernel, self.costs)
+        dear = (
+            idle
+            or self.is_beside(term, root)
+            or kernel.terms > KERNEL_TERMS
+            or _breaks_tiles(term, root, kernel, self.costs)
+        )
         wanted = self.wishes.residences.get(term) is Residence.LOCAL
         if closed or misfit or (dear and not wanted):
             return Residence.STORED
         kernel.grid = term.axes
         kernel.reductions.append(term)
         return Residence.LOCAL
+
+    # As the parts of a channel's sum before a picture is normalised: a launch is saved, and then
+    # the picture is shared out by channels alone, a group for each.
+    def is_beside(self, term: Term, root: Term) -> bool:
+        """Does a reduction read little beside what its kernel stores, for which its results are too
+        few to be shared out by them?
+        """
+        points, stored = upper(term.axes), upper(root.axes)
+        work, shares = points * upper(term.attrs), self.costs.shares
+        is_small = self.costs.expansion * max(work, shares.work) <= stored
+        return is_small and points < GROUPS * shares.points
 
     def is_step(self, term: Term, above: Term | None) -> bool:
         """Is a contraction no more than one step of the sum around it?"""

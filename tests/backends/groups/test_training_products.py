@@ -116,3 +116,14 @@ def test_nothing_as_large_as_the_logits_is_stored_but_they_and_their_gradient() 
     stages = compiled(nn.Linear(width, classes, bias=False), F.cross_entropy, x, target)
     large = [b.dtype for b in stages.program.buffers if b.bytes.value >= 2 * rows * classes]
     assert large == [bfloat16] * 2
+
+
+def test_a_picture_is_not_shared_out_by_channels() -> None:
+    """What is left of their sums stands in a kernel of its own, where the picture is large."""
+    channels, shape = 256, (32, 256, 56, 56)
+    x = np.broadcast_to(np.float32(0), shape)
+    model = nn.Sequential(nn.Conv2d(channels, channels, 1), nn.BatchNorm2d(channels))
+    for each in compiled(model, F.mse_loss, x, x).partition.steps:
+        if isinstance(each, NestStep):
+            few = [r for r in each.fused.reductions if upper(r.axes) <= channels]
+            assert not few or all(upper(s.term.axes) < x.size for s in each.fused.stores)
