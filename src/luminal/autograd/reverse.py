@@ -9,7 +9,7 @@ gradient straight to the operands of that; what lies between it and them is not 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import reduce
 
 from luminal.autograd.checkpoint import Again
@@ -41,22 +41,21 @@ def gradients(
     collected: defaultdict[Value, list[Tensor]] = defaultdict(list)
     for y, cotangent in zip(outputs, cotangents, strict=True):
         collected[y.value].append(cotangent)
-    wanted = set(variables)
-    by_value: dict[Value, Tensor] = {}
+    by_variable: dict[Value, Tensor | None] = dict.fromkeys(variables)
     again, start = Again(graph), len(graph.builder)
     for node in reversed(order):
         arrived: list[Tensor | None] = []
         for k in range(len(node.types)):
             value = Value(node, k)
             parts = collected.pop(value, [])
-            if len(parts) > 1 and _flows_apart(graph, node, wanted):
+            if len(parts) > 1 and _flows_apart(graph, node, by_variable):
                 at = again.applied(node, parts)
                 for part in parts:
                     _collect(node.args, RULES["View"](at, [part]), active, collected)
                 parts = []
             total = reduce(Tensor.__add__, parts) if parts else None
-            if total is not None and value in wanted:
-                by_value[value] = total
+            if total is not None and value in by_variable:
+                by_variable[value] = total
             # A known derivative leads straight to its operands: what lies between is not entered.
             if total is not None and value in graph.derivatives and value in active:
                 _follow(again, value, total, active, collected)
@@ -70,10 +69,10 @@ def gradients(
             _collect(node.args, rule(at, arrived), active, collected)
         graph.pulled.update(dict.fromkeys(graph.builder.since(start), node))
         start = len(graph.builder)
-    return [by_value.get(value) for value in variables]
+    return [by_variable[value] for value in variables]
 
 
-def _flows_apart(graph: Recorder, node: Node, wanted: set[Value]) -> bool:
+def _flows_apart(graph: Recorder, node: Node, wanted: Container[Value]) -> bool:
     """Is it a view that repeats elements? The products that several matrix products sum over are
     then summed each by itself (which is a product), not added first.
     """
