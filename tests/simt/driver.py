@@ -12,6 +12,7 @@ import numpy as np
 from luminal.backends.c_backend import CCode
 from luminal.codegen.c_family.dialect import KERNEL, Dialect
 from luminal.codegen.c_family.kernel import Spelled
+from luminal.codegen.c_family.phases import MAP
 from luminal.runtime.driver import (
     Array,
     DeviceBlock,
@@ -23,6 +24,7 @@ from luminal.runtime.driver import (
 )
 from tests.simt.compiling import compile
 from tests.simt.launching import ORDERS, At, launch
+from tests.simt.tensor_map import words
 
 GROUP = 4
 ALIGNMENT = 256
@@ -75,6 +77,12 @@ class CheckedDriver(Driver):
         spelled = self.spell(kernel)
         return CCode(spelled, compile(spelled.text, self.name))
 
+    def with_maps(self, code: Any, operands: Sequence[DevicePointer]) -> Sequence[DevicePointer]:
+        made = [DevicePointer(self.allocate(MAP)) for _ in code.spelled.maps]
+        for place, (number, tensor) in zip(made, code.spelled.maps, strict=True):
+            self.write(place, words(tensor, _start(operands[number])))
+        return [*operands, *made]
+
     def enqueue(
         self,
         code: Any,
@@ -86,6 +94,10 @@ class CheckedDriver(Driver):
         own, sizes = operand_bytes(code, integers, self._integers)
         places = [*operands, scratch or DevicePointer(EMPTY), *([integers] if integers else ())]
         sizes += [own * workers if scratch else 0, *([8 * len(code.params) + 16] * bool(integers))]
+        maps = {
+            len(code.spelled.expanded.buffers) + n: k for n, (k, _) in enumerate(code.spelled.maps)
+        }
+        sizes[len(operands) - len(maps) : len(operands) - len(maps)] = [128] * len(maps)
         memory = _spans(places, sizes)
         groups, threads = launch_shape(code, workers, gcd(GROUP, workers), scratch)
         launch(
@@ -98,6 +110,7 @@ class CheckedDriver(Driver):
             early=memory[len(operands) + 1 :] if self.dialect.depend else None,
             orders=self.orders,
             warp_size=self.warp_size,
+            maps=maps,
         )
 
     def _integers(self, place: DevicePointer, count: int) -> Array:

@@ -10,8 +10,9 @@ import ctypes
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -97,7 +98,7 @@ def _library(path: str) -> ctypes.CDLL:
 class _Memory:
     """Copies of arguments where a kernel finds them: buffers between guards, values in a row."""
 
-    def __init__(self, arguments: Sequence[Argument]) -> None:
+    def __init__(self, arguments: Sequence[Argument], maps: Mapping[int, int]) -> None:
         stands_at = {id(each.buffer): each.stands_at for each in arguments if isinstance(each, At)}
         self.buffers = [_guarded(each, stands_at.get(id(each), 0)) for each in _buffers(arguments)]
         copies = {
@@ -111,10 +112,23 @@ class _Memory:
                 buffer, offset = argument[:2] if isinstance(argument, At) else (argument, 0)
                 value = np.uint64(copies[id(buffer)].ctypes.data + offset)
             row[: value.nbytes] = np.frombuffer(value.tobytes(), np.uint8)
+        self.addresses: list[tuple[Array, int]] = []  # the first words of maps, as they were
+        for number, of in maps.items():
+            argument = arguments[number]
+            copy = copies[id(argument.buffer if isinstance(argument, At) else argument)]
+            first = copy.view(np.uint64)[:1]
+            self.addresses.append((first, int(first[0])))
+            first[0] = self.values[of, 0]
         start = self.values.ctypes.data
         self.pointers = np.arange(len(arguments), dtype=np.uint64) * np.uint64(16) + np.uint64(
             start
         )
+
+    def results(self) -> list[Array]:
+        """The buffers as a launch has left them."""
+        for first, address in self.addresses:
+            first[0] = address
+        return self.buffers
 
     def spans(self) -> Any:
         held = [*self.buffers, self.values]
@@ -169,13 +183,15 @@ def launch(
     warp_size: int = 32,
     orders: Sequence[str] = tuple(ORDERS),
     early: Sequence[Argument] | None = None,
+    maps: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
     """Runs `grid` groups of `group` threads (up to 3 axes each) and writes the arrays among the
     arguments; values are NumPy scalars of their parameters' types.
 
     `dynamic` is dynamic shared memory in bytes. With `early` the launch may begin before those
     ahead of it have ended, and touches nothing but that argument's buffer until it has waited for
-    them. Raises DeviceFault at the first access outside of
+    them. `maps` has the numbers of arguments that are tensor maps, each with that of the buffer
+    which it is of: the copy's address is put in. Raises DeviceFault at the first access outside of
     every buffer, misaligned, or of shared memory that holds nothing; at a race, a divergent
     barrier, a deadlock; for a group larger than the launch bounds; where orders give other bits.
     """
@@ -188,7 +204,7 @@ def launch(
     _check_arguments(module, name, arguments)
     shape = _three(grid), _three(group)
     results = {
-        order: _run(module, name, *shape, arguments, dynamic, warp_size, order, early)
+        order: _run(module, name, *shape, arguments, dynamic, warp_size, order, early, maps)
         for order in orders
     }
     first = results[orders[0]]
@@ -212,9 +228,10 @@ def _run(
     warp_size: int,
     order: str,
     early: Sequence[Argument] | None,
+    maps: Mapping[int, int],
 ) -> list[Array]:
     library = _library(str(module.library))
-    memory = _Memory(arguments)
+    memory = _Memory(arguments, maps)
     spans = memory.spans()
     begin, end = (ctypes.c_void_p * 2).in_dll(library, "simt_shared_bounds")
     request = _Launch(
@@ -235,7 +252,7 @@ def _run(
     if _runtime().simt_launch(ctypes.byref(request), ctypes.byref(fault)):
         sizes = [each.size for each in spans]
         raise DeviceFault(f"{name}: {_worded(fault, module, group, grid, sizes)} ({order})")
-    return memory.buffers
+    return memory.results()
 
 
 def _worded(

@@ -12,10 +12,11 @@ from functools import cache
 from luminal.base.dots import MATRIX_DOTS, Dot, Rounding
 from luminal.base.dtypes import bfloat16, float16, float32, float64, int8
 from luminal.base.fragments import fragment
+from luminal.codegen.c_family import phases
 from luminal.codegen.c_family.matrices import name_of, parameters_of
 from luminal.codegen.c_family.tensor_memory import AWAIT_PHASE
 from luminal.codegen.c_family.warpgroups import PUBLISH
-from tests.simt import tensor_text, warpgroup_text
+from tests.simt import box_text, tensor_text, warpgroup_text
 
 FUNCTION = re.compile(
     r"^(?:template <int N> )?(?:__device__ )?inline void (\w+)\([^)]*\) \{.*\}$", re.MULTILINE
@@ -33,9 +34,12 @@ struct tf32 { unsigned bits; operator float() const {
 // from what reads shared memory by descriptors (warpgroup_text.py) until the thread publishes them.
 struct Copy { char* to; const char* from; int size; bool live; int batch; };
 struct Copies { unsigned launch; int count, made, batches; bool hidden; Copy all[512]; };
-static Copies copies[1024];
+// Groups that are there at once have copies of their own.
+constexpr unsigned AT_ONCE = 8;
+inline unsigned own_slot() { return group_index().x % AT_ONCE; }
+static Copies copies[AT_ONCE][1024];
 SIMT_UNCHECKED inline Copies& own_copies() {
-    Copies& own = copies[thread_index().x];
+    Copies& own = copies[own_slot()][thread_index().x];
     if (own.launch != launch_number()) { own.launch = launch_number();
         own.count = own.made = own.batches = 0; own.hidden = false; }
     return own;
@@ -133,6 +137,7 @@ def without_assembly(text: str) -> tuple[str, str]:
     rest = FUNCTION.sub(lambda found: "" if found[1] in bodies else found[0], text)
     common = COMMON + (warpgroup_text.COMMON if PUBLISH in bodies else "")
     common += tensor_text.COMMON if AWAIT_PHASE in bodies else ""
+    common += box_text.COMMON if phases.ACQUIRE in bodies else ""
     return rest, common + "".join(bodies.values()) if bodies else ""
 
 
@@ -143,7 +148,10 @@ def _body(name: str) -> str | None:
     dots = {name_of(dot): dot for dot in MATRIX_DOTS.values()}
     if name in dots:
         return _multiply(dots[name])
-    return warpgroup_text.body(name) or tensor_text.body(name) or _load(name)
+    for text in (warpgroup_text, tensor_text, box_text):
+        if (found := text.body(name)) is not None:
+            return found
+    return _load(name)
 
 
 @cache

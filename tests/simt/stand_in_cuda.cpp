@@ -712,6 +712,39 @@ API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** p
                          config->sharedMemBytes, config->hStream, parameters, cooperative);
 }
 
+// What a map says lies in it as tensor_map.py has it. The rules are those of the driver's manual.
+API cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType kind, cuuint32_t rank,
+                           void* address, const cuuint64_t* extents, const cuuint64_t* strides,
+                           const cuuint32_t* box, const cuuint32_t* element_strides,
+                           CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                           CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    static const std::map<int, unsigned> sizes = {{CU_TENSOR_MAP_DATA_TYPE_UINT8, 1},
+        {CU_TENSOR_MAP_DATA_TYPE_UINT16, 2}, {CU_TENSOR_MAP_DATA_TYPE_UINT32, 4}};
+    static const std::map<int, unsigned> widths = {{CU_TENSOR_MAP_SWIZZLE_32B, 32},
+        {CU_TENSOR_MAP_SWIZZLE_64B, 64}, {CU_TENSOR_MAP_SWIZZLE_128B, 128}};
+    auto size = sizes.find(kind);
+    auto width = widths.find(swizzle);
+    bool is_right = size != sizes.end() && width != widths.end() && rank >= 1 && rank <= 5 &&
+        (uintptr_t)address % 16 == 0 && interleave == CU_TENSOR_MAP_INTERLEAVE_NONE;
+    if (!is_right || box[0] * size->second > width->second || box[0] * size->second % 16)
+        return CUDA_ERROR_INVALID_VALUE;
+    auto words = (cuuint64_t*)map->opaque;
+    memset(words, 0, 128);
+    words[0] = (cuuint64_t)address;
+    words[1] = 0x7e5071ull << 32 | width->second << 16 | size->second << 8 | rank;
+    for (unsigned d = 0; d < rank; d++) {
+        if (!extents[d] || extents[d] > 1ull << 32 || !box[d] || box[d] > 256 ||
+            element_strides[d] != 1)
+            return CUDA_ERROR_INVALID_VALUE;
+        words[2 + d] = extents[d], words[11 + d] = box[d];
+        if (d && (strides[d - 1] % 16 || strides[d - 1] >= 1ull << 40))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (d) words[6 + d] = strides[d - 1];
+    }
+    count("map");
+    return CUDA_SUCCESS;
+}
+
 // How cuda-core finds all of the above.
 API cuGetProcAddress_v2(const char* name, void** function, int, cuuint64_t,
                         CUdriverProcAddressQueryResult* status) {

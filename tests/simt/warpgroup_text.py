@@ -21,10 +21,10 @@ namespace simt {
 struct Product {
     void (*make)(const Product&); void* c[128]; unsigned long long a, b; int batch; bool spoilt;
 };
-struct Products { unsigned launch; int count, made, batches; bool begun; Product all[16]; };
-static Products products[1024];
+struct Products { unsigned launch; int count, made, batches; bool begun; Product all[32]; };
+static Products products[AT_ONCE][1024];
 SIMT_UNCHECKED inline Products& own_products() {
-    Products& own = products[thread_index().x];
+    Products& own = products[own_slot()][thread_index().x];
     if (own.launch != launch_number()) { own.launch = launch_number();
         own.count = own.made = own.batches = 0; own.begun = false; }
     return own;
@@ -32,7 +32,7 @@ SIMT_UNCHECKED inline Products& own_products() {
 SIMT_UNCHECKED inline bool all_published() {
     bool all = true;
     for (unsigned t = 0; t < group_size().x; t++)
-        all &= copies[t].launch != launch_number() || !copies[t].hidden;
+        all &= copies[own_slot()][t].launch != launch_number() || !copies[own_slot()][t].hidden;
     return all;
 }
 // Of a factor's descriptor: lines of `width` bytes, eight of them `eight` bytes from the next, and
@@ -58,8 +58,8 @@ template <class T, class Sum, int M, int K, bool TURNED> struct Side {
 };
 SIMT_UNCHECKED inline void make_products(int younger) {
     Products& own = own_products();
-    while (own.made < own.count && own.all[own.made % 16].batch < own.batches - younger) {
-        const Product& product = own.all[own.made++ % 16];
+    while (own.made < own.count && own.all[own.made % 32].batch < own.batches - younger) {
+        const Product& product = own.all[own.made++ % 32];
         product.make(product);
     }
 }
@@ -68,7 +68,7 @@ SIMT_UNCHECKED inline void multiply(Product product, int line) {
     Products& own = own_products();
     product.batch = own.batches; product.spoilt = !own.begun || !all_published();
     if (order() == 0) product.make(product);
-    else if (own.count - own.made < 16) own.all[own.count++ % 16] = product;
+    else if (own.count - own.made < 32) own.all[own.count++ % 32] = product;
     else __builtin_trap();
 }
 }

@@ -22,6 +22,7 @@ from luminal.codegen.c_family.kernel import Spelled, expanded_for, spell_tiles
 from luminal.codegen.c_family.persistent import Together
 from luminal.expand import ir as expanded
 from luminal.expand.expand import expanded_text
+from luminal.kernel.boxes import Tensor
 from luminal.kernel.layout import Panels
 from luminal.kernel.tile_ir import Kernel
 from luminal.program.launch_list import Program
@@ -100,6 +101,11 @@ class CCode:
         """The bytes of global working memory that a worker needs."""
         return self.spelled.scratch
 
+    @property
+    def maps(self) -> tuple[tuple[int, Tensor], ...]:
+        """What of its buffers boxes are cut out, each with the buffer's number."""
+        return self.spelled.maps
+
 
 @dataclass(frozen=True, slots=True)
 class CTogether(CCode):
@@ -143,6 +149,7 @@ class CBackend(ABC):
             shared_bytes=chip.group_bytes,
             copies=cls.dialect.has_copies and bool(chip.dots),
             pipes=chip.pipes,
+            boxes=any(not dot.in_tensor for dot in chip.left),
             begins_early=chip.is_chained and bool(cls.dialect.depend),
             left=chip.left,
         )

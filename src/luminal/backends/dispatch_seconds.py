@@ -208,7 +208,7 @@ class Walkers:
         idle = np.clip(start - np.maximum(self._now, self._memory), 0.0, part.early)
         hidden = float(idle[chunks > 0].min(initial=part.early))
         most = max(1, int(chunks.max()))
-        late = _late(part) * chunks / most
+        late = part.late * chunks / most
         served = np.minimum(chunks * self.count, task.chunks) / max(1, task.chunks) * part.memory
         taken = np.where(chunks > 0, np.maximum(served - hidden, late), 0.0)
         self._now = start + taken
@@ -218,15 +218,9 @@ class Walkers:
         self._done.append(float(self._now.max()))
 
 
-def _late(part: Bounds) -> float:
-    """What a launch takes beside memory."""
-    busy = max(part.issue, part.shared, part.sectors)
-    return max(busy, part.latency) + min(busy, part.latency) / part.groups
-
-
 def _after(part: Bounds, hidden: float) -> float:
     """What a launch takes where so many seconds of its memory are over when it begins."""
-    return max(part.memory - hidden, _late(part))
+    return max(part.memory - hidden, part.late)
 
 
 def _largest(works: Sequence[Work]) -> Work:

@@ -8,7 +8,7 @@ from itertools import product
 
 from luminal.base.dtypes import bool_
 from luminal.base.errors import CompileError
-from luminal.expand import access, fragments, ir, pairs
+from luminal.expand import access, boxes, fragments, ir, pairs
 from luminal.expand.builder import Builder, Instructions
 from luminal.expand.casts import bitcast, cast, of_words
 from luminal.expand.dots import multiply_add, sums_together
@@ -28,6 +28,7 @@ from luminal.expand.tiles import Elements, Key, Partial, Position, Tiles
 from luminal.expand.wide import widened
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
+from luminal.kernel.boxes import AwaitPhase, Phases, Send
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
 from luminal.kernel.tile_ir import (
     Accumulate,
@@ -101,6 +102,9 @@ class _Expansion:
             self.tiles.lane, self.tiles.lanes_in_group = self.b.value(INDEX), source.lanes
             self.tiles.subgroup = source.subgroup
         self.begin: Value | None = None
+        swizzled = {buffer.name for buffer in source.scratch if buffer.swizzle}
+        writes = (s.buffer for s in source.statements() if isinstance(s, Store | Copy))
+        self.publishes = not swizzled.isdisjoint(writes)
         for loop in reversed(
             [statement for statement in source.statements() if isinstance(statement, Loop)]
         ):
@@ -343,19 +347,10 @@ class _Expansion:
     def barrier(self, statement: Barrier) -> None:
         """Makes the lanes of a group meet; a worker that runs a whole chunk waits for nobody."""
         if self.source.lanes > 1:
-            if any(buffer.swizzle for buffer in self.source.scratch):
+            if self.publishes:
                 self.b.emit(ir.Publish())
             self.b.emit(ir.Barrier())
             self.tiles.read.clear()
-
-    def begin_products(self, statement: Begin) -> None:
-        self.b.emit(ir.Begin())
-
-    def commit(self, statement: Commit) -> None:
-        self.b.emit(ir.Commit(statement.of))
-
-    def wait(self, statement: Await) -> None:
-        self.b.emit(ir.Await(statement.younger, statement.of))
 
     RULES: Mapping[type, Callable[..., None]] = {
         Literal: literal,
@@ -376,7 +371,10 @@ class _Expansion:
         SortRow: _by_tiles(write_sort),
         Barrier: barrier,
         Copy: _by_tiles(access.copy),
-        Begin: begin_products,
-        Commit: commit,
-        Await: wait,
+        Begin: _by_tiles(lambda tiles, statement: tiles.b.emit(ir.Begin())),
+        Commit: _by_tiles(lambda tiles, statement: tiles.b.emit(ir.Commit(statement.of))),
+        Await: _by_tiles(lambda tiles, s: tiles.b.emit(ir.Await(s.younger, s.of))),
+        Phases: _by_tiles(boxes.phases),
+        Send: _by_tiles(boxes.send),
+        AwaitPhase: _by_tiles(boxes.wait),
     }

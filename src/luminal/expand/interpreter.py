@@ -10,21 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from luminal.base.errors import VerifyError
+from luminal.base.swizzles import PERIOD, PIECE
 from luminal.expand.ir import (
     Accumulate,
     Apply,
+    AtPhase,
     Await,
     Barrier,
     Begin,
     Commit,
     Constant,
     Copy,
+    CopyBox,
     Exchange,
     Fetch,
     If,
@@ -37,6 +41,7 @@ from luminal.expand.ir import (
     Multiply,
     MultiplyLeft,
     Operand,
+    Phase,
     Publish,
     Statement,
     Store,
@@ -44,9 +49,20 @@ from luminal.expand.ir import (
     Value,
     memory_dtype,
 )
-from luminal.expand.lockstep import GARBAGE, Accesses, Lane, Running, elements_of, in_turns
+from luminal.expand.lockstep import (
+    BOX,
+    GARBAGE,
+    Accesses,
+    Barriers,
+    Coming,
+    Lane,
+    Running,
+    elements_of,
+    in_turns,
+)
 from luminal.expand.operations import OPERATIONS
 from luminal.expand.text import headline
+from luminal.kernel.boxes import cut_out
 from luminal.kernel.tile_interpreter import FOLLOWING
 from luminal.kernel.tile_ir import Batch, Buffer
 from luminal.memory.alignment import ACCESS
@@ -90,6 +106,7 @@ class _Interpreter:
         self.begun = False
         self.is_early = False
         self.accesses: Accesses | None = None  # of a group's lanes
+        self.barriers = Barriers()
 
     def size(self, buffer: Buffer) -> int:
         return int(buffer.size.evaluate(self.params))
@@ -134,6 +151,7 @@ class _Interpreter:
     def group(self, number: Value) -> None:
         """One chunk by all lanes, each with values of its own."""
         self.accesses = Accesses()
+        self.barriers = self.accesses.barriers
         lanes = []
         for n in range(self.kernel.lanes):
             lane = copy(self)
@@ -323,6 +341,7 @@ class _Interpreter:
     def publish(self, statement: Publish) -> None:
         if self.accesses is not None:
             self.accesses.hidden.pop(self.lane, None)
+            self.barriers.publish(self.lane)
 
     def begin_products(self, statement: Begin) -> None:
         self.begun = True
@@ -376,6 +395,39 @@ class _Interpreter:
         """Notes what a copy writes."""
         if self.accesses is not None:
             self.accesses.note(self.lane, statement, range(start, start + statement.count))
+
+    def at_phase(self, statement: AtPhase) -> None:
+        barriers, number = self.barriers, self.scalar(statement.number)
+        barrier = statement.buffer, self.scalar(statement.address)
+        match statement.step:
+            case Phase.BEGIN:
+                barriers.begin(barrier, self.lane)
+            case Phase.END:
+                barriers.end(statement, barrier)
+            case Phase.EXPECT:
+                barriers.expect(statement, barrier, number)
+            case Phase.AWAIT:
+                barriers.wait(statement, barrier, number, self.lane)
+
+    def copy_box(self, statement: CopyBox) -> None:
+        tensor, memory = statement.tensor, self.memory[statement.buffer]
+        start = self.scalar(statement.address) + statement.distance
+        origin = [*map(self.scalar, statement.origin)]
+        width = tensor.box[0]
+        if start % (PERIOD * width) or not 0 <= start <= memory.size - prod(tensor.box):
+            self.fail(statement, f"{start} is no place for a box in {statement.buffer}")
+        straight = start + np.arange(prod(tensor.box))
+        piece = (tensor.swizzle - PIECE) // tensor.size
+        there = straight ^ (straight >> 3 & piece)
+        values = cut_out(self.memory[tensor.source], tensor, origin).ravel()
+        if self.accesses is not None:
+            self.accesses.note(BOX, statement, there)
+
+        def make() -> None:
+            memory[there] = values
+
+        barrier = statement.phases, self.scalar(statement.turn)
+        self.barriers.send(statement, barrier, Coming(there, tensor.bytes, make))
 
     def commit(self, statement: Commit) -> None:
         (self.batches if statement.of is Batch.COPIES else self.products).append([])
@@ -445,6 +497,8 @@ class _Interpreter:
         Begin: begin_products,
         Commit: commit,
         Await: wait,
+        AtPhase: at_phase,
+        CopyBox: copy_box,
     }
 
 

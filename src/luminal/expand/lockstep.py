@@ -10,9 +10,9 @@ they may be made at once: so from where they are asked for on nothing may write 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from luminal.expand.ir import (
     Accumulate,
     Barrier,
     Copy,
+    CopyBox,
     Exchange,
     Left,
     Load,
@@ -43,6 +44,8 @@ from luminal.kernel.tile_ir import Buffer
 Array = NDArray[Any]
 Element = tuple[str, int]
 """An element of a buffer."""
+PRODUCTS, BOX = -1, -2  # stand for the lane of what reads, or comes, by itself
+WHO = {PRODUCTS: "a product", BOX: "a box"}
 ROW = 32
 """Lanes that load matrices together."""
 Lane = Generator[tuple[Meeting, Any], Any, None]
@@ -50,6 +53,91 @@ Lane = Generator[tuple[Meeting, Any], Any, None]
 another lane's; brings its part of blocks, and is sent that of their product; or brings an address,
 and is sent those of its row.
 """
+
+
+@dataclass
+class Coming:
+    """Elements that a box brings, in so many bytes, once; and the lanes that have awaited it."""
+
+    elements: Array
+    bytes: int
+    make: Callable[[], None]
+    heard: set[int] = field(default_factory=set)
+
+
+# Boxes come when somebody waits for them, and no sooner; but they may come at once.
+@dataclass
+class Barriers:
+    """The phases of a group's barriers: how many have ended, and what the present one waits for."""
+
+    ended: dict[Element, int] = field(default_factory=dict)
+    expected: dict[Element, int] = field(default_factory=dict)
+    coming: dict[Element, list[tuple[CopyBox, Coming]]] = field(default_factory=dict)
+    came: dict[Element, list[tuple[CopyBox, Coming]]] = field(default_factory=dict)
+    hidden: dict[Element, int] = field(default_factory=dict)  # by a lane that has not published
+
+    def begin(self, barrier: Element, lane: int) -> None:
+        """The first phase begins."""
+        self.ended[barrier] = 0
+        self.hidden[barrier] = lane
+
+    def publish(self, lane: int) -> None:
+        """Devices see the barriers that a lane has begun."""
+        self.hidden = {barrier: n for barrier, n in self.hidden.items() if n != lane}
+
+    def end(self, statement: Statement, barrier: Element) -> None:
+        """There are no more phases."""
+        if barrier in self.expected or self.coming.get(barrier):
+            self._fail(statement, "boxes are on their way; await them before")
+        self.ended.pop(barrier, None)
+
+    def expect(self, statement: Statement, barrier: Element, count: int) -> None:
+        """The present phase ends when so many bytes have come."""
+        self._begun(statement, barrier)
+        if barrier in self.expected:
+            self._fail(statement, "its phase has not ended; await it before")
+        self.expected[barrier] = count
+
+    def send(self, statement: CopyBox, barrier: Element, box: Coming) -> None:
+        """A box is on its way."""
+        self._begun(statement, barrier)
+        if barrier in self.hidden:
+            self._fail(statement, "no device sees its barrier; put a Publish behind its begin")
+        self.coming.setdefault(barrier, []).append((statement, box))
+
+    def wait(self, statement: Statement, barrier: Element, parity: int, lane: int) -> None:
+        """Ends the present phase if it has this parity; the lane knows of the last one then."""
+        if self._begun(statement, barrier) % 2 == parity:
+            boxes = self.coming.pop(barrier, [])
+            count, expected = sum(box.bytes for _, box in boxes), self.expected.pop(barrier, None)
+            if expected != count:
+                self._fail(statement, f"{expected} bytes are expected, and {count} come: it hangs")
+            for _, box in boxes:
+                box.make()
+            self.came[barrier] = boxes
+            self.ended[barrier] += 1
+        for _, box in self.came.get(barrier, ()):
+            box.heard.add(lane)
+
+    def check(self, reader: Statement, buffer: str, elements: Array, lanes: range) -> None:
+        """All the lanes have awaited what is read."""
+        for some in (*self.coming.values(), *self.came.values()):
+            for statement, box in some:
+                heard = box.heard.issuperset(lanes)
+                if (
+                    statement.buffer == buffer
+                    and not heard
+                    and np.isin(elements, box.elements).any()
+                ):
+                    self._fail(reader, f"it reads what {headline(statement)} brings; await that")
+
+    def _begun(self, statement: Statement, barrier: Element) -> int:
+        if barrier not in self.ended:
+            self._fail(statement, "its barrier has not begun")
+        return self.ended[barrier]
+
+    def _fail(self, statement: Statement, text: str) -> NoReturn:
+        raise VerifyError(f"expanded IR: `{headline(statement)}`: {text}")
 
 
 @dataclass
@@ -62,10 +150,19 @@ class Accesses:
     running: list[Running] = field(default_factory=list)
     hidden: dict[int, set[Element]] = field(default_factory=dict)  # what lanes have not published
 
+    barriers: Barriers = field(default_factory=Barriers)
+
     def note(
         self,
         lane: int,
-        statement: Load | Store | LoadMatrix | Copy | MultiplyLeft | Accumulate | LoadSums,
+        statement: Load
+        | Store
+        | LoadMatrix
+        | Copy
+        | CopyBox
+        | MultiplyLeft
+        | Accumulate
+        | LoadSums,
         addresses: Iterable[int],
         buffer: str = "",
     ) -> None:
@@ -73,7 +170,7 @@ class Accesses:
         writes = _writes(statement, buffer)
         for address in addresses:
             element = (buffer or statement.buffer, int(address))  # type: ignore[union-attr]
-            if isinstance(statement, Store | Copy | LoadSums):
+            if isinstance(statement, Store | Copy | CopyBox | LoadSums):
                 self._idle(statement, element)
             self._compare(lane, statement, element, self.written.get(element))
             if writes:
@@ -85,7 +182,7 @@ class Accesses:
             elif self.read.setdefault(element, (lane, statement))[0] != lane:
                 self.read_by_more.add(element)
 
-    def _idle(self, statement: Store | Copy | LoadSums, element: Element) -> None:
+    def _idle(self, statement: Store | Copy | CopyBox | LoadSums, element: Element) -> None:
         """Nothing that is running may read what is written, or write what is read."""
         user = next((x for x in self.running if element[1] in x.used.get(element[0], ())), None)
         if user is not None:
@@ -108,7 +205,7 @@ class Accesses:
                 for access in (statement, other[1])
             )
             buffer, address = element
-            who, whom = (f"lane {n}" if n >= 0 else "a product" for n in (lane, other[0]))
+            who, whom = (WHO.get(n, f"lane {n}") for n in (lane, other[0]))
             raise VerifyError(
                 f"expanded IR: `{headline(statement)}`: {who} {does} {buffer}[{address}], "
                 f"which {whom} {did} in `{headline(other[1])}`; put a barrier between them"
@@ -125,10 +222,9 @@ def _writes(statement: Statement, buffer: str) -> bool:
     """Does a statement write what it touches of a buffer?"""
     if isinstance(statement, Accumulate):
         return statement.buffer == buffer
-    return isinstance(statement, Store | Copy)
+    return isinstance(statement, Store | Copy | CopyBox)
 
 
-PRODUCTS = -1  # stands for the lane of what reads by itself
 GARBAGE = 0x7FA5A5A5  # what has not been added up; of floats no number
 
 
@@ -143,6 +239,7 @@ class Running:
     factors: Sequence[tuple[Array, Array]]  # memory, and the elements of a block in it
     lanes: Sequence[tuple[Array, Sequence[Array]]]  # by lane: results, and what is added to
     sums: tuple[Array, Array, bool] | None = None
+    first: int = 0  # of the lanes
     is_made: bool = False
 
     @property
@@ -161,7 +258,9 @@ class Running:
 
     def note(self) -> None:
         """Reads what is there now, which is what lanes have published."""
+        lanes = range(self.first, self.first + len(self.lanes))
         for name, elements in self.used.items():
+            self.accesses.barriers.check(self.statement, name, elements, lanes)
             self.accesses.note(PRODUCTS, self.statement, elements, name)
             for lane, hidden in self.accesses.hidden.items():
                 if any((name, int(element)) in hidden for element in elements if hidden):
@@ -251,7 +350,7 @@ def _begun(
         held, sums = [(outs, acc) for outs, acc, _ in together], None
         if isinstance(meeting, Accumulate):
             held, sums = [], held[0][0]
-        product = Running(meeting, accesses, together[0][2], held, sums)
+        product = Running(meeting, accesses, together[0][2], held, sums, first)
         accesses.running.append(product)
         product.note()
         sent += [product] * len(together)

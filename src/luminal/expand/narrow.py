@@ -16,6 +16,7 @@ from luminal.expand.ir import (
     INDEX,
     Accumulate,
     Apply,
+    AtPhase,
     Await,
     Barrier,
     Begin,
@@ -23,6 +24,7 @@ from luminal.expand.ir import (
     Choice,
     Commit,
     Copy,
+    CopyBox,
     Exchange,
     Fetch,
     If,
@@ -162,6 +164,14 @@ class _Narrowing:
                         source_address=self.place(source, source_distance),
                     )
                 )
+            case AtPhase(_, _, address, number):
+                address, number = self.place(address, 0), self.place(number, 0)
+                self.out.append(replace(statement, address=address, number=number))
+            case CopyBox(_, address, distance, _, origin, _, turn):
+                moved = self.place(address, distance)
+                places = tuple(self.place(position, 0) for position in origin)
+                turn = self.place(turn, 0)
+                self.out.append(replace(statement, address=moved, origin=places, turn=turn))
             case MultiplyLeft() | Accumulate():
                 a, b = (
                     replace(factor, address=self.place(factor.address, factor.distance))

@@ -6,11 +6,13 @@ from luminal.base.forks import kept
 from luminal.expand.ir import (
     Accumulate,
     Apply,
+    AtPhase,
     Await,
     Barrier,
     Begin,
     Commit,
     Copy,
+    CopyBox,
     Exchange,
     Fetch,
     If,
@@ -22,6 +24,7 @@ from luminal.expand.ir import (
     Loop,
     Multiply,
     MultiplyLeft,
+    Phase,
     Publish,
     Statement,
     Store,
@@ -59,7 +62,7 @@ def to_text(kernel: Kernel) -> str:
 
 
 def place(
-    statement: Load | Store | Fetch | LoadMatrix | Copy | Left | Accumulate | LoadSums,
+    statement: Load | Store | Fetch | LoadMatrix | Copy | CopyBox | Left | Accumulate | LoadSums,
 ) -> str:
     """The address and the distance from it, as text."""
     distance = statement.distance
@@ -123,18 +126,36 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             case LoadSums(outs, buffer):
                 held = ", ".join(map(_typed, outs))
                 lines.append(f"{indent}{held} = load sums {buffer}[{place(statement)}]")
-            case Publish():
-                lines.append(f"{indent}publish")
-            case Begin():
-                lines.append(f"{indent}begin products")
-            case Commit(of):
-                lines.append(f"{indent}commit {of.value}")
-            case Await(younger, of):
-                lines.append(f"{indent}await all {of.value} but {younger}")
+            case AtPhase() | CopyBox():
+                lines.append(indent + _of_boxes(statement))
+            case Publish() | Begin() | Commit() | Await():
+                lines.append(indent + _of_batches(statement))
             case LoadMatrix(outs, buffer):
                 turned = ", turned" * statement.turned
                 where = f"load matrix {buffer}[{place(statement)}]{turned}"
                 lines.append(f"{indent}{', '.join(map(_typed, outs))} = {where}")
+
+
+def _of_batches(statement: Publish | Begin | Commit | Await) -> str:
+    match statement:
+        case Publish():
+            return "publish"
+        case Begin():
+            return "begin products"
+        case Commit(of):
+            return f"commit {of.value}"
+        case Await(younger, of):
+            return f"await all {of.value} but {younger}"
+
+
+def _of_boxes(statement: AtPhase | CopyBox) -> str:
+    if isinstance(statement, CopyBox):
+        source = f"{statement.tensor} at ({', '.join(map(str, statement.origin))})"
+        target = f"{statement.buffer}[{place(statement)}]"
+        return f"copy {target} from {source} by {statement.phases}[{statement.turn}]"
+    step, number = statement.step, statement.number
+    told = {Phase.EXPECT: f", {number} bytes", Phase.AWAIT: f" of parity {number}"}.get(step, "")
+    return f"{step.value} phase {statement.buffer}[{statement.address}]{told}"
 
 
 def _left(*factors: Left) -> str:

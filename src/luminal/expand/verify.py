@@ -20,12 +20,14 @@ from luminal.expand.ir import (
     INDEX,
     Accumulate,
     Apply,
+    AtPhase,
     Await,
     Barrier,
     Begin,
     Commit,
     Constant,
     Copy,
+    CopyBox,
     Exchange,
     Fetch,
     If,
@@ -428,6 +430,29 @@ class _Verifier:
         if statement.live is not None:
             self.operand(statement.live, CONDITION)
 
+    def at_phase(self, statement: AtPhase) -> None:
+        buffer = self.buffers.get(statement.buffer)
+        if buffer not in self.kernel.shared or buffer.dtype is not dtypes.uint64:
+            self.fail(f"{statement.buffer} holds no barriers; take shared memory of u64")
+        self.integer(statement.address)
+        self.integer(statement.number)
+
+    def copy_box(self, statement: CopyBox) -> None:
+        tensor = statement.tensor
+        buffer, source = (self.buffers.get(n) for n in (statement.buffer, tensor.source))
+        if buffer not in self.kernel.shared or source not in self.kernel.buffers:
+            self.fail(f"{tensor.source} is no operand, or {statement.buffer} is not shared")
+        assert buffer is not None
+        assert source is not None
+        if not source.is_aligned:
+            self.fail(f"{source.name} starts anywhere; copy its elements through registers")
+        if tensor.refusal is not None or len(statement.origin) != len(tensor.extents):
+            self.fail(f"{tensor.refusal or 'it has other dimensions'}; copy it by lanes")
+        if buffer.dtype is not source.dtype or tensor.swizzle != buffer.swizzle:
+            self.fail(f"{tensor} does not lie as {buffer.name} does")
+        for operand in (statement.address, statement.turn, *statement.origin):
+            self.integer(operand)
+
     def publish(self, statement: Publish) -> None:
         """What has been written may be nothing."""
 
@@ -460,6 +485,8 @@ class _Verifier:
         Begin: begin_products,
         Commit: commit,
         Await: wait,
+        AtPhase: at_phase,
+        CopyBox: copy_box,
     }
 
 

@@ -19,7 +19,8 @@ half the bytes, for a cast of each element that is read.
 With two blocks of shared memory in turns, the next block is on its way from memory while one is
 multiplied, and one barrier a step is enough: what it is copied over was read before the last one.
 
-Where lanes copy to shared memory without registers there is a ring of such blocks:
+Where lanes copy to shared memory without registers, or the device by itself (`boxes.py`), there is
+a ring of such blocks:
 
     for each block of the ring but one: copy; commit
     for each block of the sum:
@@ -41,15 +42,16 @@ from dataclasses import replace
 from luminal.algebra.frames import extent_of
 from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import multiply_add
-from luminal.base.dtypes import bool_
+from luminal.base.dtypes import bool_, uint64
 from luminal.base.records import dataclass
+from luminal.kernel.boxes import AwaitPhase, Box, Phases, Send
 from luminal.kernel.carried import CarriedLoops, joint, tiled
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
 from luminal.kernel.fused import Fused, Place
 from luminal.kernel.guards import is_mask
 from luminal.kernel.lanes import Part
-from luminal.kernel.loops import LoopAxis
+from luminal.kernel.product_boxes import Cut, cut, joined, positions
 from luminal.kernel.product_sides import Sides, sides_of
 from luminal.kernel.product_tiling import DEPTH, PLACE, ProductTiling, dealt
 from luminal.kernel.schedule import SINGLE, Stage, TileChoice
@@ -110,14 +112,21 @@ class Products(CarriedLoops):
         self.tiling = tiling
         super().__init__(Evaluator(sides.fused))
         self.staging = Staging(self.values)
-        self.lengths = [_joined(side) for side in (sides.rows, sides.columns)]
-        self.summed = _joined(sides.summed)
+        self.lengths = [joined(side) for side in (sides.rows, sides.columns)]
+        self.summed = joined(sides.summed)
         self.env, self.firsts = self.grid()
         self.tiles = [self.tile_of(side) for side in (0, 1)]
         self.walks = [walk for walks in self.tiles for walk in walks]
         self.copies = [self.copy(side, factor) for side, factor in sides.kept]
         self.count = len(sides.factors)  # of sums
         self.tensor = self.in_tensor()
+        self.cuts = {copy.room.buffer: cut for copy in self.copies if (cut := self.cut_of(copy))}
+        self.by_lanes = [copy for copy in self.copies if copy.room.buffer not in self.cuts]
+        self.has_batches = not self.cuts or any(copy.count > 1 for copy in self.by_lanes)
+        self.phases = ""
+        if self.cuts:
+            count = const(tiling.buffers)
+            self.phases = self.values.new_buffer(uint64, count, Space.SHARED)
 
     def run(self) -> Placed:
         """The kernel of the products under the tiling."""
@@ -140,8 +149,8 @@ class Products(CarriedLoops):
     def grid(self) -> tuple[Env, list[Expression]]:
         """One chunk for each block; gives where its rows and columns begin."""
         values = self.values
-        batch = _joined(self.sides.batch)
-        env = Env(_positions(batch, values.grid_axis(extent_of(batch)))) if batch else Env({})
+        batch = joined(self.sides.batch)
+        env = Env(positions(batch, values.grid_axis(extent_of(batch)))) if batch else Env({})
         sizes, band = (self.tiling.rows, self.tiling.columns), self.tiling.band
         counts = [
             values.canonical(ceil_div(extent_of(length), size))
@@ -253,33 +262,69 @@ class Products(CarriedLoops):
         """Blocks in a ring, all but one of them on their way while that one is multiplied."""
         stages = self.tiling.buffers
         ahead = stages - 1 - self.tiling.running
+        if self.cuts:
+            self.blocks.put(Phases(self.phases), self.blocks.depth)
+            self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
         for number in range(ahead):
             self.send(const(number), const(number))
         with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
-            self.wait(ahead - 1, self.tiling.running)
+            self.wait(ahead - 1, self.tiling.running, step)
             self.send(step + ahead, (step + ahead) % stages)
             sums.next = self.multiplied(sums.inner, step % stages, step)
         self.wait(0)
+        if self.cuts:
+            self.blocks.put(Phases(self.phases, is_end=True), self.blocks.depth)
         return sums.results
 
     def send(self, step: Expression, turn: Expression) -> None:
         """A batch: the factors' blocks of a step on their way to a place in the ring."""
-        for copy in self.copies:
+        if self.cuts:
+            inside = step < self.steps_in_all
+            guard = TRUE if self.values.holds(inside) else self.values.canonical(inside)
+            boxes = [box for copy in self.copies for box in self.boxes(copy, step, turn)]
+            self.blocks.put(Send(self.phases, turn, tuple(boxes), guard), self.blocks.depth)
+        for copy in self.by_lanes:
             self.fill(copy, step, turn)
-        self.blocks.put(Commit(), self.blocks.depth)
+        if self.has_batches:
+            self.blocks.put(Commit(), self.blocks.depth)
 
-    def wait(self, younger: int, running: int = 0) -> None:
-        """All batches but the younger ones have come to all lanes, which have used what is copied
-        over next; batches of products may be running.
+    def wait(self, younger: int, running: int = 0, step: Expression | None = None) -> None:
+        """All batches but the younger ones have come to all lanes, of boxes that of a step, which
+        have used what is copied over next; batches of products may be running.
         """
         self.finish(running)
-        self.blocks.put(Await(younger), self.blocks.depth)
+        if self.cuts and step is not None:
+            stages = self.tiling.buffers
+            turn, parity = step % stages, step // stages % 2
+            self.blocks.put(AwaitPhase(self.phases, turn, parity), self.blocks.depth)
+        if self.has_batches:
+            self.blocks.put(Await(younger), self.blocks.depth)
         self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
+
+    def cut_of(self, copy: _Copy) -> Cut | None:
+        """How a device is told of a factor, if it brings that."""
+        tiling = self.tiling
+        return cut(self.sides, tiling, copy.side, copy.factor) if tiling.boxes else None
+
+    def boxes(self, copy: _Copy, step: Expression, turn: Expression) -> list[Box]:
+        """Those that a factor's block of a step is, where a device brings it."""
+        factor = self.cuts.get(copy.room.buffer)
+        if factor is None:
+            return []
+        at = {**self.env.values, PLACE: self.firsts[copy.side], DEPTH: step * self.tiling.deep}
+        at = {axis: self.values.canonical(at[axis]) for axis in factor.axes}
+        source = self.values.operand(self.read_at(copy), Role.IN)
+        return factor.boxes(source, copy.room, turn, at)
 
     def step(self) -> tuple[Symbol, Expression, TileChoice]:
         """The loop over blocks of the sum."""
-        steps = self.values.canonical(ceil_div(extent_of(self.summed), self.tiling.deep))
+        steps = self.steps_in_all
         return self.blocks.fresh_axis(steps), steps, SINGLE
+
+    @property
+    def steps_in_all(self) -> Expression:
+        """The blocks of the sum."""
+        return self.values.canonical(ceil_div(extent_of(self.summed), self.tiling.deep))
 
     def axes(self) -> list[list[Symbol]]:
         """The axes that each of the sums has."""
@@ -335,7 +380,7 @@ class Products(CarriedLoops):
         inside = TRUE if self.values.holds(inside) else inside
         place = self.firsts[copy.side] + here.values[PLACE]
         guard = all_of([inside, self.unproved(place, self.lengths[copy.side])])
-        bound = _positions(self.lengths[copy.side], place) | _positions(self.summed, k)
+        bound = positions(self.lengths[copy.side], place) | positions(self.summed, k)
         return Env({**self.env.values, **bound}, guard), inside
 
     def value(self, copy: _Copy, step: Expression, here: Env) -> Tile:
@@ -460,7 +505,7 @@ class Products(CarriedLoops):
         values = dict(self.env.values)
         guards = []
         for place, length in zip(places, self.lengths, strict=True):
-            values |= _positions(length, place)
+            values |= positions(length, place)
             guards.append(self.unproved(place, length))
         env = Env(values, all_of(guards))
         for reduction, tile in zip(self.sides.fused.reductions, sums, strict=True):
@@ -491,16 +536,6 @@ def _places(copy: _Copy) -> dict[Symbol, Expression]:
     """The positions in a block at which the loops of a copy are."""
     first, second = (walk.positions(walk.axis) for walk in copy.walks)
     return {**first, **second}
-
-
-def _joined(loops: Sequence[LoopAxis]) -> Axes:
-    """The axes of loops that are walked as one."""
-    return tuple(a for loop in loops for a in loop.members)
-
-
-def _positions(axes: Axes, position: Expression) -> dict[Symbol, Expression]:
-    """Axes walked as one, at a position."""
-    return LoopAxis(axes[0], axes).positions(position) if axes else {}
 
 
 def _is_zero_outside(term: Term, fused: Fused) -> bool:

@@ -28,7 +28,8 @@ class ProductTiling:
     the blocks of rows and of columns, are neighbours along the sum copied by neighbouring lanes?
     `short`: are 16-bit floats widened only where they are multiplied? By a `dot` a tile is that of
     all lanes that multiply together. `ring`: do lanes copy without registers what lies as it is
-    multiplied? Groups walk the blocks in bands of `band` rows of them, column by column.
+    multiplied? `boxes`: does the device bring what of that it can be told of?
+    Groups walk the blocks in bands of `band` rows of them, column by column.
     """
 
     rows: int
@@ -40,6 +41,7 @@ class ProductTiling:
     short: bool = False
     dot: Dot | None = None
     ring: bool = False
+    boxes: bool = False
     band: int = 1
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from luminal.hlir import semantics
 from luminal.hlir.attributes import AxisAttrs, CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
+from luminal.kernel.boxes import AwaitPhase, Box, Phases, Send, bring
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
@@ -89,6 +91,10 @@ class _Interpreter:
         self.point: tuple[int, ...] = ()  # of the grid
         self.begins = True  # has nobody run the chunk before?
         self.batches: list[list[Callable[[], None]]] = [[]]  # of copies, the open one last
+        self.ended: dict[tuple[str, int], int] = {}  # phases, of each barrier
+        self.sent: dict[
+            tuple[str, int], list[list[Callable[[], None]]]
+        ] = {}  # to it, and not there yet
         self.steps: dict[Symbol, _Step] = {}  # tiles of the enclosing loops, outer first
         self.sizes = {
             statement.axis: _sizes(statement)
@@ -438,6 +444,53 @@ class _Interpreter:
             for make in self.batches.pop(0):
                 make()
 
+    def phases(self, statement: Phases) -> None:
+        """Barriers begin with no phase ended, and end when nothing is on its way."""
+        for turn in range(self.memory[statement.buffer].size):
+            barrier = statement.buffer, turn
+            if self.sent.pop(barrier, None):
+                raise VerifyError(
+                    f"tile IR: `{headline(statement)}`: boxes are on their way to {barrier}; "
+                    "await them before"
+                )
+            self.ended.pop(barrier, None)
+            if not statement.is_end:
+                self.ended[barrier] = 0
+
+    def send(self, statement: Send) -> None:
+        if not statement.guard.evaluate(self.env):
+            return
+
+        def at(box: Box) -> tuple[int, list[int]]:
+            offset = int(box.offset.evaluate(self.env))
+            return offset, [int(place.evaluate(self.env)) for place in box.origin]
+
+        boxes: list[Callable[[], None]] = [
+            partial(
+                bring, self.memory[box.tensor.source], self.memory[box.buffer], box.tensor, *at(box)
+            )
+            for box in statement.boxes
+        ]
+        barrier = statement.phases, int(statement.turn.evaluate(self.env))
+        self.sent.setdefault(barrier, []).append(boxes)
+
+    # Boxes come when they are awaited, as copies do.
+    def wait_for_phase(self, statement: AwaitPhase) -> None:
+        barrier = statement.phases, int(statement.turn.evaluate(self.env))
+        ended, sent = self.ended.get(barrier), self.sent.get(barrier)
+        if ended is None:
+            raise VerifyError(f"tile IR: `{headline(statement)}`: {barrier} has not begun")
+        if ended % 2 != int(statement.parity.evaluate(self.env)):
+            return
+        if not sent:
+            raise VerifyError(
+                f"tile IR: `{headline(statement)}`: nobody ends phase {ended} of {barrier}; send "
+                "to it before"
+            )
+        for come in sent.pop(0):
+            come()
+        self.ended[barrier] += 1
+
     def barrier(self, statement: Barrier) -> None:
         """All lanes take each statement together: they have met."""
 
@@ -464,6 +517,9 @@ class _Interpreter:
         Begin: begin_products,
         Commit: commit,
         Await: wait,
+        Phases: phases,
+        Send: send,
+        AwaitPhase: wait_for_phase,
     }
 
 

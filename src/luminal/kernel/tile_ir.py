@@ -42,6 +42,7 @@ from luminal.base.dtypes import DType
 from luminal.base.forks import cached_property
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import CustomKernel, Shape
+from luminal.kernel.boxes import AwaitPhase, Phases, Send
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol, product_of
 
@@ -487,6 +488,9 @@ Statement = (
     | Begin
     | Commit
     | Await
+    | Phases
+    | Send
+    | AwaitPhase
 )
 NESTED = Loop | Runs | If | Once | Section  # statements with a body
 

@@ -16,6 +16,7 @@ from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
 from luminal.hlir.types import TensorType
+from luminal.kernel.boxes import AwaitPhase, Phases, Send
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import (
@@ -486,6 +487,37 @@ class _Verifier(Checks):
         if statement.younger < 0:
             self.fail(f"{statement.younger} batches are younger; take 0 or more")
 
+    def phases(self, statement: Phases, scope: Scope) -> None:
+        buffer = self.buffer(statement.buffer, written=True)
+        if buffer.space is not Space.SHARED or buffer.dtype is not dtypes.uint64:
+            self.fail(f"{buffer.name} holds no barriers; take shared memory of u64")
+        self.stored.add(statement.buffer)
+
+    def wait_for_phase(self, statement: AwaitPhase, scope: Scope) -> None:
+        self.buffer(statement.phases, written=False)
+        for expr in (statement.turn, statement.parity):
+            self.uniform(expr, scope)
+
+    def send(self, statement: Send, scope: Scope) -> None:
+        self.buffer(statement.phases, written=True)
+        for expr in (statement.turn, statement.guard):
+            self.uniform(expr, scope)
+        for box in statement.boxes:
+            buffer, tensor = self.buffer(box.buffer, written=True), box.tensor
+            source = self.buffer(tensor.source, written=False)
+            self.same_dtype(source.name, source.dtype, buffer.dtype)
+            if buffer.space is not Space.SHARED or source.space is not Space.GLOBAL:
+                self.fail(f"{source.name} goes to {buffer.name}; send operands to shared memory")
+            if tensor.refusal is not None:
+                self.fail(f"{tensor.refusal}; copy it by lanes")
+            if tensor.size != source.dtype.size or tensor.swizzle != buffer.swizzle:
+                self.fail(f"{tensor} does not lie as {buffer.name} does")
+            if not source.is_aligned:
+                self.fail(f"{source.name} starts anywhere; copy its elements through registers")
+            for expr in (box.offset, *box.origin):
+                self.uniform(expr, scope)
+            self.stored.add(box.buffer)
+
     RULES: Mapping[type, Callable[..., None]] = {
         Literal: literal,
         Index: index,
@@ -509,6 +541,9 @@ class _Verifier(Checks):
         Begin: begin_products,
         Commit: commit,
         Await: wait,
+        Phases: phases,
+        Send: send,
+        AwaitPhase: wait_for_phase,
     }
 
 

@@ -34,7 +34,7 @@ class Exchanges:
     """Makes the collectives of one list of calls; `started` are those it starts, in order."""
 
     def __init__(self, driver: Driver, communicators: Mapping[str, Communicator]) -> None:
-        self._driver, self._communicators = driver, communicators
+        self.driver, self._communicators = driver, communicators
         self._signals: dict[int, Signal] = {}
         self.started: list[Started] = []
 
@@ -66,5 +66,5 @@ class Exchanges:
         """Where the members of a bucket begin, and the elements from there to the end of the last
         one, which has `last`.
         """
-        first, end = (self._driver.address(place) for place in (places[0], places[-1]))
+        first, end = (self.driver.address(place) for place in (places[0], places[-1]))
         return first, (end - first) // size + last

@@ -205,12 +205,13 @@ def calls(
             yield launch.site, exchanges.made(launch, table, trips)
             continue
         offset = launch.integers
+        operands = [operand.at(table, trips) for operand in launch.operands]
         yield (
             launch.site,
             Call(
                 launch.code,
                 launch.workers,
-                [operand.at(table, trips) for operand in launch.operands],
+                exchanges.driver.with_maps(launch.code, operands),
                 None if offset is None else DevicePointer(integers.block, integers.offset + offset),
                 scratch if launch.has_scratch else None,
                 launch.numbers,

@@ -208,6 +208,12 @@ class Driver(ABC):
         `scratch` bytes, worker w's at w times that; None where it needs none.
         """
 
+    def with_maps(self, code: Any, operands: Sequence[DevicePointer]) -> Sequence[DevicePointer]:
+        """The operands of a launch of what `compile` gave, and behind them what tells the device
+        how it cuts boxes out of some of them, where it does.
+        """
+        return operands
+
     def put(self, call: Call | Exchange) -> None:
         """Queues a launch, a library's call, or a collective of several ranks."""
         if not isinstance(call, Call):

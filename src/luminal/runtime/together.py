@@ -146,7 +146,9 @@ class Joiner:
         assert isinstance(launch, KernelLaunch)
         assert isinstance(call, Call)
         program, spans = self._program, []
-        operands = zip(launch.operands, call.operands, program.roles(launch), strict=True)
+        # Behind the operands stand maps of some, in memory that nobody writes any more.
+        places_of = call.operands[: len(launch.operands)]
+        operands = zip(launch.operands, places_of, program.roles(launch), strict=True)
         for operand, place, role in operands:
             # A Loop's operand is one of several buffers, of which the place tells; where several
             # lie there it touches all of them.

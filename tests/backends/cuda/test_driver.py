@@ -18,7 +18,7 @@ def test_absence_has_a_reason() -> None:
     assert reason is None or "install" in reason or "driver" in reason
 
 
-@pytest.mark.parametrize("cases", ["stand_in_cases.py", "program_cases.py"])
+@pytest.mark.parametrize("cases", ["stand_in_cases.py", "program_cases.py", "box_cases.py"])
 def test_it_runs_over_the_stand_in(cases: str) -> None:
     """In a process of its own: in this one nothing may believe that there is a device."""
     if compiling.compiler() is None:

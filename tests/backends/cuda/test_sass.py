@@ -30,7 +30,7 @@ pytestmark = [
 WIDE_LOADS, WIDE_STORES = "LDG.E.128", "STG.E.128"
 MOVES = {WIDE_LOADS: 1, WIDE_STORES: 1}
 PRODUCT = {"HMMA": 16, "LDSM": 4, "LDGSTS.E.BYPASS.128": 4}
-BY_WARP_GROUPS = {"HGMMA.64": 4, "LDGSTS.E.BYPASS.128": 4}
+BY_WARP_GROUPS = {"HGMMA.64": 4, "UTMALDG.2D": 2, "SYNCS.PHASECHK.TRANS64.TRYWAIT": 1}
 KINDS: Mapping[str, Mapping[str, int]] = {
     "softmax": MOVES,
     "product of bf16": PRODUCT,

@@ -21,6 +21,7 @@ from luminal.expand.ir import CONDITION, INDEX
 from luminal.expand.verify import verify
 from luminal.hlir.graph import Graph
 from luminal.kernel import tile_interpreter
+from luminal.kernel.boxes import Send, Tensor
 from luminal.kernel.knobs import as_knobs
 from luminal.kernel.tile_ir import Batch, Kernel
 from luminal.program.steps import NestStep
@@ -28,7 +29,7 @@ from tests.backends.groups.matrix_backend import dots_of, from_memory, in_tensor
 from tests.long_share import long_but
 
 M, K, N = 14, 104, 24
-RING = {"dot": "made.memory.bf16", "blocks": "16x16 by 8x16", "deep": 32, "stages": 4}
+RING = {"dot": "made.memory.bf16", "blocks": "16x16 by 8x16", "deep": 32}
 
 
 def product(along_sum: bool) -> Graph:
@@ -39,13 +40,15 @@ def product(along_sum: bool) -> Graph:
     return cx.graph()
 
 
-def ring(along_sum: bool = False, sums: str = "memory") -> Kernel:
-    """Four blocks in a ring, of which one batch of products may still read one."""
-    made = in_tensor() if sums == "tensor" else from_memory()
+def ring(along_sum: bool = False, sums: str = "memory", copies: str = "lanes") -> Kernel:
+    """Four blocks in a ring, of which one batch of products may still read one; of boxes three, so
+    that there are steps enough to send over them.
+    """
+    made, stages = in_tensor() if sums == "tensor" else from_memory(), 4 - (copies == "boxes")
     (step,) = lower_by_stages(product(along_sum), made).partition.steps
     assert isinstance(step, NestStep)
-    knobs = as_knobs({**RING, "dot": f"made.{sums}.bf16"})
-    return made.schedules.place(step, knobs).kernel
+    others = {"dot": f"made.{sums}.bf16", "copies": copies, "stages": stages}
+    return made.schedules.place(step, as_knobs({**RING, **others})).kernel
 
 
 def run(kernel: Kernel, expanded: ir.Kernel | None, along_sum: bool = False) -> None:
@@ -65,10 +68,13 @@ def run(kernel: Kernel, expanded: ir.Kernel | None, along_sum: bool = False) -> 
     np.testing.assert_array_equal(found.astype(np.float64), a.reshape(M, K) @ b)
 
 
-@pytest.mark.parametrize("sums", ["memory", "tensor"])
+@pytest.mark.parametrize(
+    ("sums", "copies"), [("memory", "lanes"), ("memory", "boxes"), ("tensor", "lanes")]
+)
 @pytest.mark.parametrize("along_sum", [False, True])
-def test_a_ring_by_both_meanings(along_sum: bool, sums: str) -> None:
-    kernel = ring(along_sum, sums)
+def test_a_ring_by_both_meanings(along_sum: bool, sums: str, copies: str) -> None:
+    kernel = ring(along_sum, sums, copies)
+    assert any(isinstance(s, Send) for s in kernel.statements()) == (copies == "boxes")
     (dot,) = dots_of(kernel)
     assert dot.is_from_memory
     assert dot.in_tensor is (sums == "tensor")
@@ -164,6 +170,56 @@ def test_faults_in_tensor_memory_are_found(fault: str) -> None:
         run(kernel, wrong)
 
 
+def of_box(**other: Any) -> Changed:
+    """Boxes of one factor with other fields of their tensor."""
+
+    def change(statement: Any) -> Any:
+        if not isinstance(statement, ir.CopyBox) or statement.buffer != "s1":
+            return statement
+        return replace(statement, tensor=replace(statement.tensor, **other))
+
+    return change
+
+
+def of_phase(step: ir.Phase, number: int | None) -> Changed:
+    """Another number, or nothing of this kind."""
+
+    def change(statement: Any) -> Any:
+        if not isinstance(statement, ir.AtPhase) or statement.step is not step:
+            return statement
+        if number is None:
+            return None
+        return replace(statement, number=ir.Constant(ir.INDEX, np.int64(number).tobytes()))
+
+    return change
+
+
+BOX_FAULTS: dict[str, tuple[Changed, str | None]] = {
+    "another box": (of_box(box=(16, 16)), "bytes are expected"),
+    "another stride": (of_box(strides=(1, 32)), None),
+    "another extent": (of_box(extents=(24, 40)), None),
+    "too many bytes": (of_phase(ir.Phase.EXPECT, 2064), "it hangs"),
+    "no bytes at all": (of_phase(ir.Phase.EXPECT, None), "None bytes are expected"),
+    "another parity": (of_phase(ir.Phase.AWAIT, 1), None),
+    "boxes that nobody awaits": (of_phase(ir.Phase.AWAIT, None), None),
+    "barriers that do not begin": (of_phase(ir.Phase.BEGIN, None), "has not begun"),
+    "barriers that are not published": (without(ir.Publish), "put a Publish behind"),
+    "a missing barrier": (without(ir.Barrier), None),
+    "a wait too short": (waits_less, "which is running; await it before"),
+}
+
+
+@pytest.mark.parametrize("fault", BOX_FAULTS)
+def test_faults_of_boxes_are_found(fault: str) -> None:
+    change, message = BOX_FAULTS[fault]
+    kernel = ring(copies="boxes")
+    expanded = expand(kernel)
+    wrong = replace(expanded, body=changed(expanded.body, change))
+    assert wrong.body != expanded.body
+    with pytest.raises((VerifyError, AssertionError), match=message):
+        run(kernel, wrong)
+
+
 def test_a_sum_of_nothing_in_tensor_memory_is_0() -> None:
     """No product has begun it."""
     cx, made = lm.Graph(), in_tensor()
@@ -181,6 +237,21 @@ def test_a_sum_of_nothing_in_tensor_memory_is_0() -> None:
             names = [buffer.name for buffer in kernel.buffers]
             by(kernel, dict(zip(names, (a, b, found), strict=True)), {kernel.params[0].name: count})
             np.testing.assert_array_equal(found, count)
+
+
+def test_what_no_device_can_be_told_of_has_a_reason() -> None:
+    """By the rules of the driver, and those of swizzles."""
+    refusals = {
+        Tensor("b0", 2, (64, 64), (1, 70), (64, 8), 128): "multiples of 16",
+        Tensor("b0", 2, (64, 64), (2, 128), (64, 8), 128): "multiples of 16",
+        Tensor("b0", 2, (64, 600), (1, 64), (64, 512), 128): "256 elements may be",
+        Tensor("b0", 2, (8,) * 6, (1, 8, 64, 512, 4096, 32768), (64, 8, 1, 1, 1, 1), 128): "6 dim",
+        Tensor("b0", 2, (64, 64), (1, 64), (32, 8), 128): "no tile of a swizzle",
+        Tensor("b0", 2, (64, 0), (1, 64), (64, 8), 128): "are none, or too many",
+    }
+    for tensor, words in refusals.items():
+        assert tensor.refusal is not None
+        assert words in tensor.refusal
 
 
 def test_another_swizzle_is_found() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from cuda.core.graph import Graph, GraphBuilder
 from luminal.backends.c_backend import CCode, CTogether
 from luminal.backends.cuda import chips, nvrtc
 from luminal.backends.cuda.queues import CudaQueues
+from luminal.backends.cuda.tensor_maps import encoded
 from luminal.backends.lt import Lt, LtDriver
 from luminal.base import tracing
 from luminal.base.errors import CompileError
@@ -30,6 +32,7 @@ from luminal.codegen.c_family.cuda import CUDA
 from luminal.codegen.c_family.dialect import KERNEL
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.codegen.c_family.persistent import Together, spell_tiles_together
+from luminal.kernel.boxes import Tensor
 from luminal.kernel.tile_ir import Kernel
 from luminal.memory import dlpack_device
 from luminal.runtime import object_cache
@@ -108,6 +111,7 @@ class CudaDriver(LtDriver):
         self.dlpack_device = dlpack_device.CUDA, number
         self.stream_number: int = int(self.stream.handle)
         self._event: Any = None  # between our stream and those of others
+        self._maps: dict[tuple[int, Tensor], DevicePointer] = {}  # of tensors at addresses
 
     goes_by_address = True
     warp = 32
@@ -277,6 +281,20 @@ class CudaDriver(LtDriver):
                 code = nvrtc.compile(text, self.architecture).code
             objects.put(key, code)
         return code
+
+    # Recorded launches have the addresses of maps, so these stay.
+    def with_maps(self, code: Any, operands: Sequence[DevicePointer]) -> Sequence[DevicePointer]:
+        maps = code.maps if code.lanes else ()
+        return [*operands, *(self._map(tensor, operands[number]) for number, tensor in maps)]
+
+    def _map(self, tensor: Tensor, place: DevicePointer) -> DevicePointer:
+        """The tensor map of a tensor at a place, which is made once."""
+        key = _address(place), replace(tensor, source="")
+        if key not in self._maps:
+            words = encoded(tensor, key[0])
+            self._maps[key] = block = DevicePointer(self.allocate(words.nbytes))
+            self.write(block, words)
+        return self._maps[key]
 
     def enqueue(
         self,

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from luminal.base.dots import MMA, UINT8_BY_INT8, Dot
 from luminal.base.dtypes import DType, float32, int32, uint16, uint32
 from luminal.base.swizzles import Swizzle
-from luminal.codegen.c_family import matrices, tensor_memory, warpgroups
+from luminal.codegen.c_family import matrices, phases, tensor_memory, warpgroups
 from luminal.codegen.c_family.dialect import DYNAMIC, INTEGERS, KERNEL, Dialect
 from luminal.expand.ir import Type
 
@@ -196,6 +196,9 @@ class CudaCpp(Dialect):
 
     def copies(self, sizes: Sequence[int]) -> Sequence[str]:
         return matrices.cp_async(sizes)
+
+    def boxes(self, dimensions: Sequence[int]) -> Sequence[str]:
+        return phases.functions(dimensions)
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"same_bytes<{self.types[dtype.short]}>({value})"

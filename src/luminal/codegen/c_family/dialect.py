@@ -130,6 +130,13 @@ class Dialect(ABC):
         """
         raise CompileError(f"{self.name} copies nothing to shared memory without registers")
 
+    def boxes(self, dimensions: Sequence[int]) -> Sequence[str]:
+        """The functions of boxes of so many dimensions, and of what counts them.
+
+        Raises CompileError where there are none.
+        """
+        raise CompileError(f"{self.name} has no boxes; let lanes copy")
+
     def fetching(self) -> str:
         """What `fetch` is made of, where there is one; stands before the kernel."""
         raise CompileError(f"{self.name} asks for no memory early; leave fetch empty")

@@ -14,7 +14,7 @@ from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.base.records import dataclass
 from luminal.base.swizzles import SWIZZLES, Swizzle
-from luminal.codegen.c_family import tensor_memory, warpgroups
+from luminal.codegen.c_family import phases, tensor_memory, warpgroups
 from luminal.codegen.c_family.dialect import DYNAMIC, Dialect
 from luminal.codegen.c_family.in_place import variables
 from luminal.codegen.c_family.matrices import AWAIT, COMMIT, copier_of, loader_of, name_of
@@ -31,12 +31,14 @@ from luminal.expand.fragments import tensor_columns
 from luminal.expand.ir import (
     Accumulate,
     Apply,
+    AtPhase,
     Await,
     Barrier,
     Begin,
     Commit,
     Constant,
     Copy,
+    CopyBox,
     Exchange,
     Fetch,
     If,
@@ -49,6 +51,7 @@ from luminal.expand.ir import (
     Multiply,
     MultiplyLeft,
     Operand,
+    Phase,
     Publish,
     Statement,
     Store,
@@ -58,6 +61,7 @@ from luminal.expand.ir import (
 )
 from luminal.expand.narrow import narrowed
 from luminal.kernel import tile_ir
+from luminal.kernel.boxes import Tensor
 from luminal.kernel.tile_ir import Batch, Role
 from luminal.shape.expression import Expression, Symbol
 
@@ -90,6 +94,14 @@ class Spelled:
     def scratch(self) -> Expression:
         """The bytes of global working memory that a worker needs."""
         return self.expanded.scratch_bytes
+
+    @property
+    def maps(self) -> tuple[tuple[int, Tensor], ...]:
+        """What boxes are cut out of, each with the number of its buffer: a launch is given tensor
+        maps of them behind the buffers.
+        """
+        numbers = {buffer.name: n for n, buffer in enumerate(self.expanded.buffers)}
+        return tuple((numbers[tensor.source], tensor) for tensor in tensors(self.expanded))
 
 
 def spell(kernel: Kernel, dialect: Dialect) -> Spelled:
@@ -162,6 +174,12 @@ def dynamic_bytes(kernel: Kernel, dialect: Dialect) -> int:
     return size if static is not None and (size > static or is_swizzled) else 0
 
 
+def tensors(kernel: Kernel) -> tuple[Tensor, ...]:
+    """What a kernel's boxes are cut out of, each once."""
+    boxes = (s for s in kernel.statements() if isinstance(s, CopyBox))
+    return tuple(dict.fromkeys(box.tensor for box in boxes))
+
+
 def _turned(statement: MultiplyLeft | Accumulate) -> str:
     """The factors whose neighbours in memory are rows or columns."""
     return "a" * statement.a.turned + "b" * statement.b.turned
@@ -195,6 +213,7 @@ class Walk:
         self.barrier = dialect.barrier
         if kernel.tensor:
             self.barrier = tensor_memory.meeting(self.barrier)
+        self.maps = {tensor: n for n, tensor in enumerate(tensors(kernel))}
         self.variables = variables(kernel)
         self.summed: list[Value] = []  # by products of the last loop, which are not awaited yet
         self.lines: list[str] = []
@@ -220,7 +239,8 @@ class Walk:
     @property
     def pointers(self) -> list[str]:
         """The names of the memory that a launch is given."""
-        return [*(f"{buffer.name}_memory" for buffer in self.kernel.buffers), SCRATCH]
+        maps = map(phases.map_of, range(len(self.maps)))
+        return [*(f"{buffer.name}_memory" for buffer in self.kernel.buffers), *maps, SCRATCH]
 
     def declarations(self) -> list[str]:
         """What stands before the kernel, behind the head."""
@@ -254,6 +274,8 @@ class Walk:
             # Integers lie there since before the first launch of a run; all else may be written by
             # a launch that has not ended.
             self._put(depend)
+        for number in self.maps.values():
+            self._put(f"if ({dialect.lane} == 0) {phases.ACQUIRE}({phases.map_of(number)});")
         self._block(kernel.setup)
         for scratch in kernel.scratch:
             start = f"{dialect.base(SCRATCH)} + worker * {STRIDE} + {self._operand(scratch.offset)}"
@@ -384,6 +406,12 @@ class Walk:
                     self._copy(statement)
                 case Fetch() if self.dialect.fetch:
                     self._put(self.dialect.fetch.format(place=f"&{self._place(statement)}"))
+                case AtPhase(step, buffer, address, number):
+                    told = f", {self._operand(number)}" * (step in (Phase.EXPECT, Phase.AWAIT))
+                    place = f"&{buffer}[{self._operand(address)}]"
+                    self._put(f"{phases.FUNCTIONS[step]}({place}{told});")
+                case CopyBox():
+                    self._copy_box(statement)
                 case Publish():
                     self._put(f"{warpgroups.PUBLISH}();")
                 case Begin():
@@ -450,6 +478,12 @@ class Walk:
         name = copier_of(statement.count * self.elements[statement.buffer].size)
         self._put(f"{name}(&{self._place(statement)}, &{self._place(source)}, {live});")
 
+    def _copy_box(self, statement: CopyBox) -> None:
+        name, number = phases.copier_of(len(statement.origin)), self.maps[statement.tensor]
+        held = [f"&{self._place(statement)}", phases.map_of(number)]
+        held.append(f"&{statement.phases}[{self._operand(statement.turn)}]")
+        self._put(f"{name}({', '.join([*held, *map(self._operand, statement.origin)])});")
+
     def _functions(self) -> Iterator[str]:
         """Those for the matrices that lanes multiply, or load, together, and of conversions."""
         statements = [*self.kernel.statements()]
@@ -480,6 +514,9 @@ class Walk:
         sizes = dict.fromkeys(s.count * self.elements[s.buffer].size for s in copies)
         if sizes:
             yield from self.dialect.copies([*sizes])
+        if any(isinstance(s, AtPhase) for s in statements):
+            dimensions = (len(tensor.extents) for tensor in self.maps)
+            yield from self.dialect.boxes([*dict.fromkeys(dimensions)])
 
     def _apply(self, statement: Apply) -> None:
         out, dialect = statement.out, self.dialect
@@ -526,11 +563,14 @@ class Walk:
         constant = "const " if isinstance(statement, Load) else ""
         return f"(({space}{constant}{dialect.types[type_.dtype.short]} *){name})"
 
-    def _place(self, statement: Load | Store | LoadMatrix | Fetch | Copy | Left) -> str:
+    def _place(self, statement: Load | Store | LoadMatrix | Fetch | Copy | CopyBox | Left) -> str:
         return f"{statement.buffer}[{self._at(statement)}]"
 
     def _at(
-        self, statement: Load | Store | LoadMatrix | Fetch | Copy | Left | Accumulate | LoadSums
+        self,
+        statement: (
+            Load | Store | LoadMatrix | Fetch | Copy | CopyBox | Left | Accumulate | LoadSums
+        ),
     ) -> str:
         distance = statement.distance
         further = f" {'-' if distance < 0 else '+'} {abs(distance)}" if distance else ""

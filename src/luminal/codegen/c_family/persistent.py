@@ -26,9 +26,11 @@ from luminal.codegen.c_family.kernel import (
     dtypes_of,
     expanded_for,
     shared_bytes,
+    tensors,
 )
 from luminal.expand.ir import Kernel
 from luminal.kernel import tile_ir
+from luminal.kernel.boxes import Tensor
 from luminal.program.task_list import HEADER, RECORD, STAMPS
 from luminal.shape.expression import Expression, Symbol, const
 
@@ -48,6 +50,7 @@ class Together:
     words: int
     params: tuple[Symbol, ...] = ()
     scratch: Expression = const(0)
+    maps: tuple[tuple[int, Tensor], ...] = ()  # they stand in records
 
 
 class _Task(Walk):
@@ -152,7 +155,7 @@ def spell_together(kernels: Sequence[Kernel], dialect: Dialect) -> Together:
         raise CompileError(f"{dialect.name}: products in tensor memory are kernels of their own")
     lanes = max(sizes, default=THREADS)
     dtypes = frozenset().union(*map(dtypes_of, kernels))
-    places = max(1, *(len(kernel.buffers) for kernel in kernels))
+    places = max(1, *(len(kernel.buffers) + len(tensors(kernel)) for kernel in kernels))
     declared: dict[str, None] = {dialect.head(dtypes): None, dialect.counters: None}
     functions = []
     for number, kernel in enumerate(kernels):

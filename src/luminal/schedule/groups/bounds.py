@@ -13,6 +13,7 @@ from luminal.schedule.groups.pipes import (
     EXCHANGE,
     F32,
     F64,
+    FAR,
     I32,
     MEMORY,
     PRODUCTS,
@@ -21,8 +22,6 @@ from luminal.schedule.groups.pipes import (
 from luminal.schedule.groups.touched import BANKS, ROW, SECTOR
 
 COPIED = 0.9  # of a memory's bytes a second that a copy reaches
-FAR = 32  # bytes a unit gets from the last cache in a cycle: 7.4 TB/s of an H100, of which products
-# by tiles of 128 x 256 (github.com/pranjalssh/fast.cu) take 7.3
 LATENCY = {"global": 700e-9, "near": 40e-9, "scratch": 40e-9, "shared": 16e-9, "barrier": 15e-9,
            "matrix": 18e-9}  # fmt: skip
 """From asking to having: from memory, the unit's own cache, in which scratch is, and so on."""
@@ -34,7 +33,7 @@ CACHED = 300e-9  # likewise of what stays in the last cache
 class Bounds:
     """Seconds by part: `issue` of instructions, `shared` memory's banks, `sectors` of the caches,
     `memory`, and `latency`, of what waits. `groups`: that a unit runs at once. Of `memory`, `early`
-    may pass before earlier launches have ended.
+    may pass before earlier launches have ended; `beside` is latency of lanes whose products run on.
     """
 
     issue: float
@@ -44,13 +43,18 @@ class Bounds:
     latency: float
     groups: int
     early: float = 0.0
+    beside: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """What a launch takes. A group that is alone does nothing while it waits."""
-        busy = max(self.issue, self.shared, self.sectors)
-        late = max(busy, self.latency) + min(busy, self.latency) / self.groups
-        return max(self.memory, late)
+        """What a launch takes."""
+        return max(self.memory, self.late)
+
+    @property
+    def late(self) -> float:
+        """What it takes beside memory. A group that is alone does nothing while it waits."""
+        busy = max(self.issue, self.shared, self.sectors, self.beside)
+        return max(busy, self.latency) + min(busy, self.latency) / self.groups
 
     @property
     def parts(self) -> Mapping[str, float]:
@@ -79,7 +83,10 @@ def bounds(work: Work, chip: Chip, chunks: int, size: float, most: int) -> Bound
     turns = -(-share // held)
     cycles = share / chip.hertz
     latency = {**LATENCY, "global": LATENCY["global"] if size > chip.cache_bytes else CACHED}
-    waits = sum(latency[place] * times for place, times in work.waits.items())
+    waits, beside = (
+        sum(latency[place] * times for place, times in counted.items())
+        for counted in (work.waits, work.beside)
+    )
     memory = "global", "scratch"
     far = work.total("least", *memory) * SECTOR / FAR
     return Bounds(
@@ -87,10 +94,20 @@ def bounds(work: Work, chip: Chip, chunks: int, size: float, most: int) -> Bound
         shared=work.total("taken", "shared") * BANKS / chip.pipes.shared * cycles,
         sectors=max(work.total("lines", *memory), far) * cycles,
         memory=size / (COPIED * chip.memory),
-        latency=turns * waits,
+        latency=turns * (waits + _stored_alone(work) / chip.hertz),
         groups=max(1, min(held, share)),
+        beside=turns * beside,
         early=min(size, work.early * min(chunks, held * chip.units)) / (COPIED * chip.memory),
     )
+
+
+def _stored_alone(work: Work) -> float:
+    """Cycles in which a group that multiplies while it waits stores its results, and multiplies
+    nothing.
+    """
+    stores = (a for a in work.accesses if a.kind == "store" and a.place == "global")
+    sectors = sum(a.times * a.requests * a.least for a in stores if not a.is_looped)
+    return sectors * SECTOR / FAR if work.beside else 0.0
 
 
 def lines(work: Work, bounds: Bounds) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 
 from luminal.base.records import dataclass
 
@@ -55,8 +56,8 @@ class Work:
 
     `lanes` of a group; `registers` of a lane and `shared_bytes` of a group, by which as many are
     resident; `issued`: instructions of all lanes together, by pipe, and products of 16-bit floats
-    by matrix instructions; `waits`: how often a lane waits
-    for memory, for shared memory or at a barrier; `early`: the bytes that a group fetches before
+    by matrix instructions; `waits`: how often a lane waits for memory, for shared memory or at a
+    barrier, and `beside` products that run on; `early`: the bytes that a group fetches before
     earlier launches have ended; `columns`: that a group allocates of tensor memory.
     """
 
@@ -68,6 +69,7 @@ class Work:
     accesses: tuple[Access, ...]
     early: int = 0
     columns: int = 0
+    beside: Mapping[str, float] = field(default_factory=dict)
 
     def total(self, what: str, *places: str) -> float:
         """The sum over accesses to places of "taken", "least" or "lines"."""

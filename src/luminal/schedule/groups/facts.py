@@ -18,8 +18,9 @@ class Groups:
     The lanes of a `subgroup` step together and exchange values without memory; 1: none do.
     `in_vectors`: a compiler makes vectors of so many lanes, as for CPUs, and sees that they share a
     value only where all of a group do.
-    `copies`: do lanes copy to shared memory without registers? `pipes`: how fast a unit is,
-    by instructions for matrices too. `left`: those of these whose factors stay in shared memory.
+    `copies`: do lanes copy to shared memory without registers? `boxes`: does a device do so
+    that is asked for a block? `pipes`: how fast a unit is, by instructions for matrices too.
+    `left`: those of these whose factors stay in shared memory.
     `begins_early`: a kernel may begin while the one ahead still runs, and waits for it by itself.
     """
 
@@ -30,6 +31,7 @@ class Groups:
     subgroup: int = 1
     in_vectors: bool = False
     copies: bool = False
+    boxes: bool = False
     pipes: Pipes = USUAL
     begins_early: bool = False
     left: tuple[Dot, ...] = ()

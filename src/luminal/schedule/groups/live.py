@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from luminal.expand.ir import (
     Accumulate,
     Apply,
+    AtPhase,
     Await,
     Barrier,
     Begin,
     Commit,
     Copy,
+    CopyBox,
     Exchange,
     Fetch,
     If,
@@ -129,6 +131,10 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
             return condition, *(choice.otherwise for choice in choices)
         case Copy(address=address, source_address=source, live=live):
             return address, source, live
+        case AtPhase(address=address, number=number):
+            return address, number
+        case CopyBox(address=address, origin=origin, turn=turn):
+            return address, *origin, turn
         case Barrier() | Publish() | Begin() | Commit() | Await():
             return ()
 

@@ -17,19 +17,20 @@ from luminal.base.dots import TENSOR_COLUMNS, Dot
 from luminal.base.records import dataclass
 from luminal.kernel.knobs import Choices
 from luminal.kernel.product_blocks import LOADED
+from luminal.kernel.product_boxes import cut
 from luminal.kernel.product_sides import Sides
 from luminal.kernel.product_tiling import ProductTiling, shared_bytes
 from luminal.schedule.groups.facts import Groups
+from luminal.schedule.groups.pipes import FAR
 from luminal.schedule.groups.powers import powers_to
 
 Shape = tuple[int, int, tuple[int, int]]
 """Rows and columns of a block, and of the tile in it."""
 OFFERED = 10  # blocks that a search may choose among: the best by rule
-LANES, VALUES = "lanes", "values"  # who copies
+BOXES, LANES, VALUES = "boxes", "lanes", "values"  # how blocks come, or who copies them
 RING = {4: 0.75, 3: 1.0, 2: 1.5, 1: 4.0}
 """How often a group waits for a block of the sum, by the blocks in a ring."""
 LOADS = 128  # bytes of shared memory that a unit reads or writes in a cycle
-COPIES = 24  # bytes that it gets from the last cache
 WAIT = 700  # cycles from asking for a block of the sum to having multiplied it
 REGISTERS = 64 << 10  # of a unit, of which a lane has those of its results and some more
 OTHERS = 72
@@ -66,12 +67,18 @@ class MatrixChoices:
         rule = rule if rule in light else max(light, default=min(depths))
         deep = choices.pick("deep", rule, depths)
         ways = [LANES, VALUES] if self.copies_whole(self.made(shape, deep, 2)) else [VALUES]
-        ring = choices.pick("copies", ways[0], ways) == LANES
+        boxed = self.made(shape, deep, 2, ring=True)
+        if self.brings(boxed):
+            ways = [BOXES, *ways]
+        way = choices.pick("copies", ways[0], ways)
+        ring = way != VALUES
         wanted = [n for n in (blocks, *RING) if n > 1] if ring else [2, 1]
         stages = [n for n in wanted if self.fits(self.made(shape, deep, n))] or [1]
         tiling = self.made(shape, deep, choices.pick("stages", stages[0], stages), ring)
         bands = self.bands(shape)
-        return replace(tiling, band=choices.pick("band", bands[0], bands))
+        return replace(
+            tiling, band=choices.pick("band", bands[0], bands), boxes=ring and way == BOXES
+        )
 
     # Units work on as many blocks at once, in order. Those of a row have all columns, so that each
     # block is of another part of the second factor: blocks of a square share more of both, which
@@ -105,6 +112,12 @@ class MatrixChoices:
             return False
         tiling = replace(tiling, ring=True)
         return any(tiling.copies_whole(self.sides, side, term) for side, term in self.sides.kept)
+
+    def brings(self, tiling: ProductTiling) -> bool:
+        """Does the device bring blocks of one of the factors to shared memory by itself?"""
+        if not self.groups.boxes or not self.fits(tiling):
+            return False
+        return any(cut(self.sides, tiling, side, term) for side, term in self.sides.kept)
 
     def fits(self, tiling: ProductTiling) -> bool:
         """Is there room for it in shared memory, and for its sums in tensor memory?"""
@@ -168,7 +181,10 @@ class MatrixChoices:
         """About how many cycles products in such blocks take at best, with how many steps of the
         sum at once and how many blocks of these.
         """
-        return min(self._plans(shape), default=(float("inf"), min(self.depths()), 1))
+        # Where products run on all depths and rings may take as long: a barrier less is better, and
+        # so is a block more that may come late.
+        none = float("inf"), min(self.depths()), 1
+        return min(self._plans(shape), key=lambda plan: (plan[0], -plan[1], -plan[2]), default=none)
 
     def _plans(self, shape: Shape) -> Iterator[tuple[float, int, int]]:
         batch, all_rows, all_columns, steps = self.extents
@@ -184,7 +200,7 @@ class MatrixChoices:
             small = self.made(shape, min(self.depths()), 1)
             turned = (s for s in (0, 1) if small.is_along_sum(s) and not self.deep_first[s])
             touched += sum(map(small.across, turned)) / ROW * IN_LINES
-        copied = (rows + columns) * size / COPIES
+        copied = (rows + columns) * size / FAR
         # Rows of lanes that a unit lacks, to fill its four parts, are idle.
         lanes = teams * dot.together
         busy = max(multiplied * max(1.0, PARTS * ROW / lanes), touched, copied)
@@ -202,7 +218,9 @@ class MatrixChoices:
                 if by_memory:
                     held = max(1, min(share, by_registers, by_memory))
                     late = waits * WAIT / deep / held
-                    step = max(busy, late) + min(busy, late) / held
+                    # Products run on while lanes wait, in a ring that has room for it.
+                    runs_on = left and ring > 2
+                    step = max(busy, late) + (0 if runs_on else min(busy, late) / held)
                     yield share * step * -(-steps // deep) * deep, deep, ring
 
     def depths(self) -> list[int]:

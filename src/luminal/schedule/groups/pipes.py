@@ -12,6 +12,10 @@ F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exch
 MATRIX, LEFT = "matrix", "left"  # of factors in registers, and in shared memory
 MATRIX_F32, MATRIX_F64 = "matrix f32", "matrix f64"  # of whole f32 (not tf32), and of f64
 PRODUCTS = MATRIX, LEFT, MATRIX_F32, MATRIX_F64
+FAR = 39
+"""Bytes that a unit gets from the last cache in a cycle: products by tiles of 128 x 256, each of
+which copies both factors for itself, reach 777 TFLOP/s on an H100 (github.com/pranjalssh/fast.cu),
+which takes 9.1 TB/s."""
 LONG: Mapping[str, tuple[float, float]] = {
     "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
     "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),

@@ -22,6 +22,7 @@ from luminal.expand.fragments import tensor_columns
 from luminal.expand.ir import (
     Accumulate,
     Apply,
+    AtPhase,
     Await,
     Barrier,
     Begin,
@@ -29,6 +30,7 @@ from luminal.expand.ir import (
     Commit,
     Constant,
     Copy,
+    CopyBox,
     Exchange,
     Fetch,
     If,
@@ -41,6 +43,7 @@ from luminal.expand.ir import (
     Multiply,
     MultiplyLeft,
     Operand,
+    Phase,
     Publish,
     Statement,
     Store,
@@ -116,6 +119,7 @@ class _Seen:
 
     issued: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     waits: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    beside: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     accesses: list[Access] = field(default_factory=list)
     awaited: dict[int, tuple[str, float]] = field(default_factory=dict)  # on their way, from where
 
@@ -140,6 +144,9 @@ class _Count:
         self.dtypes = {b.name: memory_dtype(b.dtype) for b in held}
         self.sizes = {name: dtype.size for name, dtype in self.dtypes.items()}
         self.far_of_copies = 0.0
+        awaited = (s for s in kernel.statements() if isinstance(s, Await))
+        self.running = max((s.younger for s in awaited if s.of is Batch.PRODUCTS), default=0)
+        self.depths = {buffer.name: buffer.size for buffer in kernel.shared}
         self.fetched: set[tuple[str, int]] = set()  # sectors, by their buffers
 
     def work(self) -> Work:
@@ -167,7 +174,7 @@ class _Count:
         seen = self.seen
         return Work(
             self.lanes, registers, shared, dict(seen.issued), dict(seen.waits),
-            tuple(seen.accesses), early, tensor_columns(kernel),
+            tuple(seen.accesses), early, tensor_columns(kernel), dict(seen.beside),
         )  # fmt: skip
 
     # --- values ---------------------------------------------------------------------------------
@@ -306,12 +313,51 @@ class _Count:
 
     def wait(self, statement: Await, times: float) -> None:
         if statement.of is Batch.PRODUCTS:
-            self.seen.waits["matrix"] += times / (1 + statement.younger)
+            self.waits["matrix"] += times / (1 + statement.younger)
             return
-        # As many batches are under way, of which one is waited for.
-        share = times / (1 + statement.younger)
-        self.seen.waits["global"] += share * self.far_of_copies
-        self.seen.waits["near"] += share * (1 - self.far_of_copies)
+        self.wait_for_batch(times / (1 + statement.younger))
+
+    # As many batches are under way, of which one is waited for.
+    def wait_for_batch(self, times: float) -> None:
+        self.waits["global"] += times * self.far_of_copies
+        self.waits["near"] += times * (1 - self.far_of_copies)
+
+    @property
+    def waits(self) -> dict[str, float]:
+        """What waits here: in a loop in which products run on these run meanwhile."""
+        return self.seen.beside if self.running and self.depth else self.seen.waits
+
+    def at_phase(self, statement: AtPhase, times: float) -> None:
+        """All blocks of a ring but those that are read are under way."""
+        self.use(times, statement.address, statement.number)
+        self.issue(I32, times)
+        if statement.step is Phase.AWAIT:
+            ahead = self.depths[statement.buffer].constant - 1 - self.running
+            self.wait_for_batch(times / max(1, ahead))
+            self.seen.waits["global"] += min(times, 1.0)  # for the first one nothing runs on
+
+    def copy_box(self, statement: CopyBox, times: float) -> None:
+        """One lane asks; the lines of a box pass by the unit's own cache."""
+        self.use(times, statement.address, statement.turn, *statement.origin)
+        self.issue(MEMORY, times)
+        self.far_of_copies, size = 1.0, statement.tensor.bytes
+        parts = (statement.tensor.source, "global", SECTOR), (statement.buffer, "shared", LINE)
+        for buffer, place, unit in parts if times else ():
+            self.seen.accesses.append(
+                Access(
+                    buffer,
+                    "box",
+                    place,
+                    size,
+                    times,
+                    1,
+                    size / unit,
+                    size / unit,
+                    0.0,
+                    is_looped=self.depth > 0,
+                    by_data=False,
+                )
+            )
 
     def access(self, at: At, type_: Type, kind: str, times: float) -> Access | None:
         """The access, which is noted if it is ever made."""
@@ -409,7 +455,7 @@ class _Count:
         self.set(choice.result, chosen, self.depends(choice.then, choice.otherwise))
 
     def barrier(self, statement: Barrier, times: float) -> None:
-        self.seen.waits["barrier"] += times
+        self.waits["barrier"] += times
         self.issue(I32, times)
 
     def exchange(self, statement: Exchange, times: float) -> None:
@@ -490,6 +536,8 @@ class _Count:
         Begin: once,
         Commit: once,
         Await: wait,
+        AtPhase: at_phase,
+        CopyBox: copy_box,
     }
 
 
