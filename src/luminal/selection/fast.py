@@ -43,7 +43,7 @@ from luminal.selection.sorts import sorts_in_blocks
 from luminal.selection.spell import spell
 from luminal.selection.split import split_reductions
 from luminal.selection.split_cascades import split_cascades
-from luminal.selection.stored import is_rounded_result, rounded_factors, stored_anyway
+from luminal.selection.stored import is_beside, is_rounded_result, rounded_factors, stored_anyway
 from luminal.selection.users import users_of
 from luminal.selection.winograd import winograd
 from luminal.shape.expression import Symbol
@@ -80,7 +80,6 @@ class Wishes:
 
 
 NO_WISHES = Wishes()
-GROUPS = 16  # for each unit, between which it waits for none
 
 
 def select(
@@ -302,34 +301,18 @@ class _Fast:
             return Residence.LOCAL
         points = upper(term.axes)
         work = max(points * upper(term.attrs), upper(root.axes))
-        idle = self.costs.shares.leave_idle(points, work)
+        idle = self.costs.shares.leave_idle(points, work) or is_beside(term, root, self.costs)
         # Under the grid of other axes it would be computed once for each of their points.
         misfit = kernel.grid is not None and kernel.grid != term.axes
         closed = root.is_opaque and (root.op != "Scatter" or bool(ordered_axes(root)))
         closed = closed or root in self.leaders
-        dear = (
-            idle
-            or self.is_beside(term, root)
-            or kernel.terms > KERNEL_TERMS
-            or _breaks_tiles(term, root, kernel, self.costs)
-        )
+        dear = idle or kernel.terms > KERNEL_TERMS or _breaks_tiles(term, root, kernel, self.costs)
         wanted = self.wishes.residences.get(term) is Residence.LOCAL
         if closed or misfit or (dear and not wanted):
             return Residence.STORED
         kernel.grid = term.axes
         kernel.reductions.append(term)
         return Residence.LOCAL
-
-    # As the parts of a channel's sum before a picture is normalised: a launch is saved, and then
-    # the picture is shared out by channels alone, a group for each.
-    def is_beside(self, term: Term, root: Term) -> bool:
-        """Does a reduction read little beside what its kernel stores, for which its results are too
-        few to be shared out by them?
-        """
-        points, stored = upper(term.axes), upper(root.axes)
-        work, shares = points * upper(term.attrs), self.costs.shares
-        is_small = self.costs.expansion * max(work, shares.work) <= stored
-        return is_small and points < GROUPS * shares.points
 
     def is_step(self, term: Term, above: Term | None) -> bool:
         """Is a contraction no more than one step of the sum around it?"""
@@ -374,8 +357,7 @@ class _Fast:
         if use.kernel.is_opaque and use.reduction is None:
             return False
         # The placement law: a value is computed in the loop of its last axis. If the kernel's grid
-        # has an axis more than the term, that loop would compute it again for each position of the
-        # axis.
+        # has an axis more than the term, that loop computes it again at each position of the axis.
         kernel = self.kernels[use.kernel]
         if use.reduction is not None:
             context = use.reduction.axes | frozenset(use.reduction.attrs)

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from luminal.algebra.frames import upper
 from luminal.algebra.lower import Root
 from luminal.algebra.terms import Term
+from luminal.base.costs import Costs
 from luminal.base.dtypes import int8, uint8
 from luminal.kernel.source import source_of
 from luminal.selection.kinds import is_contraction
 
 NEEDS_BUFFERS = ("Sort", "Loop", "Custom", "Collective")  # opaque terms that read whole buffers
 BYTES = (int8, uint8)
+GROUPS = 16  # for each unit, between which it waits for none
 FEW = 8  # reductions that a value is computed of, as far as they are looked at
 
 
@@ -70,6 +72,17 @@ def below_widening(term: Term) -> Term:
     is_computed = narrow.is_pointwise or narrow.is_reduction
     fewer = narrow.dtype.is_float and narrow.dtype.size < term.dtype.size
     return narrow if is_computed and fewer else term
+
+
+# As the parts of a channel's sum before a picture is normalised: a launch is saved, and then the
+# picture is shared out by channels alone, a group for each.
+def is_beside(term: Term, root: Term, costs: Costs) -> bool:
+    """Does a reduction read little beside what its kernel stores, for which its results are too few
+    to be shared out by them?
+    """
+    points, stored = upper(term.axes), upper(root.axes)
+    work = max(points * upper(term.attrs), costs.shares.work)
+    return costs.expansion * work <= stored and points < GROUPS * costs.shares.points
 
 
 def is_rounded_result(term: Term, users: Mapping[Term, Sequence[Term]]) -> bool:
