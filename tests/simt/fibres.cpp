@@ -72,6 +72,7 @@ unsigned warp_size() { return running->warp_size; }
 void* dynamic_shared() { return own->dynamic; }
 int order() { return running->order; }
 unsigned launch_number() { return launches; }
+unsigned group_barrier_clock() { return clocks.group_barrier; }
 
 unsigned thread_number() { return own->number * own->fibres.size() + current; }
 unsigned warp_barrier_clock() { return warp().barrier_clock; }

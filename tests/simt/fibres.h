@@ -18,6 +18,7 @@ unsigned warp_size();
 void* dynamic_shared();
 int order();               // in which threads run: 0 ascending
 unsigned launch_number();  // of this process
+unsigned group_barrier_clock();  // when its group passed its last barrier
 
 void barrier(int line);       // of the threads of a group
 void part_barrier(unsigned threads, int line);  // of the first threads of a group

@@ -10,7 +10,15 @@ import re
 from functools import cache
 
 from luminal.base.dots import MATRIX_DOTS, Dot, Rounding
-from luminal.base.dtypes import bfloat16, float16, float32, float64, int8
+from luminal.base.dtypes import (
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int8,
+)
 from luminal.base.fragments import fragment
 from luminal.codegen.c_family import phases
 from luminal.codegen.c_family.matrices import name_of, parameters_of
@@ -22,13 +30,21 @@ FUNCTION = re.compile(
     r"^(?:template <int N> )?(?:__device__ )?inline void (\w+)\([^)]*\) \{.*\}$", re.MULTILINE
 )
 ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32", float64: "double",
-            int8: "signed char"}  # fmt: skip
+            int8: "signed char", float8_e4m3fn: "e4m3", float8_e5m2: "e5m2"}  # fmt: skip
 COMMON = """
 namespace simt {
 struct bf16 { unsigned short bits; operator float() const {
     unsigned wide = (unsigned)bits << 16; return __builtin_bit_cast(float, wide); } };
 struct tf32 { unsigned bits; operator float() const {
     unsigned kept = bits & 0xFFFFE000u; return __builtin_bit_cast(float, kept); } };
+// Eight bits of f16 are e5m2; e4m3 has another exponent and one NaN of either sign instead of
+// infinities.
+struct e5m2 { unsigned char bits; operator float() const {
+    unsigned short wide = bits << 8; return (float)__builtin_bit_cast(_Float16, wide); } };
+struct e4m3 { unsigned char bits; operator float() const {
+    unsigned short wide = (bits & 0x80) << 8 | (bits & 0x7f) << 7;
+    float value = 256 * (float)__builtin_bit_cast(_Float16, wide);
+    return (bits & 0x7f) == 0x7f ? __builtin_nanf("") : value; } };
 // Copies under way, of each thread: made where they are waited for or, by one of the orders of
 // threads, at once. Until then what is copied over is nothing that anyone may read. They are hidden
 // from what reads shared memory by descriptors (warpgroup_text.py) until the thread publishes them.

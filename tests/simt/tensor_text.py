@@ -25,21 +25,24 @@ namespace simt {{ constexpr unsigned TENSOR_COLUMNS = {TENSOR_COLUMNS}; }}
 """
     + """
 namespace simt {
-enum Kind { KIND_f16, KIND_tf32, KIND_i8 };
+enum Kind { KIND_f16, KIND_tf32, KIND_i8, KIND_f8f6f4 };
 // What a lane has asked for, in order: products, and the barriers that they are committed to.
 struct Phases { unsigned events; unsigned short ended, begun; };  // in shared memory
 struct Work { Kind kind; unsigned to; unsigned long long a, b; unsigned instruction; bool adds;
-    unsigned number, line; Phases* barrier; };
+    unsigned number, line, team; Phases* barrier; };
+constexpr int TEAMS = 8;  // of 128 threads, one of which multiplies
 // What a lane knows: the last product of which it has heard the end, that at its last fence; when
 // it fenced, and whether it has allocated or loaded since.
 typedef unsigned __attribute__((may_alias)) Register;
-struct Lane { unsigned heard, known, after; bool allocated, loaded; int pending;
+// What it has shown by a fence, others know by theirs if they met in between.
+struct Lane { unsigned heard[TEAMS], known[TEAMS], shown[TEAMS], shown_at, after;
+    bool allocated, loaded; int pending;
     struct { Register* to; unsigned value; } loads[512]; };
-struct Column { unsigned owner, product; };
+struct Column { unsigned owner, product, team; };
 struct Owner { unsigned first, count, number, warp; int line; bool shown, is_free; };
-struct Committed { Phases* barrier; unsigned number; };
+struct Committed { Phases* barrier; unsigned number, team; };
 struct Tensor {
-    unsigned launch, group, clock, begun, made, products; bool ended_allocation;
+    unsigned launch, group, clock, begun, made, products[TEAMS]; bool ended_allocation;
     int owners, barriers, last_line;
     unsigned words[128][TENSOR_COLUMNS]; Column columns[TENSOR_COLUMNS];
     Owner owner[32]; Committed committed[32]; Work work[64]; Lane lanes[1024];
@@ -47,11 +50,13 @@ struct Tensor {
 static Tensor tensor;
 SIMT_UNCHECKED inline void end_tensor() {
     if (tensor.launch != launch_number()) return;
-    unsigned heard = 0;
-    for (unsigned t = 0; t < group_size().x; t++)
-        if (tensor.lanes[t].heard > heard) heard = tensor.lanes[t].heard;
-    if (heard < tensor.products)
-        refuse("ends while products run that nobody has awaited", tensor.last_line);
+    for (int team = 0; team < TEAMS; team++) {
+        unsigned heard = 0;
+        for (unsigned t = 0; t < group_size().x; t++)
+            if (tensor.lanes[t].heard[team] > heard) heard = tensor.lanes[t].heard[team];
+        if (heard < tensor.products[team])
+            refuse("ends while products run that nobody has awaited", tensor.last_line);
+    }
     for (int n = 1; n <= tensor.owners; n++)
         if (!tensor.owner[n].is_free)
             refuse("ends with tensor memory that is not freed", tensor.owner[n].line);
@@ -96,10 +101,20 @@ SIMT_UNCHECKED inline void fence_before() {
         for (int n = 1; n <= tensor.owners; n++)
             tensor.owner[n].shown |= tensor.owner[n].warp == own_warp();
     own.allocated = own.loaded = false;
+    __builtin_memcpy(own.shown, own.heard, sizeof own.shown);
+    own.shown_at = group_barrier_clock();
 }
 SIMT_UNCHECKED inline void fence_after() {
     Lane& own = own_lane();
-    own.known = own.heard; own.after = ++tensor.clock;
+    own.after = ++tensor.clock;
+    for (int team = 0; team < TEAMS; team++) {
+        for (unsigned t = 0; t < group_size().x; t++) {
+            const Lane& other = tensor.lanes[t];
+            if (other.shown_at < group_barrier_clock() && other.shown[team] > own.heard[team])
+                own.heard[team] = other.shown[team];
+        }
+        own.known[team] = own.heard[team];
+    }
 }
 // The columns from an address on, which some warp has allocated and shown to this lane.
 SIMT_UNCHECKED inline Column* columns_at(unsigned from, unsigned count, int line) {
@@ -124,7 +139,7 @@ SIMT_UNCHECKED inline void free_columns(int line, unsigned place, unsigned count
         if (place >> 16 || owner.first != place || owner.count != count)
             refuse("frees columns that were not allocated together", line);
         for (unsigned n = 0; n < count; n++) {
-            if (columns[n].product > own_lane().known)
+            if (columns[n].product > own_lane().known[columns[n].team])
                 refuse("frees tensor memory that a product writes which it has not awaited", line);
             columns[n] = {};
         }
@@ -162,7 +177,7 @@ SIMT_UNCHECKED inline void check_factor(unsigned long long factor, int line) {
 struct Shape { unsigned m, n, k, size; bool turned[2]; unsigned format[2]; };
 SIMT_UNCHECKED inline Shape shape_of(Kind kind, unsigned instruction, int line) {
     Shape shape{(instruction >> 24 & 31) << 4, (instruction >> 17 & 63) << 3};
-    static const unsigned sizes[] = {2, 4, 1}, sums[] = {1, 1, 2};
+    static const unsigned sizes[] = {2, 4, 1, 1}, sums[] = {1, 1, 2, 1};
     shape.size = sizes[kind]; shape.k = 32 / shape.size;
     if (instruction & 0xe080604f)
         refuse("describes an instruction with bits that must be zero", line);
@@ -203,6 +218,8 @@ SIMT_UNCHECKED inline double decoded(Kind kind, unsigned format, const char* fro
         case KIND_tf32:
             __builtin_memcpy(&word, from, 4); word &= 0xFFFFE000u; __builtin_memcpy(&f32, &word, 4);
             return f32;
+        case KIND_f8f6f4: return format ? (float)e5m2{(unsigned char)*from}
+                                        : (float)e4m3{(unsigned char)*from};
         default: return format ? (signed char)*from : (int)(unsigned char)*from;
     }
 }
@@ -238,12 +255,12 @@ SIMT_UNCHECKED inline void make_product(const Work& work) {
         }
 }
 // The number of the product that ended the barrier's last phase.
-SIMT_UNCHECKED inline unsigned& committed_to(Phases* barrier) {
+SIMT_UNCHECKED inline Committed& committed_to(Phases* barrier) {
     for (int n = 0; n < tensor.barriers; n++)
-        if (tensor.committed[n].barrier == barrier) return tensor.committed[n].number;
+        if (tensor.committed[n].barrier == barrier) return tensor.committed[n];
     if (tensor.barriers == 32) __builtin_trap();
-    tensor.committed[tensor.barriers] = {barrier, 0};
-    return tensor.committed[tensor.barriers++].number;
+    tensor.committed[tensor.barriers] = {barrier, 0, 0};
+    return tensor.committed[tensor.barriers++];
 }
 // Makes work up to the first end of a phase of a barrier, if there is one.
 SIMT_UNCHECKED inline bool make_until(Phases* barrier) {
@@ -253,7 +270,8 @@ SIMT_UNCHECKED inline bool make_until(Phases* barrier) {
     while (tensor.made <= end) {
         const Work& work = tensor.work[tensor.made++ % 64];
         if (!work.barrier) { make_product(work); continue; }
-        work.barrier->ended++; committed_to(work.barrier) = work.number;
+        work.barrier->ended++;
+        committed_to(work.barrier) = {work.barrier, work.number, work.team};
     }
     return true;
 }
@@ -270,8 +288,9 @@ SIMT_UNCHECKED inline void multiply(Kind kind, int line, unsigned to, unsigned l
     check_factor(a, line); check_factor(b, line);
     touch_factor(shape, 0, a); touch_factor(shape, 1, b);
     Column* columns = columns_at(to, shape.n, line);
-    Work work{kind, to, a, b, instruction, adds, ++own.products, (unsigned)line, nullptr};
-    for (unsigned n = 0; n < shape.n; n++) columns[n].product = work.number;
+    unsigned team = thread_index().x / 128, number = ++own.products[team];
+    Work work{kind, to, a, b, instruction, adds, number, (unsigned)line, team, nullptr};
+    for (unsigned n = 0; n < shape.n; n++) columns[n].product = number, columns[n].team = team;
     own.last_line = line;
     if (order() == 0) make_product(work); else ask(work);
 }
@@ -285,7 +304,8 @@ SIMT_UNCHECKED inline void begin_phases(int line, unsigned long long* barrier) {
 SIMT_UNCHECKED inline void commit_to(int line, unsigned long long* barrier) {
     Tensor& own = own_tensor();
     Phases* phases = begun(barrier, line);
-    ask({KIND_f16, 0, 0, 0, 0, false, own.products, (unsigned)line, phases});
+    unsigned team = thread_index().x / 128;
+    ask({KIND_f16, 0, 0, 0, 0, false, own.products[team], (unsigned)line, team, phases});
     if (order() == 0) make_until(phases);
     phases->events++;
 }
@@ -295,8 +315,8 @@ SIMT_UNCHECKED inline void await_phase(int line, unsigned long long* barrier, un
     while ((phases->ended & 1) == parity)
         if (!make_until(phases)) await(&phases->events, phases->events + 1, line);
     Lane& own = own_lane();
-    unsigned number = committed_to(phases);
-    if (number > own.heard) own.heard = number;
+    const Committed& ended = committed_to(phases);
+    if (ended.number > own.heard[ended.team]) own.heard[ended.team] = ended.number;
 }
 
 SIMT_UNCHECKED inline void load_columns(int line, Register** to, unsigned count, unsigned from) {
@@ -305,7 +325,7 @@ SIMT_UNCHECKED inline void load_columns(int line, Register** to, unsigned count,
     if (from >> 16 != own_warp() % 4 * 32) refuse("loads lanes of another warp", line);
     Column* columns = columns_at(from, count, line);
     for (unsigned n = 0; n < count; n++) {
-        if (columns[n].product > own.known)
+        if (columns[n].product > own.known[columns[n].team])
             refuse("loads results of a product that it has not awaited, or with no fence since",
                    line);
         unsigned value = tensor.words[(from >> 16) + lane()][(from & 0xffff) + n];
@@ -364,7 +384,7 @@ def body(name: str) -> str | None:
         head = "template <int N> " if "N)" in call else ""
         taken = taken.format(line=LINE, barrier="unsigned long long* barrier")
         return f"{head}SIMT_UNCHECKED inline void {name}({taken}) {{ simt::{call}; }}\n"
-    if kind := re.fullmatch(r"multiply_(f16|tf32|i8)", name):
+    if kind := re.fullmatch(r"multiply_(f16|tf32|i8|f8f6f4)", name):
         return MULTIPLY.format(name=name, kind=kind[1], line=LINE)
     count = int((re.findall(r"_(\d+)$", name) or ["0"])[0])
     texts = {columns_loader_of(count): LOAD, columns_awaiter_of(count): AWAIT}

@@ -9,12 +9,13 @@ number.
 from __future__ import annotations
 
 from luminal.base.dots import WGMMA, Dot
-from luminal.base.dtypes import bfloat16, float16, float32, int8
+from luminal.base.dtypes import bfloat16, float8_e4m3fn, float8_e5m2, float16, float32, int8
 from luminal.codegen.c_family import warpgroups
 from luminal.codegen.c_family.matrices import CPP
 from luminal.codegen.c_family.warpgroups import TURNED, function_of, holder_of
 
-ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32", int8: "signed char"}
+ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32",
+            int8: "signed char", float8_e4m3fn: "e4m3", float8_e5m2: "e5m2"}  # fmt: skip
 COMMON = """
 namespace simt {
 // Products under way, of each thread.

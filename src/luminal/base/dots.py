@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from luminal.base.dtypes import (
     DType,
     bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -55,6 +57,7 @@ class Rounding(enum.Enum):
     NONE = "none"  # nothing: integers wrap
     BLOCK = "block"  # products of a block are added in the hardware's own order and width
     SHORT = "short"  # the same, of factors whose last 13 bits do not count (tf32)
+    ROUGH = "rough"  # as of a block, and sums may keep fewer bits than f32 has (factors of 8 bits)
 
     @property
     def kind(self) -> Class:
@@ -67,6 +70,7 @@ _KINDS = {
     Rounding.NONE: EXACT,
     Rounding.BLOCK: ROUNDING,
     Rounding.SHORT: DOMAIN,
+    Rounding.ROUGH: DOMAIN,
 }
 
 
@@ -266,6 +270,13 @@ MMA_F64 = Dot("mma.f64", 4, float64, float64, float64, Rounding.BLOCK, 8, 8, 32,
               ("k0 k1 m0 m1 m2 |", "k0 k1 n0 n1 n2 |", "n1 n2 m0 m1 m2 | n0"))  # fmt: skip
 MMA = (MMA_BF16, MMA_F16, MMA_S8, MMA_F64, MMA_TF32)
 """NVIDIA's, from sm_80 on."""
+# H100's keep about 14 bits of a sum (DeepSeek-V3's report, section 3.3.2), which "standard" does
+# not allow; what others keep nobody says.
+MMA_FLOAT8 = tuple(
+    _mma(f"mma.{dtype.short}", 32, dtype, float32, Rounding.ROUGH, *MMA_S8.fragments[:2])
+    for dtype in (float8_e4m3fn, float8_e5m2)
+)
+"""Of floats of 8 bits, from sm_89 on."""
 
 
 def _wgmma(name: str, k: int, dtype: DType, rounding: Rounding) -> tuple[Dot, ...]:
@@ -284,6 +295,8 @@ WGMMA = (
     *_wgmma("f16", 16, float16, Rounding.BLOCK),
     *_wgmma("tf32", 8, float32, Rounding.SHORT),
     *_wgmma("s8", 32, int8, Rounding.NONE),
+    *_wgmma("e4m3", 32, float8_e4m3fn, Rounding.ROUGH),
+    *_wgmma("e5m2", 32, float8_e5m2, Rounding.ROUGH),
 )
 """NVIDIA's of sm_90a, whose factors lie in shared memory as `swizzles.py` says."""
 
@@ -307,6 +320,8 @@ TCGEN05 = (
     *_tcgen05("f16", 16, float16, Rounding.BLOCK),
     *_tcgen05("tf32", 8, float32, Rounding.SHORT),
     *_tcgen05("s8", 32, int8, Rounding.NONE),
+    *_tcgen05("e4m3", 32, float8_e4m3fn, Rounding.ROUGH),
+    *_tcgen05("e5m2", 32, float8_e5m2, Rounding.ROUGH),
 )
 """NVIDIA's of sm_100a: factors lie in shared memory as `swizzles.py` says, results in tensor
 memory, lanes by columns.
@@ -377,7 +392,17 @@ MADE_UP = (MADE_UP_BF16, MADE_UP_F32)
 """Of no chip: small ones, by which interpreters run what is made for chips."""
 MATRIX_DOTS = {
     dot.name: dot
-    for dot in (*MMA, *MFMA, MFMA_S8_DEEP, *WMMA, *WMMA_4, *SIMDGROUP, *MADE_UP, MADE_UP_CHAIN)
+    for dot in (
+        *MMA,
+        *MMA_FLOAT8,
+        *MFMA,
+        MFMA_S8_DEEP,
+        *WMMA,
+        *WMMA_4,
+        *SIMDGROUP,
+        *MADE_UP,
+        MADE_UP_CHAIN,
+    )
 }
 DOTS = {**WORD_DOTS, **MATRIX_DOTS}
 """Those that only some machines have."""

@@ -245,8 +245,8 @@ def accumulate(tiles: Tiles, statement: tile_ir.Accumulate) -> None:
     outer = dict.fromkeys(axis for _, block in held for axis in block.outer)
     for _, at in tiles.positions(outer):
         place = tiles.index.place(*tiles.reach(statement.offset.substitute(start), at))
-        factors = (_left(tiles, *factor, at) for factor in held)
-        tiles.b.emit(Accumulate(statement.buffer, *place, statement.dot, *factors, adds))
+        a, b = (_left(tiles, *factor, at) for factor in held)
+        tiles.b.emit(Accumulate(statement.buffer, *place, statement.dot, a, b, adds))
 
 
 def load_sums(tiles: Tiles, statement: Load) -> None:

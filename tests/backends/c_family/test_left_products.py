@@ -15,7 +15,7 @@ import pytest
 from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
-from luminal.base.dots import WGMMA
+from luminal.base.dots import MMA, MMA_FLOAT8, WGMMA
 from luminal.base.dtypes import dtype_of
 from luminal.base.numerics import Numerics
 from luminal.codegen.c_family.kernel import Walk
@@ -36,6 +36,7 @@ from luminal.schedule.groups.work import work
 from tests.backends.c_family.checked import checked
 from tests.backends.c_family.matrix_products import product
 from tests.backends.c_family.offline import skip_without
+from tests.backends.groups.matrix_backend import dots_of
 from tests.backends.groups.random_matrices import check as random_product
 from tests.long_share import long_but
 from tests.simt import driver
@@ -46,7 +47,7 @@ from tests.simt.tensor_map import words
 @cache
 def device() -> CBackend:
     """A device on the shims that prefers wgmma."""
-    made = checked()
+    made = checked(dots=(*MMA_FLOAT8, *MMA))
     groups = replace(
         made.groups,
         lanes=128,
@@ -79,6 +80,8 @@ def check(
     """Small numbers, so that sums are exact whatever their order."""
     (m, k, n), made = sizes, made or device()
     lowered = program(made, dtype, sizes, turned, knobs)
+    (multiplied,) = dots_of(lowered.kernels[0])
+    assert multiplied.family == dict(knobs)["dot"]
     exe = Executable(product(dtype, m, k, n, turned), (Variant({}, made.runner(lowered)),))
     rng, storage = np.random.default_rng(0), dtype_of(dtype).numpy
     a, b = (
@@ -107,9 +110,12 @@ CASES = {
     "bf16 turned": ("bfloat16", (True, True), ring("bf16", 128, 64, 3)),
     "f16 in two blocks": ("float16", (False, True), ring("f16", 64, 128, 2)),
     "tf32": ("float32", (False, True), ring("tf32", 64, 32, 3)),
-    "tf32 turned on its way": ("float32", (True, False), ring("tf32", 32, 16, 3, "lanes")),
+    "tf32 turned on its way": ("float32", (True, False), ring("tf32", 64, 16, 2, "values")),
     "int8": ("int8", (False, True), ring("s8", 64, 64, 3)),
     "int8, one factor by lanes": ("int8", (True, True), ring("s8", 64, 64, 3)),
+    "e4m3": ("float8_e4m3fn", (False, True), ring("e4m3", 64, 64, 3)),
+    "e4m3 by rows of lanes": ("float8_e4m3fn", (False, True), as_knobs({"dot": "mma.e4m3"})),
+    "e5m2 by rows of lanes": ("float8_e5m2", (True, False), as_knobs({"dot": "mma.e5m2"})),
 }
 
 

@@ -13,8 +13,9 @@ import pytest
 from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
-from luminal.base.dots import TCGEN05
+from luminal.base.dots import MMA, MMA_FLOAT8, TCGEN05
 from luminal.codegen.c_family.kernel import Walk
+from luminal.compiler.compile import lower_by_stages
 from luminal.expand.expand import expand
 from luminal.kernel.knobs import Knobs, as_knobs
 from luminal.runtime.together import kernels_together
@@ -22,8 +23,10 @@ from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.facts import USUAL
 from luminal.schedule.groups.work import work
 from tests.backends.c_family.checked import checked
+from tests.backends.c_family.matrix_products import product
 from tests.backends.c_family.offline import skip_without
 from tests.backends.c_family.test_left_products import check, program
+from tests.backends.groups.matrix_backend import dots_of
 from tests.backends.groups.random_matrices import check as random_product
 from tests.long_share import long_but
 from tests.simt.launching import DeviceFault
@@ -32,7 +35,7 @@ from tests.simt.launching import DeviceFault
 @cache
 def device() -> CBackend:
     """A device on the shims that prefers tcgen05."""
-    made = checked()
+    made = checked(dots=(*MMA_FLOAT8, *MMA))
     groups = replace(
         made.groups,
         lanes=128,
@@ -54,16 +57,20 @@ CASES = {
     "bf16": ("bfloat16", (False, False), ring("bf16", 128, "128x64 by 128x64", 32, 4)),
     "bf16 turned": ("bfloat16", (True, True), ring("bf16", 64, "64x128 by 64x128", 64, 3)),
     "bf16 by two teams": (
-        "bfloat16", (False, True), ring("bf16", 64, "64x64 by 64x32", 32, 3)),
+        "bfloat16", (False, True), ring("bf16", 64, "64x128 by 64x64", 32, 3)),
     "bf16 by two teams above each other": (
-        "bfloat16", (True, False), ring("bf16", 64, "128x32 by 64x32", 32, 3)),
+        "bfloat16", (True, False), ring("bf16", 64, "128x64 by 64x64", 32, 3)),
     "f16 in two blocks": ("float16", (False, True), ring("f16", 128, "128x32 by 128x32", 128, 2)),
     "f16 in one block": ("float16", (False, True), ring("f16", 128, "128x64 by 128x64", 128, 1)),
     "two blocks of a dot": (
-        "bfloat16", (False, False), ring("bf16", 64, "128x64 by 128x64", 32, 3)),
+        "bfloat16", (False, False), ring("bf16", 64, "128x128 by 128x128", 32, 3)),
     "tf32": ("float32", (False, True), ring("tf32", 128, "128x64 by 128x64", 32, 3)),
-    "tf32 turned on its way": ("float32", (True, False), ring("tf32", 64, "64x32 by 64x32", 16, 3)),
+    "tf32 turned on its way": ("float32", (True, False), ring("tf32", 64, "64x64 by 64x64", 16, 2)),
     "int8": ("int8", (False, True), ring("s8", 128, "128x64 by 128x64", 64, 3)),
+    "e4m3": ("float8_e4m3fn", (False, True), ring("e4m3", 128, "128x64 by 128x64", 64, 3)),
+    "e4m3 turned on its way": (
+        "float8_e4m3fn", (True, False), ring("e4m3", 64, "64x64 by 64x64", 32, 2)),
+    "e5m2": ("float8_e5m2", (False, True), ring("e5m2", 64, "64x128 by 64x128", 128, 3)),
 }  # fmt: skip
 
 
@@ -143,6 +150,8 @@ MACHINE = {
     "tf32": ("float32", (False, True), "UTCHMMA"),
     "int8": ("int8", (False, True), "UTCIMMA"),
     "int8 turned on its way": ("int8", (True, False), "UTCIMMA"),
+    "e4m3": ("float8_e4m3fn", (False, True), "UTCQMMA"),
+    "e5m2": ("float8_e5m2", (False, True), "UTCQMMA"),
 }
 
 
@@ -162,7 +171,26 @@ def test_machine_code_multiplies_in_tensor_memory(name: str) -> None:
     assert counts[multiplies] >= 2
     assert counts["UTCBAR"] == 1
     assert sum(n for key, n in counts.items() if key.startswith("LDTM")) >= 1
-    assert not any(key.startswith(("HMMA", "IMMA", "FFMA")) for key in counts)
+    assert not any(key.startswith(("HMMA", "IMMA", "QMMA", "FFMA")) for key in counts)
+
+
+ELSEWHERE = {"sm_89": "mma.e4m3", "sm_90a": "wgmma.e4m3", "sm_120": "mma.e4m3"}
+
+
+@pytest.mark.parametrize("chip", long_but(ELSEWHERE, ("sm_89",)))
+def test_floats_of_8_bits_are_multiplied_elsewhere(chip: str) -> None:
+    """Where sums of few bits are allowed; with `standard` numerics they are widened first."""
+    skip_without("cuda")
+    made = Cuda.named(chip)
+    (kernel,) = program(made, "float8_e4m3fn", (N, N, N), (False, True), ()).kernels
+    assert {dot.family for dot in dots_of(kernel)} == {ELSEWHERE[chip]}
+    code = nvrtc.compile(made.text(kernel), chip)
+    assert code.spilled == code.stack == 0
+    stages = lower_by_stages(product("float8_e4m3fn", N, N, N, (False, True)), made)
+    (step,) = stages.partition.steps
+    assert not dots_of(made.schedules.place(step).kernel)
+    if sass.tool() is not None:
+        assert any(key.startswith(("QMMA", "QGMMA")) for key in sass.counts(sass.of(code.code)))
 
 
 @pytest.mark.long

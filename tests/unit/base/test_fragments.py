@@ -159,7 +159,7 @@ def test_tf32_does_not_look_at_the_last_bits() -> None:
     [
         (Numerics.EXACT, {Rounding.NONE}),
         (Numerics.STANDARD, {Rounding.NONE, Rounding.BLOCK}),
-        (Numerics.RELAXED, {Rounding.NONE, Rounding.BLOCK, Rounding.SHORT}),
+        (Numerics.RELAXED, {Rounding.NONE, Rounding.BLOCK, Rounding.SHORT, Rounding.ROUGH}),
     ],
 )
 def test_what_numerics_allow(numerics: Numerics, rounding: set[Rounding]) -> None:

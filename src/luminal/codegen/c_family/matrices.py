@@ -9,10 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from luminal.base.dots import Dot
-from luminal.base.dtypes import DType, bfloat16, float16, float32, float64, int8, int32
+from luminal.base.dtypes import (
+    DType,
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+)
 
 COMMIT, AWAIT = "commit_copies", "await_copies"
-PTX = {bfloat16: "bf16", float16: "f16", float32: "tf32", int8: "s8", float64: "f64"}
+PTX = {bfloat16: "bf16", float16: "f16", float32: "tf32", int8: "s8", float64: "f64",
+       float8_e4m3fn: "e4m3", float8_e5m2: "e5m2"}  # fmt: skip
 PTX_SUMS = {float32: "f32", int32: "s32", float64: "f64"}
 CONSTRAINTS = {float32: "f", int32: "r", float64: "d"}
 CPP = {float32: "float", int32: "int", float64: "double"}

@@ -12,7 +12,16 @@ are left out: nothing here runs clusters.
 from __future__ import annotations
 
 from luminal.base.dots import Dot
-from luminal.base.dtypes import DType, bfloat16, float16, float32, int8, int32
+from luminal.base.dtypes import (
+    DType,
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+    float16,
+    float32,
+    int8,
+    int32,
+)
 from luminal.base.swizzles import Swizzle
 from luminal.codegen.c_family.matrices import CONSTRAINTS, CPP
 from luminal.codegen.c_family.warpgroups import descriptor
@@ -22,7 +31,8 @@ BEFORE, AFTER = "before_meeting", "after_meeting"
 BEGIN_PHASES, COMMIT_TO, AWAIT_PHASE = "begin_phases", "commit_to", "await_phase"
 # Sources: the PTX ISA's tables of instruction descriptors and of shared memory descriptors, in its
 # chapter on tcgen05.
-KINDS = {bfloat16: ("f16", 1), float16: ("f16", 0), float32: ("tf32", 2), int8: ("i8", 1)}
+KINDS = {bfloat16: ("f16", 1), float16: ("f16", 0), float32: ("tf32", 2), int8: ("i8", 1),
+         float8_e4m3fn: ("f8f6f4", 0), float8_e5m2: ("f8f6f4", 1)}  # fmt: skip
 """The kind of instruction that multiplies factors of a dtype, and what it calls the dtype."""
 SUMS = {float32: 1, int32: 2}
 """What descriptors of instructions call the dtypes of sums."""
