@@ -26,9 +26,8 @@ struct Asked { char* to; const Map* map; unsigned long long* barrier; int at[5];
 struct Counter { unsigned long long* at; long long bytes; unsigned pending, count, ended; };
 struct Boxes { unsigned launch, group; int asked, barriers, last_line; const void* acquired[8];
     unsigned acquirers[8]; Asked all[512]; Counter barrier[64]; };
-static Boxes all_boxes[AT_ONCE];
 SIMT_UNCHECKED inline void end_boxes() {
-    Boxes& boxes = all_boxes[own_slot()];
+    Boxes& boxes = of_group<Boxes>();
     if (boxes.launch == launch_number() && boxes.asked)
         refuse("ends while boxes are on their way that nobody has awaited", boxes.last_line);
     if (boxes.launch == launch_number() && boxes.barriers)
@@ -36,7 +35,7 @@ SIMT_UNCHECKED inline void end_boxes() {
 }
 SIMT_UNCHECKED inline Boxes& own_boxes() {
     unsigned group = group_index().x + group_count().x * group_index().y;
-    Boxes& boxes = all_boxes[own_slot()];
+    Boxes& boxes = of_group<Boxes>();
     if (boxes.launch == launch_number() && boxes.group == group) return boxes;
     __builtin_memset(&boxes, 0, sizeof boxes);
     boxes.launch = launch_number(); boxes.group = group;

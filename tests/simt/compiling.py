@@ -29,17 +29,18 @@ RUNTIME_SOURCES = ("fibres.cpp", "shadow.cpp")
 HEADERS = ("fibres.h", "runtime.h", "cuda_kernels.h", "metal_kernels.h")
 RUNTIME_FLAGS = ("-O2", "-U_FORTIFY_SOURCE")
 """A fortified longjmp takes a jump to another stack for a mistake."""
-INSTRUMENTED = ("-fsanitize=thread", "-fsanitize=bounds", "-nodefaultlibs")
+INSTRUMENTED = ("-O1", "-fsanitize=thread", "-fsanitize=bounds")
 """Reports of every access; the runtime receives them, so no sanitizer's library is linked."""
+PLAIN = ("-O2",)
+"""Of what is run for its values alone."""
 KERNEL_FLAGS = (
-    "-O1",
     "-g1",
     "-gdwarf-4",
     "-fno-var-tracking",  # only lines are asked for; to follow variables takes a fifth of the time
     "-w",
     "-fno-exceptions",
     "-ffp-contract=off",
-    *INSTRUMENTED,
+    "-nodefaultlibs",
 )
 
 
@@ -111,10 +112,12 @@ def linked(library: Path) -> tuple[str, ...]:
     return (f"-L{library.parent}", f"-l:{library.name}", f"-Wl,-rpath,{library.parent}")
 
 
-def compile(text: str, dialect: str) -> Compiled:
+def compile(text: str, dialect: str, *, checked: bool = True) -> Compiled:
     """A module from the text of one or several kernels; `dialect` is cuda, hip or metal.
 
-    Kept by text. Raises TextError with the compiler's words where the text is none of the dialect.
+    Kept by text. What is not `checked` runs some ten times as fast and gives the same values: its
+    accesses are not looked at, its barriers and counters are. Raises TextError with the
+    compiler's words where the text is none of the dialect.
     """
     header, kernels_of, rewritten = LANGUAGES[dialect]
     signatures = kernels_of(text)
@@ -122,10 +125,11 @@ def compile(text: str, dialect: str) -> Compiled:
     wrappers = "\n".join(signature.wrapper for signature in signatures)
     source = f'#include "{header}"\n{matrices}\n'
     source += f'#line 1 "kernel"\n{body}\n#line 1 "wrapper"\n'
-    source += f"SIMT_MODULE\n{wrappers}\n"
+    source += f"SIMT_MODULE({int(checked)})\n{wrappers}\n"
     runtime = runtime_library()
-    library = cached("kernel", source, str(runtime), *KERNEL_FLAGS, *sources(("fibres.h", header)))
+    flags = (*KERNEL_FLAGS, *(INSTRUMENTED if checked else PLAIN))
+    library = cached("kernel", source, str(runtime), *flags, *sources(("fibres.h", header)))
     if not library.exists():
-        flags = (*KERNEL_FLAGS, "-I", HERE, "-x", "c++", "-", *linked(runtime))
-        write_library(library, *flags, "-lgcc", "-lm", "-lc", text=source)
+        where = ("-I", HERE, "-x", "c++", "-", *linked(runtime))
+        write_library(library, *flags, *where, "-lgcc", "-lm", "-lc", text=source)
     return Compiled(library, dialect, {each.name: each for each in signatures})

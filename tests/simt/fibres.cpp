@@ -11,8 +11,18 @@
 
 namespace simt {
 
-constexpr size_t STACK = 256 << 10;  // holds a register tile of 16k floats; untouched pages are free
+// Holds a register tile of 16k floats; untouched pages are free. What exceeds the power of two lets
+// the stacks' upper ends, which take turns, lie in different sets of the caches.
+constexpr size_t STACK = (256 << 10) + 4096 + 5 * 64;
 constexpr unsigned MOST_LANES = 64;
+
+// Where a fibre waits, or the scheduler: the compiler's own, as it is a tenth of the C library's work
+// to go there.
+typedef void* Place[5];
+
+// Others run while such a function is called, so its callers may count on no register that it leaves
+// alone by itself (GCC's -fipa-ra).
+#define JUMPS __attribute__((noinline, noipa))
 
 enum class State { ready, at_warp_barrier, at_barrier, at_part_barrier, at_counter, returned };
 
@@ -22,13 +32,16 @@ struct Fibre {
     const unsigned* counter;
     unsigned count;  // that the counter has to reach
     bool started, depended;
-    jmp_buf context;
+    Place place;
     ucontext_t entry;
 };
 
+// What a lane shows the others at a meeting, and at which.
+struct Slot { uint64_t value; unsigned meeting; };
+
 struct Warp {
-    unsigned first, size, waiting, returned, barrier_clock;
-    uint64_t slots[MOST_LANES];
+    unsigned first, size, waiting, returned, barrier_clock, meetings;
+    Slot slots[2][MOST_LANES];  // by turns: a lane may be at the next meeting while others read
 };
 
 // What a group knows of another: all that it did before this clock has happened. A counter knows
@@ -41,6 +54,7 @@ struct Group {
     unsigned waiting, part, part_waiting, returned, number;
     Index at;
     char *stacks, *dynamic;
+    std::map<const void*, Span> memory;
     unsigned start, barrier;  // clocks
     Known known, heard;       // heard by some thread since the last barrier
 };
@@ -52,7 +66,7 @@ static std::vector<Group> groups;
 static Group* own;
 static unsigned current;
 static std::map<const unsigned*, Known> told;  // by counter
-static jmp_buf scheduler;
+static Place scheduler;
 static ucontext_t scheduler_entry;
 static Fault fault;
 static unsigned launches;
@@ -86,10 +100,12 @@ bool is_known(unsigned thread, unsigned clock) {
 }
 Span own_stack() { return {own->stacks + STACK * current, STACK}; }
 
+[[noreturn]] JUMPS static void leave() { __builtin_longjmp(scheduler, 1); }
+
 [[noreturn]] void stop(const Fault& found) {
     fault = found;
     fault.thread = thread_number();
-    _longjmp(scheduler, 1);  // the fibres are left where they are: kernels own nothing
+    leave();  // the fibres are left where they are: kernels own nothing
 }
 
 [[noreturn]] static void stop(FaultKind kind, unsigned thread, unsigned other) {
@@ -108,13 +124,24 @@ void refuse(const char* rule, int line) {
     stop(found);
 }
 
+static char* map(size_t size) {
+    return (char*)mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+void* group_memory(const void* key, size_t size) {
+    Span& span = own->memory[key];
+    if (!span.begin) span = {map(size), size};
+    return span.begin;
+}
+
 void at_end(void (*check)()) { ending = check; }
 
-static void wait(State state, int line) {
+JUMPS static void wait(State state, int line) {
     Fibre& fibre = own->fibres[current];
     fibre.state = state;
     fibre.line = line;
-    if (!_setjmp(fibre.context)) _longjmp(scheduler, 1);
+    if (!__builtin_setjmp(fibre.place)) leave();
 }
 
 void depend() { own->fibres[current].depended = true; }
@@ -160,39 +187,43 @@ void warp_barrier(int line) {
     wait(State::at_warp_barrier, line);
 }
 
-void meet(int line) {
-    Warp& mine = warp();
+unsigned meetings() { return warp().meetings; }
+
+// Within its callers: each frame of a stack that was left is a line that the cache has lost.
+[[gnu::always_inline]] static inline void meet(Warp& mine, int line) {
     unsigned clock = mine.barrier_clock;
-    warp_barrier(line);
-    mine.barrier_clock = clock;
+    mine.waiting++;
+    wait(State::at_warp_barrier, line);
+    mine.barrier_clock = clock;  // memory is not ordered by it
+}
+
+void meet(int line) { meet(warp(), line); }
+
+// What all lanes of the warp show, once they do.
+[[gnu::always_inline]] static inline const Slot* shown(Warp& mine, uint64_t value, int line) {
+    Slot* slots = mine.slots[mine.meetings % 2];
+    slots[current - mine.first] = {value, mine.meetings + 1};
+    meet(mine, line);
+    return slots;
 }
 
 uint64_t exchange(uint64_t value, unsigned from_lane, int line) {
     Warp& mine = warp();
-    unsigned clock = mine.barrier_clock;
-    mine.slots[lane()] = value;
-    warp_barrier(line);
-    unsigned source = mine.first + from_lane;
-    if (from_lane >= mine.size || own->fibres[source].state == State::returned) {
+    const Slot* slots = shown(mine, value, line);
+    if (from_lane >= mine.size || slots[from_lane].meeting != mine.meetings) {
         own->fibres[current].line = line;
-        stop(FaultKind::returned_lane, current, from_lane < mine.size ? source : current);
+        stop(FaultKind::returned_lane, current,
+             from_lane < mine.size ? mine.first + from_lane : current);
     }
-    uint64_t result = mine.slots[from_lane];
-    warp_barrier(line);
-    mine.barrier_clock = clock;  // values move between the lanes; memory is not ordered by it
-    return result;
+    return slots[from_lane].value;
 }
 
 uint64_t ballot(bool vote, int line) {
     Warp& mine = warp();
-    unsigned clock = mine.barrier_clock;
-    mine.slots[lane()] = vote;
-    warp_barrier(line);
+    const Slot* slots = shown(mine, vote, line);
     uint64_t votes = 0;
     for (unsigned i = 0; i < mine.size; i++)
-        if (own->fibres[mine.first + i].state != State::returned) votes |= mine.slots[i] << i;
-    warp_barrier(line);
-    mine.barrier_clock = clock;
+        if (slots[i].meeting == mine.meetings) votes |= slots[i].value << i;
     return votes;
 }
 
@@ -204,15 +235,17 @@ static void enter() {
     warp().returned++;
     own->fibres[current].state = State::returned;
     if (ending && own->returned == own->fibres.size()) ending();
-    _longjmp(scheduler, 1);
+    leave();
 }
 
+[[noreturn]] JUMPS static void go_on(Fibre& fibre) { __builtin_longjmp(fibre.place, 1); }
+
 // Runs a thread until it waits, returns or stops the launch.
-__attribute__((noinline)) static void resume(unsigned thread) {
+JUMPS static void resume(unsigned thread) {
     current = thread;
     Fibre& fibre = own->fibres[thread];
-    if (_setjmp(scheduler)) return;
-    if (fibre.started) _longjmp(fibre.context, 1);
+    if (__builtin_setjmp(scheduler)) return;
+    if (fibre.started) go_on(fibre);
     fibre.started = true;
     getcontext(&fibre.entry);
     fibre.entry.uc_stack = {own->stacks + STACK * thread, 0, STACK};
@@ -238,6 +271,7 @@ static bool release_warps() {
         if (!each.waiting || each.waiting + each.returned < each.size) continue;
         release(each.first, each.size, State::at_warp_barrier, FaultKind::divergent_warp);
         each.waiting = 0;
+        each.meetings++;
         each.barrier_clock = ++clocks.now;
         any = true;
     }
@@ -292,10 +326,10 @@ static bool release_group() {
 }
 
 // Lets those of the group go on who may.
-__attribute__((noinline)) static bool release_all() {
+JUMPS static bool release_all() {
     static bool any;
     any = false;
-    if (_setjmp(scheduler)) return any;
+    if (__builtin_setjmp(scheduler)) return any;
     for (Fibre& each : own->fibres)
         if (each.state == State::at_counter && *each.counter >= each.count) {
             each.state = State::ready;
@@ -308,8 +342,8 @@ __attribute__((noinline)) static bool release_all() {
 }
 
 // Nobody can go on, and nobody ran: they wait for each other.
-__attribute__((noinline)) static void report_deadlock() {
-    if (!_setjmp(scheduler)) stop_deadlock();
+JUMPS static void report_deadlock() {
+    if (!__builtin_setjmp(scheduler)) stop_deadlock();
 }
 
 static unsigned in_order(unsigned i, unsigned count, unsigned turn) {
@@ -330,8 +364,9 @@ static void begin(Group& group, unsigned number) {
     group.known.assign(groups.size(), 0);
     group.heard.assign(groups.size(), 0);
     for (Warp& each : group.warps) {
-        each.waiting = each.returned = 0;
+        each.waiting = each.returned = each.meetings = 0;
         each.barrier_clock = clocks.now;
+        memset(each.slots, 0, sizeof each.slots);  // of no meeting
     }
     for (Fibre& each : group.fibres) {
         each.state = State::ready;
@@ -399,10 +434,6 @@ extern "C" int simt_launch(const Launch* launch, Fault* found) {
     ending = nullptr;
     fault = {};
     told.clear();
-    auto map = [](size_t size) {
-        return (char*)mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    };
     groups.resize(launch->cooperative ? grid : 1);
     std::vector<Span> dynamic;
     for (Group& each : groups) {
@@ -422,6 +453,8 @@ extern "C" int simt_launch(const Launch* launch, Fault* found) {
     for (Group& each : groups) {
         munmap(each.stacks, STACK * count);
         munmap(each.dynamic, launch->dynamic + 1);
+        for (auto& [key, span] : each.memory) munmap(span.begin, span.size);
+        each.memory.clear();
     }
     running = nullptr;
     *found = fault;

@@ -24,6 +24,7 @@ void barrier(int line);       // of the threads of a group
 void part_barrier(unsigned threads, int line);  // of the first threads of a group
 void warp_barrier(int line);  // of the lanes of a warp
 void meet(int line);          // the same, by which nothing of memory is ordered
+unsigned meetings();          // of the warp: what is shown by turns needs no second one
 uint64_t exchange(uint64_t value, unsigned from_lane, int line);
 uint64_t ballot(bool vote, int line);
 unsigned arrive(unsigned* counter, void* caller);               // adds 1, and gives what it was
@@ -32,6 +33,7 @@ void depend();                // the launches before this one have ended, as far
 long long clock();            // counts accesses, and who asks
 void fetch(const void* address);  // asks for memory, which must be there
 void touch_atomic(void* address, size_t size, void* caller);
+void* group_memory(const void* key, size_t size);  // zeros, as the launch begins
 [[noreturn]] void refuse(const char* rule, int line);  // says what a thread may not do
 void at_end(void (*check)());  // of each group of this launch, by the last of its threads
 
@@ -52,6 +54,12 @@ template <class T, class Update> SIMT_UNCHECKED T atomic(T* address, Update upda
     T old = *address;
     *address = update(old);
     return old;
+}
+
+// What a stand-in remembers of each group that is there at once.
+template <class T> SIMT_UNCHECKED inline T& of_group() {
+    static char key;
+    return *(T*)group_memory(&key, sizeof(T));
 }
 
 template <class T> SIMT_UNCHECKED T& take(void**& arguments) { return *(T*)*arguments++; }
@@ -82,8 +90,11 @@ constexpr Sizes<sizeof...(Parameters)> sizes(void (*)(Parameters...)) {
 #define SIMT_SHARED static __attribute__((section("simt_shared"), used))
 extern "C" __attribute__((weak, visibility("hidden"))) char __start_simt_shared[];
 extern "C" __attribute__((weak, visibility("hidden"))) char __stop_simt_shared[];
-#define SIMT_MODULE \
-    extern "C" { char* simt_shared_bounds[2] = {__start_simt_shared, __stop_simt_shared}; }
+#define SIMT_MODULE(checked) \
+    extern "C" { \
+    char* simt_shared_bounds[2] = {__start_simt_shared, __stop_simt_shared}; \
+    extern const int simt_is_checked = checked; \
+    }
 
 // What a launch looks up: the entry and its arguments' sizes, up to a 0.
 #define SIMT_KERNEL(name) \

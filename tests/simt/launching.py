@@ -82,6 +82,7 @@ class _Launch(ctypes.Structure):
         ("chained", ctypes.c_int),
         ("early", ctypes.c_longlong),
         ("cooperative", ctypes.c_int),
+        ("unchecked", ctypes.c_int),
     )
 
 

@@ -49,16 +49,10 @@ struct e4m3 { unsigned char bits; operator float() const {
 // threads, at once. Until then what is copied over is nothing that anyone may read. They are hidden
 // from what reads shared memory by descriptors (warpgroup_text.py) until the thread publishes them.
 struct Copy { char* to; const char* from; int size; bool live; int batch; };
-struct Copies { unsigned launch; int count, made, batches; bool hidden; Copy all[512]; };
-// Groups that are there at once have copies of their own.
-constexpr unsigned AT_ONCE = 8;
-inline unsigned own_slot() { return group_index().x % AT_ONCE; }
-static Copies copies[AT_ONCE][1024];
+struct Copies { int count, made, batches; bool hidden; Copy all[512]; };
+struct AllCopies { Copies of[1024]; };
 SIMT_UNCHECKED inline Copies& own_copies() {
-    Copies& own = copies[own_slot()][thread_index().x];
-    if (own.launch != launch_number()) { own.launch = launch_number();
-        own.count = own.made = own.batches = 0; own.hidden = false; }
-    return own;
+    return of_group<AllCopies>().of[thread_index().x];
 }
 template <class T> __attribute__((noinline)) void copy_words(char* to, const char* from, int size) {
     for (int at = 0; at < size; at += sizeof(T)) *(T*)(to + at) = from ? *(const T*)(from + at) : 0;
@@ -89,15 +83,15 @@ inline unsigned own_warp() { return thread_index().x / warp_size(); }
 """
 MULTIPLY = """
 namespace simt {{
-static unsigned char {name}_shown[32][64][2][64];
+struct {name}_Shown {{ unsigned char by_turn[2][32][64][2][64]; }};
 SIMT_UNCHECKED inline void {name}_show(const void* a, const void* b) {{
-    auto& own = {name}_shown[own_warp()][lane()];
+    auto& own = of_group<{name}_Shown>().by_turn[meetings() % 2][own_warp()][lane()];
     __builtin_memcpy(own[0], a, {a_bytes}); __builtin_memcpy(own[1], b, {b_bytes});
 }}
 SIMT_UNCHECKED inline void {name}_sum({sum}* c) {{
     static const unsigned char A[{m}][{k}][2] = {a_table}, B[{n}][{k}][2] = {b_table};
     static const unsigned char C[{lanes}][{results}][2] = {c_table};
-    auto& shown = {name}_shown[own_warp()];
+    auto& shown = of_group<{name}_Shown>().by_turn[(meetings() - 1) % 2][own_warp()];
     for (int e = 0; e < {results}; e++) {{
         const unsigned char *at = C[lane()][e];
         for (int k = {k} - 1; k >= 0; k--) {{
@@ -111,7 +105,7 @@ SIMT_UNCHECKED inline void {name}_sum({sum}* c) {{
 }}
 __attribute__((noinline)) inline void {name}_at(int line, {parameters}) {{
     {word} a[] = {{{a}}}, b[] = {{{b}}}; {sum} c[] = {{{c}}};
-    simt::{name}_show(a, b); simt::meet(line); simt::{name}_sum(c); simt::meet(line);
+    simt::{name}_show(a, b); simt::meet(line); simt::{name}_sum(c);
     {back}
 }}
 #define {name}(...) {name}_at(__LINE__, __VA_ARGS__)

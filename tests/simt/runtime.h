@@ -1,7 +1,6 @@
 // What the two halves of the runtime know of each other: fibres.cpp (who runs) and shadow.cpp
 // (what they touch).
 #pragma once
-#include <csetjmp>
 #include <vector>
 #include "fibres.h"
 
@@ -38,6 +37,7 @@ struct Launch {
     int chained;  // it may begin before launches ahead of it have ended, and waits for them itself
     long long early;  // the one buffer that it may touch before that; -1: none
     int cooperative;  // all groups are there at once, and may wait for each other
+    int unchecked;    // its module reports no accesses
 };
 
 // The moments that order accesses. A clock counts the barriers that were passed; what a group or

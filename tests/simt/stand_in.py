@@ -118,23 +118,24 @@ def rocblas_library() -> Path:
     return target
 
 
-def code(text: str, dialect: str) -> bytes:
+def code(text: str, dialect: str, *, checked: bool = True) -> bytes:
     """What the stand-ins take for machine code of the text."""
-    return compile(text, dialect).library.read_bytes()
+    return compile(text, dialect, checked=checked).library.read_bytes()
 
 
 @contextmanager
 def nvrtc_stands_in(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, **settings: Any
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *, checked: bool = True, **settings: Any
 ) -> Iterator[list[str]]:
-    """Has texts of CUDA compiled for the stand-in, with a cache of its own and these settings, and
-    the stand-in as new afterwards; gives the architectures that are asked for.
+    """Has texts of CUDA compiled for the stand-in (for their values alone, if not `checked`), with
+    a cache of its own and these settings, and the stand-in as new afterwards; gives the
+    architectures that are asked for.
     """
     architectures: list[str] = []
 
     def compiled(text: str, architecture: str) -> nvrtc.Cubin:
         architectures.append(architecture)
-        return nvrtc.Cubin(code(text, "cuda"), 32, 0, 0)
+        return nvrtc.Cubin(code(text, "cuda", checked=checked), 32, 0, 0)
 
     monkeypatch.setattr(nvrtc, "compile", compiled)
     monkeypatch.setattr(nvrtc, "version", lambda: (13, 0))
@@ -145,14 +146,14 @@ def nvrtc_stands_in(
 
 @contextmanager
 def hiprtc_stands_in(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, **settings: Any
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *, checked: bool = True, **settings: Any
 ) -> Iterator[list[str]]:
     """As `nvrtc_stands_in`, for texts of HIP."""
     architectures: list[str] = []
 
     def compiled(text: str, architecture: str) -> bytes:
         architectures.append(architecture)
-        return code(text, "hip")
+        return code(text, "hip", checked=checked)
 
     monkeypatch.setattr(hiprtc, "compile", compiled)
     monkeypatch.setattr(hiprtc, "version", lambda: (7, 0))

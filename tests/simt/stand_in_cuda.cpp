@@ -283,6 +283,7 @@ static CUresult launch(const Function& function, const std::vector<std::string>&
                         dynamic, {shared[0], size_t(shared[1] - shared[0])}, buffers.data(),
                         buffers.size()};
     launch.cooperative = cooperative;
+    launch.unchecked = !*(const int*)dlsym(function.module->library, "simt_is_checked");
     return simt_launch(&launch, &fault) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
 

@@ -22,18 +22,14 @@ namespace simt {
 struct Product {
     void (*make)(const Product&); void* c[128]; unsigned long long a, b; int batch; bool spoilt;
 };
-struct Products { unsigned launch; int count, made, batches; bool begun; Product all[32]; };
-static Products products[AT_ONCE][1024];
+struct Products { int count, made, batches; bool begun; Product all[32]; };
+struct AllProducts { Products of[1024]; };
 SIMT_UNCHECKED inline Products& own_products() {
-    Products& own = products[own_slot()][thread_index().x];
-    if (own.launch != launch_number()) { own.launch = launch_number();
-        own.count = own.made = own.batches = 0; own.begun = false; }
-    return own;
+    return of_group<AllProducts>().of[thread_index().x];
 }
 SIMT_UNCHECKED inline bool all_published() {
     bool all = true;
-    for (unsigned t = 0; t < group_size().x; t++)
-        all &= copies[own_slot()][t].launch != launch_number() || !copies[own_slot()][t].hidden;
+    for (unsigned t = 0; t < group_size().x; t++) all &= !of_group<AllCopies>().of[t].hidden;
     return all;
 }
 // Of a factor's descriptor: lines of `width` bytes, eight of them `eight` bytes from the next, and

@@ -259,19 +259,18 @@ class CBackend(ABC):
         return lines(chunk_work, bounds(chunk_work, self.chip, chunks, size, self.walkers))
 
     def predicted(self, program: Program, dims: Mapping[str, int]) -> Mapping[str, Predicted]:
-        """What a run takes as a graph, and as one kernel where the device has that; nothing where
-        the chip is not known, of long lists, and of code that is not ours.
+        """What a run takes as a graph, and as one kernel where the device has that, of which a
+        library's calls end parts; nothing where the chip is not known, and of long lists.
         """
-        chip, calls = self.chip, (kernel.call for kernel in program.kernels)
-        is_ours = bool(program.launches) and all(call is None for call in calls)
-        if chip is None or not is_ours or not is_short(program, dims):
+        chip = self.chip
+        if chip is None or not program.launches or not is_short(program, dims):
             return {}
 
         def counted(number: int, params: Mapping[str, int]) -> tuple[expanded.Kernel, Work]:
             kernel = self.expansion(program.kernels[number])
             return kernel, work(kernel, params)
 
-        model = Model(program, dims, chip, self.walkers, counted)
+        model = Model(program, dims, chip, self.walkers, counted, self.costs.seconds)
         ways = {"graph": model.as_graph()}
         warp = chip.subgroup if self.dialect.part_barrier else 0
         one = model.as_one(warp) if "one" in self.dispatches else None

@@ -65,18 +65,21 @@ class Predicted:
 
 
 class Task(NamedTuple):
-    """A launch of one run: its kernel, chunks and bytes, and what memory it touches."""
+    """A launch of one run: its kernel, chunks and bytes, and what memory it touches; of a library's
+    call the seconds in place of the chunks' `work`.
+    """
 
     kernel: int
     chunks: int
     size: float
-    work: Work
+    work: Work | float
     spans: Sequence[Span]
 
 
 class Model:
     """A program at some values of its dims on a chip, whose units hold `most` groups at most.
-    `counted` gives a kernel as it is expanded, and the work of a chunk.
+    `counted` gives a kernel as it is expanded, and the work of a chunk; `called` the seconds in
+    which a library does so many operations and moves so many bytes.
     """
 
     def __init__(
@@ -86,9 +89,10 @@ class Model:
         chip: Chip,
         most: int,
         counted: Callable[[int, Mapping[str, int]], tuple[Kernel, Work]],
+        called: Callable[[float, float], float],
     ) -> None:
         self._program, self._dims, self._chip, self._most = program, dims, chip, most
-        self._counted = counted
+        self._counted, self._called = counted, called
         self._places = self._placed()
         self._known: dict[tuple[int, tuple[int, ...]], tuple[Kernel, Work, int]] = {}
         self._kernels: dict[int, Kernel] = {}
@@ -112,17 +116,23 @@ class Model:
         """
         lanes = [self._kernels[n].lanes if n in self._kernels else 0 for n in range(self._count)]
         joined = {n for n in kernels_together(self._program, lanes, warp) if n in self._kernels}
-        works = [task.work for task in self.tasks if task.kernel in joined]
+        works = [
+            task.work
+            for task in self.tasks
+            if task.kernel in joined and not isinstance(task.work, float)
+        ]
         if not works:
             return None
         held = resident(_largest(works), self._chip, self._most)
         awaited = waits([task.spans for task in self.tasks])
         line = Walkers(held * self._chip.units, self._chip)
         memory = beyond = 0.0
-        for task, before in zip(self.tasks, awaited, strict=True):
+        first = 0  # of the tasks of this kernel: what ran before it has ended
+        for number, (task, before) in enumerate(zip(self.tasks, awaited, strict=True)):
             is_task = task.kernel in joined
             part = self._bounds(task, held if is_task else self._most)
-            line.run(task, part, before if is_task else None)
+            line.run(task, part, [n for n in before if n >= first] if is_task else None)
+            first = first if is_task else number + 1
             memory, beyond = memory + part.memory, beyond + part.seconds - part.memory
         return Predicted(line.end, memory, beyond, line.early, len(self.tasks), held)
 
@@ -131,6 +141,8 @@ class Model:
         return len(self._program.kernels)
 
     def _bounds(self, task: Task, held: int) -> Bounds:
+        if isinstance(task.work, float):
+            return Bounds(0.0, 0.0, 0.0, task.size / self._chip.memory, task.work, 1)
         return bounds(task.work, self._chip, task.chunks, task.size, held)
 
     def _walk(self, launches: tuple[Launch, ...]) -> Iterator[Task]:
@@ -143,6 +155,14 @@ class Model:
                 yield self._task(launch)
 
     def _task(self, launch: KernelLaunch) -> Task:
+        # Of what moves with a Loop all its places: a trip waits for the one before it anyway.
+        spans = [
+            self._places[number]._replace(is_written=role is not Role.IN)
+            for number, role in self._program.accesses(launch)
+        ]
+        flops, size = (float(n.evaluate(self._dims)) for n in (launch.flops, launch.bytes))
+        if self._program.kernels[launch.kernel].call is not None:
+            return Task(launch.kernel, 0, size, self._called(flops, size), spans)
         values = tuple(int(value.evaluate(self._dims)) for value in launch.params)
         key = launch.kernel, values
         if key not in self._known:
@@ -152,14 +172,9 @@ class Model:
             self._known[key] = kernel, work, int(kernel.chunks.evaluate(params))
         kernel, work, chunks = self._known[key]
         self._kernels[launch.kernel] = kernel
-        # Of what moves with a Loop all its places: a trip waits for the one before it anyway.
-        spans = [
-            self._places[number]._replace(is_written=role is not Role.IN)
-            for number, role in self._program.accesses(launch)
-        ]
         if kernel.scratch:
             spans.append(Span(-2, -1, True))  # launches take turns with it
-        return Task(launch.kernel, chunks, float(launch.bytes.evaluate(self._dims)), work, spans)
+        return Task(launch.kernel, chunks, size, work, spans)
 
     def _placed(self) -> dict[int, Span]:
         """Where each buffer lies: those of the arena in it, all others side by side."""
@@ -196,10 +211,10 @@ class Walkers:
     def run(self, task: Task, part: Bounds, awaited: Sequence[int] | None) -> None:
         """Passes a task, which waits for these; None: a launch of its own, for all before it."""
         if awaited is None:
-            now = self.end + 2 * BETWEEN + part.seconds  # and another kernel begins behind it
-            self._now = np.full(self.count, now)
-            self._memory = now - part.seconds + part.memory
-            self._done.append(now)
+            begun = self.end + BETWEEN
+            self._memory = begun + part.memory
+            self._done.append(begun + part.seconds)
+            self._now = np.full(self.count, self.end + BETWEEN)  # another kernel begins behind it
             return
         chunks = np.maximum(0, -(-(task.chunks - np.arange(self.count)) // self.count))
         ready = max((self._done[number] for number in awaited), default=-np.inf)

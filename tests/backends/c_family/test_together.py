@@ -33,3 +33,12 @@ def library(device: str) -> Path:
 def test_programs_as_one_kernel(device: str, share: str) -> None:
     cases = Path(__file__).with_name("together_cases.py")
     stand_in.run(cases, library(device), "-m", share, DEVICE=device)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not HAS_ALL, reason="needs a C++ compiler, and cuda.h: nvidia-cuda-runtime")
+@pytest.mark.parametrize("device", ["cuda", "hip"])
+def test_whole_models(device: str) -> None:
+    cases = Path(__file__).with_name("whole_cases.py")
+    products = stand_in.lt_library({"cuda": stand_in.CUDA, "hip": stand_in.HIP}[device])
+    stand_in.run(cases, [library(device), products], "-m", "long", DEVICE=device)

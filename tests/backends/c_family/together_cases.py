@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,8 +92,21 @@ def sums() -> tuple[lm.Graph, dict[str, Any]]:
     return cx, {"x": rng.standard_normal((12, 16), np.float32)}
 
 
+def products(rows: int = 48, inner: int = 64, outer: int = 96) -> tuple[lm.Graph, dict[str, Any]]:
+    """Products of floats of 16 bits, one after the other, which matrix instructions compute."""
+    cx, rng = lm.Graph(), np.random.default_rng(6)
+    shapes = {"x": (rows, inner), "up": (inner, outer), "down": (outer, inner)}
+    x, up, down = (cx.tensor(shape, lm.bfloat16, name) for name, shape in shapes.items())
+    ((x @ up).silu() @ down).output("y")
+    given = {
+        name: rng.standard_normal(shape, np.float32).astype(lm.bfloat16.numpy)
+        for name, shape in shapes.items()
+    }
+    return cx, given
+
+
 PROGRAMS: dict[str, Callable[[], tuple[lm.Graph, dict[str, Any]]]] = {
-    each.__name__: each for each in (blocks, states, sums)
+    each.__name__: each for each in (blocks, states, sums, products)
 }
 
 
@@ -332,6 +346,16 @@ def check_seeds(seeds: range) -> None:
 
 def test_a_few_random_graphs() -> None:
     check_seeds(range(10, 16))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(12))
+def test_random_products_by_matrix_instructions(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    sizes = [8 * rng.randint(1, 12) for _ in range(3)]
+    monkeypatch.setitem(PROGRAMS, "drawn", lambda: products(*sizes))
+    expected = runs("drawn", "list", count=1)
+    assert runs("drawn", "one", HOLDS[seed % len(HOLDS)], count=1) == expected, sizes
 
 
 @pytest.mark.long

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,9 +13,12 @@ from luminal.backends.cuda.backend import Cuda
 from luminal.backends.dispatch_seconds import BETWEEN, HANDOVER, Predicted, Task, Walkers
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
+from luminal.program.launch_list import kernel_launches
 from luminal.schedule.groups.bounds import Bounds
 from luminal.schedule.groups.counts import Work
 from luminal.search.explain import explain
+from luminal.search.genome import Genome, called_by
+from luminal.search.space import Space
 from tests.backends.groups.decode_graphs import decode
 
 (H100,) = (chip for chip in chips.CHIPS if chip.name == "sm_90a")
@@ -111,6 +116,36 @@ def test_a_decode_step_takes_little_more_than_its_weights(texts: int, most: floa
     assert one.beyond >= graph.beyond  # a unit holds fewer groups of the largest kernel
     assert 1 <= one.groups <= 4
     assert 0.9 < one.seconds / graph.seconds < 1.1
+
+
+def test_calls_of_a_library_end_parts_of_one_kernel() -> None:
+    cx = lm.Graph()
+    y = cx.tensor((512, 512), name="x")
+    for name in ("v", "w"):
+        y = y.cumsum(-1) @ cx.tensor((512, 512), name=name)
+    y.cumsum(-1).output("y")
+    backend = Cuda.named("sm_90a")
+    backend = replace(backend, target=replace(backend.target, libraries=("cublaslt",)))
+    space = Space(cx.graph(), backend)
+    origins = space.decode(Genome()).stages.origins
+    called = {o.name: called_by("cublaslt") for o in origins if backend.library_calls(o.steps[0])}
+    program = space.decode(Genome().with_tuned(called)).program
+    each = [
+        (
+            program.kernels[launch.kernel],
+            *(float(n.evaluate({})) for n in (launch.flops, launch.bytes)),
+        )
+        for launch in kernel_launches(program.launches)
+    ]
+    seconds = [backend.predict(kernel, {}, *numbers).seconds for kernel, *numbers in each]
+    calls = [n for n, (kernel, *_) in enumerate(each) if kernel.call is not None]
+    assert calls == [1, 3]
+    taken = backend.predicted(program, {})
+    graph, one = taken["graph"], taken["one"]
+    assert np.isclose(graph.seconds + graph.early, sum(seconds) + len(each) * BETWEEN)
+    # Each call begins when all before it has ended, and a kernel behind it.
+    assert np.isclose(one.seconds, sum(seconds) + BETWEEN + 2 * BETWEEN * len(calls), rtol=1e-6)
+    assert one.tasks == graph.tasks == 5
 
 
 def test_reports_and_explanations_have_both() -> None:
