@@ -38,7 +38,9 @@ def test_programs_as_one_kernel(device: str, share: str) -> None:
 @pytest.mark.long
 @pytest.mark.skipif(not HAS_ALL, reason="needs a C++ compiler, and cuda.h: nvidia-cuda-runtime")
 @pytest.mark.parametrize("device", ["cuda", "hip"])
-def test_whole_models(device: str) -> None:
+@pytest.mark.parametrize("name", ["decode", "prompt", "resnet", "training", "calls"])
+def test_whole_models(name: str, device: str) -> None:
+    """Half a minute of a core each, and up to 2 GB."""
     cases = Path(__file__).with_name("whole_cases.py")
     products = stand_in.lt_library({"cuda": stand_in.CUDA, "hip": stand_in.HIP}[device])
-    stand_in.run(cases, [library(device), products], "-m", "long", DEVICE=device)
+    stand_in.run(cases, [library(device), products], "-m", "long", "-k", name, DEVICE=device)

@@ -75,7 +75,7 @@ def decode() -> Whole:
 
 def prompt() -> Whole:
     """Two chunks of a prompt."""
-    return llama(16)
+    return llama(8)
 
 
 def conv(inner: int, outer: int, size: int = 3, stride: int = 1) -> nn.Module:
