@@ -364,3 +364,21 @@ def test_a_rank_that_is_killed_in_the_middle_ends_all() -> None:
     assert ended.status != 0
     assert not ended.left
     assert "digest" not in ended.out
+
+
+@needs_mpi()
+@pytest.mark.long
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_the_idle_share_is_the_simulated_one(schedule: str) -> None:
+    """Within 15%, on two ranks of one thread: a machine that others use may take three attempts."""
+    shares = []
+    for _ in range(3):
+        ended = under_mpiexec(2, *PROGRAM, f'{{"measure": "{schedule}"}}', LUMINAL_THREADS="1").end(
+            200
+        )
+        assert ended.status == 0, ended.err
+        (line,) = (line for line in ended.out.splitlines() if line.startswith("idle"))
+        shares.append(tuple(map(float, line.split()[2:])))
+        if abs(shares[-1][0] - shares[-1][1]) <= 0.15 * shares[-1][1]:
+            return
+    raise AssertionError(f"measured and simulated: {shares}")

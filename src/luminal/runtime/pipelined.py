@@ -136,7 +136,7 @@ class Running:
                     kept = held.setdefault((what.target, what.microbatch), {})
                     kept.update(inbox[step.peer].take(what))
             elif what.kind != "U":
-                spans.append(self._run(what, held, results))
+                spans += self._run(what, held, results)
                 self.live = max(self.live, len(held))
         for channel, ticket, _ in self._sent:
             channel.wait(ticket, first=self.first)
@@ -147,12 +147,12 @@ class Running:
     def _run(
         self, piece: Piece, held: dict[tuple[int, int], dict[str, Array]],
         results: dict[str, list[Array]],
-    ) -> Span:  # fmt: skip
+    ) -> list[Span]:  # fmt: skip
         place = piece.stage, piece.microbatch
         kept = held.setdefault(place, {})
-        start = time.perf_counter()
+        spans = []
         for kind in parts_of(piece):
-            key = kind, piece.stage
+            key, start = (kind, piece.stage), time.perf_counter()
             if key in self.run:
                 arrays = {name: kept[name] for name in self.takes[key]}
                 for name, array in self.run[key](arrays, piece.microbatch).items():
@@ -163,9 +163,11 @@ class Running:
             self._pass_on(kind, piece, held)
             for name in [n for n in kept if self.until.get((piece.stage, n)) == kind]:
                 del kept[name]
+            part = piece._replace(kind=kind)
+            spans.append(Span(self.rank, part, start, time.perf_counter()))
         if "W" in parts_of(piece):
             del held[place]
-        return Span(self.rank, piece, start, time.perf_counter())
+        return spans
 
     def _pass_on(
         self, kind: Kind, piece: Piece, held: dict[tuple[int, int], dict[str, Array]]

@@ -107,16 +107,9 @@ class PipelineSteps:
         return Timeline(pipe.size, moved)
 
     def simulated(self, measured: Timeline, message: float = 0.0) -> Timeline:
-        """The timeline of the plan with the mean times that the pieces of a measured one took."""
-        times: dict[tuple[str, int], list[float]] = {}
-        for span in measured.spans:
-            times.setdefault((span.piece.kind, span.piece.stage), []).append(span.end - span.start)
-        means = {key: sum(all_) / len(all_) for key, all_ in times.items()}
-
-        def takes(piece: Piece) -> float:
-            return means.get((piece.kind, piece.stage), 0.0)
-
-        return simulated(self.staged.plan, takes, message)
+        """The timeline of the plan whose pieces take what they took in a measured one."""
+        times = {span.piece: span.end - span.start for span in measured.spans}
+        return simulated(self.staged.plan, lambda piece: times.get(piece, 0.0), message)
 
     def synchronize(self) -> None:
         """Brings what other ranks have updated here: all ranks must ask, before the whole model is
@@ -257,8 +250,8 @@ class PipelineStep:
         return self._steps.timeline()
 
     def simulated(self, measured: Timeline, message: float = 0.0) -> Timeline:
-        """What the last step would be if each piece took its mean time of a measured timeline, and
-        messages `message` seconds.
+        """What the last step would be if each piece took its time of a measured timeline, messages
+        `message` seconds, and nothing else any.
         """
         return self._steps.simulated(measured, message)
 
