@@ -27,7 +27,8 @@ from luminal.codegen.c_family.warpgroups import PUBLISH
 from tests.simt import box_text, tensor_text, warpgroup_text
 
 FUNCTION = re.compile(
-    r"^(?:template <int N> )?(?:__device__ )?inline void (\w+)\([^)]*\) \{.*\}$", re.MULTILINE
+    r"^(?:template <(?:int N|class... C)> )?(?:__device__ )?inline void (\w+)\([^)]*\) \{.*\}$",
+    re.MULTILINE,
 )
 ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32", float64: "double",
             int8: "signed char", float8_e4m3fn: "e4m3", float8_e5m2: "e5m2"}  # fmt: skip

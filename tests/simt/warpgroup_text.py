@@ -2,17 +2,21 @@
 
 A product is made where it is awaited or, by one of the orders of threads, at once. It reads shared
 memory by its descriptors, as every lane's own reads, so that memory which is written too early or
-never is found. What begins without a fence, or reads copies that a lane has not published, is no
-number.
+never is found. Registers of the first factor lanes show each other as it is asked for. What begins
+without a fence, or reads copies that a lane has not published, is no number.
 """
 
 from __future__ import annotations
 
-from luminal.base.dots import WGMMA, Dot
+from functools import cache
+from itertools import product
+
+from luminal.base.dots import WGMMA
 from luminal.base.dtypes import bfloat16, float8_e4m3fn, float8_e5m2, float16, float32, int8
+from luminal.base.fragments import fragment
 from luminal.codegen.c_family import warpgroups
 from luminal.codegen.c_family.matrices import CPP
-from luminal.codegen.c_family.warpgroups import TURNED, function_of, holder_of
+from luminal.codegen.c_family.warpgroups import Form
 
 ELEMENTS = {bfloat16: "bf16", float16: "_Float16", float32: "tf32",
             int8: "signed char", float8_e4m3fn: "e4m3", float8_e5m2: "e5m2"}  # fmt: skip
@@ -21,8 +25,11 @@ namespace simt {
 // Products under way, of each thread.
 struct Product {
     void (*make)(const Product&); void* c[128]; unsigned long long a, b; int batch; bool spoilt;
+    float rows[2][32];  // of the first factor, where lanes hold it
 };
-struct Products { int count, made, batches; bool begun; Product all[32]; };
+// What the lanes of each warp show each other.
+struct Words { unsigned of[32][32][4]; };
+struct Products { int count, made, batches; bool begun; Product all[128]; };
 struct AllProducts { Products of[1024]; };
 SIMT_UNCHECKED inline Products& own_products() {
     return of_group<AllProducts>().of[thread_index().x];
@@ -53,10 +60,18 @@ template <class T, class Sum, int M, int K, bool TURNED> struct Side {
         return all[n];
     }
 };
+template <class Sum, int K> struct Shown {
+    Sum all[2][K];
+    SIMT_UNCHECKED explicit Shown(const Product& product) {
+        for (int n = 0; n < 2 * K; n++) all[n / K][n % K] = (Sum)product.rows[n / K][n % K]; }
+    SIMT_UNCHECKED const Sum* steps(unsigned long long, int n) { return all[n / 8 % 2]; }
+};
+SIMT_UNCHECKED inline void show(const void* words) {
+    __builtin_memcpy(of_group<Words>().of[own_warp()][lane()], words, 16); }
 SIMT_UNCHECKED inline void make_products(int younger) {
     Products& own = own_products();
-    while (own.made < own.count && own.all[own.made % 32].batch < own.batches - younger) {
-        const Product& product = own.all[own.made++ % 32];
+    while (own.made < own.count && own.all[own.made % 128].batch < own.batches - younger) {
+        const Product& product = own.all[own.made++ % 128];
         product.make(product);
     }
 }
@@ -65,7 +80,7 @@ SIMT_UNCHECKED inline void multiply(Product product, int line) {
     Products& own = own_products();
     product.batch = own.batches; product.spoilt = !own.begun || !all_published();
     if (order() == 0) product.make(product);
-    else if (own.count - own.made < 32) own.all[own.count++ % 32] = product;
+    else if (own.count - own.made < 128) own.all[own.count++ % 128] = product;
     else __builtin_trap();
 }
 }
@@ -85,20 +100,22 @@ SIMT_UNCHECKED inline void make_{name}(const Product& product) {{
     static const int rows[] = {rows}, row_of[] = {row_of};
     static const int columns[] = {columns}, column_of[] = {column_of};
     unsigned t = thread_index().x % {lanes};
-    Side<{element}, {sum}, {m}, {k}, {turned_a}> a;
+    {first} a{of_product};
     Side<{element}, {sum}, {n}, {k}, {turned_b}> b;
     for (int e = 0; e < {results}; e++) {{
         const {sum}* x = a.steps(product.a, rows[t] + row_of[e]);
         const {sum}* y = b.steps(product.b, columns[t] + column_of[e]);
-        {sum} sum = *({sum}*)product.c[e];
+        {sum} sum = {before};
         for (int k = {k} - 1; k >= 0; k--) sum += x[k] * y[k];
         *({sum}*)product.c[e] = product.spoilt ? ({sum}){spoilt} : sum;
     }}
 }}
 }}
-__attribute__((noinline)) inline void {name}_at(
-    int line, {parameters}, unsigned long long a, unsigned long long b) {{
-    simt::multiply({{simt::make_{name}, {{{addresses}}}, a, b}}, line);
+__attribute__((noinline)) inline void {name}_at(int line, {parameters}, unsigned long long b) {{
+    {shown}
+    simt::Product product{{simt::make_{name}, {{{addresses}}}, {a}, b}};
+    {collected}
+    simt::multiply(product, line);
 }}
 #define {name}(...) {name}_at(__LINE__, __VA_ARGS__)
 """
@@ -109,14 +126,49 @@ def body(name: str) -> str | None:
     if name in BATCHES:
         head = "template <int N> " if name == warpgroups.AWAIT else ""
         return f"{head}SIMT_UNCHECKED inline {BATCHES[name].format(name=name)}\n"
-    if name.startswith(holder_of(0).rstrip("0")):
-        return f"template <class... Sums> void {name}(Sums&...) {{}}\n"
-    plain, _, turned = name.partition(TURNED)
-    dots = {function_of(dot): dot for dot in WGMMA}
-    return _multiply(dots[plain], name, turned) if plain in dots else None
+    if name == f"{warpgroups.HOLD}_one":
+        return " "  # there is but one for all
+    if name == warpgroups.HOLD:
+        return f"template <class... C> void {name}(C&...) {{}}\n"
+    return _multiply(_forms()[name]) if name in _forms() else None
 
 
-def _multiply(dot: Dot, name: str, turned: str) -> str:
+@cache
+def _forms() -> dict[str, Form]:
+    """All products by their functions' names."""
+    flags = False, True
+    forms = (Form(*each) for each in product(WGMMA, ("", "a", "b", "ab"), flags, flags))
+    return {form.name: form for form in forms}
+
+
+HELD = """
+namespace simt {{
+SIMT_UNCHECKED inline void collect_{name}(Product& product) {{
+    static const unsigned char at[16][{k}][2] = {table};
+    for (int n = 0; n < {k} * 2; n++) {{
+        const unsigned char* in = at[lane() / 4 + n % 2 * 8][n / 2];
+        {element} x = (({element}*)of_group<Words>().of[own_warp()][in[0]])[in[1]];
+        product.rows[n % 2][n / 2] = x;
+    }}
+}}
+}}
+"""
+
+
+def _multiply(form: Form) -> str:
+    dot, name, turned = form.dot, form.name, form.turned
+    c_type, element = CPP[dot.accumulator], ELEMENTS[dot.a]
+    word = CPP.get(dot.a, "unsigned")
+    words = [f"a{n}" for n in range(4)] if form.held else []
+    firsts = [f"{word} {each}" for each in words] or ["unsigned long long a"]
+    turned_a = int("a" in turned)
+    side = f"Side<{element}, {c_type}, {dot.m}, {dot.k}, {turned_a}>"
+    places = [[[0, 0]] * dot.k for _ in range(16)]
+    for lane, number, at in fragment(dot.fragments[0]).places():
+        if lane < 32:  # a warp has sixteen rows
+            places[at["m"]][at["k"]] = [lane, number]
+    table = str(places).translate(str.maketrans("[]", "{}"))
+    collect = HELD.format(name=name, k=dot.k, table=table, element=element) if form.held else ""
     results = dot.fragment("c")
     lanes, elements = range(dot.together), range(results.elements)
     tables = {
@@ -125,13 +177,19 @@ def _multiply(dot: Dot, name: str, turned: str) -> str:
         "columns": [results.position("n", lane, 0) for lane in lanes],
         "column_of": [results.position("n", 0, element) for element in elements],
     }
-    return MULTIPLY.format(
+    return collect + MULTIPLY.format(
         **{key: "{" + ", ".join(map(str, table)) + "}" for key, table in tables.items()},
         name=name, lanes=dot.together, results=results.elements,
         m=dot.m, n=dot.n, k=dot.k,
-        element=ELEMENTS[dot.a], turned_a=int("a" in turned), turned_b=int("b" in turned),
-        sum=CPP[dot.accumulator],
+        element=element, turned_b=int("b" in turned), sum=c_type,
+        first=f"Shown<{c_type}, {dot.k}>" if form.held else side,
+        of_product="(product)" if form.held else "",
+        before="0" if form.starts else f"*({c_type}*)product.c[e]",
+        shown=f"{word} words[] = {{{', '.join(words)}}}; simt::show(words); simt::meet(line);"
+        if form.held else "",
+        a="0" if form.held else "a",
+        collected=f"simt::collect_{name}(product);" if form.held else "",
         spoilt='__builtin_nanf("")' if dot.accumulator.is_float else "0x7fa5a5a5",
-        parameters=", ".join(f"{CPP[dot.accumulator]} &c{n}" for n in elements),
+        parameters=", ".join([*(f"{c_type} &c{n}" for n in elements), *firsts]),
         addresses=", ".join(f"&c{n}" for n in elements),
     )  # fmt: skip

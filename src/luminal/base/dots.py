@@ -83,10 +83,10 @@ class Dot:
 
     Of one result the `k` neighbours along the sum are held side by side in either factor: a word.
     So they are of two rows by two columns that one lane has (`is_pair`). Of others `together` lanes
-    hold the blocks of the factors and of the results, as the three `fragments` say; factors that
-    have none are read in shared memory. `a` and `b` are the dtypes of the factors, `accumulator`
-    that of the sum. `in_tensor`: results stand in tensor memory, and lanes have them as the last
-    of the `fragments` says once they have loaded them.
+    hold the blocks of the factors and of the results, as the three `fragments` say; a second factor
+    that has none is read in shared memory, as the first one may be then. `a` and `b` are the dtypes
+    of the factors, `accumulator` that of the sum. `in_tensor`: results stand in tensor memory, and
+    lanes have them as the last of the `fragments` says once they have loaded them.
     """
 
     name: str
@@ -113,8 +113,10 @@ class Dot:
 
     @property
     def is_from_memory(self) -> bool:
-        """Are the factors of several results read in shared memory, swizzled there?"""
-        return not self.fragments[0]
+        """Is the second factor of several results read in shared memory, swizzled there? So is the
+        first one, where lanes do not hold it.
+        """
+        return not self.fragments[1]
 
     @property
     def row(self) -> int:
@@ -143,17 +145,18 @@ class Dot:
 
     @property
     def chains(self) -> bool:
-        """Do the lanes hold results as they hold the first factor, blocks of columns side by side
-        for steps of the sum?
+        """Do the lanes hold results as they hold the first factor, for any steps of the sum that
+        columns are, of one block or of several side by side?
         """
-        if self.is_from_memory:
+        if not self.fragments[0]:
             return False
         a, c = fragment(self.fragments[0]), fragment(self.fragments[2])
         sides = a.lane_bits("m") == c.lane_bits("m") and a.lane_bits("k") == c.lane_bits("n")
         elements = {bit for _, bit in a.element_bits("k")}
         of_columns = {bit for _, bit in c.element_bits("n")}
-        blocks = {*range(self.n.bit_length() - 1, self.k.bit_length() - 1)}
-        return self.is_matrix and sides and elements == of_columns | blocks
+        n, k = self.n.bit_length() - 1, self.k.bit_length() - 1
+        inside = elements | {*range(k, n)} == of_columns | {*range(n, k)}
+        return self.is_matrix and sides and inside
 
     def fragment(self, block: str) -> Fragment:
         """How lanes hold the block "a" or "b" of factors, in words, or "c" of results."""
@@ -279,26 +282,30 @@ MMA_FLOAT8 = tuple(
 """Of floats of 8 bits, from sm_89 on."""
 
 
-def _wgmma(name: str, k: int, dtype: DType, rounding: Rounding) -> tuple[Dot, ...]:
-    """The rows of NVIDIA's wgmma of a dtype: 64 rows by 8 to 256 columns."""
+def _wgmma(name: str, k: int, dtype: DType, rounding: Rounding, a: str) -> tuple[Dot, ...]:
+    """The rows of NVIDIA's wgmma of a dtype: 64 rows by 8 to 256 columns; `a` is how lanes hold the
+    first factor.
+    """
     rows, sums = [], int32 if rounding is Rounding.NONE else float32
     for bits in range(6):
         results = " ".join(["n1 n2 m0 m1 m2 m4 m5 | n0 m3", *(f"n{3 + n}" for n in range(bits))])
         shape = 64, 8 << bits, 128
         title = f"wgmma.{name}.n{8 << bits}"
-        rows.append(Dot(title, k, dtype, dtype, sums, rounding, *shape, ("", "", results)))
+        rows.append(Dot(title, k, dtype, dtype, sums, rounding, *shape, (a, "", results)))
     return tuple(rows)
 
 
 WGMMA = (
-    *_wgmma("bf16", 16, bfloat16, Rounding.BLOCK),
-    *_wgmma("f16", 16, float16, Rounding.BLOCK),
-    *_wgmma("tf32", 8, float32, Rounding.SHORT),
-    *_wgmma("s8", 32, int8, Rounding.NONE),
-    *_wgmma("e4m3", 32, float8_e4m3fn, Rounding.ROUGH),
-    *_wgmma("e5m2", 32, float8_e5m2, Rounding.ROUGH),
+    *_wgmma("bf16", 16, bfloat16, Rounding.BLOCK, "k1 k2 m0 m1 m2 m4 m5 | k0 m3 k3"),
+    *_wgmma("f16", 16, float16, Rounding.BLOCK, "k1 k2 m0 m1 m2 m4 m5 | k0 m3 k3"),
+    *_wgmma("tf32", 8, float32, Rounding.SHORT, "k0 k1 m0 m1 m2 m4 m5 | m3 k2"),
+    *_wgmma("s8", 32, int8, Rounding.NONE, "k2 k3 m0 m1 m2 m4 m5 | k0 k1 m3 k4"),
+    *_wgmma("e4m3", 32, float8_e4m3fn, Rounding.ROUGH, "k2 k3 m0 m1 m2 m4 m5 | k0 k1 m3 k4"),
+    *_wgmma("e5m2", 32, float8_e5m2, Rounding.ROUGH, "k2 k3 m0 m1 m2 m4 m5 | k0 k1 m3 k4"),
 )
-"""NVIDIA's of sm_90a, whose factors lie in shared memory as `swizzles.py` says."""
+"""NVIDIA's of sm_90a: the second factor lies in shared memory as `swizzles.py` says, the first one
+there or in registers.
+"""
 
 
 def _tcgen05(name: str, k: int, dtype: DType, rounding: Rounding) -> tuple[Dot, ...]:

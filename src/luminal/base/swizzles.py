@@ -43,3 +43,8 @@ SWIZZLES = {
     swizzle.width: swizzle for swizzle in (Swizzle(128, 1, 2), Swizzle(64, 2, 4), Swizzle(32, 3, 6))
 }
 """Those of wgmma and tcgen05, by their widths."""
+
+
+def swizzle_of(line: int) -> int:
+    """The greatest width of which lines of so many bytes are whole ones; 0 if there is none."""
+    return next((width for width in sorted(SWIZZLES)[::-1] if line % width == 0), 0)

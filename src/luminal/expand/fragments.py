@@ -5,6 +5,7 @@ side a word is one load; and where the words of eight lanes are 16 bytes, all la
 them together (`LoadMatrix`), in memory that lies along the sum or, of 16 bits, across it.
 
 A dot that reads factors in shared memory is told where its blocks begin, and how their lines lie.
+Which factors are left there, swizzled memory says.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def is_factor(tiles: Tiles, tile: Tile) -> bool:
 
 def load_factor(tiles: Tiles, statement: Load) -> None:
     """The words of a factor that each lane holds; or where it is, if it stays there."""
-    if any(tiles.parts[a].dot.is_from_memory for a in statement.out.axes if a in tiles.parts):
+    if tiles.buffers[statement.buffer].swizzle:
         tiles.left[statement.out.id] = statement
         return
     held, dtype = _Held.of(tiles, statement.out), tiles.buffers[statement.buffer].dtype
@@ -189,7 +190,7 @@ def held_side(turned: bool, other: str) -> str:
 
 def retile(tiles: Tiles, statement: Retile) -> None:
     """Each lane's own results as words of a factor: none moves."""
-    held, blocks, within = _Held.of(tiles, statement.out), *statement.columns
+    held, (*blocks, within) = _Held.of(tiles, statement.out), statement.columns
     dot, count = held.dot, held.words
     whole, results = fragment(dot.fragments[0]), dot.fragment("c")
     columns, rows = results.offsets("n"), results.offsets("m")
@@ -199,7 +200,7 @@ def retile(tiles: Tiles, statement: Retile) -> None:
             parts = []
             for element in range(word * count, (word + 1) * count):
                 block, column = divmod(statement.first + whole.position("k", 0, element), dot.n)
-                there = {blocks: block, within: columns.index(column)}
+                there = {within: columns.index(column), **dict.fromkeys(blocks, block)}
                 there[held.sides["m"]] = rows.index(whole.position("m", 0, element))
                 parts.append(tiles.element(statement.value, {**at, **there}))
             value = word_of(tiles.b, parts, statement.out.dtype) if count > 1 else parts[0]
@@ -228,7 +229,9 @@ def multiply(tiles: Tiles, statement: Contract) -> None:
         acc = _registers(tiles, statement.acc, before, at)
         outs = tuple(b.value(Type(out.dtype)) for _ in acc)
         if dot.is_from_memory:
-            b.emit(MultiplyLeft(outs, dot, acc, *(_left(tiles, *factor, at) for factor in held)))
+            first = statement.a.id in tiles.left
+            a = (_left if first else _registers)(tiles, *held[0], at)
+            b.emit(MultiplyLeft(outs, dot, acc, a, _left(tiles, *held[1], at)))
         else:
             x, y = (_registers(tiles, *factor, at) for factor in held)
             b.emit(Multiply(outs, dot, acc, x, y))

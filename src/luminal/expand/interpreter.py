@@ -289,8 +289,8 @@ class _Interpreter:
             hidden |= {(buffer, int(at) * count + n) for at in addresses for n in range(count)}
 
     def left(self, statement: MultiplyLeft) -> Any:
-        """The lane's results of a product, which are not there, what it adds to, and where both
-        factors lie.
+        """The lane's results of a product, which are not there, what it adds to, what it has of the
+        first factor, and where the factors lie that it has not.
         """
         if not self.begun:
             self.fail(statement, "its accumulators are not ready; put a Begin before it")
@@ -298,15 +298,17 @@ class _Interpreter:
         outs = np.full(len(statement.outs), GARBAGE, np.uint32).view(dot.accumulator.numpy)
         acc = [*map(self.value, statement.acc)]
         self.take(statement.outs, outs)
-        a, b = self.block(statement, statement.a, dot.m), self.block(statement, statement.b, dot.n)
-        return outs, acc, (a, b)
+        held = [*map(self.value, statement.held)]
+        lines = (dot.n, dot.m)
+        left = [self.block(statement, *pair) for pair in zip(statement.left[::-1], lines)]  # noqa: B905
+        return outs, acc, held, left[::-1]
 
     def accumulated(self, statement: Accumulate) -> Any:
         """Where a product's results are, whether it adds to them, and where both factors lie."""
         dot = statement.dot
         a, b = self.block(statement, statement.a, dot.m), self.block(statement, statement.b, dot.n)
         sums = *self.columns(statement), bool(self.value(statement.adds)[0])
-        return sums, None, (a, b)
+        return sums, None, (), (a, b)
 
     def columns(self, statement: Accumulate | LoadSums) -> tuple[Array, Array]:
         """The tensor memory of results, and where in it they are, by rows and columns."""

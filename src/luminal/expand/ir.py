@@ -181,15 +181,30 @@ class Left:
 @dataclass(frozen=True, slots=True)
 class MultiplyLeft:
     """`outs` becomes `acc + a * b`, as of a Multiply, of blocks of factors that `dot` reads where
-    they are: at some time until the lanes' Await for their batch. Until then `outs` are there for
-    further products only. All lanes come by.
+    they are, the first one in registers too: at some time until the lanes' Await for their batch.
+    Until then `outs` are there for further products only. All lanes come by.
     """
 
     outs: tuple[Value, ...]
     dot: Dot
     acc: tuple[Operand, ...]
-    a: Left
+    a: Left | tuple[Operand, ...]
     b: Left
+
+    @property
+    def left(self) -> tuple[Left, ...]:
+        """The factors that are read in shared memory."""
+        return (self.b,) if isinstance(self.a, tuple) else (self.a, self.b)
+
+    @property
+    def held(self) -> tuple[Operand, ...]:
+        """The registers of the first factor, if that is not one of these."""
+        return self.a if isinstance(self.a, tuple) else ()
+
+    @property
+    def starts(self) -> bool:
+        """Is it the first one, that is added to nothing?"""
+        return all(isinstance(acc, Constant) and not acc.values[0] for acc in self.acc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +220,16 @@ class Accumulate:
     a: Left
     b: Left
     adds: Operand
+
+    @property
+    def left(self) -> tuple[Left, ...]:
+        """The factors, which both are read in shared memory."""
+        return self.a, self.b
+
+    @property
+    def held(self) -> tuple[Operand, ...]:
+        """The registers of factors: none."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

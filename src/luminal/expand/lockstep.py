@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal.base.errors import VerifyError
-from luminal.base.fragments import dealt, gathered
+from luminal.base.fragments import dealt, fragment, gathered
 from luminal.base.records import dataclass
 from luminal.base.swizzles import PIECE, SWIZZLES
 from luminal.expand.ir import (
@@ -237,7 +237,8 @@ class Running:
     statement: MultiplyLeft | Accumulate
     accesses: Accesses
     factors: Sequence[tuple[Array, Array]]  # memory, and the elements of a block in it
-    lanes: Sequence[tuple[Array, Sequence[Array]]]  # by lane: results, and what is added to
+    # By lane: results, what is added to, and what it has of the first factor.
+    lanes: Sequence[tuple[Array, Sequence[Array], Sequence[Array]]]
     sums: tuple[Array, Array, bool] | None = None
     first: int = 0  # of the lanes
     is_made: bool = False
@@ -252,9 +253,11 @@ class Running:
     @property
     def read(self) -> Mapping[str, Array]:
         """The elements that it reads, by buffer."""
-        a, b = self.statement.a.buffer, self.statement.b.buffer
-        of_a, of_b = (elements.ravel() for _, elements in self.factors)
-        return {a: of_a, b: of_b} if a != b else {a: np.concatenate((of_a, of_b))}
+        read: dict[str, Array] = {}
+        for factor, (_, elements) in zip(self.statement.left, self.factors, strict=True):
+            before = read.get(factor.buffer, np.zeros(0, np.int64))
+            read[factor.buffer] = np.concatenate((before, elements.ravel()))
+        return read
 
     def note(self) -> None:
         """Reads what is there now, which is what lanes have published."""
@@ -277,21 +280,27 @@ class Running:
         self.accesses.running.remove(self)
         self.note()
         dot = self.statement.dot
-        a, b = (
-            memory[elements].view(dtype.numpy)
-            for (memory, elements), dtype in zip(self.factors, (dot.a, dot.b), strict=True)
-        )
+        *left, b = (memory[elements] for memory, elements in self.factors)
+        a = left[0] if left else self.held()
+        a, b = a.view(dot.a.numpy), b.view(dot.b.numpy)
         if self.sums is not None:
             into, elements, adds = self.sums
             before = into[elements] if adds else np.zeros_like(into[elements])
             into[elements] = dot.of_blocks(before, a, b.T)
             return
-        held = np.array([np.concatenate([*acc]) for _, acc in self.lanes])
+        held = np.array([np.concatenate([*acc]) for _, acc, _ in self.lanes])
         sides = {"m": dot.m, "n": dot.n}
         acc = gathered(held, dot.fragment("c"), sides, dot.accumulator.numpy)
         results = dealt(dot.of_blocks(acc, a, b.T), dot.fragment("c"), "mn")
-        for (outs, _), row in zip(self.lanes, results, strict=True):
+        for (outs, *_), row in zip(self.lanes, results, strict=True):
             outs[:] = row
+
+    def held(self) -> Array:
+        """The first factor as lanes have it."""
+        dot = self.statement.dot
+        words = np.array([np.concatenate([*held]) for *_, held in self.lanes])
+        whole = fragment(dot.fragments[0])
+        return gathered(words, whole, {"m": dot.m, "k": dot.k}, dot.a.numpy)
 
 
 def elements_of(factor: Left, buffer: Buffer, start: int, sides: tuple[int, int]) -> Array:
@@ -343,14 +352,16 @@ def _multiplied(meeting: Multiply, brought: Sequence[Any]) -> list[Any]:
 def _begun(
     meeting: MultiplyLeft | Accumulate, brought: Sequence[Any], accesses: Accesses
 ) -> list[Running]:
-    """The product that each lane waits for, of the (results, factors) that each brings."""
+    """The product that each lane waits for, of the (results, sums, registers, places of factors)
+    that each brings.
+    """
     sent: list[Running] = []
     for first in range(0, len(brought), meeting.dot.together):
         together = brought[first : first + meeting.dot.together]
-        held, sums = [(outs, acc) for outs, acc, _ in together], None
+        held, sums = [(outs, acc, words) for outs, acc, words, _ in together], None
         if isinstance(meeting, Accumulate):
             held, sums = [], held[0][0]
-        product = Running(meeting, accesses, together[0][2], held, sums, first)
+        product = Running(meeting, accesses, together[0][3], held, sums, first)
         accesses.running.append(product)
         product.note()
         sent += [product] * len(together)

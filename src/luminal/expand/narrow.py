@@ -173,11 +173,11 @@ class _Narrowing:
                 turn = self.place(turn, 0)
                 self.out.append(replace(statement, address=moved, origin=places, turn=turn))
             case MultiplyLeft() | Accumulate():
-                a, b = (
+                *a, b = (
                     replace(factor, address=self.place(factor.address, factor.distance))
-                    for factor in (statement.a, statement.b)
+                    for factor in statement.left
                 )
-                statement = replace(statement, a=a, b=b)
+                statement = replace(statement, a=a[0] if a else statement.a, b=b)
                 if isinstance(statement, Accumulate):
                     address = self.place(statement.address, statement.distance)
                     statement = replace(statement, address=address)

@@ -117,9 +117,11 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                 there = f"{source}[{place(Fetch(source, address, distance))}]"
                 there = f"{buffer}[{place(statement)}] from {there}"
                 lines.append(f"{indent}copy {count} to {there}{where}")
-            case MultiplyLeft(outs, dot, acc, a, b):
-                held = f"({' '.join(map(str, acc))})"
-                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {held} {_left(a, b)}")
+            case MultiplyLeft(outs, dot, acc):
+                blocks = [acc, statement.held] if statement.held else [acc]
+                held = " ".join(f"({' '.join(map(str, block))})" for block in blocks)
+                factors = f"{held} {_left(*statement.left)}"
+                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {factors}")
             case Accumulate(buffer, _, _, dot, a, b, adds):
                 held = f"{dot} {_left(a, b)}, added if {adds}"
                 lines.append(f"{indent}{buffer}[{place(statement)}] = {held}")

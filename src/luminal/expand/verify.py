@@ -346,9 +346,12 @@ class _Verifier:
         dot = statement.dot
         if not dot.is_from_memory or dot.in_tensor:
             self.fail(f"{dot} has its factors in registers, or its sums in tensor memory")
-        for factor, dtype in ((statement.a, dot.a), (statement.b, dot.b)):
+        for factor, dtype in zip(statement.left[::-1], (dot.b, dot.a), strict=False):
             self.left(factor, dtype)
-        self.blocks(statement, {"c": statement.acc})
+        held = {"a": statement.a} if isinstance(statement.a, tuple) else {}
+        if held and not dot.fragments[0]:
+            self.fail(f"{dot} reads both its factors in shared memory; leave the first one there")
+        self.blocks(statement, {"c": statement.acc, **held})
 
     def accumulate(self, statement: Accumulate) -> None:
         dot = statement.dot

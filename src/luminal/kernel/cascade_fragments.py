@@ -21,7 +21,8 @@ two are enough, as they err a hundred times less than that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from luminal.algebra.frames import extent_of
@@ -43,7 +44,18 @@ from luminal.kernel.schedule import SINGLE, TileChoice
 from luminal.kernel.staged import Staged
 from luminal.kernel.staging import Dimension, Staging, Walk
 from luminal.kernel.streamed import Block, FragmentTiling, Streamed, blocks_of, rounded
-from luminal.kernel.tile_ir import Await, Barrier, Binding, Commit, Copy, Role, Space, Tile
+from luminal.kernel.tile_ir import (
+    Await,
+    Barrier,
+    Batch,
+    Begin,
+    Binding,
+    Commit,
+    Copy,
+    Role,
+    Space,
+    Tile,
+)
 from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import (
     TRUE,
@@ -56,7 +68,6 @@ from luminal.shape.expression import (
     minimum,
 )
 
-PARTS, SHORT_PARTS = 3, 2  # of a factor's 24 bits, by 8 or 11; for results of 16 bits
 COPIES = 4  # runs that a lane copies at once: loads under way while others are waited for
 
 
@@ -70,7 +81,7 @@ class ByFragments:
     def place(self) -> Placed:
         """The kernel of the attention under this tiling."""
         placed = Fragments(self.found, self.tiling).run()
-        kernel = replace(placed.kernel, subgroup=self.found.dot.together)
+        kernel = replace(placed.kernel, subgroup=self.found.dot.row)
         return replace(placed, kernel=kernel)
 
 
@@ -89,10 +100,7 @@ class Fragments(CarriedLoops):
         is_read = stream.fused.reads.__contains__
         cascade = stream.cascade
         self.sweeps = [Sweep(cascade, n, is_read) for n in range(cascade.sweeps)]
-        wide = [store for store in stream.fused.stores if not stream.cascade.rows >= {*store.axes}]
-        self.parts = SHORT_PARTS if all(store.dtype.size <= 2 for store in wide) else PARTS
-        if self.dot.a is self.dot.accumulator:
-            self.parts = 1
+        self.parts = stream.parts
         self.grid, self.first_row = self.open_grid()
         self.rows = self.sides("m", tiling.rows, tiling.teams)
         self.steps = self.sides("n", tiling.steps)
@@ -166,6 +174,17 @@ class Fragments(CarriedLoops):
         """All lanes of the group meet."""
         self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
 
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """A batch of products, which are there after it."""
+        if not self.dot.is_from_memory:
+            yield
+            return
+        self.blocks.put(Begin(), self.blocks.depth)
+        yield
+        self.blocks.put(Commit(Batch.PRODUCTS), self.blocks.depth)
+        self.blocks.put(Await(0, Batch.PRODUCTS), self.blocks.depth)
+
     # --- shared memory
 
     def room(self, block: Block, stages: int) -> Staged:
@@ -175,9 +194,10 @@ class Fragments(CarriedLoops):
         return self.staging.room(
             [Dimension(symbol, const(sizes[symbol])) for symbol in order],
             block.term.dtype,
-            pad=ACCESS,
+            pad=0 if block.swizzle else ACCESS,
             space=Space.SHARED,
             buffers=stages,
+            swizzle=block.swizzle,
         )
 
     def copy(self, block: Block, first: Expression) -> None:
@@ -282,14 +302,15 @@ class Fragments(CarriedLoops):
         at = self.blocks_at.items()
         copied = dict.fromkeys(b for (r, side), b in at if side and r in needed)
         size, stages = self.tiling.steps, self.tiling.stages
-        if stages > 1:
-            self.send(copied, low, const(0))
+        ahead = stages - 1
+        for turn in range(ahead):
+            self.send(copied, low + turn * size, const(turn))
         with self.carried(loop, empty, [*map(self.axes, members)]) as (_, held):
             first = low + number * size
             if stages > 1:
-                self.blocks.put(Await(0), self.blocks.depth)
+                self.blocks.put(Await(ahead - 1), self.blocks.depth)
                 self.barrier()  # this block has come to all, and the last one has been read
-                self.send(copied, first + size, (number + 1) % stages)
+                self.send(copied, first + ahead * size, (number + ahead) % stages)
             else:
                 self.barrier()  # the last block has been read
                 for block in copied:
@@ -299,6 +320,8 @@ class Fragments(CarriedLoops):
             self.turn = number % stages
             held.next = [*self.stepped(sweep, first, state, results).values()]
         if stages > 1:
+            if self.dot.is_from_memory:
+                self.barrier()  # what comes last is shown to nobody: no product may be running
             self.blocks.put(Await(0), self.blocks.depth)
         return dict(zip(members, held.results, strict=True))
 

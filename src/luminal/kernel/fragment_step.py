@@ -16,7 +16,7 @@ from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.environment import Env
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.tile_ir import Contract, Reduce, Retile, Tile
-from luminal.shape.expression import Expression, all_of, opaque
+from luminal.shape.expression import Expression, Symbol, all_of, opaque
 
 if TYPE_CHECKING:
     from luminal.kernel.cascade_fragments import Fragments
@@ -40,7 +40,8 @@ class Step:
     def run(self, before: State) -> State:
         """The results so far with what the steps add."""
         placement, sweep = self.own, self.sweep
-        scores: dict[Term, Tile] = {r: self.contracted(r) for r in sweep.needed()}
+        with placement.batch():
+            scores: dict[Term, Tile] = {r: self.contracted(r) for r in sweep.needed()}
         after: State = {}
         values = [partial(self.masked, greatest) for greatest in sweep.maxima]
         tiles = self.mapped(
@@ -79,20 +80,25 @@ class Step:
         """A contraction of the rows and the steps."""
         placement, dot = self.own, self.own.dot
         rows, steps = (placement.blocks_at[r, side] for side in (0, 1))
-        k = placement.sides("k", rows.depth[1])
-        zero = placement.values.constant(0, r.dtype)
+        depth = rows.depth[1]
+        # Products that run on are written out: the first one is added to nothing.
+        size = dot.k if dot.is_from_memory else depth
+        result = placement.values.constant(0, r.dtype)
         axes = tiled([*placement.rows, *placement.steps])
-        with placement.carried_through([*placement.steps, *k], [zero], [axes]) as held:
-            a, b = (
-                placement.values.load_staged(
-                    placement.rooms[block],
-                    Env({DEPTH: joint(k), PLACE: joint(place)}),
-                    placement.turn,
+        for first in range(0, depth, size):
+            k = placement.sides("k", size)
+            with placement.carried_through([*placement.steps, *k], [result], [axes]) as held:
+                a, b = (
+                    placement.values.load_staged(
+                        placement.rooms[block],
+                        Env({DEPTH: first + joint(k), PLACE: joint(place)}),
+                        placement.turn,
+                    )
+                    for block, place in ((rows, placement.rows), (steps, placement.steps))
                 )
-                for block, place in ((rows, placement.rows), (steps, placement.steps))
-            )
-            held.next = [self.contract(held.inner[0], a, b, dot)]
-        return held.results[0]
+                held.next = [self.contract(held.inner[0], a, b, dot)]
+            (result,) = held.results
+        return result
 
     def contract(self, acc: Tile, a: Tile, b: Tile, dot: Dot) -> Tile:
         placement, level = self.own, self.own.blocks.depth
@@ -108,27 +114,30 @@ class Step:
             placement.axes(r),
             placement.blocks_at[r, 1],
         )
-        columns = placement.steps[0].axis, placement.steps[1].axis
-        with placement.carried_through(loops, [before], [axes]) as held:
-            total = held.inner[0]
-            if move is not None:
-                total = self.arithmetic.apply("Mul", total, move)
-            # Block by block of the sum: which results of the lanes are its factor is no loop's.
-            for first in range(0, placement.tiling.steps, dot.k):
-                (_, k) = placement.sides("k", dot.k)
-                with placement.carried_through([k], [total], [axes]) as inside:
+        total = placement.times(r, before, move)
+        # Block by block of the sum: which results of the lanes are its factor is no loop's.
+        firsts = range(0, placement.tiling.steps, dot.k)
+        (_, k) = placement.sides("k", dot.k)
+        with placement.carried_through([k], [total], [axes]) as held:
+            factors = [[self.retiled(part, k.axis, first) for part in parts] for first in firsts]
+            with placement.batch(), placement.carried_through(loops, held.inner, [axes]) as inside:
+                (after,) = inside.inner
+                for first, of_parts in zip(firsts, factors, strict=True):
                     here = Env({DEPTH: first + k.axis, PLACE: joint(loops)})
                     b = placement.values.load_staged(placement.rooms[block], here, placement.turn)
-                    (after,) = inside.inner
-                    for part in parts:
-                        level = placement.blocks.depth
-                        a = placement.tile([*tiled(placement.rows), k.axis], dot.a, level)
-                        placement.blocks.put(Retile(a, part, columns, first), level)
+                    for a in of_parts:
                         after = self.contract(after, a, b, dot)
-                    inside.next = [after]
-                (total,) = inside.results
-            held.next = [total]
+                inside.next = [after]
+            held.next = inside.results
         return held.results[0]
+
+    def retiled(self, value: Tile, k: Symbol, first: int) -> Tile:
+        """What lanes have of rows and steps as the first factor of a product, from a step on."""
+        placement, level = self.own, self.own.blocks.depth
+        out = placement.tile([*tiled(placement.rows), k], placement.dot.a, level)
+        columns = tuple(tiled(placement.steps))
+        placement.blocks.put(Retile(out, value, columns, first), level)
+        return out
 
     # --- values of rows and steps
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from luminal.algebra.terms import Term
 from luminal.base.dots import Dot
 from luminal.base.records import dataclass
-from luminal.base.swizzles import SWIZZLES
+from luminal.base.swizzles import SWIZZLES, swizzle_of
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import below_cast, multiplied
@@ -95,8 +95,7 @@ class ProductTiling:
         if dot is None or not dot.is_from_memory:
             return 0
         of_block = dot.n if side else dot.m
-        line = (self.deep if self.is_along_sum(side) else of_block) * dot.a.size
-        return next((width for width in sorted(SWIZZLES)[::-1] if line % width == 0), 0)
+        return swizzle_of((self.deep if self.is_along_sum(side) else of_block) * dot.a.size)
 
     def stage(self, sides: Sides, side: int, factor: Term, count: int = 1) -> Stage:
         """How a factor is copied into shared memory for each block of the sum, so many elements at

@@ -13,6 +13,7 @@ from luminal.algebra.terms import At, Axes, Reduction, Term, axis_order, below
 from luminal.base.dots import Dot
 from luminal.base.dtypes import DType, float16
 from luminal.base.records import dataclass
+from luminal.base.swizzles import SWIZZLES, swizzle_of
 from luminal.hlir.monoid import SUM
 from luminal.kernel.cascade import Cascade, Member, lane_axis
 from luminal.kernel.cascade_work import is_contiguous
@@ -21,6 +22,8 @@ from luminal.kernel.layout import ROW_MAJOR
 from luminal.kernel.neighbours import word_offset
 from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import Expression, Symbol
+
+PARTS, SHORT_PARTS = 3, 2  # of a factor's 24 bits, by 8 or 11; for results of 16 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,14 @@ class Streamed:
     lane: Symbol
     contractions: Mapping[Reduction, tuple[Term, Term]]
     sums: Mapping[Reduction, tuple[Term, Term]]
+
+    @property
+    def parts(self) -> int:
+        """In how many parts of the dot's dtype a factor that a step computes is multiplied."""
+        if self.dot.a is self.dot.accumulator:
+            return 1
+        wide = [store for store in self.fused.stores if not self.cascade.rows >= {*store.axes}]
+        return SHORT_PARTS if all(store.dtype.size <= 2 for store in wide) else PARTS
 
     @property
     def steps(self) -> Axes:
@@ -151,7 +162,7 @@ def _is_in_range(member: Member, pair: tuple[Term, Term] | None, dot: Dot) -> bo
 @dataclass(frozen=True, slots=True)
 class FragmentTiling:
     """`teams` of lanes that multiply together have `rows` rows between them; `steps` at a time, in
-    one of `stages` blocks of shared memory, which lanes copy without registers if there are two.
+    one of `stages` blocks of shared memory, which lanes copy without registers if there are more.
     """
 
     rows: int
@@ -163,7 +174,8 @@ class FragmentTiling:
 @dataclass(frozen=True, slots=True)
 class Block:
     """A factor's block in shared memory: its positions along the sum and along its rows or columns,
-    of axes walked as one. `term` is what is copied, read where the `ats` say.
+    of axes walked as one. `term` is what is copied, read where the `ats` say. It lies in lines of
+    `swizzle` bytes if a dot reads it there.
     """
 
     term: Term
@@ -171,6 +183,7 @@ class Block:
     depth: tuple[Axes, int]
     place: tuple[Axes, int]
     deep_first: bool
+    swizzle: int
 
     def lengths(self) -> tuple[int, int]:
         """The outer and the inner one."""
@@ -185,6 +198,9 @@ class Block:
     @property
     def bytes(self) -> int:
         outer, inner = self.lengths()
+        if self.swizzle:
+            whole = SWIZZLES[self.swizzle].alignment
+            return -(-outer * inner * self.term.dtype.size // whole) * whole
         return outer * (inner * self.term.dtype.size + ACCESS)
 
 
@@ -194,16 +210,18 @@ def blocks_of(stream: Streamed, tiling: FragmentTiling) -> dict[tuple[Reduction,
     blocks: dict[tuple[Reduction, int], Block] = {}
 
     def block(
-        factor: Term, dtype: DType, depth: tuple[Axes, int], place: tuple[Axes, int]
+        factor: Term, dtype: DType, depth: tuple[Axes, int], place: tuple[Axes, int], side: int = 1
     ) -> Block:
         term_and_ats = taken(factor, dtype, reads)
         assert term_and_ats is not None, f"{factor!r} is none for {dot}"
         deep_first = is_contiguous(stream.fused, factor, depth[0][-1])
-        return Block(*term_and_ats, depth, place, deep_first)
+        line = depth[1] if deep_first else (dot.m, dot.n)[side]
+        swizzle = swizzle_of(line * dtype.size) if dot.is_from_memory else 0
+        return Block(*term_and_ats, depth, place, deep_first, swizzle)
 
     for r, (rows, steps) in stream.contractions.items():
         depth = tuple(r.attrs), rounded(r.attrs, dot.k)
-        blocks[r, 0] = block(rows, dot.a, depth, ((stream.lane,), tiling.rows))
+        blocks[r, 0] = block(rows, dot.a, depth, ((stream.lane,), tiling.rows), 0)
         blocks[r, 1] = block(steps, dot.b, depth, (stream.steps, tiling.steps))
     for r, (_, other) in stream.sums.items():
         further = stream.further(r)

@@ -211,12 +211,13 @@ class Accumulate:
 class Retile:
     """`out`, rows and steps of the sum as the first factor of a matrix dot has them, is `value`,
     rows and columns of results of that dot, which chains (`Dot.chains`): step k is the column at
-    `first + k` among all that `columns`, the axes of blocks of columns and of a block's, have.
+    `first + k` among all that `columns`, the axes of several blocks of columns and of a block's,
+    have.
     """
 
     out: Tile
     value: Tile
-    columns: tuple[Symbol, Symbol]
+    columns: tuple[Symbol, ...]
     first: int
 
 

@@ -127,8 +127,9 @@ def _line(statement: Statement) -> str:
             return f"{_typed(out)} = contract {acc} + {a} * {b}{by}"
         case Accumulate(buffer, offset, a, b, dot, adds):
             return f"{buffer}[{offset}] = {a} * {b} by {dot}, added if {adds}"
-        case Retile(out, value, (blocks, part), first):
-            return f"{_typed(out)} = retile {value} over {blocks.name}, {part.name} from {first}"
+        case Retile(out, value, columns, first):
+            names = ", ".join(axis.name for axis in columns)
+            return f"{_typed(out)} = retile {value} over {names} from {first}"
         case Prefix(out, total, op, value, axis):
             return f"{_typed(out)}, {_typed(total)} = prefix {op} {value} over {axis.name}"
         case Reduce(out, op, value, axis):

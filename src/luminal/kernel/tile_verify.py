@@ -168,17 +168,21 @@ class _Verifier(Checks):
         buffer = self.buffer(statement.buffer, written=False)
         self.same_dtype(str(statement.out), statement.out.dtype, buffer.dtype)
         self.define(statement.out, self.access(statement, scope), scope)
-        if self.fragment(statement.out) in ("a", "b") and (
+        block = self.fragment(statement.out)
+        if block in ("a", "b") and (
             statement.guard is not TRUE or statement.indices or statement.prefetch is not ZERO
         ):
             self.fail("the factor of a matrix is loaded as it lies; mask the copy to where it does")
         dots = {self.parts[axis].dot for axis in statement.out.axes if axis in self.parts}
         if buffer.space is Space.TENSOR and (
-            self.fragment(statement.out) != "c" or statement.guard is not TRUE or statement.indices
+            block != "c" or statement.guard is not TRUE or statement.indices
         ):
             self.fail("lanes load results of a dot from tensor memory, as they stand")
-        is_left = any(dot.is_from_memory for dot in dots)
-        if is_left != bool(buffer.swizzle) and self.fragment(statement.out) in ("a", "b"):
+        left = [dot.is_from_memory for dot in dots]
+        held = (
+            [bool(dot.fragments["ab".index(block)]) for dot in dots] if block in ("a", "b") else []
+        )
+        if held and not all(left if buffer.swizzle else held):
             self.fail(
                 "factors lie in swizzled memory for dots that read them there, and for no others"
             )
@@ -247,18 +251,17 @@ class _Verifier(Checks):
 
     def retile(self, statement: Retile, scope: Scope) -> None:
         value, out = self.read(statement.value, scope), statement.out
-        blocks, within = statement.columns
+        columns, (*blocks, within) = {*statement.columns}, statement.columns
         held = self.parts.get(within)
         if held is None or held.side != "n" or not held.dot.chains:
             self.fail(f"{within.name} is no side of columns whose results are factors as they lie")
-        if not {blocks, within} <= set(value.axes) or scope.tiled.keys() & {blocks, within}:
-            self.fail(
-                f"{value} has no columns along finished loops over {names_of((blocks, within))}"
-            )
-        if self.lanes.get(blocks) is not None:
-            self.fail(f"the blocks of {blocks.name} are dealt to lanes; each has to hold all")
+        if not columns <= set(value.axes) or scope.tiled.keys() & columns or len(columns) > 2:
+            self.fail(f"{value} has no columns along finished loops over {names_of(columns)}")
+        for axis in blocks:
+            if self.lanes.get(axis) is not None:
+                self.fail(f"the blocks of {axis.name} are dealt to lanes; each has to hold all")
         steps = [a for a in out.axes if (part := self.parts.get(a)) and part.side == "k"]
-        count = math.prod(self.tile_sizes[blocks]) * held.extent
+        count = math.prod(n for axis in blocks for n in self.tile_sizes[axis]) * held.extent
         if self.fragment(out) != "a" or [self.parts[a].dot for a in steps] != [held.dot]:
             self.fail(f"{out} is no first factor of {held.dot}")
         first = statement.first
@@ -266,7 +269,7 @@ class _Verifier(Checks):
             self.fail(f"{held.dot.k} steps from {first} are no block of {count} columns")
         self.same_dtype(str(out), out.dtype, held.dot.a)
         self.same_dtype(str(value), value.dtype, out.dtype)
-        self.define(out, {*value.axes} - {blocks, within} | {*steps}, scope)
+        self.define(out, {*value.axes} - columns | {*steps}, scope)
 
     def reduce(self, statement: Reduce, scope: Scope) -> None:
         value = self.read(statement.value, scope)

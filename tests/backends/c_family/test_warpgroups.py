@@ -44,7 +44,9 @@ def drawn(seed: int) -> Product:
     widths = rng.choice([*SWIZZLES]), rng.choice([*SWIZZLES])
     running = rng.randint(0, 2)
     groups, stages = rng.randint(1, 2), running + rng.randint(2, 3)
-    return Product(dot, turned, widths, stages, groups, running)
+    held = rng.random() < 0.4
+    turned = turned.removeprefix("a") if held else turned
+    return Product(dot, turned, widths, stages, groups, running, held)
 
 
 @pytest.mark.parametrize("seed", mostly_long(range(40), 2))
@@ -56,6 +58,7 @@ def test_products_on_the_shims(seed: int) -> None:
 @pytest.mark.parametrize("dot", WGMMA, ids=str)
 def test_every_row_on_the_shims(dot: object) -> None:
     check(Product(DOTS[str(dot)]), 2, (2, 2))
+    check(Product(DOTS[str(dot)], held=True), 2, (2, 2))
 
 
 SMALL = Product(DOTS["wgmma.bf16.n16"], "a", (64, 128), stages=3)
@@ -92,6 +95,7 @@ def test_faults_are_found(fault: str) -> None:
 MACHINE = {
     "bf16": Product(DOTS["wgmma.bf16.n256"], "b", groups=2),
     "bf16 without products that run on": Product(DOTS["wgmma.bf16.n64"], stages=2, running=0),
+    "bf16 from registers": Product(DOTS["wgmma.bf16.n256"], "b", groups=2, held=True),
     "f16": Product(DOTS["wgmma.f16.n128"], "ab"),
     "tf32": Product(DOTS["wgmma.tf32.n128"]),
 }

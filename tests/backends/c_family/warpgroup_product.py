@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from luminal.base.dots import Dot
 from luminal.base.swizzles import SWIZZLES, Swizzle
 from luminal.codegen.c_family import matrices, warpgroups
-from luminal.codegen.c_family.warpgroups import describer_of, function_of, holder_of
+from luminal.codegen.c_family.warpgroups import HOLD, Form, describer_of
 
 TEXT = """
 extern "C" __global__ void __launch_bounds__({lanes}, 1)
@@ -19,6 +19,11 @@ product(const unsigned char *a, const unsigned char *b, {sums} *c, int steps)
     const long long sums = steps * (long long){deep};
     {sums} {zeros};
     {hold};
+    const int lane = threadIdx.x % 32;
+    auto word = [&](long long step, int n) {{
+        const long long row = blockIdx.x * {m} + threadIdx.x / 32 * 16 + lane / 4 + n % 2 * 8;
+        return *(const {word} *)(a + (row * sums + step) * {size} + (lane % 4 + n / 2 * 4) * 4);
+    }};
     auto fetch = [&](int step) {{
         unsigned char *stage = memory + step % {stages} * {stage_bytes};
         {fetches}
@@ -35,6 +40,7 @@ product(const unsigned char *a, const unsigned char *b, {sums} *c, int steps)
         if (step + {ahead} < steps) fetch(step + {ahead});
         commit_copies();
         const unsigned char *stage = memory + step % {stages} * {stage_bytes};
+        {words}
         begin_products();
         {products}
         commit_products();
@@ -143,11 +149,12 @@ class Staged:
 @dataclass(frozen=True)
 class Product(Staged):
     """By `groups` warp groups above each other, and with so many batches of products that run on
-    while the next ones begin.
+    while the next ones begin. `held`: is the first factor in registers, by the PTX ISA's formulas?
     """
 
     groups: int = 1
     running: int = 1
+    held: bool = False
 
     @property
     def lanes(self) -> int:
@@ -165,8 +172,12 @@ class Product(Staged):
             lanes=self.lanes, m=self.rows, n=self.dot.n, deep=self.deep, stages=self.stages,
             stage_bytes=self.stage_bytes, ahead=self.stages - 1 - self.running,
             running=self.running, zeros=", ".join(f"{each} = 0" for each in sums),
-            hold=f"{holder_of(len(sums))}({', '.join(sums)})",
-            fetches="\n        ".join(block.fetch(self.lanes) for block in self.blocks),
+            hold=f"{HOLD}({', '.join(sums)})",
+            word=matrices.CPP.get(self.dot.a, "unsigned"), size=self.dot.a.size,
+            fetches="\n        ".join(
+                block.fetch(self.lanes) for block in self.blocks[self.held :]
+            ),
+            words="\n        ".join(self._words),
             products="\n        ".join(
                 self._product(step, sums) for step in range(0, self.deep, self.dot.k)
             ),
@@ -184,16 +195,32 @@ class Product(Staged):
                 *matrices.cp_async([16]),
                 *warpgroups.batches(),
                 *describers.values(),
-                warpgroups.holder(self.dot.accumulator, self.dot.fragment("c").elements),
-                warpgroups.wgmma(self.dot, self.turned),
+                *warpgroups.holders(),
+                warpgroups.wgmma(self.form),
             ]
         )
 
+    @property
+    def _words(self) -> list[str]:
+        """Those of the first factor for a stage."""
+        first = f"step * (long long){self.deep}"
+        names = [(at, n) for at in range(0, self.deep * self.held, self.dot.k) for n in range(4)]
+        return [
+            f"const auto a{at}_{n} = word({first} + {at}, {n}); {HOLD}(a{at}_{n});"
+            for at, n in names
+        ]
+
+    @property
+    def form(self) -> Form:
+        return Form(self.dot, self.turned, self.held)
+
     def _product(self, step: int, sums: list[str]) -> str:
         a, b = self.blocks
-        parts = (
+        parts = [
             f"{describer_of(block.swizzle)}(stage + {block.start + block.place(0, step)}{group}, "
             f"{block.apart})"
             for block, group in ((a, f" + group * {a.place(self.dot.m, 0)}"), (b, ""))
-        )
-        return f"{function_of(self.dot, self.turned)}({', '.join([*sums, *parts])});"
+        ]
+        if self.held:
+            parts[:1] = [f"a{step}_{n}" for n in range(4)]
+        return f"{self.form.name}({', '.join([*sums, *parts])});"

@@ -35,7 +35,7 @@ SIDES = {"a": "mk", "b": "kn", "c": "mn"}
 rows = pytest.mark.parametrize("dot", MATRIX_DOTS.values(), ids=str)
 
 
-GROUPS_BLOCKS = [(dot, "c") for dot in (*WGMMA, *TCGEN05)]
+GROUPS_BLOCKS = [*product(WGMMA, "ac"), *product(TCGEN05, "c")]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,14 @@ WARP_GROUPS: list[tuple[Dot, str, Formula]] = [
     (dot, "c", lambda t, i: (
         t // 32 * 16 + t % 32 // 4 + i // 2 % 2 * 8, i // 4 * 8 + t % 4 * 2 + i % 2))
     for dot in WGMMA
+]  # fmt: skip
+# Of their first factor a warp has 16 rows as for mma.sync.
+WARP_GROUPS += [
+    (dot, "a", lambda t, i, whole=whole: (
+        t // 32 * 16 + whole(t % 32, i)[0], whole(t % 32, i)[1]))
+    for dot in WGMMA
+    for other, block, whole in PTX
+    if block == "a" and (other.a.size, other.rounding.kind) == (dot.a.size, dot.rounding.kind)
 ]  # fmt: skip
 # Of tcgen05: lanes of tensor memory are rows, of 64 rows in sixteens that lie 32 lanes apart.
 TENSORS: list[tuple[Dot, str, Formula]] = [

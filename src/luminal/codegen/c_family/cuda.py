@@ -158,15 +158,14 @@ class CudaCpp(Dialect):
 
     def products(
         self,
-        dots: Sequence[tuple[Dot, str]],
+        forms: Sequence[warpgroups.Form],
         swizzles: Sequence[Swizzle],
-        held: Sequence[tuple[DType, int]],
     ) -> Sequence[str]:
         return [
             *warpgroups.batches(),
             *map(warpgroups.describer, swizzles),
-            *(warpgroups.holder(*sums) for sums in held),
-            *(warpgroups.wgmma(dot, turned) for dot, turned in dots),
+            *warpgroups.holders(),
+            *map(warpgroups.wgmma, forms),
         ]
 
     def tensor_products(

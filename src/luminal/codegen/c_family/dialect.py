@@ -10,6 +10,7 @@ from luminal.base.dots import Dot
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
 from luminal.base.swizzles import Swizzle
+from luminal.codegen.c_family.warpgroups import Form
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 
@@ -99,13 +100,11 @@ class Dialect(ABC):
 
     def products(
         self,
-        dots: Sequence[tuple[Dot, str]],
+        forms: Sequence[Form],
         swizzles: Sequence[Swizzle],
-        held: Sequence[tuple[DType, int]],
     ) -> Sequence[str]:
-        """The functions of products by dots that read shared memory, each with the factors that are
-        turned, in these swizzles, and those that hold so many sums of a dtype; their names are
-        those of `warpgroups`.
+        """The functions of products by dots that read shared memory, in these swizzles; their names
+        are those of `warpgroups`.
         """
         raise CompileError(f"{self.name} multiplies nothing in shared memory; choose another dot")
 

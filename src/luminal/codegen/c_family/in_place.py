@@ -2,24 +2,25 @@
 
 What a product by warp groups adds is there once it has been awaited. A copy that is made before
 would be one of what is not there: so the sums of a chain of products, and what loops carry of them,
-are all the same variable.
+are all the same variable. What is computed may be many a sum's beginning, which is copied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from luminal.expand.ir import Carry, Kernel, Loop, MultiplyLeft, Operand, Value
+from luminal.expand.ir import Apply, Carry, Kernel, Loop, MultiplyLeft, Operand, Value
 
 
 def variables(kernel: Kernel) -> dict[int, int]:
     """For each value that is such a sum the one whose variable it is."""
     same: dict[int, int] = {}
     statements = [*kernel.statements()]
+    computed = {s.out for s in statements if isinstance(s, Apply)}
     for statement in statements:
         if isinstance(statement, MultiplyLeft):
-            for pair in zip(statement.acc, statement.outs, strict=True):
-                _join(same, pair)
+            for acc, out in zip(statement.acc, statement.outs, strict=True):
+                _join(same, (out,) if acc in computed else (acc, out))
     carries = [c for loop in statements if isinstance(loop, Loop) for c in loop.carries]
     before = -1
     while before != len(same):  # loops stand in loops

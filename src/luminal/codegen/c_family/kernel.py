@@ -180,9 +180,12 @@ def tensors(kernel: Kernel) -> tuple[Tensor, ...]:
     return tuple(dict.fromkeys(box.tensor for box in boxes))
 
 
-def _turned(statement: MultiplyLeft | Accumulate) -> str:
-    """The factors whose neighbours in memory are rows or columns."""
-    return "a" * statement.a.turned + "b" * statement.b.turned
+def _form(statement: MultiplyLeft | Accumulate) -> warpgroups.Form:
+    """Which function makes a product by warp groups, and which of its factors are turned."""
+    *first, b = statement.left
+    turned = "a" * any(factor.turned for factor in first) + "b" * b.turned
+    starts = isinstance(statement, MultiplyLeft) and statement.starts
+    return warpgroups.Form(statement.dot, turned, bool(statement.held), starts)
 
 
 def _vectors(kernel: Kernel) -> list[Type]:
@@ -215,7 +218,10 @@ class Walk:
             self.barrier = tensor_memory.meeting(self.barrier)
         self.maps = {tensor: n for n, tensor in enumerate(tensors(kernel))}
         self.variables = variables(kernel)
-        self.summed: list[Value] = []  # by products of the last loop, which are not awaited yet
+        self.applied = {s.out for s in kernel.statements() if isinstance(s, Apply)}
+        self.begun: set[int] = set()  # sums that have their beginnings
+        self.declared: set[int] = set()  # of those that are several values
+        self.summed: dict[str, Value] = {}  # by products that are not awaited yet, by their names
         self.lines: list[str] = []
         self.depth = 0
 
@@ -356,8 +362,13 @@ class Walk:
         return operand(self.dialect, value)
 
     def _define(self, value: Value, text: str, constant: str = "const ") -> None:
-        if self._operand(value) != text:
-            self._put(f"{constant}{self._type(value.type)} {self._operand(value)} = {text};")
+        name, type_ = self._operand(value), f"{constant}{self._type(value.type)} "
+        if value.id in self.variables:
+            number = self.variables[value.id]
+            type_ = "" if number in self.declared else f"{self._type(value.type)} "
+            self.declared.add(number)
+        if name != text:
+            self._put(f"{type_}{name} = {text};")
 
     def _type(self, type_: Type) -> str:
         # Vectors are loaded, stored and taken apart, under masks that are one for all elements.
@@ -375,7 +386,7 @@ class Walk:
         self._put("}")
 
     def _block(self, body: Sequence[Statement]) -> None:
-        for statement in body:
+        for place, statement in enumerate(body):
             match statement:
                 case Apply():
                     self._apply(statement)
@@ -415,7 +426,7 @@ class Walk:
                 case Publish():
                     self._put(f"{warpgroups.PUBLISH}();")
                 case Begin():
-                    self._put(f"{warpgroups.BEGIN}();")
+                    self._begin(body[place:])
                 case Commit(Batch.PRODUCTS) if self.kernel.tensor:
                     self._put(tensor_memory.COMMITTED)
                 case Await(younger, Batch.PRODUCTS) if self.kernel.tensor:
@@ -424,8 +435,8 @@ class Walk:
                     self._put(f"{COMMIT if of is Batch.COPIES else warpgroups.COMMIT}();")
                 case Await(younger, Batch.PRODUCTS):
                     self._put(f"{warpgroups.AWAIT}<{younger}>();")
-                    self._hold(*self.summed)
-                    self.summed = []
+                    self._hold(*self.summed.values())
+                    self.summed = {}
                 case Await(younger):
                     self._put(f"{AWAIT}<{younger}>();")
 
@@ -436,15 +447,21 @@ class Walk:
         self._put(f"{name_of(statement.dot)}({', '.join(map(self._operand, held))});")
 
     def _multiply_left(self, statement: MultiplyLeft) -> None:
-        for out, acc in zip(statement.outs, statement.acc, strict=True):
-            self._define(out, self._operand(acc), constant="")
-        factors = [self._described(factor) for factor in (statement.a, statement.b)]
-        held = ", ".join([*map(self._operand, statement.outs), *factors])
-        self._put(f"{warpgroups.function_of(statement.dot, _turned(statement))}({held});")
+        if statement.starts:
+            names = ", ".join(map(self._operand, statement.outs))
+            self._put(f"{self._type(statement.outs[0].type)} {names};")
+            self.declared |= {self.variables[out.id] for out in statement.outs}
+        elif statement.outs[0].id not in self.begun:
+            for out, acc in zip(statement.outs, statement.acc, strict=True):
+                self._define(out, self._operand(acc), constant="")
+        self.summed |= {self._operand(out): out for out in statement.outs}
+        factors = map(self._described, statement.left)
+        held = map(self._operand, (*statement.outs, *statement.held))
+        self._put(f"{_form(statement).name}({', '.join([*held, *factors])});")
 
     def _accumulate(self, statement: Accumulate) -> None:
-        factors = [self._described(f, tensor_memory.factor_of) for f in (statement.a, statement.b)]
-        instruction = tensor_memory.instruction_of(statement.dot, _turned(statement))
+        factors = [self._described(f, tensor_memory.factor_of) for f in statement.left]
+        instruction = tensor_memory.instruction_of(statement.dot, _form(statement).turned)
         adds, name = self._operand(statement.adds), tensor_memory.multiplier_of(statement.dot)
         place = f"{tensor_memory.FIRST} + {self._at(statement)}"
         held = ", ".join([place, *factors, f"{instruction:#x}", adds])
@@ -493,15 +510,13 @@ class Walk:
             yield self.dialect.multiply(dot)
         left = [s for s in statements if isinstance(s, MultiplyLeft)]
         if left:
-            products = dict.fromkeys((s.dot, _turned(s)) for s in left)
-            swizzles = dict.fromkeys(self.swizzles[f.buffer] for s in left for f in (s.a, s.b))
-            loops = (self._begun(s) for s in statements if isinstance(s, Loop))
-            held = dict.fromkeys((s[0].type.dtype, len(s)) for s in loops if s)
-            yield from self.dialect.products([*products], [*swizzles], [*held])
+            products = dict.fromkeys(map(_form, left))
+            swizzles = dict.fromkeys(self.swizzles[f.buffer] for s in left for f in s.left)
+            yield from self.dialect.products([*products], [*swizzles])
         into = [s for s in statements if isinstance(s, Accumulate)]
         sums = [s for s in statements if isinstance(s, LoadSums)]
         if sums:
-            swizzles = dict.fromkeys(self.swizzles[f.buffer] for s in into for f in (s.a, s.b))
+            swizzles = dict.fromkeys(self.swizzles[f.buffer] for s in into for f in s.left)
             loaded = dict.fromkeys((s.outs[0].type.dtype, len(s.outs)) for s in sums)
             dots = dict.fromkeys(s.dot for s in into)
             yield from self.dialect.tensor_products([*dots], [*swizzles], [*loaded])
@@ -594,8 +609,7 @@ class Walk:
     def _loop(self, loop: Loop) -> None:
         for carry in loop.carries:
             self._define(carry.result, self._operand(carry.init), constant="")
-        begun = self._begun(loop)
-        self._hold(*begun)
+        self._hold(*self._begun(loop))
         index, start, stop = (
             f"v{loop.index.id}",
             self._operand(loop.start),
@@ -611,20 +625,37 @@ class Walk:
         self.depth -= 1
         ends = ((self._operand(c.result), self._operand(c.next)) for c in loop.carries)
         self._inside(loop.body, *(f"{result} = {end};" for result, end in ends if result != end))
-        self.summed = begun
 
     # Compilers clear the first sums between products, and convert the last ones before what awaits
     # them: assemblers then await each product. Both are told where sums are registers.
-    def _hold(self, *sums: Value) -> None:
-        """Has the sums of products by warp groups in registers where this stands."""
-        if sums:
-            held = ", ".join(map(self._operand, sums))
-            self._put(f"{warpgroups.holder_of(len(sums))}({held});")
+    def _hold(self, *held: Operand) -> None:
+        """Has what products by warp groups add up, or multiply, in registers where this stands."""
+        if held:
+            self._put(f"{warpgroups.HOLD}({', '.join(map(self._operand, held))});")
+
+    def _begin(self, body: Sequence[Statement]) -> None:
+        """Begins the products that follow: their words, and sums that are no other product's, are
+        computed before.
+        """
+        until = next((n for n, s in enumerate(body) if isinstance(s, Commit)), 0)
+        products = [s for s in body[:until] if isinstance(s, MultiplyLeft)]
+        summed = {out for s in products for out in s.outs}
+        held: list[Operand] = [x for s in products for x in s.held if isinstance(x, Value)]
+        for product in products:
+            if self.applied.isdisjoint(product.acc) or not summed.isdisjoint(product.acc):
+                continue
+            for out, acc in zip(product.outs, product.acc, strict=True):
+                self._define(out, self._operand(acc), constant="")
+                self.begun.add(out.id)
+                held.append(out)
+        self._hold(*held)
+        self._put(f"{warpgroups.BEGIN}();")
 
     def _begun(self, loop: Loop) -> list[Value]:
         """The sums to which a loop adds products by warp groups."""
         has_products = any(isinstance(inner, Begin) for inner in loop.body)
-        return [carry.result for carry in loop.carries] if has_products else []
+        sums = (carry.result for carry in loop.carries if carry.result.id in self.variables)
+        return [*sums] if has_products else []
 
     def _if(self, statement: If) -> None:
         for choice in statement.choices:

@@ -59,7 +59,7 @@ def mma_sync(dot: Dot) -> str:
     places = iter(range(len(c) + len(a) + len(b)))
     blocks = ["{" + ", ".join(f"%{next(places)}" for _ in block) + "}" for block in (c, a, b)]
     outs = ", ".join(f'"+{CONSTRAINTS[dot.accumulator]}"({name})' for name in c)
-    words = ", ".join(_constrained(dot.a, (*a, *b)))
+    words = ", ".join(constrained(dot.a, (*a, *b)))
     code = f"mma.sync.aligned.{shape} {blocks[0]}, {blocks[1]}, {blocks[2]}, {blocks[0]};"
     return (
         f"__device__ inline void {name_of(dot)}({parameters}) "
@@ -67,7 +67,7 @@ def mma_sync(dot: Dot) -> str:
     )
 
 
-def _constrained(dtype: DType, names: Sequence[str]) -> list[str]:
+def constrained(dtype: DType, names: Sequence[str]) -> list[str]:
     """Words as operands of assembly: f32 goes by its bits."""
     if dtype is float64:
         return [f'"d"({name})' for name in names]

@@ -11,8 +11,11 @@ a step computes in registers (`cascade_fragments.py`).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from luminal.algebra.frames import extent_of
+from luminal.base.dots import Dot
+from luminal.base.records import dataclass
 from luminal.kernel.cascade import Cascade, lane_axis
 from luminal.kernel.cascade_fragments import ByFragments
 from luminal.kernel.cascade_steps import across_steps, near_axes
@@ -23,9 +26,11 @@ from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.loops import LoopAxis, accesses, estimate
 from luminal.kernel.streamed import (
     FragmentTiling,
+    Streamed,
     blocks_of,
     has_lengths,
     lie_whole,
+    rounded,
     shared_bytes,
     streamed,
 )
@@ -137,7 +142,17 @@ def fragments(
     stream = streamed(fused, cascade)
     if stream is None or not has_lengths(stream):
         return None
-    positions, dot = _positions(cascade), stream.dot
+    positions = _positions(cascade)
+    others = math.prod(estimate(extent_of((a,))) for a in cascade.rows - {stream.lane})
+    left = Lefts(stream, groups, positions, others, target.cores)
+    ways = {dot.family: dot for dot in (*left.dots, stream.dot)}
+    able = [n for n, dot in ways.items() if positions > (dot.m // 2 if dot.is_from_memory else 1)]
+    chosen = choices.pick("dot", (*able, NO_DOT)[0], (*ways, NO_DOT))
+    if chosen == NO_DOT:
+        return None
+    if ways[chosen].is_from_memory:
+        return left.blocks(ways[chosen], choices)
+    dot = stream.dot
     teams = [n for n in (4, 2, 8, 1, 16) if n * dot.together <= groups.most]
     teams = [n for n in teams if n == 1 or n * dot.m < 2 * positions]
     steps = [n * dot.k for n in (4, 2, 8, 1)]
@@ -151,10 +166,6 @@ def fragments(
     teams = [n for n in teams if any(fits(made(n, s)) for s in steps)]
     if not teams:
         return None
-    rule = dot.name if positions > 1 else NO_DOT
-    if choices.pick("dot", rule, (dot.name, NO_DOT)) == NO_DOT:
-        return None
-    others = math.prod(estimate(extent_of((a,))) for a in cascade.rows - {stream.lane})
 
     def time(n: int) -> float:
         """Rows that a unit could compute in the time in which it does one step of its groups."""
@@ -169,7 +180,97 @@ def fragments(
     able = [n for n in steps if fits(made(number, n))]
     size = choices.pick("steps", able[0], able)
     stages = [1]
-    blocks_copied = [b for (_, side), b in blocks_of(stream, made(number, size)).items() if side]
-    if groups.copies and lie_whole(stream, blocks_copied) and fits(made(number, size, 2)):
+    if copies_whole(stream, made(number, size), groups) and fits(made(number, size, 2)):
         stages = [2, 1]
     return ByFragments(stream, made(number, size, choices.pick("stages", stages[0], stages)))
+
+
+def copies_whole(stream: Streamed, tiling: FragmentTiling, groups: Groups) -> bool:
+    """Can lanes copy what lies along the steps without registers?"""
+    copied = [b for (_, side), b in blocks_of(stream, tiling).items() if side]
+    return groups.copies and lie_whole(stream, copied)
+
+
+REGISTERS = 64 << 10  # of a unit, of which a lane has what it multiplies and some more,
+MOST_REGISTERS, OTHERS = 255, 48
+LOADS, COPIED = 128, 32  # bytes that a unit reads in shared memory, and gets from the last cache
+WAIT = 700  # cycles from asking for a block to having it
+
+
+@dataclass(frozen=True, slots=True)
+class Lefts:
+    """The blocks of a cascade by dots that read shared memory, for so many positions, and other
+    rows, on a device of these groups and units.
+    """
+
+    stream: Streamed
+    groups: Groups
+    positions: int
+    others: int
+    units: int
+
+    @property
+    def dots(self) -> tuple[Dot, ...]:
+        """The dot that takes least for it, if there is one that can: of so many columns that
+        further axes have few beside their own, and then of many.
+        """
+        rows = [row for row in self.groups.left if row.replaces(self.stream.dot) and row.chains]
+        rows.sort(key=lambda row: (self.added(row), -row.n))
+        return tuple([row for row in rows if self.tilings(row)][:1])
+
+    def added(self, dot: Dot) -> float:
+        """Cycles in which a row of blocks is multiplied by a block of factors of all sums."""
+        read = (dot.m + dot.n) * dot.k * dot.b.size / LOADS
+        cycles = max(dot.m * dot.n * dot.k / self.groups.pipes.left, read)
+        return self.further(dot) / dot.n * cycles
+
+    def further(self, dot: Dot) -> int:
+        """The columns of all sums."""
+        return sum(rounded(self.stream.further(r), dot.n) for r in self.stream.sums)
+
+    def blocks(self, dot: Dot, choices: Choices) -> ByFragments:
+        """The blocks that are chosen, by rule the best."""
+        tilings = self.tilings(dot)
+        for name in ("teams", "steps", "stages"):
+            able = [*dict.fromkeys(getattr(tiling, name) for tiling in tilings)]
+            chosen = choices.pick(name, able[0], able)
+            tilings = [tiling for tiling in tilings if getattr(tiling, name) == chosen]
+        return ByFragments(replace(self.stream, dot=dot), tilings[0])
+
+    def tilings(self, dot: Dot) -> list[FragmentTiling]:
+        """All that there is room for, the best first."""
+        stream, groups = replace(self.stream, dot=dot), self.groups
+        further, depth = (
+            self.further(dot),
+            sum(rounded(r.attrs, dot.k) for r in stream.contractions),
+        )
+        keys = estimate(extent_of(stream.steps))
+
+        def fits(tiling: FragmentTiling) -> bool:
+            # Of a step lanes have what it contracts and, in half as many registers, its parts.
+            columns = (len(stream.contractions) + stream.parts / 2) * tiling.steps + further
+            registers = OTHERS + columns * dot.m / dot.together
+            most = min(MOST_REGISTERS, REGISTERS / (tiling.teams * dot.together))
+            is_ring = tiling.stages == 1 or copies_whole(stream, tiling, groups)
+            lies = all(block.swizzle for block in blocks_of(stream, tiling).values())
+            near = lies and shared_bytes(stream, tiling) <= groups.shared_bytes
+            return registers <= most and near and is_ring
+
+        def time(tiling: FragmentTiling) -> float:
+            """Cycles of a unit, about."""
+            rows, steps = tiling.rows, tiling.steps
+            multiplied = rows * steps * (depth + stream.parts * further) / groups.pipes.left
+            copied = steps * (depth + further) * dot.b.size / COPIED
+            late = WAIT / (2 * tiling.stages - 1)
+            share = -(-self.others * -(-self.positions // rows) // self.units)
+            return share * -(-keys // steps) * (max(multiplied, copied) + late)
+
+        tilings = [
+            FragmentTiling(teams * dot.m, steps, teams, stages)
+            for teams in (2, 1, 4)
+            for steps in (n * dot.n for n in (1, 2, 4))
+            for stages in (4, 3, 2, 1)
+            if teams == 1 or teams * dot.m < 2 * self.positions
+            if teams * dot.together <= groups.most
+        ]
+        return sorted(filter(fits, tilings), key=time)

@@ -119,10 +119,10 @@ def _used(statement: Statement) -> tuple[Operand | None, ...]:
             return (address,)
         case Multiply(acc=acc, a=a, b=b):
             return *acc, *a, *b
-        case MultiplyLeft(acc=acc, a=one, b=other):
-            return *acc, one.address, other.address
-        case Accumulate(address=address, a=one, b=other, adds=adds):
-            return address, one.address, other.address, adds
+        case MultiplyLeft(acc=acc):
+            return *acc, *statement.held, *(factor.address for factor in statement.left)
+        case Accumulate(address=address, adds=adds):
+            return address, *(factor.address for factor in statement.left), adds
         case Exchange(value=value):
             return (value,)
         case Loop(start=start, stop=stop, carries=carries):

@@ -476,12 +476,12 @@ class _Count:
 
     def multiply_left(self, statement: MultiplyLeft | Accumulate, times: float) -> None:
         """A product whose factors are read in shared memory, each line of 16 bytes once."""
-        dot = statement.dot
-        self.use(times, statement.a.address, statement.b.address)
+        dot, left = statement.dot, statement.left
+        self.use(times, *statement.held, *(factor.address for factor in left))
         self.issue(I32, times)
         share = turns_of(dot) / dot.together
         self.issue(pipe_of(dot), times * dot.m * dot.n * dot.k * share)
-        for factor, lines in ((statement.a, dot.m), (statement.b, dot.n)):
+        for factor, lines in zip(left[::-1], (dot.n, dot.m), strict=False):
             turns = lines * dot.k * dot.a.size / WORD / ROW
             lanes = self.rows / (dot.together / ROW)
             access = Access(
