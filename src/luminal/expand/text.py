@@ -24,6 +24,7 @@ from luminal.expand.ir import (
     Loop,
     Multiply,
     MultiplyLeft,
+    Operand,
     Phase,
     Publish,
     Statement,
@@ -110,17 +111,14 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
             case Exchange(out, value, distance):
                 lines.append(f"{indent}{_typed(out)} = {value} of the lane {distance} away")
             case Multiply(outs, dot, acc, a, b):
-                blocks = " ".join(f"({' '.join(map(str, held))})" for held in (acc, a, b))
-                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {blocks}")
+                lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {_held(acc, a, b)}")
             case Copy(buffer, _, _, source, address, distance, count, live):
                 where = "" if live is None else f" if {live}"
                 there = f"{source}[{place(Fetch(source, address, distance))}]"
                 there = f"{buffer}[{place(statement)}] from {there}"
                 lines.append(f"{indent}copy {count} to {there}{where}")
             case MultiplyLeft(outs, dot, acc):
-                blocks = [acc, statement.held] if statement.held else [acc]
-                held = " ".join(f"({' '.join(map(str, block))})" for block in blocks)
-                factors = f"{held} {_left(*statement.left)}"
+                factors = f"{_held(acc, statement.held)} {_left(*statement.left)}"
                 lines.append(f"{indent}{', '.join(map(_typed, outs))} = {dot} {factors}")
             case Accumulate(buffer, _, _, dot, a, b, adds):
                 held = f"{dot} {_left(a, b)}, added if {adds}"
@@ -158,6 +156,10 @@ def _of_boxes(statement: AtPhase | CopyBox) -> str:
     step, number = statement.step, statement.number
     told = {Phase.EXPECT: f", {number} bytes", Phase.AWAIT: f" of parity {number}"}.get(step, "")
     return f"{step.value} phase {statement.buffer}[{statement.address}]{told}"
+
+
+def _held(*blocks: tuple[Operand, ...]) -> str:
+    return " ".join(f"({' '.join(map(str, block))})" for block in blocks if block)
 
 
 def _left(*factors: Left) -> str:
