@@ -149,7 +149,7 @@ class CBackend(ABC):
             shared_bytes=chip.group_bytes,
             copies=cls.dialect.has_copies and bool(chip.dots),
             pipes=chip.pipes,
-            boxes=any(not dot.in_tensor for dot in chip.left),
+            boxes=bool(chip.left),
             begins_early=chip.is_chained and bool(cls.dialect.depend),
             left=chip.left,
         )

@@ -42,34 +42,42 @@ def device() -> CBackend:
         most=256,
         shared_bytes=96 << 10,
         left=TCGEN05,
+        boxes=True,
         pipes=replace(USUAL, left=8192),
     )
     return replace(made, groups=groups)
 
 
-def ring(dtype: str, rows: int, blocks: str, deep: int, stages: int) -> Knobs:
+def ring(
+    dtype: str, rows: int, blocks: str, deep: int, stages: int, copies: str = "boxes"
+) -> Knobs:
     dot = f"tcgen05.{dtype}.m{rows}"
-    return as_knobs({"dot": dot, "blocks": blocks, "deep": deep, "stages": stages})
+    knobs = {"dot": dot, "blocks": blocks, "deep": deep, "stages": stages, "copies": copies}
+    return as_knobs(knobs)
 
 
 SIZES = 72, 208, 136  # edges on all sides
 CASES = {
     "bf16": ("bfloat16", (False, False), ring("bf16", 128, "128x64 by 128x64", 32, 4)),
     "bf16 turned": ("bfloat16", (True, True), ring("bf16", 64, "64x128 by 64x128", 64, 3)),
+    "bf16 by lanes": (
+        "bfloat16", (False, False), ring("bf16", 128, "128x64 by 128x64", 32, 4, "lanes")),
     "bf16 by two teams": (
         "bfloat16", (False, True), ring("bf16", 64, "64x128 by 64x64", 32, 3)),
     "bf16 by two teams above each other": (
         "bfloat16", (True, False), ring("bf16", 64, "128x64 by 64x64", 32, 3)),
     "f16 in two blocks": ("float16", (False, True), ring("f16", 128, "128x32 by 128x32", 128, 2)),
-    "f16 in one block": ("float16", (False, True), ring("f16", 128, "128x64 by 128x64", 128, 1)),
+    "f16 in one block": (
+        "float16", (False, True), ring("f16", 128, "128x64 by 128x64", 128, 1, "values")),
     "two blocks of a dot": (
         "bfloat16", (False, False), ring("bf16", 64, "128x128 by 128x128", 32, 3)),
     "tf32": ("float32", (False, True), ring("tf32", 128, "128x64 by 128x64", 32, 3)),
-    "tf32 turned on its way": ("float32", (True, False), ring("tf32", 64, "64x64 by 64x64", 16, 2)),
+    "tf32 turned on its way": (
+        "float32", (True, False), ring("tf32", 64, "64x64 by 64x64", 16, 2, "values")),
     "int8": ("int8", (False, True), ring("s8", 128, "128x64 by 128x64", 64, 3)),
     "e4m3": ("float8_e4m3fn", (False, True), ring("e4m3", 128, "128x64 by 128x64", 64, 3)),
     "e4m3 turned on its way": (
-        "float8_e4m3fn", (True, False), ring("e4m3", 64, "64x64 by 64x64", 32, 2)),
+        "float8_e4m3fn", (True, False), ring("e4m3", 64, "64x64 by 64x64", 32, 2, "values")),
     "e5m2": ("float8_e5m2", (False, True), ring("e5m2", 64, "64x128 by 64x128", 128, 3)),
 }  # fmt: skip
 
@@ -89,7 +97,7 @@ def test_random_products_on_the_shims(first: int) -> None:
 
 MEETING = r"before_meeting\(\); __syncthreads\(\); after_meeting\(\);"
 WRONG = "Mismatched|differs between"
-FAULTY = ring("bf16", 128, "128x128 by 128x128", 32, 4)
+FAULTY = ring("bf16", 128, "128x128 by 128x128", 32, 4, "lanes")
 FAULTS = {
     "copies that are not published": (r"\n *publish_copies\(\);", "", "has not published"),
     "a commit that is missing": (
@@ -149,7 +157,6 @@ MACHINE = {
     "f16": ("float16", (True, True), "UTCHMMA"),
     "tf32": ("float32", (False, True), "UTCHMMA"),
     "int8": ("int8", (False, True), "UTCIMMA"),
-    "int8 turned on its way": ("int8", (True, False), "UTCIMMA"),
     "e4m3": ("float8_e4m3fn", (False, True), "UTCQMMA"),
     "e5m2": ("float8_e5m2", (False, True), "UTCQMMA"),
 }
@@ -170,6 +177,7 @@ def test_machine_code_multiplies_in_tensor_memory(name: str) -> None:
     counts = sass.counts(sass.of(code.code))
     assert counts[multiplies] >= 2
     assert counts["UTCBAR"] == 1
+    assert counts["UTMALDG.2D"] > 0
     assert sum(n for key, n in counts.items() if key.startswith("LDTM")) >= 1
     assert not any(key.startswith(("HMMA", "IMMA", "QMMA", "FFMA")) for key in counts)
 
@@ -217,4 +225,4 @@ def test_tensor_memory_shares_the_time_of_the_matrix_units() -> None:
         least = n**3 / (made.chip.pipes.left * made.chip.units * made.chip.hertz)
         shares[dot] = least / max(found.issue, found.shared), least / found.seconds
     assert shares[""][0] > 0.75 > 0.35 > shares["mma.bf16"][0]
-    assert shares[""][1] > 1.3 * shares["mma.bf16"][1]
+    assert shares[""][1] > 0.55 > 2 * shares["mma.bf16"][1]
