@@ -56,6 +56,48 @@ def _twice(x: lm.Tensor) -> lm.Tensor:
     return x.repeat_interleave(2, -1).repeat_interleave(2, -2)
 
 
+class Again(nn.Module):
+    """Layers whose values are computed again for the gradients, whichever stage they are of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Linear(16, 16), nn.Tanh())
+        self.second = nn.Sequential(nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 1))
+
+    def forward(self, x: Any) -> Any:
+        """A number for each row."""
+        return lm.checkpoint(self.second)(lm.checkpoint(self.first)(x))
+
+
+class Recurrent(nn.Module):
+    """Loops that are recorded as such: each is of one stage as a whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.GRU(6, 8, batch_first=True), nn.GRU(8, 8, batch_first=True)
+        self.last = nn.Linear(8, 1)
+
+    def forward(self, x: Any) -> Any:
+        """A number for each row, which is read three times."""
+        x = x.reshape(x.shape[0], 1, 6).expand(x.shape[0], 3, 6)
+        return self.last(self.second(self.first(x)[0])[0][:, -1])
+
+
+class Repeated(nn.Module):
+    """One layer in every stage."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.middle, self.last = nn.Linear(6, 16), nn.Linear(16, 16), nn.Linear(16, 1)
+
+    def forward(self, x: Any) -> Any:
+        """A number for each row."""
+        x = self.first(x)
+        for _ in range(3):
+            x = F.gelu(self.middle(x)) + x
+        return self.last(x)
+
+
 def mlp() -> nn.Module:
     """Layers of several kinds, one after the other."""
     return nn.Sequential(
@@ -93,6 +135,9 @@ def _nets() -> dict[str, Net]:
         "mlp": Net(mlp, F.mse_loss, (x, np.sin(x).sum(1, keepdims=True))),
         "unet": Net(UNet, F.mse_loss, (pictures, np.tanh(pictures))),
         "llama": Net(llama, next_token, text),
+        "again": Net(Again, F.mse_loss, (x, np.sin(x).sum(1, keepdims=True))),
+        "recurrent": Net(Recurrent, F.mse_loss, (x, np.sin(x).sum(1, keepdims=True))),
+        "repeated": Net(Repeated, F.mse_loss, (x, np.sin(x).sum(1, keepdims=True))),
     }
 
 

@@ -75,6 +75,18 @@ def test_kernels_give_the_bits_of_one_rank_with_all_stages(case: tuple[str, int,
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("net", ["again", "recurrent", "repeated"])
+def test_checkpoints_loops_and_layers_of_several_stages(net: str, stages: int) -> None:
+    (alone,) = in_stages(net, 1, stages, "gpipe")
+    for trained in in_stages(net, stages, stages, "1f1b"):
+        assert trained.same_as(alone)
+    # Sums of a layer that several stages have are added behind those of microbatches.
+    assert net == "repeated" or alone.same_as(on_one_rank(net))
+    assert alone.farthest(on_one_rank(net)) < 1e-6  # of Parameters up to 1, by Adam's division
+
+
+@pytest.mark.long
 def test_embeddings_that_are_tied_go_from_the_first_stage_to_the_last() -> None:
     def look(step: PipelineStep) -> None:
         staged = step._steps.staged
