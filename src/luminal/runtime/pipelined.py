@@ -83,21 +83,10 @@ def channels(engine: Engine, pairs: Iterable[tuple[int, int]]) -> dict[tuple[int
 
 
 @dataclass(slots=True)
-class Layout:
-    """The shape and dtype of each value that is sent, by name."""
-
-    of: Mapping[str, tuple[tuple[int, ...], Any]]
-
-    def empty(self, name: str) -> Array:
-        """Memory for one of these values."""
-        shape, dtype = self.of[name]
-        return np.empty(shape, dtype)
-
-
-@dataclass(slots=True)
 class Running:
     """What one rank needs to run its steps: `run` has a function for each of its pieces, `takes`
-    the names of what each reads of others, `until` the last part of a stage that needs a value.
+    the names of what each reads of others, `until` the last part of a stage that needs a value,
+    `shapes` the shape and dtype of each value that goes between pieces.
     """
 
     plan: Plan
@@ -106,7 +95,7 @@ class Running:
     takes: Mapping[Key, Sequence[str]]
     messages: Mapping[tuple[Kind, int, int], Sequence[str]]
     until: Mapping[tuple[int, str], Kind]
-    layout: Layout
+    shapes: Mapping[str, tuple[tuple[int, ...], Any]]
     channels: Mapping[tuple[int, int], Channel]
     first: bool = True  # other ranks may still compile
     live: int = 0
@@ -156,7 +145,7 @@ class Running:
             if key in self.run:
                 arrays = {name: kept[name] for name in self.takes[key]}
                 for name, array in self.run[key](arrays, piece.microbatch).items():
-                    if name in self.layout.of:
+                    if name in self.shapes:
                         kept[name] = array
                     else:
                         results.setdefault(name, []).append(array)
@@ -225,6 +214,6 @@ class _Inbox:
             names = self._running.messages[message.kind, message.source, message.target]
             self._asked[message] = []
             for name in names:
-                array = self._running.layout.empty(name)
+                array = np.empty(*self._running.shapes[name])
                 ticket = self._channel.receive(array.reshape(-1), str(message))
                 self._asked[message].append((ticket, name, array))

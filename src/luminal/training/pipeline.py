@@ -33,7 +33,7 @@ from luminal.memory.state import Assignable, Parameter, State
 from luminal.optim.clip import scaled_to_norm
 from luminal.optim.optimizer import Optimizer
 from luminal.runtime.executable import Executable
-from luminal.runtime.pipelined import Channel, Layout, Running, channels
+from luminal.runtime.pipelined import Channel, Running, channels
 from luminal.session.graph import Graph, compile
 from luminal.session.pipeline import PipelineParallel, Staged, staged
 from luminal.training.data import Batch
@@ -168,9 +168,9 @@ class PipelineSteps:
                 run[key] = division.compiled(key, graph, **options)
         self._note_owners(division, parameters, step)
         update = _Update(recipe, division, parameters, sums, options)
-        layout = Layout(_Shapes(division))
+        shapes = {name: division.shape_of(name) for name in division.pieces.names}
         pairs = {*_ways(division), *update.ways}
-        return _Programs(division, run, update, layout, channels(place.pipe, pairs), recipe.model)
+        return _Programs(division, run, update, shapes, channels(place.pipe, pairs), recipe.model)
 
     def _check_ranks(self, division: Staged) -> None:
         """All ranks must have cut alike: Raises CollectiveError where one has not."""
@@ -337,25 +337,6 @@ def _ways(division: Staged) -> Iterator[tuple[int, int]]:
             yield ends
 
 
-class _Shapes(Mapping[str, Any]):
-    """The shape and dtype of each value that goes between pieces."""
-
-    def __init__(self, division: Staged) -> None:
-        self._division = division
-
-    def __getitem__(self, name: str) -> Any:
-        return self._division.shape_of(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._division.pieces.names)
-
-    def __len__(self) -> int:
-        return len(self._division.pieces.names)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._division.pieces.names
-
-
 @dataclass(slots=True)
 class _Programs:
     """What this rank runs for batches of one shape."""
@@ -363,7 +344,7 @@ class _Programs:
     staged: Staged
     run_: Mapping[Key, Executable]
     update: _Update
-    layout: Layout
+    shapes: Mapping[str, Any]
     channels: Mapping[tuple[int, int], Channel]
     model: Any
     running: Any = None
@@ -377,7 +358,7 @@ class _Programs:
         if self.running is None:
             self.running = Running(
                 division.plan, pipe.rank, {}, {k: p.takes for k, p in division.graphs.items()},
-                division.pieces.messages, division.pieces.used_until, self.layout, self.channels,
+                division.pieces.messages, division.pieces.used_until, self.shapes, self.channels,
             )  # fmt: skip
         inputs_ = [
             {**named(batch), "step": np.array(number), "microbatch": np.array(i)}
