@@ -20,6 +20,7 @@ from luminal.selection import fast
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import StepInputs, inputs_of, recorded
 from luminal.serve.scheduler import Row, Step, Text
+from tests.backends.c_family import checked as by_matrices
 from tests.backends.c_family import offline
 from tests.backends.c_family.dialects import checked
 from tests.backends.groups.launch_labels import labels
@@ -81,7 +82,11 @@ def test_a_step_gives_the_oracle_s_values(dtype: lm.DType) -> None:
     run = step(dtype)
     bounds = evaluate_with_bounds(run.graph, run.inputs, run.dims)
     run.reset()
-    found = compiled_on(checked("cuda"), run.graph)(run.inputs, dims=run.dims)["top_logprobs"]
+    backend = checked("cuda") if dtype is float32 else by_matrices.checked()
+    program = lower_to_program(run.graph, backend)
+    dots = {s.dot for k in program.kernels for s in k.statements() if isinstance(s, Contract)}
+    assert any(dot.is_matrix for dot in dots) == (dtype is bfloat16)
+    found = compiled_on(backend, run.graph)(run.inputs, dims=run.dims)["top_logprobs"]
     # Sums in another order; where what they give is rounded to 16 bits, a few roundings turn.
     near = 1e-4 if dtype is float32 else 2e-2
     # Of the tokens alone those of random weights could be others.
