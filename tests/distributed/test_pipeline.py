@@ -103,6 +103,28 @@ def test_embeddings_that_are_tied_go_from_the_first_stage_to_the_last() -> None:
 
 
 @pytest.mark.long
+def test_a_parameter_lies_with_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least is sent behind the product of one column, whose gradient has no node of its own in
+    front of those of its operands' views.
+    """
+    places = []
+    sizes = (6, 16), (16, 1), (1, 16), (16, 1)
+    narrow = NETS["mlp"]._replace(make=lambda: nn.Sequential(*(nn.Linear(*n) for n in sizes)))
+    monkeypatch.setitem(NETS, "narrow", narrow)
+
+    def look(step: PipelineStep) -> None:
+        staged = step._steps.staged
+        for (_, stage), piece in staged.graphs.items():
+            read = {node.attrs.parameter for node in piece.graph.by_op().get("Weight", ())}
+            places.extend((p.name, stage) for p in read)
+        assert all(len(stages) == 1 for stages in staged.pieces.gradients.values())
+
+    in_stages("narrow", 1, 2, "gpipe", steps=1, look=look)
+    assert len({name for name, _ in places}) == 8
+    assert len({*places}) == 8, sorted({*places})
+
+
+@pytest.mark.long
 def test_skips_are_sent_past_stages() -> None:
     sent = []
 

@@ -100,7 +100,7 @@ class Running:
     first: bool = True  # other ranks may still compile
     live: int = 0
     """The most pieces of which values were kept at a time, in the last step."""
-    _sent: list[tuple[Channel, Ticket, Array]] = field(default_factory=list)
+    _sent: list[tuple[Channel, Ticket]] = field(default_factory=list)
     _outbox: dict[Message, list[Array]] = field(default_factory=dict)
 
     def step(self) -> tuple[dict[str, list[Array]], list[Span]]:
@@ -127,7 +127,7 @@ class Running:
             elif what.kind != "U":
                 spans += self._run(what, held, results)
                 self.live = max(self.live, len(held))
-        for channel, ticket, _ in self._sent:
+        for channel, ticket in self._sent:
             channel.wait(ticket, first=self.first)
         self._sent.clear()
         self.first = False
@@ -176,9 +176,9 @@ class Running:
         channel = self.channels[self.rank, self.plan.schedule.rank_of(message.target)]
         self._sent = [one for one in self._sent if not one[1].done]
         for value in self._outbox.pop(message):
-            array = np.ascontiguousarray(value)
-            # The array itself is kept, not a view: without it the next run takes its memory.
-            self._sent.append((channel, channel.send(array.reshape(-1), str(message)), array))
+            array = np.ascontiguousarray(value).reshape(-1)
+            # The ticket holds the array, so no run takes its memory meanwhile.
+            self._sent.append((channel, channel.send(array, str(message))))
 
 
 class _Inbox:

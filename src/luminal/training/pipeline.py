@@ -309,10 +309,7 @@ def _recorded(recipe: Recipe, micro: Batch) -> tuple[Microbatch, dict[str, Param
     for k, (p, gradient) in enumerate(gradients.items()):
         gradient.cast(work_dtype(p.dtype)).output(f"gradient.{k}")
         parameters[f"gradient.{k}"] = p
-    derived = frozenset(value.node for value in graph.derivatives)
-    step = Microbatch(
-        graph.graph(), LOSS, tuple(parameters), [*graph.builder], graph.pulled, derived
-    )
+    step = Microbatch(graph.graph(), LOSS, tuple(parameters), [*graph.builder], graph.pulled)
     return step, parameters
 
 
@@ -454,13 +451,13 @@ class _Update:
             if source == self._pipe.rank:
                 channel = channels_[source, target]
                 array = np.ascontiguousarray(self._sums[p, stage].local())
-                sent.append((channel, channel.send(array.reshape(-1), label), array))
+                sent.append((channel, channel.send(array.reshape(-1), label)))
             elif target == self._pipe.rank:
                 channel, held = channels_[source, target], self._others[p, stage]
                 array = np.empty_like(held.local())
                 channel.wait(channel.receive(array.reshape(-1), label), first=first)
                 holder_of(held).set(array)
-        for channel, ticket, _ in sent:
+        for channel, ticket in sent:
             channel.wait(ticket, first=first)
 
     def _total(self) -> Array:

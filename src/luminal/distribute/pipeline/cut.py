@@ -36,9 +36,8 @@ _MOVING = ("View", "Cast", "Shard", "Detach")
 @dataclass(frozen=True, slots=True)
 class Microbatch:
     """A recorded step of one microbatch: a graph with the output `loss`, an output for the gradient
-    of each Parameter, and what its forward pass assigns; its nodes in the order of `recorded`,
-    of which node's derivative those are that were `pulled` for gradients, and the nodes that have
-    `known` derivatives, which pass over what they are made of.
+    of each Parameter, and what its forward pass assigns; its nodes in the order of `recorded`, and
+    of which node's derivative those are that were `pulled` for gradients.
     """
 
     graph: Graph
@@ -46,7 +45,6 @@ class Microbatch:
     gradients: tuple[str, ...]
     recorded: Sequence[Node]
     pulled: Mapping[Node, Node]
-    known: frozenset[Node]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +124,34 @@ def _place_gradients(
     step: Microbatch, forward: set[Node], free: frozenset[Node], place: dict[Node, int]
 ) -> None:
     """Adds where the nodes of the backward pass stand."""
-    last = len(place) - 1
+    last, readers = len(place) - 1, _last_readers(step, forward, place)
     for node in step.graph.nodes():
         if node in forward or node in free or node.op.name == "View":
             continue
         read = [value.node for value in values_read(node, free)]
         flowing = [place[other] for other in read if other not in forward]
         origin = step.pulled.get(node, node)
-        if origin in step.known and origin.op.name == "View":
-            origin = origin.args[0].node  # it is the derivative of what the view is made of
         at = place.get(origin)
         # Gradients of one value meet as late stages know them, so one is sent, and not many.
         is_sum = node.op.name == "Add" and 0 < len(flowing) == len(node.args)
         if at is None or is_sum:  # also what is of what any stage may compute: where it comes from
             at = min(flowing or [place[other] for other in read] or [last])
-        place[node] = min([at, *flowing])
+        # Of a view it is no later than what reads that, which another stage's gradient may skip.
+        place[node] = min([at, *flowing, readers.get(origin, last)])
+
+
+def _last_readers(
+    step: Microbatch, forward: set[Node], place: Mapping[Node, int]
+) -> dict[Node, int]:
+    """Where the last reader stands of each forward node that has no place."""
+    readers: dict[Node, int] = {}
+    for node in reversed(step.graph.nodes()):
+        at = place.get(node, readers.get(node))
+        if node in forward and at is not None:
+            for arg in node.args:
+                if arg.node not in place:
+                    readers[arg.node] = max(at, readers.get(arg.node, 0))
+    return readers
 
 
 def _is_layer(node: Node, of_parameters: set[Node]) -> bool:
