@@ -107,7 +107,7 @@ def test_a_parameter_lies_with_its_gradient(monkeypatch: pytest.MonkeyPatch) -> 
     """The least is sent behind the product of one column, whose gradient has no node of its own in
     front of those of its operands' views.
     """
-    places = []
+    places: list[tuple[str, int]] = []
     sizes = (6, 16), (16, 1), (1, 16), (16, 1)
     narrow = NETS["mlp"]._replace(make=lambda: nn.Sequential(*(nn.Linear(*n) for n in sizes)))
     monkeypatch.setitem(NETS, "narrow", narrow)
