@@ -177,7 +177,7 @@ class _Narrowing:
                     replace(factor, address=self.place(factor.address, factor.distance))
                     for factor in statement.left
                 )
-                statement = replace(statement, a=a[0] if a else statement.a, b=b)
+                statement = replace(statement, a=a[0], b=b) if a else replace(statement, b=b)
                 if isinstance(statement, Accumulate):
                     address = self.place(statement.address, statement.distance)
                     statement = replace(statement, address=address)

@@ -386,7 +386,7 @@ class Walk:
         self._put("}")
 
     def _block(self, body: Sequence[Statement]) -> None:
-        for place, statement in enumerate(body):
+        for at, statement in enumerate(body):
             match statement:
                 case Apply():
                     self._apply(statement)
@@ -426,7 +426,7 @@ class Walk:
                 case Publish():
                     self._put(f"{warpgroups.PUBLISH}();")
                 case Begin():
-                    self._begin(body[place:])
+                    self._begin(body[at:])
                 case Commit(Batch.PRODUCTS) if self.kernel.tensor:
                     self._put(tensor_memory.COMMITTED)
                 case Await(younger, Batch.PRODUCTS) if self.kernel.tensor:

@@ -146,8 +146,10 @@ def fragments(
     others = math.prod(estimate(extent_of((a,))) for a in cascade.rows - {stream.lane})
     left = Lefts(stream, groups, positions, others, target.cores)
     ways = {dot.family: dot for dot in (*left.dots, stream.dot)}
-    able = [n for n, dot in ways.items() if positions > (dot.m // 2 if dot.is_from_memory else 1)]
-    chosen = choices.pick("dot", (*able, NO_DOT)[0], (*ways, NO_DOT))
+    tall = [
+        name for name, dot in ways.items() if positions > (dot.m // 2 if dot.is_from_memory else 1)
+    ]
+    chosen = choices.pick("dot", (*tall, NO_DOT)[0], (*ways, NO_DOT))
     if chosen == NO_DOT:
         return None
     if ways[chosen].is_from_memory:
