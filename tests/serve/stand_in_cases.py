@@ -88,6 +88,7 @@ def test_clients_get_the_cpu_s_texts(recorded: Counter[str]) -> None:
 
     served = engine("cuda")
     assert written(served, clients=PLAIN) == written(engine("cpu"), clients=PLAIN)
-    assert recorded["graphs"] <= 3  # of two ways to choose, and of copies of blocks
     assert written(served, clients=PLAIN) == written(engine("cpu"), clients=PLAIN)
-    assert recorded["graphs"] <= 3
+    # Of two ways to choose and of copies of blocks, and of both buffers that pages lie in: a copy
+    # of some blocks writes all pages beside their values.
+    assert recorded["graphs"] <= 2 * 3
