@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from luminal.kernel.product_blocks import Products
-from luminal.kernel.tile_ir import Commit
+from luminal.kernel.tile_ir import Barrier, Commit
 
 Fault = Callable[[pytest.MonkeyPatch], None]
 
@@ -21,7 +21,13 @@ def wait_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Products, "barrier", lambda self, *running: None)
+    own = Products.wait
+
+    def without(self: Products, *batches: Any) -> None:
+        own(self, *batches)
+        assert isinstance(self.blocks.stack[-1].statements.pop(), Barrier)
+
+    monkeypatch.setattr(Products, "wait", without)
 
 
 def no_commit(monkeypatch: pytest.MonkeyPatch) -> None:
