@@ -207,7 +207,7 @@ def test_a_ring_of_what_only_one_factor_is_copied_to() -> None:
     cx = lm.Graph()
     a, b = cx.tensor((18, 56), name="a"), cx.tensor((56, 24), name="b")
     (a.exp() @ b).output("y")
-    kernel = placed(cx.graph(), backend(), (("stages", 3),))
+    kernel = placed(cx.graph(), backend(), as_knobs({"deep": 8, "stages": 3}))
     assert sum(isinstance(each, Copy) for each in kernel.statements()) == 3
     found = []
     for meaning in MEANINGS.values():
