@@ -130,13 +130,17 @@ def test_what_is_fetched_early_is_what_is_loaded(
 
 
 def test_several_trips_of_a_loop_are_fetched_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the product behind attention: all that a lane loads of the weights."""
+    """Of the product behind attention: all that a lane loads of the weights, and the first layer's
+    ids.
+    """
     kernel = next(k for k in expanded(decode(1)) if k.early and [*loops(k)] and not k.params)
     noted = Noted(monkeypatch)
     noted.run(kernel, 1)
     assert noted.fetched <= noted.loaded
     starts = {(lane, buffer, at - at % 4) for lane, buffer, at in noted.loaded}
-    assert noted.fetched == {start for start in starts if start[1] == "b1"}
+    assert {b.name: b.dtype for b in kernel.buffers}["b2"] is lm.int32
+    of_weights = {each for each in noted.fetched if each[1] != "b2"}
+    assert of_weights == {start for start in starts if start[1] == "b1"}
 
 
 def loops(kernel: Kernel) -> Iterator[Loop]:

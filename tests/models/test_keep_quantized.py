@@ -56,7 +56,7 @@ def test_perplexity_is_that_of_the_values(
     ids = np.array([plain.tokenizer.encode(text[:2000])[:LENGTH]], np.int32)
     want, _ = logits_of(plain.model, ids)
     found, exe = logits_of(kept.model, ids)
-    close(found, want)
+    close(found, want, 16)  # sums of a few layers in another order
     assert abs(np.exp(loss_of(found, ids) - loss_of(want, ids)) - 1) < 0.005
     matrices = [p for p in kept.model.parameters() if len(p.shape) == 2]
     for each in matrices:
