@@ -4,6 +4,7 @@ that chunk will read, from buffers that no launch of the list writes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -130,7 +131,7 @@ def test_what_is_fetched_early_is_what_is_loaded(
 
 
 def test_several_trips_of_a_loop_are_fetched_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the product behind attention: all that a lane loads of the weights, and the first layer's
+    """Of the product behind attention: what a lane loads of the weights, and the first layer's
     ids.
     """
     kernel = next(k for k in expanded(decode(1)) if k.early and [*loops(k)] and not k.params)
@@ -140,7 +141,11 @@ def test_several_trips_of_a_loop_are_fetched_early(monkeypatch: pytest.MonkeyPat
     starts = {(lane, buffer, at - at % 4) for lane, buffer, at in noted.loaded}
     assert {b.name: b.dtype for b in kernel.buffers}["b2"] is lm.int32
     of_weights = {each for each in noted.fetched if each[1] != "b2"}
-    assert of_weights == {start for start in starts if start[1] == "b1"}
+    wanted = {start for start in starts if start[1] == "b1"}
+    # A lane fetches so much at most, of which the ids take the place of one.
+    left = Counter(lane for lane, *_ in wanted - of_weights)
+    assert of_weights <= wanted
+    assert {*left.values()} <= {1}
 
 
 def loops(kernel: Kernel) -> Iterator[Loop]:
