@@ -16,9 +16,9 @@ from luminal.loaders.ggml.types import BLOCKS
 from luminal.loaders.mapped import is_mapped
 from tests.close import close
 from tests.long_share import long_but
+from tests.models.text_loss import Array, loss_of
 from tests.models.widened import widened
 
-Array = np.ndarray[Any, Any]
 LENGTH = 256
 
 
@@ -34,13 +34,6 @@ def logits_of(model: Any, ids: Array) -> tuple[Array, Any]:
     model(tokens).output("logits")
     exe = lm.compile(cx)
     return exe({"ids": ids})["logits"], exe
-
-
-def loss_of(logits: Array, ids: Array) -> float:
-    """The mean of -log p(next token), whose exponential is the perplexity."""
-    wide = logits[:, :-1].astype(np.float64)
-    total = np.log(np.exp(wide - wide.max(-1, keepdims=True)).sum(-1)) + wide.max(-1)
-    return float((total - np.take_along_axis(wide, ids[:, 1:, None], -1)[..., 0]).mean())
 
 
 @pytest.mark.parametrize("kind", long_but(map(str.lower, QUANTIZERS), ("q4_k",)))

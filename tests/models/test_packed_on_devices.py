@@ -15,7 +15,7 @@ from luminal.base.errors import CompileError, InputError
 from luminal.nn.quantization import KINDS
 from tests.backends.c_family.dialects import checked
 from tests.backends.on_device import compiled_on
-from tests.models.test_keep_quantized import loss_of
+from tests.models.text_loss import loss_of
 from tests.models.widened import widened
 
 Array = np.ndarray[Any, Any]

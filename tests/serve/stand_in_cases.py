@@ -23,7 +23,7 @@ from luminal.serve.program import StepProgram, inputs_of
 from luminal.serve.scheduler import Scheduler, Text
 from tests.backends.cuda.program_cases import calls, since
 from tests.serve.running import CONFIG, CONTEXT, characters
-from tests.serve.test_program import decoder
+from tests.serve.small_decoder import decoder
 from tests.serve.written import CLIENTS, written
 from tests.simt import stand_in
 

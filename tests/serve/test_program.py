@@ -12,31 +12,16 @@ import pytest
 import luminal as lm
 from luminal.base.errors import InputError
 from luminal.models.decoder import Decoder
-from luminal.models.decoder_config import DecoderConfig, LayerConfig, Rotary
+from luminal.models.decoder_config import LayerConfig
 from luminal.models.sampling import Draw, Sampling, features_of, words_of
 from luminal.runtime.device import Device
 from luminal.serve.blocks import BlockPool
 from luminal.serve.program import StepProgram
 from luminal.serve.scheduler import Scheduler, Text
 from tests.close import close
+from tests.serve.small_decoder import CONFIG, decoder
 
-CONFIG = DecoderConfig(
-    vocab_size=50,
-    hidden_size=32,
-    intermediate_size=48,
-    layers=tuple(LayerConfig(window, Rotary()) for window in (None, 5)),
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=8,
-    max_position_embeddings=128,
-)
 PROMPTS = [[1, 2, 3, 4, 5, 6, 7], [9], [8, 7, 6, 5, 4, 3, 2, 1, 9, 10, 11], [1, 2, 3, 4, 5, 6, 7]]
-
-
-def decoder(config: DecoderConfig = CONFIG) -> Decoder:
-    """With random weights."""
-    lm.manual_seed(3)
-    return Decoder(config)
 
 
 def plain(model: Decoder) -> Any:

@@ -38,8 +38,6 @@ class Tensor:
     """An operand as boxes are cut out of it: by dimension, the one first whose neighbours lie side
     by side, its extent, its stride and a box's side, all in elements of `size` bytes. What is
     outside of an extent is 0. Lines of a box have pieces that change places as in a `swizzle`.
-
-    Sources: the CUDA driver's cuTensorMapEncodeTiled, and the PTX ISA on tensor maps.
     """
 
     source: str

@@ -23,9 +23,9 @@ from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.facts import USUAL
 from luminal.schedule.groups.work import work
 from tests.backends.c_family.checked import checked
+from tests.backends.c_family.left_products import check, program
 from tests.backends.c_family.matrix_products import product
 from tests.backends.c_family.offline import skip_without
-from tests.backends.c_family.test_left_products import check, program
 from tests.backends.groups.matrix_backend import dots_of
 from tests.backends.groups.random_matrices import check as random_product
 from tests.long_share import long_but

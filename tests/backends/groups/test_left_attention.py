@@ -25,7 +25,7 @@ from luminal.kernel import tile_verify
 from luminal.kernel.tile_ir import Batch, Contract, Kernel, Load
 from luminal.program.steps import CascadeStep
 from luminal.schedule.groups.facts import USUAL
-from tests.backends.groups import test_cascade_fragments as fragments
+from tests.backends.groups import cascade_fragments as fragments
 from tests.backends.groups.both_meanings import Both
 from tests.backends.groups.matrix_backend import changed
 from tests.backends.on_device import check_case, compiled_on
