@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -205,16 +206,14 @@ class Staged:
         if self.place.mesh is not None:
             spec = self.specs[name]
             shape = tuple(
-                n // _ranks(self.place.mesh, names) for n, names in zip(shape, spec, strict=True)
+                n // _parts(self.place.mesh, names) for n, names in zip(shape, spec, strict=True)
             )
         return shape, value.dtype.numpy
 
 
-def _ranks(mesh: Mesh, names: tuple[str, ...]) -> int:
-    ranks = 1
-    for name in names:
-        ranks *= mesh.ranks(name)
-    return ranks
+def _parts(mesh: Mesh, names: tuple[str, ...]) -> int:
+    """Into how many parts these axes cut a dimension."""
+    return math.prod(mesh.ranks(name) for name in names)
 
 
 def staged(model: PipelineParallel, step: Microbatch, device: str | None = None) -> Staged:
@@ -306,7 +305,7 @@ def _spec_of(layout: Layout, value: Value, mesh: Mesh) -> Spec:
     """The spec that a layout is; whole where it is none, or has pads."""
     spec = tuple(tuple(cut.axis for cut in cuts) for cuts in layout)
     even = all(
-        not names or extent.exact_div(const(_ranks(mesh, names))) is not None
+        not names or extent.exact_div(const(_parts(mesh, names))) is not None
         for names, extent in zip(spec, value.shape, strict=True)
     )
     if not even or of_spec(spec, value.shape, mesh, "a value between stages") != layout:
@@ -337,6 +336,3 @@ def _marked(graph: Graph, inputs: Mapping[str, Spec], outputs: Mapping[str, Spec
             value = mark(value, outputs[sink.name])
         sinks.append(replace(sink, value=value))
     return replace(graph, sinks=tuple(sinks))
-
-
-__all__ = ["PIPE", "PipelineParallel", "PipelinePlace", "Staged", "staged"]

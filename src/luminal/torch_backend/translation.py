@@ -28,7 +28,6 @@ from luminal.torch_backend.devices import HOST, device_of
 from luminal.torch_backend.errors import UnsupportedError
 from luminal.torch_backend.kernel_checks import may_refuse, refusal
 from luminal.torch_backend.layout import has_places, inverse, memory_order, strides_of_ones
-from luminal.torch_backend.ops import collectives as of_ranks
 from luminal.torch_backend.ops import registry
 from luminal.torch_backend.ops.randomness import keys_for
 from luminal.torch_backend.ops.refusals import noted, refuse_positions_there
@@ -232,9 +231,9 @@ class _Translator:
         for k, (condition, error) in enumerate(notes.conditions):
             self._refuse(f"refused{k}", condition, error)
         self.made.positions = notes.positions
-        if self.graph.sinks:
-            collectives = self.graph.graph().by_op().get("Collective", ())
-            self.made.groups = {node.attrs.axis for node in collectives}
+        self.made.groups = {
+            node.attrs.axis for node in self.graph.builder if node.op.name == "Collective"
+        }
         return self.made
 
     def _inputs_there(self) -> set[str]:
@@ -444,7 +443,7 @@ class _Translator:
         function = registry.find(target)
         if function is None:
             raise UnsupportedError(f"{_name_of(target)}: not in the library")
-        if function.__module__ == of_ranks.__name__ and self.device.type != "cpu":
+        if target.namespace == "_c10d_functional" and self.device.type != "cpu":  # type: ignore[union-attr]
             raise UnsupportedError(f"{_name_of(target)}: of tensors on {self.device}")
         if may_refuse(target):
             examples = map_aggregate((node.args, node.kwargs), _meta_of)

@@ -273,12 +273,12 @@ def ranks_of(model: PipelineParallel) -> Ranks:
 
 def check_pipeline(recipe: Recipe) -> None:
     """Raises InputError for what a pipeline does not have."""
-    for name, inputs_ in (
+    for name, is_asked in (
         ("accumulate", recipe.accumulate > 1),
         ('amp="float16"', recipe.amp == "float16"),
         ("memory_limit", recipe.memory_limit is not None),
     ):
-        if inputs_:
+        if is_asked:
             fix = {"accumulate": "give microbatches= instead"}.get(name, "leave it out")
             raise InputError(f"{name}: a PipelineParallel has none; {fix}")
 
@@ -404,6 +404,8 @@ class _Update:
                 if node.attrs.parameter in self._holders:
                     self._holders[node.attrs.parameter].add(stage)
         self._parameters = [*self._stages]
+        works = (work_dtype(p.dtype) for p in self._parameters)
+        self._work = max(works, key=lambda dtype: dtype.size, default=float32)  # of a norm
         self._others: dict[tuple[Parameter, int], State] = {}  # sums of other ranks' stages
         schedule = division.plan.schedule
         self._rank_of, self._pipe = schedule.rank_of, division.place.pipe
@@ -469,8 +471,7 @@ class _Update:
         told: dict[str, float] = {}
         for text in self._pipe.exchange(json.dumps(mine).encode(), "norms"):
             told |= json.loads(text)
-        work = max((work_dtype(p.dtype) for p in self._parameters), key=lambda dtype: dtype.size)
-        ordered = [work.numpy.type(told[f"power.{k}"]) for k in range(len(self._parameters))]
+        ordered = [self._work.numpy.type(told[f"power.{k}"]) for k in range(len(self._parameters))]
         return np.array(np.sqrt(reduce(np.add, ordered)))
 
     # --- recording
@@ -500,9 +501,8 @@ class _Update:
 
     def _record_powers(self, graph: Graph) -> None:
         means = self._means(graph)
-        work = max((work_dtype(p.dtype) for p in self._parameters), key=lambda dtype: dtype.size)
         for p, mean in means.items():
-            size = abs(mean.cast(work))
+            size = abs(mean.cast(self._work))
             (size * size).sum().output(f"power.{self._parameters.index(p)}")
 
     def _record_update(self, graph: Graph) -> None:
@@ -512,7 +512,7 @@ class _Update:
             gradients = scaled_to_norm(gradients, norm, recipe.clip_norm)
         with rates_as_inputs(recipe.optimizer, graph):
             recipe.optimizer.apply(gradients)
-        for (_, _), held in self._sums.items():
+        for held in self._sums.values():
             graph.assign(held, graph.zeros(held.shape, dtype=held.dtype))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -12,7 +13,7 @@ from luminal.base.dots import MMA, Dot
 from luminal.codegen.c_family.kernel import Spelled
 from luminal.kernel import tile_ir
 from luminal.runtime.driver import Driver
-from luminal.schedule.groups.facts import Groups
+from luminal.schedule.groups.facts import USUAL, Groups
 from tests.backends.c_family.dialects import DIALECTS
 from tests.simt import compiling
 from tests.simt.driver import CheckedDriver
@@ -38,3 +39,16 @@ def checked(name: str = "cuda", dots: tuple[Dot, ...] = MMA) -> CBackend:
         begins_early=bool(own.depend),
     )  # fmt: skip
     return Checked(machine(name, 2, 32 << 10, 1 << 20, dots=dots), groups=groups)
+
+
+@cache
+def preferring(
+    left: tuple[Dot, ...], dots: tuple[Dot, ...] = MMA, *, boxes: bool = False
+) -> CBackend:
+    """A device on the shims that prefers dots whose factors stay in shared memory."""
+    made = checked(dots=dots)
+    groups = replace(
+        made.groups, lanes=128, most=256, shared_bytes=96 << 10, left=left, boxes=boxes,
+        pipes=replace(USUAL, left=8192),
+    )  # fmt: skip
+    return replace(made, groups=groups)

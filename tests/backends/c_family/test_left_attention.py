@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -24,8 +22,7 @@ from luminal.compiler.compile import lower_to_program
 from luminal.frontend.matrices.attention import scaled_dot_product_attention
 from luminal.kernel.cascade_fragments import Fragments
 from luminal.kernel.tile_ir import Begin, Kernel, Retile
-from luminal.schedule.groups.facts import USUAL
-from tests.backends.c_family.checked import checked
+from tests.backends.c_family.checked import preferring
 from tests.backends.c_family.offline import skip_without
 from tests.backends.cpu.schedule.cascade_cases import CASES, case
 from tests.backends.on_device import check_case, compiled_on
@@ -36,15 +33,9 @@ OTHERS = ("given scores", "two axes of keys", "where greatest")
 """What is no product by a dot, reduces two axes, or has positions to compare."""
 
 
-@cache
 def device() -> CBackend:
     """A device on the shims that prefers wgmma."""
-    made = checked()
-    groups = replace(
-        made.groups, lanes=128, most=256, shared_bytes=96 << 10, left=WGMMA,
-        pipes=replace(USUAL, left=8192),
-    )  # fmt: skip
-    return replace(made, groups=groups)
+    return preferring(WGMMA)
 
 
 def by_warp_groups(kernel: Kernel) -> bool:

@@ -4,6 +4,7 @@ texts on the shims, where every access and wait is checked, and machine code for
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,31 @@ import pytest
 
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
+from luminal.codegen.c_family.kernel import Walk
 from luminal.codegen.c_family.persistent import spell_tiles_together
 from luminal.expand.expand import expand
 from luminal.kernel.boxes import Tensor
-from luminal.kernel.knobs import as_knobs
+from luminal.kernel.knobs import Knobs, as_knobs
 from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.work import work
-from tests.backends.c_family.left_products import check, device, found, program, ring
+from tests.backends.c_family.left_products import check, device, program
 from tests.backends.c_family.offline import skip_without
 from tests.backends.groups.random_matrices import check as random_product
 from tests.long_share import long_but
 from tests.simt import driver
+from tests.simt.launching import DeviceFault
 from tests.simt.tensor_map import words
+
+
+def ring(dtype: str, columns: int, deep: int, stages: int, copies: str = "boxes") -> Knobs:
+    blocks = f"64x{columns} by 64x{columns}"
+    return as_knobs(
+        {
+            "dot": f"wgmma.{dtype}", "blocks": blocks, "deep": deep, "stages": stages,
+            "copies": copies,
+        }
+    )  # fmt: skip
+
 
 SIZES = 72, 208, 136  # edges on all sides
 CASES = {
@@ -107,6 +121,25 @@ def test_another_swizzle_of_a_map_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By some order of threads: products are made at once, or where they are awaited."""
     found(*FAULTS[fault], "lanes", monkeypatch)
+
+
+def found(before: str, after: str, copies: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sees that a kernel in whose text this stands in place of that does not pass for right."""
+    own = Walk.text
+
+    def wrong(self: Walk) -> str:
+        head, name, rest = own(self).partition('extern "C"')
+        where = r"\n" in before or "await" in before or "4096" in before
+        if where:
+            rest, count = re.subn(before, after, rest)
+        else:
+            head, count = re.subn(before, after, head)
+        assert count, f"{before} is not there"
+        return head + name + rest
+
+    monkeypatch.setattr(Walk, "text", wrong)
+    with pytest.raises((DeviceFault, AssertionError)):
+        check("bfloat16", (64, 256, 128), (False, False), ring("bf16", 128, 32, 4, copies))
 
 
 N = 2048

@@ -5,7 +5,6 @@ where every access, fence and wait is checked, and machine code for sm_100a.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -20,9 +19,8 @@ from luminal.expand.expand import expand
 from luminal.kernel.knobs import Knobs, as_knobs
 from luminal.runtime.together import kernels_together
 from luminal.schedule.groups.bounds import bounds
-from luminal.schedule.groups.facts import USUAL
 from luminal.schedule.groups.work import work
-from tests.backends.c_family.checked import checked
+from tests.backends.c_family.checked import preferring
 from tests.backends.c_family.left_products import check, program
 from tests.backends.c_family.matrix_products import product
 from tests.backends.c_family.offline import skip_without
@@ -35,17 +33,7 @@ from tests.simt.launching import DeviceFault
 @cache
 def device() -> CBackend:
     """A device on the shims that prefers tcgen05."""
-    made = checked(dots=(*MMA_FLOAT8, *MMA))
-    groups = replace(
-        made.groups,
-        lanes=128,
-        most=256,
-        shared_bytes=96 << 10,
-        left=TCGEN05,
-        boxes=True,
-        pipes=replace(USUAL, left=8192),
-    )
-    return replace(made, groups=groups)
+    return preferring(TCGEN05, (*MMA_FLOAT8, *MMA), boxes=True)
 
 
 def ring(
