@@ -124,8 +124,9 @@ def test_a_run_is_one_indirect_command_buffer(
     check_runs(exe)
     launches = ran[0]
     assert launches > 2
-    # The first run with rows of either number is a list of calls, the second one is recorded.
-    assert (len(listed), len(made), len(ran)) == (2 * launches, 2, 10)
+    # The first of twelve runs is a list of calls, the second one is recorded. What it takes of memory
+    # is little, so it lies alike for rows of either number, and one recording serves both.
+    assert (len(listed), len(made), len(ran)) == (launches, 1, 11)
 
 
 @pytest.mark.parametrize(
