@@ -124,8 +124,8 @@ def test_a_run_is_one_indirect_command_buffer(
     check_runs(exe)
     launches = ran[0]
     assert launches > 2
-    # The first of twelve runs is a list of calls, the second one is recorded. What it takes of memory
-    # is little, so it lies alike for rows of either number, and one recording serves both.
+    # The first of twelve runs is a list of calls, the second one is recorded. What it takes of
+    # memory is little, so it lies alike for rows of either number, and one recording serves both.
     assert (len(listed), len(made), len(ran)) == (launches, 1, 11)
 
 
