@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from luminal.base.errors import DimError, GraphError
 from luminal.base.records import dataclass
+from luminal.distribute.block import PartOf, words_of
 from luminal.distribute.layout import Layout, of_spec, whole
-from luminal.distribute.mesh import Mesh, Spec
+from luminal.distribute.mesh import Mesh, Spec, dealt
 from luminal.distribute.move import Moved, Reason
 from luminal.distribute.partial import settle
-from luminal.distribute.project import PartOf, project, words_of
+from luminal.distribute.project import project
 from luminal.distribute.propagate import Sites, spread_all
+from luminal.distribute.respell import respelled
+from luminal.distribute.rings import Ring, find
 from luminal.hlir.attributes import InputAttrs, Shape, ShardAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output
 from luminal.hlir.ops import Value
@@ -65,9 +68,12 @@ def distribute(
         owner: of_spec(spec, tuple(map(const, owner.shape)), mesh, owner.name)
         for owner, spec in states.items()
     }
-    sites = Sites.of(graph)
-    spread_all(graph, sites, _marks(sites, mesh, inputs, held), held, settle)
-    projection = project(graph, mesh, sites, held, part_of, order)
+    marks = _marks_of(graph, mesh, inputs, held)
+    sites, rings = _spread(graph, marks, held)
+    if rings:
+        graph = respelled(graph, rings)
+        sites, rings = _spread(graph, marks, held)
+    projection = project(graph, mesh, sites, held, part_of, order, rings)
     ins = {
         node.attrs.name: sites.value(node.value).layout for node in graph.by_op().get("Input", ())
     }
@@ -80,6 +86,29 @@ def distribute(
         projection.graph, projection.rows, ins, outs, {s.name: n for s, n in parts.items()},
         *_shapes(graph),
     )  # fmt: skip
+
+
+def _spread(
+    graph: Graph, marks: Sequence[Mapping[Value, Layout]], held: Mapping[Assignable, Layout]
+) -> tuple[Sites, list[Ring]]:
+    """How all sites of a graph lie, and its rings."""
+    sites = Sites.of(graph)
+    spread_all(graph, sites, marks, held, settle)
+    rings = find(graph, sites)
+    while rings:
+        # What lies around a ring lies as it asks: the queries' scores are whole along the keys.
+        closed = Sites.of(graph)
+        rings = [ring.on(sites, closed) for ring in rings]
+        starts = [site for ring in rings for site in ring.close(closed)]
+        spread_all(graph, closed, marks, held, settle, starts)
+        sites, before = closed, len(rings)
+        rings = [ring for ring in rings if ring.is_cut]
+        if len(rings) == before:
+            return sites, rings
+        if not rings:
+            sites = Sites.of(graph)
+            spread_all(graph, sites, marks, held, settle)
+    return sites, rings
 
 
 def _check_names(graph: Graph, mesh: Mesh) -> None:
@@ -131,13 +160,13 @@ def as_recorded(graph: Graph, mesh: Mesh) -> Distributed:
     return Distributed(local, rows, inputs, outputs, {}, *shapes)
 
 
-def _marks(
-    sites: Sites, mesh: Mesh, inputs: Mapping[str, Spec], held: Mapping[Assignable, Layout]
+def _marks_of(
+    graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec], held: Mapping[Assignable, Layout]
 ) -> tuple[dict[Value, Layout], dict[Value, Layout]]:
     """The values whose layouts are given: inputs and marks, then Parameters and States."""
     first: dict[Value, Layout] = {}
     last: dict[Value, Layout] = {}
-    for node in sites.nodes():
+    for node in all_nodes(graph):
         match node.attrs:
             case InputAttrs(name=name) if name in inputs:
                 first[node.value] = of_spec(
@@ -179,7 +208,7 @@ def _parts_of_dims(graph: Graph, mesh: Mesh, inputs: Mapping[str, Spec]) -> dict
                 continue
         for extent, names in zip(node.types[0].shape, spec, strict=True):
             if isinstance(extent, Symbol):
-                ranks = math.prod(mesh.ranks(name, what) for name in names)
+                ranks = math.prod(mesh.ranks(dealt(name)[0], what) for name in names)
                 parts[extent] = math.lcm(parts.get(extent, 1), ranks)
     return {dim: ranks for dim, ranks in parts.items() if ranks > 1}
 

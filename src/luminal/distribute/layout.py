@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from luminal.base.errors import ShapeError
-from luminal.distribute.mesh import Mesh, Spec
+from luminal.distribute.mesh import Mesh, Spec, dealt
 from luminal.hlir.attributes import Shape
 from luminal.hlir.sharding import coordinate
 from luminal.shape.expression import Expression, all_of, ceil_div, const, maximum, product_of
@@ -34,12 +34,27 @@ class Cut(NamedTuple):
     block: Expression
 
     @property
+    def place(self) -> Expression:
+        """The digit that a rank has: its own coordinate, or that of a rank `ahead`."""
+        axis, _, places = self.axis.partition(AHEAD)
+        digit = coordinate(axis, self.ranks)
+        return (digit + int(places)) % self.ranks if places else digit
+
+    @property
     def period(self) -> Expression:
         """The positions after which the ranks begin anew."""
         return self.block * self.ranks
 
     def __str__(self) -> str:
         return f"{self.axis}/{self.block}"
+
+
+AHEAD = ">"
+
+
+def ahead(axis: str, places: int) -> str:
+    """What stands for a mesh axis in a cut that is as the rank so many places ahead has it."""
+    return f"{axis}{AHEAD}{places}"
 
 
 Cuts = tuple[Cut, ...]
@@ -82,14 +97,14 @@ def nested(cuts: Iterable[Cut]) -> Cuts | None:
 
 
 def of_spec(spec: Spec, shape: Shape, mesh: Mesh, what: str) -> Layout:
-    """The layout that a spec means on a mesh: equal parts, one after the other, the last with
-    pads where a literal extent does not divide.
+    """The layout that a spec means on a mesh: equal parts, one after the other or dealt out in
+    blocks, the last with pads where a literal extent does not divide.
 
     Raises ShapeError where the mesh lacks an axis or an extent with dims in it does not divide.
     """
     layout: list[Cuts] = []
     for k, (names, extent) in enumerate(zip(spec, shape, strict=True)):
-        total = math.prod(mesh.ranks(name, what) for name in names)
+        total = math.prod(mesh.ranks(dealt(name)[0], what) for name in names)
         block = extent.exact_div(total)
         if extent.is_const:
             block = ceil_div(maximum(extent, 1), total)
@@ -100,13 +115,24 @@ def of_spec(spec: Spec, shape: Shape, mesh: Mesh, what: str) -> Layout:
                 "are padded: make it one, or cut another dimension"
             )
         cuts: list[Cut] = []
-        for name in reversed(names):
+        for entry in reversed(names):
+            name, size = dealt(entry)
             ranks = mesh.ranks(name)
+            if size is not None and (len(names) > 1 or not extent.is_const):
+                _check_dealt(block, size, f"{what}: {entry!r} of dimension {k} of {extent}")
             if ranks > 1:
-                cuts.insert(0, Cut(name, ranks, block))
+                cuts.insert(0, Cut(name, ranks, block if size is None else const(size)))
             block = block * ranks
         layout.append(tuple(cuts))
     return tuple(layout)
+
+
+def _check_dealt(part: Expression, block: int, what: str) -> None:
+    if part.exact_div(block) is None:
+        raise ShapeError(
+            f"{what} has {part} positions a rank, which are no blocks of {block}; deal out as "
+            "many as divide them"
+        )
 
 
 def local_extent(extent: Expression, cuts: Cuts) -> Expression:
@@ -189,8 +215,7 @@ def to_local(position: Expression, cuts: Cuts) -> Expression:
 def to_global(position: Expression, cuts: Cuts) -> Expression:
     """Which position of the whole stands at a position of a rank's part."""
     for place, cut in enumerate(cuts):
-        digit = coordinate(cut.axis, cut.ranks)
-        position = with_digit(position, unit(cuts, place), cut.ranks, digit)
+        position = with_digit(position, unit(cuts, place), cut.ranks, cut.place)
     return position
 
 

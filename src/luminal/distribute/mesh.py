@@ -105,7 +105,17 @@ class Mesh:
 
 
 Spec = tuple[tuple[str, ...], ...]
-"""For each dimension of a value the mesh axes that cut it, the outermost first."""
+"""For each dimension of a value the mesh axes that cut it, the outermost first; the last one may be
+dealt out in blocks: "sequence/1".
+"""
+
+
+def dealt(entry: str) -> tuple[str, int | None]:
+    """The mesh axis of a name in a spec, and the positions of the blocks that it deals out, if any:
+    position i of "sequence/2" lies on rank i // 2 % ranks.
+    """
+    axis, slash, block = entry.partition("/")
+    return axis, int(block) if slash else None
 
 
 _FORM = (
@@ -130,7 +140,7 @@ def spec_of(entries: Any, rank: int, what: str, mesh: Mesh | None = None) -> Spe
             f"{what}: the spec {entries!r} has {len(spec)} entries for {rank} dimensions; give one "
             "for each at most"
         )
-    flat = [name for names in spec for name in names]
+    flat = [dealt(name)[0] for names in spec for name in names]
     for name in flat:
         if mesh is not None:
             mesh.ranks(name, what)
@@ -145,8 +155,14 @@ def spec_of(entries: Any, rank: int, what: str, mesh: Mesh | None = None) -> Spe
 def _names_of(entry: Any, entries: Any, what: str) -> tuple[str, ...]:
     """The mesh axes of one dimension's entry in a spec."""
     names = () if entry is None else (entry,) if isinstance(entry, str) else entry
-    if not isinstance(names, tuple | list) or not all(map(is_axis_name, names)):
+    if not isinstance(names, tuple | list) or not all(map(_is_entry, names)):
         raise ShapeError(f"{what}: {entry!r} in the spec {entries!r}; {_FORM}")
+    for name in names[:-1]:
+        if dealt(name)[1] is not None:
+            raise ShapeError(
+                f"{what}: {name!r} in {entries!r} deals out what {names[-1]!r} cuts further; let "
+                "it be the last of its dimension"
+            )
     return tuple(map(str, names))
 
 
@@ -162,6 +178,15 @@ def _is_place(value: Any, ranks: int) -> bool:
 def is_axis_name(name: object) -> bool:
     """Can it be the name of a mesh axis? A word, as names in Python are."""
     return isinstance(name, str) and name.isidentifier()
+
+
+def _is_entry(name: object) -> bool:
+    """Can it stand in a spec? An axis, alone or with the positions of a block: `sequence/1`."""
+    if not isinstance(name, str):
+        return False
+    axis, slash, block = name.partition("/")
+    is_block = block.isascii() and block.isdigit() and int(block) > 0
+    return is_axis_name(axis) and (is_block if slash else True)
 
 
 def _listed(value: Any, what: str, alone: type) -> tuple[Any, ...]:

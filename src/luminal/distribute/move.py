@@ -32,7 +32,7 @@ from luminal.hlir.attributes import CollectiveAttrs, Shape
 from luminal.hlir.graph import Builder
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Value
-from luminal.hlir.sharding import coordinate, sent
+from luminal.hlir.sharding import sent
 from luminal.shape.expression import ONE, TRUE, ZERO, Expression, ceil_div, product_of
 from luminal.shape.view import index, made, pad, reshape
 
@@ -87,12 +87,14 @@ class Mover:
     trips: Expression = ONE
 
     def collective(
-        self, x: Value, kind: str, cut: Cut, reason: Reason, reduction: str = ""
-    ) -> Value:
+        self, x: Value, kind: str, cut: Cut, reason: Reason, reduction: str = "",
+        pairs: tuple[tuple[int, int], ...] = (), turn: int | None = None,
+    ) -> Value:  # fmt: skip
         """One collective of all ranks along the axis of a cut."""
         row = Moved(kind, cut.axis, cut.ranks, x.shape, x.dtype, reason, self.trips)
         self.rows.append(row)
-        attrs = CollectiveAttrs(kind, cut.axis, cut.ranks, reduction, (), self.turn, reason.value)
+        turn = self.turn if turn is None else turn
+        attrs = CollectiveAttrs(kind, cut.axis, cut.ranks, reduction, pairs, turn, reason.value)
         return self.builder.make("Collective", (x,), attrs).value
 
     def view(
@@ -139,8 +141,7 @@ class Mover:
         block = unit(cuts, cuts.index(cut))
         here = x.value.shape[dimension]
         shape = _resized(x.value.shape, dimension, local_extent(x.shape[dimension], cuts))
-        digit = coordinate(cut.axis, cut.ranks)
-        at = with_digit(_position(dimension, shape), block, cut.ranks, digit)
+        at = with_digit(_position(dimension, shape), block, cut.ranks, cut.place)
         indices = _indices(shape, x.value.shape, dimension, at)
         value = self.view(x.value, shape, indices, at < here)
         return x._replace(value=value, layout=_with(x.layout, dimension, cuts))

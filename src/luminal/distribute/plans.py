@@ -18,7 +18,7 @@ from typing import Any
 
 from luminal.base.errors import InputError
 from luminal.base.near_names import suggestion
-from luminal.distribute.mesh import Mesh, Spec, spec_of
+from luminal.distribute.mesh import Mesh, Spec, dealt, spec_of
 from luminal.memory.state import Assignable, Parameter
 
 STAGES = ("zero1", "zero2", "zero3")
@@ -205,12 +205,12 @@ def _with(path: str, parameter: Parameter, axis: str, mesh: Mesh) -> Spec | None
     it is where the axis cuts it already: a plan may be followed twice.
     """
     spec = parameter.spec or ((),) * len(parameter.shape)
-    if any(axis in names for names in spec):
+    if any(axis == dealt(name)[0] for names in spec for name in names):
         return spec
     for k, extent in enumerate(parameter.shape):
         taken = mesh.ranks(axis)
         for name in spec[k]:
-            taken *= mesh.ranks(name, path)
+            taken *= mesh.ranks(dealt(name)[0], path)
         if extent and extent % taken == 0:
             return (*spec[:k], (*spec[k], axis), *spec[k + 1 :])
     return None

@@ -210,9 +210,11 @@ def spread_all(
     marks: Sequence[Mapping[Value, Layout]],
     states: Mapping[Assignable, Layout],
     settle: Callable[[Sites], None],
+    starts: Sequence[Site] = (),
 ) -> None:
     """Gives the sites what is marked and spreads it: the first of `marks` first, with `settle`
     after it, what is assigned to `states` last. Leaves and States without a layout are whole.
+    `starts`: sites that have cuts already.
     """
     layouts = {value: layout for group in marks for value, layout in group.items()}
     arguments = {a for node in sites.nodes() for a in _arguments(node)}
@@ -225,7 +227,7 @@ def spread_all(
                 sites.positions[node].cuts = dict(site.cuts)
                 sites.positions[node].is_fixed = True
     for group in marks:
-        _spread([sites.value(value) for value in group])
+        _spread([*starts, *(sites.value(value) for value in group)])
         settle(sites)
     ends = []
     for sink in graph.sinks:
