@@ -10,7 +10,7 @@ import numpy as np
 
 from luminal.backends.reference import evaluate_with_bounds
 from luminal.base import dtypes
-from luminal.distribute import move
+from luminal.distribute import move, rings
 from luminal.hlir.prune import pruned
 from luminal.hlir.substitute import all_nodes
 from tests.distributed.programs import Case, Setting, case_of
@@ -72,11 +72,14 @@ def check_case(case: Case, setting: Setting) -> Seen:
 
 def adds_floats(case: Case, setting: Setting) -> bool:
     """Is a sum of floats added over ranks, or added by NumPy in an order of its own?"""
-    # The engine's sums are collectives, by which they are found.
-    rank, _ = spread(case.graph, setting.mesh, case.inputs, case.states, "engine")
+    # The engine's sums are collectives, by which they are found; a ring's are not, nor those that
+    # are joined at once.
+    with patch.object(rings, "MOST_JOINED", 0):
+        rank, _ = spread(case.graph, setting.mesh, case.inputs, case.states, "engine")
     return any(
         node.types[0].dtype.is_float
-        if node.op.name == "Collective" and node.attrs.reduction == "Sum"
+        if node.op.name == "Collective"
+        and (node.attrs.reduction == "Sum" or node.attrs.kind == "permute")
         else node.op.name == "Sum" and node.types[0].dtype is dtypes.float64
         for node in all_nodes(rank.graph)
     )

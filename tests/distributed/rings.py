@@ -18,6 +18,7 @@ import luminal.nn.functional as F
 from luminal.distribute.distribute import Distributed
 from luminal.distribute.mesh import Mesh
 from luminal.nn.attention import CausalAttention
+from luminal.nn.cache import KVCache
 from tests.distributed.whole import on_one, on_ranks
 
 Array = np.ndarray[Any, Any]
@@ -171,3 +172,34 @@ def expected(case: Attention, seed: int) -> tuple[dict[str, Array], dict[str, Ar
     alone = on_one(graph_of(case, is_cut=False).graph(), arrays)[0]
     wide = on_one(graph_of(replace(case, dtype="float64"), is_cut=False).graph(), exact)[0]
     return alone, wide
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Queries at the end of a text whose cache is cut by positions over the axis "sequence"."""
+
+    ranks: int
+    deal: str
+    rows: int
+    room: int
+    is_integers: bool  # positions are data, not a dim
+
+
+def cached(case: Decode, *, is_cut: bool = True) -> tuple[lm.Graph, KVCache]:
+    """The program of a step: keys and values are kept, and attended by 6 heads."""
+    rng = np.random.default_rng(case.room)
+    cache = KVCache.make(3, case.room, 4)
+    for state in (cache.keys, cache.values):
+        state.set(rng.standard_normal(state.shape).astype(np.float32))
+        state.spec = ((), (case.deal,), ()) if is_cut else None
+    layer, graph = CausalAttention(6, 3, 0.5), lm.Graph()
+    with lm.recording(graph):
+        q, k, v = (
+            graph.tensor((heads, case.rows, 4), name=name)
+            for name, heads in (("q", 6), ("k", 3), ("v", 3))
+        )
+        at: Any = lm.dim("at", 0, case.room - case.rows)
+        if case.is_integers:
+            at = graph.tensor((case.rows,), "int64", name="at")
+        cache.attend(layer, q, k, v, at).output("y")
+    return graph, cache

@@ -13,6 +13,7 @@ import pytest
 
 import luminal as lm
 from luminal import optim
+from luminal.backends.reference.interpreter import Arrays, interpret
 from luminal.base.costs import Link
 from luminal.distribute import ring_steps
 from luminal.distribute.distribute import Distributed
@@ -21,12 +22,16 @@ from luminal.distribute.layout import ahead
 from luminal.distribute.mesh import Mesh
 from luminal.distribute.move import Lying
 from luminal.distribute.price import Machine, price
+from luminal.distributed import run_local
 from luminal.hlir.ops import Value
+from luminal.hlir.prune import pruned
+from luminal.memory.state import Assignable
 from luminal.models.train import ModelSettings, new_llama, next_token_loss
-from tests.distributed.rings import Attention, drawn, expected, on_mesh
+from tests.distributed.rings import Attention, Decode, cached, drawn, expected, on_mesh
 from tests.distributed.whole import on_one, on_ranks
 
-SHORT, CASES, CHUNK = 8, 200, 10
+Array = np.ndarray[Any, Any]
+SHORT, CASES, CHUNK = 6, 200, 10
 EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-8}
 
 
@@ -92,13 +97,94 @@ def losses_of(spec: tuple[str | None, ...] | None, mesh: Mesh) -> dict[str, Any]
     return {"loss": outputs["loss"], **held}
 
 
-@pytest.mark.parametrize("spec", [(None, "sequence"), (None, "sequence/1")])
+@pytest.mark.parametrize(
+    "spec", [pytest.param((None, "sequence"), marks=pytest.mark.long), (None, "sequence/1")]
+)
 def test_a_llama_is_trained_on_a_cut_sequence(spec: tuple[str | None, ...]) -> None:
     mesh = Mesh((3,), ("sequence",))
     got, wanted = losses_of(spec, mesh), losses_of(None, mesh)
     for name, value in wanted.items():
         # Gradients of float32, added in another order.
         np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+# --- a cache that is cut by positions
+
+DECODES = [
+    Decode(ranks, deal, rows, room, is_integers)
+    for ranks, deal, room in (
+        (2, "sequence", 8),
+        (3, "sequence", 10),
+        (2, "sequence/1", 9),
+        (4, "sequence/2", 12),
+    )
+    for rows in (1, 3)
+    for is_integers in (False, True)
+]
+
+
+def attended_at(case: Decode, position: int) -> None:
+    """Queries at a position see what those of one rank do, and each rank keeps what is its own."""
+    rng = np.random.default_rng(position)
+    arrays = {
+        name: rng.standard_normal((heads, case.rows, 4)).astype(np.float32)
+        for name, heads in (("q", 6), ("k", 3), ("v", 3))
+    }
+    dims = {"at": position}
+    if case.is_integers:
+        arrays["at"], dims = np.arange(position, position + case.rows), {}
+    graph, cache = cached(case)
+    states: dict[Assignable, Any] = {s: s.spec for s in (cache.keys, cache.values)}
+    mesh = Mesh((case.ranks,), ("sequence",))
+    got, new, out = on_ranks(graph.graph(), mesh, None, states, arrays, dims=dims)
+    alone, own = cached(case, is_cut=False)
+    results = interpret(pruned(alone.graph()), arrays, dims, Arrays())
+    # Two sums of float32, added in another order.
+    np.testing.assert_allclose(got["y"], results.outputs["y"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(new[cache.keys], results.states[own.keys])
+    np.testing.assert_array_equal(new[cache.values], results.states[own.values])
+    (row,) = out.rows
+    elements = 6 * case.rows * (4 + 2)  # weighted sums, a maximum and a sum
+    assert (row.kind, row.bytes) == ("all_gather", elements * 4 * (case.ranks - 1))
+
+
+@pytest.mark.parametrize("case", DECODES[:2] + DECODES[9:10])
+def test_a_cut_cache_is_attended_by_one_collective(case: Decode) -> None:
+    for position in (0, case.room // 2, case.room - case.rows):
+        attended_at(case, position)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", DECODES)
+def test_cut_caches_at_all_positions(case: Decode) -> None:
+    for position in range(case.room - case.rows + 1):
+        attended_at(case, position)
+
+
+def test_threads_write_on_with_a_cut_cache() -> None:
+    case, steps = Decode(2, "sequence", 1, 6, is_integers=False), 6
+    rng = np.random.default_rng(3)
+    rows = [
+        {
+            n: rng.standard_normal((h, 1, 4)).astype(np.float32)
+            for n, h in zip("qkv", (6, 3, 3), strict=True)
+        }
+        for _ in range(steps)
+    ]
+
+    def work(engine: Any) -> list[Array]:
+        graph = cached(case)[0]
+        exe = lm.compile(graph, mesh=Mesh((2,), ("sequence",)))
+        out = [np.array(exe(one, dims={"at": k})["y"]) for k, one in enumerate(rows)]
+        assert exe.memory_report().state_bytes == 2 * 3 * 3 * 4 * 4  # half of each
+        return out
+
+    alone = lm.compile(cached(case, is_cut=False)[0], "reference")
+    for k, one in enumerate(rows):
+        wanted = alone(one, dims={"at": k})["y"]
+    results = run_local(2, work)
+    for out in results:
+        np.testing.assert_allclose(out[-1], wanted, rtol=1e-5, atol=1e-6)  # as above
 
 
 # --- planted faults

@@ -20,6 +20,7 @@ from luminal.distribute.layout import (
     Layout,
     by_axis,
     has_pads,
+    is_outermost,
     is_real,
     local_shape,
     of_axes,
@@ -306,8 +307,10 @@ class Block:
     def _shifted(self, x: Value, cut: Cut, extent: Expression) -> Value:
         """Integers as positions in a rank's part; what it does not hold is outside of it."""
         builder = self.mover.builder
-        offset = cut.place * cut.block * -1
         wide = builder.cast(x, dtypes.int64)
+        if not is_outermost(extent, cut):
+            return self._dealt(wide, cut, extent)
+        offset = cut.place * cut.block * -1
         shifted = builder.apply("Add", wide, builder.iota(offset, x.shape, dtypes.int64))
         if not has_pads(extent, (cut,)):
             return shifted
@@ -315,6 +318,23 @@ class Block:
         is_held = builder.apply("LessThan", wide, builder.iota(extent, x.shape, dtypes.int64))
         outside = builder.iota(const(-1), x.shape, dtypes.int64)
         return builder.apply("Select", is_held, shifted, outside)
+
+    def _dealt(self, x: Value, cut: Cut, extent: Expression) -> Value:
+        """Integers as positions in a rank's part, where a cut deals positions out."""
+        builder = self.mover.builder
+
+        def each(expr: Expression | int) -> Value:
+            return builder.iota(const(0) + expr, x.shape, dtypes.int64)
+
+        turn = builder.apply("FloorDiv", x, each(cut.block))
+        is_own = builder.apply(
+            "Equal", builder.apply("Mod", turn, each(cut.ranks)), each(cut.place)
+        )
+        rounds = builder.apply("FloorDiv", x, each(cut.period))
+        first = builder.apply("Mul", rounds, each(cut.block))
+        place = builder.apply("Add", first, builder.apply("Mod", x, each(cut.block)))
+        is_held = builder.apply("And", is_own, builder.apply("LessThan", x, each(extent)))
+        return builder.apply("Select", is_held, place, each(-1))
 
     def _scatter(self, node: Node) -> None:
         attrs: ScatterAttrs = node.attrs
@@ -325,7 +345,8 @@ class Block:
             site.cuts if attrs.mode == "add" else {a: c for a, c in site.cuts.items() if a in there}
         )
         layout = of_axes(len(site.shape), cuts)
-        result = of_axes(len(node.types[0].shape), there)
+        picked = self._picked(node, there)
+        result = of_axes(len(node.types[0].shape), {**there, **picked})
         partial = self.partials.of(node) if attrs.mode == "add" else {}
         dest = edge_of(node.args[0])
         added = partial and not is_zero(node.args[0])
@@ -340,9 +361,19 @@ class Block:
         if added:
             zero = builder.constant(np.zeros((), node.types[0].dtype.numpy), node.types[0].dtype)
             start = builder.view(zero, _spread(base.value.shape))
-        entries = self._entries(attrs.map, site.shape, layout, result)
+        values = [read.value for read in reads]
+        entries = self._entries(attrs.map, site.shape, layout, of_axes(len(result), there))
+        for dimension, cut in picked.values():
+            slot, here = attrs.map[dimension], entries[dimension]
+            if isinstance(here, Expression):
+                slot = len(values) - 1
+                values.append(builder.iota(here, values[0].shape, dtypes.int64))
+            assert isinstance(slot, int)
+            extent = node.types[0].shape[dimension]
+            values[1 + slot] = self._shifted(values[1 + slot], cut, extent)
+            entries[dimension] = Slot(slot)
         entries = self._kept_inside(entries, start.shape)
-        args = [start, *(read.value for read in reads)]
+        args = [start, *values]
         value = builder.make("Scatter", args, ScatterAttrs(tuple(entries), attrs.mode)).value
         shape = node.types[0].shape
         lying = Lying(value, result, partial, shape)
@@ -351,6 +382,22 @@ class Block:
             total = builder.apply("Add", base.value, lying.value)
             lying = Lying(total, result, {}, shape)
         self.lying[node.value] = lying
+
+    def _picked(
+        self, node: Node, aligned_cuts: Mapping[str, tuple[int, Cut]]
+    ) -> dict[str, tuple[int, Cut]]:
+        """The cuts of a Scatter's result by which each rank picks what it writes: of what replaces
+        values all ranks have all, and one of them the place where it goes.
+        """
+        if node.attrs.mode == "add":
+            return {}
+        cuts = self.sites.value(node.value).cuts
+        dimensions = [dimension for dimension, _ in cuts.values()]
+        return {
+            axis: (dimension, cut)
+            for axis, (dimension, cut) in cuts.items()
+            if axis not in aligned_cuts and dimensions.count(dimension) == 1
+        }
 
     def _loop(self, node: Node, attrs: LoopAttrs) -> None:
         body, carried = attrs.body, attrs.carried

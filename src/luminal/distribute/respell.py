@@ -10,22 +10,21 @@ sum; the second is what the gradient of a softmax takes from its rows, which the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 import numpy as np
 
 from luminal.distribute.edges import Edge, edge_of
-from luminal.distribute.rings import Ring, literal
+from luminal.distribute.rings import literal
 from luminal.hlir.graph import Builder, Graph, copied
 from luminal.hlir.ops import Node, Value
 from luminal.shape.expression import TRUE, Expression
 from luminal.shape.view import index, made, permute
 
 
-def respelled(graph: Graph, rings: Sequence[Ring]) -> Graph:
-    """The graph with the sums over the keys of its rings spelled so."""
-    sums = {node for ring in rings for node in ring.over_keys if node.op.name == "Sum"}
+def respelled(graph: Graph, sums: Set[Node]) -> Graph:
+    """The graph with these sums over keys spelled so."""
     # What a sum is found to be made of is spelled afterwards, or it would not be found.
     return _replaced(_replaced(graph, sums, _by_rows), sums, _divided_last)
 
@@ -34,7 +33,7 @@ Now = Callable[[Value], Value]
 Spell = Callable[[Builder, Node, set[Node], Now], Value | None]
 
 
-def _replaced(graph: Graph, sums: set[Node], spell: Spell) -> Graph:
+def _replaced(graph: Graph, sums: Set[Node], spell: Spell) -> Graph:
     """The graph with other values for these sums, as far as `spell` has some."""
     nodes, values, builder = graph.nodes(), dict[Value, Value](), Builder()
     there = set(nodes)

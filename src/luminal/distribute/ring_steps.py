@@ -27,13 +27,13 @@ from luminal.distribute.edges import edge_of
 from luminal.distribute.layout import Cut, Layout, ahead, by_axis, of_axes
 from luminal.distribute.move import Lying, Mover
 from luminal.distribute.propagate import Site, Sites
-from luminal.distribute.rings import Pass, Rate, Ring, passes_of
+from luminal.distribute.rings import Joint, Pass, Rate, Ring, joints, passes_of
 from luminal.hlir.attributes import IotaAttrs
 from luminal.hlir.graph import Builder
 from luminal.hlir.monoid import REDUCTIONS
 from luminal.hlir.ops import Node, Value
-from luminal.shape.expression import ONE
-from luminal.shape.view import made
+from luminal.shape.expression import ONE, ZERO, Expression, const, product_of, sum_of
+from luminal.shape.view import index, made, pad, reshape
 
 
 class RingBlock(Block):
@@ -59,15 +59,20 @@ class RingBlock(Block):
                 for turn, one in enumerate(passes_of(ring, nodes)):
                     for node in (*one.over_keys, *one.over_queries):
                         self._passes[ring.ends.get(node, node)] = ring, one, turn
+        self._joints = {
+            node: joint for joint in joints(nodes, sites, rings) for node in joint.one.over_keys
+        }
 
     def inner(self, nodes: Sequence[Node], roots: Sequence[Value], mover: Mover) -> Block:
         """See `Block`: the block of a Loop's body."""
         return RingBlock(nodes, roots, self.sites, mover, self.part_of, self._rings)
 
     def node(self, node: Node) -> None:
-        """See `Block`. Of a region only its reductions are there for others."""
+        """See `Block`. Of a region and a joint only reductions are there for others."""
         if node in self._passes:
             self._go_around(*self._passes[node])
+        elif node in self._joints:
+            self._join(self._joints[node])
         elif node not in self._inside:
             super().node(node)
 
@@ -80,10 +85,56 @@ class RingBlock(Block):
             missing = [value for value in missing if value not in self.lying]
             if node.value in self.lying:
                 waiting.pop()
-            elif missing and node not in self._passes:
+            elif missing and node not in self._passes and node not in self._joints:
                 waiting += [value.node for value in missing]
             else:
                 self.node(waiting.pop())
+
+    def _join(self, joint: Joint) -> None:
+        """A maximum over keys of which each rank has its own, and what follows it."""
+        maximum, one, axis = joint.one.maximum, joint.one, joint.axis
+        assert maximum is not None
+        inside = {maximum, *one.nodes}
+        reads = (edge_of(arg).value for node in inside for arg in node.args)
+        self._have([value for value in reads if value.node not in inside])
+        super().node(maximum)
+        alone = _Alone(self, one, axis)
+        alone.lying[maximum.value] = _without(self.lying[maximum.value], axis)
+        alone.run()
+        parts = {node: alone.lying[node.value] for node in one.over_keys}
+        level = self._of_all(parts, joint)
+        while len(level) > 1:
+            pairs = zip(level[::2], level[1::2], strict=False)
+            joined = [_joined(alone, one, a, b) for a, b in pairs]
+            level = joined + level[len(joined) * 2 :]
+        for node, x in level[0].items():
+            self.lying[node.value] = x
+            self.partials.kept.get(node.value, {}).pop(axis, None)
+
+    def _of_all(self, parts: dict[Node, Lying], joint: Joint) -> list[dict[Node, Lying]]:
+        """The parts of every rank, which one collective brings."""
+        builder, ranks = self.mover.builder, joint.ranks
+        sizes = [product_of(x.value.shape) for x in parts.values()]
+        total, row = sum_of(sizes), None
+        for number, (x, size) in enumerate(zip(parts.values(), sizes, strict=True)):
+            flat = builder.view(x.value, reshape(x.value.shape, (ONE, size)))
+            before = sum_of(sizes[:number])
+            room = ((ZERO, ZERO), (before, total - before - size))
+            wide = builder.view(flat, pad((ONE, size), room))
+            row = wide if row is None else builder.apply("Add", row, wide)
+        assert row is not None
+        why = self.why(next(iter(parts)).value, "each rank has the maximum and sums of its keys")
+        rows = self.mover.collective(row, "all_gather", Cut(joint.axis, ranks, ONE), why)
+        out: list[dict[Node, Lying]] = [{} for _ in range(ranks)]
+        for number, (node, x) in enumerate(parts.items()):
+            place: Expression = ZERO
+            for k, extent in enumerate(x.value.shape):
+                place = place * extent + (ZERO if extent == ONE else index(k, extent))
+            before = sum_of(sizes[:number])
+            for rank in range(ranks):
+                view = made(rows.shape, x.value.shape, [const(rank), before + place])
+                out[rank][node] = x._replace(value=builder.view(rows, view))
+        return out
 
     def _go_around(self, ring: Ring, one: Pass, turn: int) -> None:
         """All reductions of a pass."""
@@ -116,8 +167,7 @@ class RingBlock(Block):
             value = _sum(self.mover.builder, came, part.value)
             total[end] = part._replace(value=value, layout=layout, partial={})
         for node, x in total.items():
-            left = {axis: how for axis, how in x.partial.items() if axis != ring.axis}
-            self.lying[node.value] = x._replace(partial=left)
+            self.lying[node.value] = _without(x, ring.axis)
 
 
 class _Travels:
@@ -169,9 +219,7 @@ class _Chunk(Block):
     def plain(self, node: Node) -> None:
         """See `Block`. The ends of a chunk are joined with those before, not over ranks."""
         super().plain(node)
-        x = self.lying[node.value]
-        left = {axis: how for axis, how in x.partial.items() if axis != self._axis}
-        self.lying[node.value] = x._replace(partial=left)
+        self.lying[node.value] = _without(self.lying[node.value], self._axis)
 
     def laid(self, value: Value, wanted: Layout, why: str) -> Lying:
         """See `Block`. What is cut as the keys are comes from the rank that has it."""
@@ -192,6 +240,31 @@ class _Chunk(Block):
             return self.mover.sliced(x, dimension, cut)
         x = self._outer.laid(value, self._ring.home(wanted), why)
         return x._replace(value=self._travels.at(value, x, self._step), layout=wanted)
+
+
+class _Alone(Block):
+    """What follows a maximum, of a rank's own keys."""
+
+    def __init__(self, outer: RingBlock, one: Pass, axis: str) -> None:
+        self._outer, self._axis = outer, axis
+        roots = [node.value for node in one.over_keys]
+        super().__init__(one.nodes, roots, outer.sites, outer.mover, outer.part_of)
+
+    def plain(self, node: Node) -> None:
+        """See `Block`. The ends are joined with those of others later."""
+        super().plain(node)
+        self.lying[node.value] = _without(self.lying[node.value], self._axis)
+
+    def laid(self, value: Value, wanted: Layout, why: str) -> Lying:
+        """See `Block`. What does not follow the maximum lies as it does outside."""
+        if value in self.lying:
+            return super().laid(value, wanted, why)
+        return self._outer.laid(value, wanted, why)
+
+
+def _without(x: Lying, axis: str) -> Lying:
+    """The value with nothing left to be reduced along the axis."""
+    return x._replace(partial={other: how for other, how in x.partial.items() if other != axis})
 
 
 def _sites_at(sites: Sites, ring: Ring, nodes: Sequence[Node], axis: str) -> Sites:
@@ -215,7 +288,7 @@ def _sites_at(sites: Sites, ring: Ring, nodes: Sequence[Node], axis: str) -> Sit
 
 
 def _joined(
-    chunk: _Chunk, one: Pass, total: dict[Node, Lying], parts: dict[Node, Lying]
+    chunk: Block, one: Pass, total: dict[Node, Lying], parts: dict[Node, Lying]
 ) -> dict[Node, Lying]:
     """The reductions over the keys so far and those of one more chunk."""
     builder, out = chunk.mover.builder, {}
@@ -239,7 +312,7 @@ def _joined(
     return {**total, **out}
 
 
-def _rescaled(chunk: _Chunk, x: Lying, rate: Rate, before: Lying, after: Lying) -> Lying:
+def _rescaled(chunk: Block, x: Lying, rate: Rate, before: Lying, after: Lying) -> Lying:
     """A sum that followed one maximum as if it had followed another one, which is not below it."""
     builder, shape = chunk.mover.builder, x.value.shape
 
@@ -247,7 +320,11 @@ def _rescaled(chunk: _Chunk, x: Lying, rate: Rate, before: Lying, after: Lying) 
         one = builder.constant(np.array(number, x.value.dtype.numpy), x.value.dtype)
         return builder.view(one, made((), shape, []))
 
-    old, new = (chunk.viewed(m, rate.edge, x.layout).value for m in (before, after))
+    edge = rate.edge
+    wanted = of_axes(len(before.layout), edge.of_source(by_axis(x.layout)))
+    why = chunk.why(edge.value, "sums follow it")
+    maxima = (chunk.mover.convert(m, wanted, why) for m in (before, after))
+    old, new = (chunk.viewed(m, edge, x.layout).value for m in maxima)
     moved = builder.apply("Add", new, builder.apply("Mul", old, at_each(-1.0)))
     factor = builder.apply(rate.base, builder.apply("Mul", moved, at_each(rate.factor)))
     # A chunk of which a mask hides all from a query has nothing to add, and NaN for that.

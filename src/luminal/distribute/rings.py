@@ -29,7 +29,7 @@ from luminal.distribute.propagate import Site, Sites
 from luminal.hlir.attributes import ConstantAttrs, WeightAttrs
 from luminal.hlir.graph import Graph
 from luminal.hlir.ops import Node, Value
-from luminal.shape.expression import TRUE, Expression
+from luminal.shape.expression import TRUE, Expression, product_of
 from luminal.shape.view import identity, index
 
 Place = tuple[int, Cut]
@@ -228,9 +228,10 @@ def _followed(
     ring.keys[sites.value(node.value)] = dimension, cut
     while node.value not in read and len(users.get(node.value, ())) == 1:
         (user,) = users[node.value]
-        edge = edge_of(user.args[0])
-        place = edge.to_user(dimension, cut)
-        if user.op.name != "Sum" or place is None or place[0] == user.attrs.axis:
+        place = None
+        if user.op.name == "Sum":
+            place = edge_of(user.args[0]).to_user(dimension, cut)
+        if place is None or place[0] == user.attrs.axis:
             break
         ring.keys[sites.positions[user]] = place
         ring.nodes.add(user)
@@ -254,7 +255,7 @@ def passes_of(ring: Ring, nodes: Sequence[Node]) -> list[Pass]:
     for maximum in ring.over_keys:
         if maximum.op.name == "Max":
             late = {n for n in nodes if depth[n] >= depth[maximum]}
-            for node, rate in _rates(maximum, nodes, late, exits).items():
+            for node, rate in _rates(maximum, nodes, late, exits)[0].items():
                 if depth[node] == depth[maximum] + 1 and node not in ring.ends:
                     rates[node], maxima[node] = rate, maximum
     by_depth: dict[int, Pass] = {}
@@ -277,17 +278,129 @@ def passes_of(ring: Ring, nodes: Sequence[Node]) -> list[Pass]:
     return passes
 
 
+# --- keys that are cut where queries are whole
+
+
+class Joint(NamedTuple):
+    """A maximum over keys that a mesh axis cuts, and the sums that follow it: each rank has its own
+    of its keys, and one collective joins them.
+    """
+
+    axis: str
+    ranks: int
+    one: Pass
+
+
+MOST_JOINED = 1 << 16
+"""Bytes of a rank's part up to which all parts go to all ranks at once: what takes one collective
+would else take several, and less to send on many ranks.
+"""
+
+
+def joints(nodes: Sequence[Node], sites: Sites, rings: Sequence[Ring]) -> list[Joint]:
+    """The joints of a block whose sites are settled."""
+    taken = {node for ring in rings for node in ring.nodes}
+    out = []
+    for maximum, axis in _cut_maxima(nodes, sites):
+        ends = _cut_sums(nodes, sites, axis)
+        late = _after([maximum, *ends], nodes)
+        rates, _ = _rates(maximum, nodes, late, {maximum, *ends})
+        sums = [node for node in ends if node in rates and node not in taken]
+        one = Pass(over_keys=[maximum, *sums], rates=rates, maximum=maximum)
+        inside = _after([maximum], nodes)
+        wanted, waiting = set(sums), [*sums]
+        while waiting:
+            for arg in waiting.pop().args:
+                node = edge_of(arg).value.node
+                if node in inside and node is not maximum and node not in wanted:
+                    wanted.add(node)
+                    waiting.append(node)
+        one.nodes = [node for node in nodes if node in wanted]
+        if _is_joint(one, sites):
+            out.append(Joint(axis, sites.positions[maximum].cuts[axis][1].ranks, one))
+    return out
+
+
+def to_join(graph: Graph, sites: Sites) -> set[Node]:
+    """The sums of a graph that would follow a maximum if they were spelled so."""
+    sums: set[Node] = set()
+    for nodes, _ in sites.blocks:
+        for maximum, axis in _cut_maxima(nodes, sites):
+            ends = _cut_sums(nodes, sites, axis)
+            late = _after([maximum, *ends], nodes)
+            _, uses = _rates(maximum, nodes, late, {maximum, *ends})
+            for node in ends:
+                product = edge_of(node.args[0]).value.node
+                for arg in product.args if product.op.name == "Mul" else ():
+                    weights = edge_of(arg).value.node
+                    if weights.op.name in ("Div", "Select"):
+                        parts = [edge_of(part).value.node for part in weights.args]
+                        if any((use := uses.get(part)) is not None and use.base for part in parts):
+                            sums.add(node)
+    return sums
+
+
+def _cut_maxima(nodes: Sequence[Node], sites: Sites) -> Iterable[tuple[Node, str]]:
+    for node in nodes:
+        if node.op.name == "Max":
+            at = sites.positions[node].cuts.items()
+            axes = [axis for axis, (dimension, _) in at if dimension == node.attrs.axis]
+            if len(axes) == 1:
+                yield node, axes[0]
+
+
+def _cut_sums(nodes: Sequence[Node], sites: Sites, axis: str) -> list[Node]:
+    """The sums along a dimension that a mesh axis cuts."""
+    return [
+        node
+        for node in nodes
+        if node.op.name == "Sum" and _place(sites, node, axis) == node.attrs.axis
+    ]
+
+
+def _place(sites: Sites, node: Node, axis: str) -> int | None:
+    place = sites.positions[node].cuts.get(axis)
+    return None if place is None else place[0]
+
+
+def _after(starts: Sequence[Node], nodes: Sequence[Node]) -> set[Node]:
+    """What depends on some nodes, these too."""
+    after = set(starts)
+    for node in nodes:
+        if any(arg.node in after for arg in node.args):
+            after.add(node)
+    return after
+
+
+def _is_joint(one: Pass, sites: Sites) -> bool:
+    """Is there a weighted sum among them, is all small, and nothing between them moved?"""
+    assert one.maximum is not None
+    values = [node.value for node in one.over_keys]
+    sizes = [product_of(value.shape) for value in values]
+    if len({value.dtype for value in values}) > 1 or not all(size.is_const for size in sizes):
+        return False
+    of_each = [size.value for size in sizes]
+    if max(of_each) == of_each[0] or sum(of_each) * values[0].dtype.size > MOST_JOINED:
+        return False
+    inside = {one.maximum, *one.nodes}
+    for node in one.nodes:
+        if node not in sites.positions and node.op.group != "view":
+            return False
+        for edge in map(edge_of, node.args):
+            if edge.value.node in inside and node in sites.positions:
+                wanted = edge.of_source(sites.positions[node].cuts)
+                if wanted != sites.value(edge.value).cuts:
+                    return False
+    return True
+
+
 def _needed(ring: Ring, one: Pass, nodes: Sequence[Node], exits: set[Node]) -> list[Node]:
     """What is computed of a chunk for the reductions of a pass, operands first."""
     ends = [ring.ends.get(node, node) for node in (*one.over_keys, *one.over_queries)]
     wanted, waiting = set(ends), [*ends]
     mine = {*one.over_keys, *one.over_queries}
-    after: set[Node] = set()  # depends on the maximum, in the region or not
-    if one.maximum is not None:
-        after.add(one.maximum)
-        for node in nodes:
-            if any(arg.node in after for arg in node.args):
-                after.add(node)
+    # What depends on the maximum, in the region or not.
+    after = set[Node]() if one.maximum is None else _after([one.maximum], nodes)
     while waiting:
         for arg in waiting.pop().args:
             node = edge_of(arg).value.node
@@ -311,8 +424,10 @@ class _Use(NamedTuple):
 
 def _rates(
     maximum: Node, nodes: Sequence[Node], late: set[Node], exits: set[Node]
-) -> dict[Node, Rate]:
-    """The sums that are rescaled when a maximum moves; see `kernel.cascade`."""
+) -> tuple[dict[Node, Rate], dict[Node, _Use | None]]:
+    """The sums that are rescaled when a maximum moves, and how what depends on it uses it; see
+    `kernel.cascade`.
+    """
     shape = maximum.types[0].shape
     uses: dict[Node, _Use | None] = {maximum: _Use("", 1.0, identity(shape).map)}
     rates: dict[Node, Rate] = {}
@@ -332,7 +447,7 @@ def _rates(
                 rates[node] = Rate(use.base, use.factor, edge)
             continue  # what reads it needs its end
         uses[node] = use
-    return rates
+    return rates, uses
 
 
 def _use(node: Node, moving: Sequence[_Use | None]) -> _Use | None:

@@ -124,6 +124,9 @@ class KVCache:
     def _end(self, new: Tensor, positions: Positions) -> Expression:
         """Only positions before it are attended."""
         graph = new.graph
+        if self.keys.spec is not None and self.keys.spec[-2]:
+            # Cut by positions: each rank attends its own, and what is empty is hidden by the mask.
+            return graph.extent(self.keys.shape[-2])
         if isinstance(positions, Tensor):
             return graph.extent(self.keys.shape[-2] if self.reach is None else self.reach)
         return graph.extent(positions) + new.extents[-2]
@@ -138,7 +141,8 @@ class KVCache:
         else:
             # A position that is an Expression is checked before the run; computed ones write
             # nowhere when they lie outside.
-            graph.require(self._end(new, positions) <= state.shape[-2], "the end of a cache")
+            end = graph.extent(positions) + new.extents[-2]
+            graph.require(end <= state.shape[-2], "the end of a cache")
             entries[-2] = graph.extent(positions) + entries[-2]
         # A Scatter into the State, which programs update where it lies: nothing else of the cache
         # is touched.
