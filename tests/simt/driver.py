@@ -111,6 +111,7 @@ class CheckedDriver(Driver):
             orders=self.orders,
             warp_size=self.warp_size,
             maps=maps,
+            cluster=code.cluster,
         )
 
     def _integers(self, place: DevicePointer, count: int) -> Array:

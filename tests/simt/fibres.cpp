@@ -1,7 +1,7 @@
 // Runs a grid on one core: groups one after the other, each thread of a group as a fibre that runs
 // until it waits. So a run is deterministic, and a different order of threads is a different run.
 // The groups of a cooperative launch, which wait for each other, are all there at once and take
-// turns, in an order that a generator draws.
+// turns, in an order that a generator draws; likewise those of a cluster, one cluster after the other.
 #include "runtime.h"
 #include <algorithm>
 #include <cstring>
@@ -57,6 +57,7 @@ struct Group {
     std::map<const void*, Span> memory;
     unsigned start, barrier;  // clocks
     Known known, heard;       // heard by some thread since the last barrier
+    unsigned met;             // barriers of its cluster
 };
 
 Clocks clocks;
@@ -65,7 +66,9 @@ const Launch* running;
 static std::vector<Group> groups;
 static Group* own;
 static unsigned current;
-static std::map<const unsigned*, Known> told;  // by counter
+static std::map<const void*, Known> told;  // by counter
+static unsigned known_groups;              // of which a group may know something
+static unsigned meeting;                   // groups that came to barriers of their cluster
 static Place scheduler;
 static ucontext_t scheduler_entry;
 static Fault fault;
@@ -148,16 +151,22 @@ void depend() { own->fibres[current].depended = true; }
 bool has_depended() { return own->fibres[current].depended; }
 
 static void join(Known& known, const Known& other) {
-    known.resize(groups.size());
+    known.resize(known_groups);
     for (size_t i = 0; i < other.size(); i++) known[i] = std::max(known[i], other[i]);
 }
+
+void tell(const void* at, bool now) {
+    Known known = own->known;
+    known[own->number] = now ? ++clocks.now : own->barrier;
+    join(told[at], known);
+}
+
+void hear(const void* at) { join(own->known, told[at]); }
 
 // What the group did before its last barrier has happened for who finds the counter there.
 unsigned arrive(unsigned* counter, void* caller) {
     touch_atomic(counter, sizeof *counter, caller);
-    Known now = own->known;
-    now[own->number] = own->barrier;
-    join(told[counter], now);
+    tell(counter, false);
     return (*counter)++;
 }
 
@@ -174,6 +183,32 @@ void await(const unsigned* counter, unsigned count, int line) {
 void barrier(int line) {
     own->waiting++;
     wait(State::at_barrier, line);
+}
+
+unsigned cluster_size() { return std::max(1u, running->cluster); }
+unsigned cluster_rank() { return own->number % cluster_size(); }
+static Group& peer(unsigned rank) { return cluster_size() > 1 ? groups[rank] : *own; }
+void* peer_memory(unsigned rank, const void* key, size_t size) {
+    Span& span = peer(rank).memory[key];
+    if (!span.begin) span = {map(size), size};
+    return span.begin;
+}
+char* peer_shared(unsigned rank) { return peer(rank).dynamic; }
+unsigned peer_number(unsigned rank) { return peer(rank).number; }
+
+// A barrier of each group, between which its first thread waits for those of the others.
+void cluster_barrier(int line) {
+    barrier(line);
+    if (current == 0) {
+        Fibre& fibre = own->fibres[current];
+        fibre.counter = &meeting;
+        fibre.count = ++own->met * cluster_size();
+        tell(&meeting, false);
+        meeting++;
+        while (meeting < fibre.count) wait(State::at_counter, line);
+        join(own->heard, told[&meeting]);
+    }
+    barrier(line);
 }
 
 void part_barrier(unsigned threads, int line) {
@@ -361,8 +396,9 @@ static void begin(Group& group, unsigned number) {
     group.at = {number % size.x, number / size.x % size.y, number / size.x / size.y};
     group.waiting = group.part_waiting = group.returned = 0;
     group.start = group.barrier = ++clocks.now;
-    group.known.assign(groups.size(), 0);
-    group.heard.assign(groups.size(), 0);
+    group.known.assign(known_groups, 0);
+    group.heard.assign(known_groups, 0);
+    group.met = meeting = 0;
     for (Warp& each : group.warps) {
         each.waiting = each.returned = each.meetings = 0;
         each.barrier_clock = clocks.now;
@@ -393,13 +429,15 @@ static bool run_round(Group& group, unsigned turn) {
 }
 
 // Runs groups that are there together until all have returned. In each round one of them may be
-// slow: the others run ahead of it.
+// slow: the others run ahead of it. Of a cluster it is always the same, by most orders, so that the
+// others run as far ahead as they may.
 static void run_together(Group* first, unsigned count) {
     unsigned turn = first->number;
     for (bool left = true, is_fair = true; left;) {
         bool ran = left = false;
         turn = turn * 1664525 + 1013904223;  // Numerical Recipes' generator
         unsigned from = turn >> 8, slow = is_fair ? count : (turn >> 16) % (2 * count);
+        if (!is_fair && running->cluster > 1 && running->order) slow = running->order - 1;
         for (unsigned i = 0; i < count; i++) {
             Group& group = first[count == 1 ? 0 : in_order(i, count, from % count)];
             if (group.returned == group.fibres.size()) continue;
@@ -418,10 +456,12 @@ static void run_grid(unsigned count) {
         for (unsigned i = 0; i < count; i++) begin(groups[i], i);
         return run_together(groups.data(), count);
     }
-    for (unsigned i = 0; i < count && fault.kind == FaultKind::none; i++) {
+    unsigned size = std::max(1u, running->cluster);
+    for (unsigned i = 0; i < count / size && fault.kind == FaultKind::none; i++) {
         memset(running->shared.begin, 0xCB, running->shared.size);
-        begin(groups[0], in_order(i, count, 0));
-        run_together(groups.data(), 1);
+        for (unsigned rank = 0; rank < size; rank++)
+            begin(groups[rank], in_order(i, count / size, 0) * size + rank);
+        run_together(groups.data(), size);
     }
 }
 
@@ -434,7 +474,8 @@ extern "C" int simt_launch(const Launch* launch, Fault* found) {
     ending = nullptr;
     fault = {};
     told.clear();
-    groups.resize(launch->cooperative ? grid : 1);
+    groups.resize(launch->cooperative ? grid : std::max(1u, launch->cluster));
+    known_groups = groups.size() > 1 ? grid : 1;
     std::vector<Span> dynamic;
     for (Group& each : groups) {
         each.fibres.resize(count);

@@ -34,6 +34,15 @@ long long clock();            // counts accesses, and who asks
 void fetch(const void* address);  // asks for memory, which must be there
 void touch_atomic(void* address, size_t size, void* caller);
 void* group_memory(const void* key, size_t size);  // zeros, as the launch begins
+// Of the groups of a cluster, which are there at once, by their ranks.
+unsigned cluster_size();
+unsigned cluster_rank();
+void* peer_memory(unsigned rank, const void* key, size_t size);
+char* peer_shared(unsigned rank);
+unsigned peer_number(unsigned rank);
+void cluster_barrier(int line);   // of the threads of all of them
+void tell(const void* at, bool now);  // what happened up to its group's last barrier, or till now
+void hear(const void* at);            // what was told there has happened
 [[noreturn]] void refuse(const char* rule, int line);  // says what a thread may not do
 void at_end(void (*check)());  // of each group of this launch, by the last of its threads
 
@@ -57,9 +66,15 @@ template <class T, class Update> SIMT_UNCHECKED T atomic(T* address, Update upda
 }
 
 // What a stand-in remembers of each group that is there at once.
-template <class T> SIMT_UNCHECKED inline T& of_group() {
+template <class T> SIMT_UNCHECKED inline char* key_of() {
     static char key;
-    return *(T*)group_memory(&key, sizeof(T));
+    return &key;
+}
+template <class T> SIMT_UNCHECKED inline T& of_group() {
+    return *(T*)group_memory(key_of<T>(), sizeof(T));
+}
+template <class T> SIMT_UNCHECKED inline T& of_peer(unsigned rank) {
+    return *(T*)peer_memory(rank, key_of<T>(), sizeof(T));
 }
 
 template <class T> SIMT_UNCHECKED T& take(void**& arguments) { return *(T*)*arguments++; }

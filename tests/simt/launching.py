@@ -83,6 +83,7 @@ class _Launch(ctypes.Structure):
         ("early", ctypes.c_longlong),
         ("cooperative", ctypes.c_int),
         ("unchecked", ctypes.c_int),
+        ("cluster", ctypes.c_uint),
     )
 
 
@@ -185,6 +186,7 @@ def launch(
     orders: Sequence[str] = tuple(ORDERS),
     early: Sequence[Argument] | None = None,
     maps: Mapping[int, int] = MappingProxyType({}),
+    cluster: int = 1,
 ) -> None:
     """Runs `grid` groups of `group` threads (up to 3 axes each) and writes the arrays among the
     arguments; values are NumPy scalars of their parameters' types.
@@ -192,9 +194,10 @@ def launch(
     `dynamic` is dynamic shared memory in bytes. With `early` the launch may begin before those
     ahead of it have ended, and touches nothing but that argument's buffer until it has waited for
     them. `maps` has the numbers of arguments that are tensor maps, each with that of the buffer
-    which it is of: the copy's address is put in. Raises DeviceFault at the first access outside of
-    every buffer, misaligned, or of shared memory that holds nothing; at a race, a divergent
-    barrier, a deadlock; for a group larger than the launch bounds; where orders give other bits.
+    which it is of: the copy's address is put in. So many groups are a `cluster`. Raises DeviceFault
+    at the first access outside of every buffer, misaligned, or of shared memory that holds nothing;
+    at a race, a divergent barrier, a deadlock; for a group larger than the launch bounds; where
+    orders give other bits.
     """
     signature = module.kernels[name]
     threads = int(np.prod(group))
@@ -205,7 +208,9 @@ def launch(
     _check_arguments(module, name, arguments)
     shape = _three(grid), _three(group)
     results = {
-        order: _run(module, name, *shape, arguments, dynamic, warp_size, order, early, maps)
+        order: _run(
+            module, name, *shape, arguments, dynamic, warp_size, order, early, maps, cluster
+        )
         for order in orders
     }
     first = results[orders[0]]
@@ -230,6 +235,7 @@ def _run(
     order: str,
     early: Sequence[Argument] | None,
     maps: Mapping[int, int],
+    cluster: int,
 ) -> list[Array]:
     library = _library(str(module.library))
     memory = _Memory(arguments, maps)
@@ -248,6 +254,7 @@ def _run(
         len(spans),
         early is not None,
         _number_of(early, arguments),
+        cluster=cluster,
     )
     fault = _Fault()
     if _runtime().simt_launch(ctypes.byref(request), ctypes.byref(fault)):

@@ -38,6 +38,7 @@ struct Launch {
     long long early;  // the one buffer that it may touch before that; -1: none
     int cooperative;  // all groups are there at once, and may wait for each other
     int unchecked;    // its module reports no accesses
+    unsigned cluster;  // so many groups are there at once, and use each other's memory; 0 as 1
 };
 
 // The moments that order accesses. A clock counts the barriers that were passed; what a group or

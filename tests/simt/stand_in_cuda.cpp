@@ -272,7 +272,8 @@ static int held(unsigned lanes, size_t dynamic) {
 }
 
 static CUresult launch(const Function& function, const std::vector<std::string>& values,
-                       simt::Index grid, simt::Index block, unsigned dynamic, bool cooperative) {
+                       simt::Index grid, simt::Index block, unsigned dynamic, bool cooperative,
+                       unsigned cluster) {
     std::vector<void*> arguments;
     for (const std::string& each : values) arguments.push_back((void*)each.data());
     std::vector<simt::Span> buffers;
@@ -283,6 +284,7 @@ static CUresult launch(const Function& function, const std::vector<std::string>&
                         dynamic, {shared[0], size_t(shared[1] - shared[0])}, buffers.data(),
                         buffers.size()};
     launch.cooperative = cooperative;
+    launch.cluster = cluster;
     launch.unchecked = !*(const int*)dlsym(function.module->library, "simt_is_checked");
     return simt_launch(&launch, &fault) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
 }
@@ -671,7 +673,10 @@ API cuKernelGetAttribute(int* value, CUfunction_attribute which, CUkernel, CUdev
 }
 static CUresult launch_kernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                               unsigned block_x, unsigned block_y, unsigned block_z,
-                              unsigned dynamic, CUstream s, void** parameters, bool cooperative) {
+                              unsigned dynamic, CUstream s, void** parameters, bool cooperative,
+                              unsigned cluster = 1) {
+    if (!cluster || grid_x % cluster || cluster > 8) return CUDA_ERROR_INVALID_CLUSTER_SIZE;
+    if (cluster > 1) count("clustered");
     // Groups that wait for each other must be there at once.
     if (cooperative && grid_x > 2u * held(block_x * block_y * block_z, dynamic))
         return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
@@ -691,7 +696,7 @@ static CUresult launch_kernel(CUfunction f, unsigned grid_x, unsigned grid_y, un
         if (!*end) *end = now() + slow[device];
         if (now() < *end) return CUDA_ERROR_NOT_READY;
         *end = 0;  // a graph may come by again
-        return launch(function, values, grid, block, dynamic, cooperative);
+        return launch(function, values, grid, block, dynamic, cooperative, cluster);
     });
 }
 API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid_z,
@@ -702,15 +707,19 @@ API cuLaunchKernel(CUfunction f, unsigned grid_x, unsigned grid_y, unsigned grid
 }
 API cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void**) {
     bool cooperative = false;
+    unsigned cluster = 1;
     for (unsigned i = 0; i < config->numAttrs; i++) {
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             count("chained", config->attrs[i].value.programmaticStreamSerializationAllowed);
         if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
             cooperative = config->attrs[i].value.cooperative;
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            cluster = config->attrs[i].value.clusterDim.x;
     }
     return launch_kernel(function, config->gridDimX, config->gridDimY, config->gridDimZ,
                          config->blockDimX, config->blockDimY, config->blockDimZ,
-                         config->sharedMemBytes, config->hStream, parameters, cooperative);
+                         config->sharedMemBytes, config->hStream, parameters, cooperative,
+                         cluster);
 }
 
 // What a map says lies in it as tensor_map.py has it. The rules are those of the driver's manual.

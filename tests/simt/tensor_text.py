@@ -47,29 +47,29 @@ struct Tensor {
     unsigned words[128][TENSOR_COLUMNS]; Column columns[TENSOR_COLUMNS];
     Owner owner[32]; Committed committed[32]; Work work[64]; Lane lanes[1024];
 };
-static Tensor tensor;
+SIMT_UNCHECKED inline Tensor& tensor() { return of_group<Tensor>(); }
 SIMT_UNCHECKED inline void end_tensor() {
-    if (tensor.launch != launch_number()) return;
+    if (tensor().launch != launch_number()) return;
     for (int team = 0; team < TEAMS; team++) {
         unsigned heard = 0;
         for (unsigned t = 0; t < group_size().x; t++)
-            if (tensor.lanes[t].heard[team] > heard) heard = tensor.lanes[t].heard[team];
-        if (heard < tensor.products[team])
-            refuse("ends while products run that nobody has awaited", tensor.last_line);
+            if (tensor().lanes[t].heard[team] > heard) heard = tensor().lanes[t].heard[team];
+        if (heard < tensor().products[team])
+            refuse("ends while products run that nobody has awaited", tensor().last_line);
     }
-    for (int n = 1; n <= tensor.owners; n++)
-        if (!tensor.owner[n].is_free)
-            refuse("ends with tensor memory that is not freed", tensor.owner[n].line);
-    tensor.launch = 0;
+    for (int n = 1; n <= tensor().owners; n++)
+        if (!tensor().owner[n].is_free)
+            refuse("ends with tensor memory that is not freed", tensor().owner[n].line);
+    tensor().launch = 0;
 }
 SIMT_UNCHECKED inline Tensor& own_tensor() {
     unsigned group = group_index().x + group_count().x * group_index().y;
-    if (tensor.launch == launch_number() && tensor.group == group) return tensor;
-    __builtin_memset(&tensor, 0, sizeof tensor);
-    for (auto& lane : tensor.words) for (unsigned& word : lane) word = 0x7fa5a5a5;
-    tensor.launch = launch_number(); tensor.group = group;
+    if (tensor().launch == launch_number() && tensor().group == group) return tensor();
+    __builtin_memset(&tensor(), 0, sizeof(Tensor));
+    for (auto& lane : tensor().words) for (unsigned& word : lane) word = 0x7fa5a5a5;
+    tensor().launch = launch_number(); tensor().group = group;
     at_end(end_tensor);
-    return tensor;
+    return tensor();
 }
 SIMT_UNCHECKED inline Lane& own_lane() { return own_tensor().lanes[thread_index().x]; }
 
@@ -98,18 +98,18 @@ SIMT_UNCHECKED inline void end_allocation(int line) {
 SIMT_UNCHECKED inline void fence_before() {
     Lane& own = own_lane();
     if (own.allocated)
-        for (int n = 1; n <= tensor.owners; n++)
-            tensor.owner[n].shown |= tensor.owner[n].warp == own_warp();
+        for (int n = 1; n <= tensor().owners; n++)
+            tensor().owner[n].shown |= tensor().owner[n].warp == own_warp();
     own.allocated = own.loaded = false;
     __builtin_memcpy(own.shown, own.heard, sizeof own.shown);
     own.shown_at = group_barrier_clock();
 }
 SIMT_UNCHECKED inline void fence_after() {
     Lane& own = own_lane();
-    own.after = ++tensor.clock;
+    own.after = ++tensor().clock;
     for (int team = 0; team < TEAMS; team++) {
         for (unsigned t = 0; t < group_size().x; t++) {
-            const Lane& other = tensor.lanes[t];
+            const Lane& other = tensor().lanes[t];
             if (other.shown_at < group_barrier_clock() && other.shown[team] > own.heard[team])
                 own.heard[team] = other.shown[team];
         }
@@ -250,25 +250,25 @@ SIMT_UNCHECKED inline void make_product(const Work& work) {
     for (unsigned row = 0; row < shape.m; row++)
         for (unsigned column = 0; column < shape.n; column++) {
             unsigned at = shape.m == 128 ? row : row % 16 + row / 16 * 32;
-            unsigned& word = tensor.words[at][(work.to & 0xffff) + column];
+            unsigned& word = tensor().words[at][(work.to & 0xffff) + column];
             word = added(work.kind, work.adds ? word : 0, sides[0][row], sides[1][column], shape.k);
         }
 }
 // The number of the product that ended the barrier's last phase.
 SIMT_UNCHECKED inline Committed& committed_to(Phases* barrier) {
-    for (int n = 0; n < tensor.barriers; n++)
-        if (tensor.committed[n].barrier == barrier) return tensor.committed[n];
-    if (tensor.barriers == 32) __builtin_trap();
-    tensor.committed[tensor.barriers] = {barrier, 0, 0};
-    return tensor.committed[tensor.barriers++];
+    for (int n = 0; n < tensor().barriers; n++)
+        if (tensor().committed[n].barrier == barrier) return tensor().committed[n];
+    if (tensor().barriers == 32) __builtin_trap();
+    tensor().committed[tensor().barriers] = {barrier, 0, 0};
+    return tensor().committed[tensor().barriers++];
 }
 // Makes work up to the first end of a phase of a barrier, if there is one.
 SIMT_UNCHECKED inline bool make_until(Phases* barrier) {
-    unsigned end = tensor.made;
-    while (end < tensor.begun && tensor.work[end % 64].barrier != barrier) end++;
-    if (end == tensor.begun) return false;
-    while (tensor.made <= end) {
-        const Work& work = tensor.work[tensor.made++ % 64];
+    unsigned end = tensor().made;
+    while (end < tensor().begun && tensor().work[end % 64].barrier != barrier) end++;
+    if (end == tensor().begun) return false;
+    while (tensor().made <= end) {
+        const Work& work = tensor().work[tensor().made++ % 64];
         if (!work.barrier) { make_product(work); continue; }
         work.barrier->ended++;
         committed_to(work.barrier) = {work.barrier, work.number, work.team};
@@ -276,8 +276,8 @@ SIMT_UNCHECKED inline bool make_until(Phases* barrier) {
     return true;
 }
 SIMT_UNCHECKED inline void ask(const Work& work) {
-    if (tensor.begun - tensor.made == 64) __builtin_trap();
-    tensor.work[tensor.begun++ % 64] = work;
+    if (tensor().begun - tensor().made == 64) __builtin_trap();
+    tensor().work[tensor().begun++ % 64] = work;
 }
 SIMT_UNCHECKED inline void multiply(Kind kind, int line, unsigned to, unsigned long long a,
         unsigned long long b, unsigned instruction, bool adds) {
@@ -328,7 +328,7 @@ SIMT_UNCHECKED inline void load_columns(int line, Register** to, unsigned count,
         if (columns[n].product > own.known[columns[n].team])
             refuse("loads results of a product that it has not awaited, or with no fence since",
                    line);
-        unsigned value = tensor.words[(from >> 16) + lane()][(from & 0xffff) + n];
+        unsigned value = tensor().words[(from >> 16) + lane()][(from & 0xffff) + n];
         if (order() == 0) { *to[n] = value; continue; }
         *to[n] = 0x7fb6b6b6;
         if (own.pending == 512) __builtin_trap();

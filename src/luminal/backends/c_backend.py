@@ -92,6 +92,11 @@ class CCode:
         return self.spelled.dynamic_bytes
 
     @property
+    def cluster(self) -> int:
+        """The groups that a launch puts on the device together."""
+        return self.spelled.cluster
+
+    @property
     def params(self) -> tuple[Symbol, ...]:
         """The symbols of the kernel's parameters, in order."""
         return self.spelled.params
@@ -150,6 +155,7 @@ class CBackend(ABC):
             copies=cls.dialect.has_copies and bool(chip.dots),
             pipes=chip.pipes,
             boxes=bool(chip.left),
+            cluster=2 if chip.left else 1,
             begins_early=chip.is_chained and bool(cls.dialect.depend),
             left=chip.left,
         )

@@ -2,44 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from luminal.expand.fold import constant
 from luminal.expand.ir import CONDITION, INDEX, AtPhase, CopyBox, Operand, Phase, Publish
 from luminal.expand.tiles import Tiles
-from luminal.kernel.boxes import AwaitPhase, Phases, Send
-from luminal.shape.expression import TRUE
+from luminal.kernel.boxes import AwaitPhase, Free, Phases, Send
+from luminal.shape.expression import TRUE, Expression
 
 
 def phases(tiles: Tiles, statement: Phases) -> None:
     """The barriers, one by one, by the first lane."""
     step = Phase.END if statement.is_end else Phase.BEGIN
     count = tiles.buffers[statement.buffer].size.constant
+    groups = constant(INDEX, statement.groups)
 
     def write() -> None:
         for number in range(count):
-            tiles.b.emit(AtPhase(step, statement.buffer, constant(INDEX, number)))
+            tiles.b.emit(AtPhase(step, statement.buffer, constant(INDEX, number), groups))
         if not statement.is_end:
             tiles.b.emit(Publish())
 
     tiles.b.where(_first(tiles), write)
 
 
+def free(tiles: Tiles, statement: Free) -> None:
+    """The first lane says so, for all that have met."""
+    turn = tiles.index.scalar(statement.turn)
+    where = _asks(tiles, statement.guard)
+    tiles.b.where(where, lambda: tiles.b.emit(AtPhase(Phase.FREE, statement.rooms, turn)))
+
+
 def send(tiles: Tiles, statement: Send) -> None:
     """The first lane says how many bytes come, and asks for them."""
     b, index = tiles.b, tiles.index
-    turn = index.scalar(statement.turn)
-    asks = _first(tiles)
-    if statement.guard is not TRUE:
-        asks = b.op("and", asks, index.condition(statement.guard))
+    turn, room = index.scalar(statement.turn), statement.room
 
     def write() -> None:
-        size = sum(box.tensor.bytes for box in statement.boxes)
+        if room is not None:
+            at, parity = map(index.scalar, (room.turn, room.parity))
+            b.emit(AtPhase(Phase.ENTER, room.phases, at, parity))
+        size = sum(box.bytes for box in statement.boxes)
         b.emit(AtPhase(Phase.EXPECT, statement.phases, turn, constant(INDEX, size)))
         for box in statement.boxes:
             place = tiles.place(box.buffer, box.offset, 0)
             origin = tuple(map(index.scalar, box.origin))
-            b.emit(CopyBox(box.buffer, *place, box.tensor, origin, statement.phases, turn))
+            by = statement.phases
+            b.emit(CopyBox(box.buffer, *place, box.tensor, origin, by, turn, box.parts))
 
-    b.where(asks, write)
+    b.where(_asks(tiles, statement.guard), write)
 
 
 def wait(tiles: Tiles, statement: AwaitPhase) -> None:
@@ -48,7 +60,23 @@ def wait(tiles: Tiles, statement: AwaitPhase) -> None:
     tiles.b.emit(AtPhase(Phase.AWAIT, statement.phases, turn, parity))
 
 
+def _asks(tiles: Tiles, guard: Expression) -> Operand:
+    """Is the lane the first of its group, and does the guard hold?"""
+    first = _first(tiles)
+    if guard is TRUE:
+        return first
+    return tiles.b.op("and", first, tiles.index.condition(guard))
+
+
 def _first(tiles: Tiles) -> Operand:
     """Is the lane the first of its group?"""
     first = tiles.is_first(())
     return constant(CONDITION, True) if first is None else first
+
+
+RULES: Mapping[type, Callable[[Tiles, Any], None]] = {
+    Phases: phases,
+    Free: free,
+    Send: send,
+    AwaitPhase: wait,
+}

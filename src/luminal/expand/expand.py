@@ -28,13 +28,13 @@ from luminal.expand.tiles import Elements, Key, Partial, Position, Tiles
 from luminal.expand.wide import widened
 from luminal.hlir.monoid import MAXIMUM
 from luminal.kernel import tile_ir, tile_text
-from luminal.kernel.boxes import AwaitPhase, Phases, Send
 from luminal.kernel.scratch import scratch_buffers, scratch_offsets, with_sorting
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
     Barrier,
     Begin,
+    Binding,
     Commit,
     Contract,
     Copy,
@@ -349,7 +349,7 @@ class _Expansion:
         if self.source.lanes > 1:
             if self.publishes:
                 self.b.emit(ir.Publish())
-            self.b.emit(ir.Barrier())
+            self.b.emit(ir.Barrier(statement.scope is Binding.CLUSTER))
             self.tiles.read.clear()
 
     RULES: Mapping[type, Callable[..., None]] = {
@@ -374,7 +374,5 @@ class _Expansion:
         Begin: _by_tiles(lambda tiles, statement: tiles.b.emit(ir.Begin())),
         Commit: _by_tiles(lambda tiles, statement: tiles.b.emit(ir.Commit(statement.of))),
         Await: _by_tiles(lambda tiles, s: tiles.b.emit(ir.Await(s.younger, s.of))),
-        Phases: _by_tiles(boxes.phases),
-        Send: _by_tiles(boxes.send),
-        AwaitPhase: _by_tiles(boxes.wait),
+        **{kind: _by_tiles(write) for kind, write in boxes.RULES.items()},
     }

@@ -62,7 +62,7 @@ from luminal.expand.lockstep import (
 )
 from luminal.expand.operations import OPERATIONS
 from luminal.expand.text import headline
-from luminal.kernel.boxes import cut_out
+from luminal.kernel.boxes import cut_out, part_origin
 from luminal.kernel.tile_interpreter import FOLLOWING
 from luminal.kernel.tile_ir import Batch, Buffer
 from luminal.memory.alignment import ACCESS
@@ -408,7 +408,9 @@ class _Interpreter:
                 barriers.end(statement, barrier)
             case Phase.EXPECT:
                 barriers.expect(statement, barrier, number)
-            case Phase.AWAIT:
+            case Phase.FREE:
+                barriers.free(statement, barrier)
+            case Phase.AWAIT | Phase.ENTER:
                 barriers.wait(statement, barrier, number, self.lane)
 
     def copy_box(self, statement: CopyBox) -> None:
@@ -416,12 +418,16 @@ class _Interpreter:
         start = self.scalar(statement.address) + statement.distance
         origin = [*map(self.scalar, statement.origin)]
         width = tensor.box[0]
-        if start % (PERIOD * width) or not 0 <= start <= memory.size - prod(tensor.box):
+        count = statement.parts * prod(tensor.box)
+        if start % (PERIOD * width) or not 0 <= start <= memory.size - count:
             self.fail(statement, f"{start} is no place for a box in {statement.buffer}")
-        straight = start + np.arange(prod(tensor.box))
+        straight = start + np.arange(count)
         piece = (tensor.swizzle - PIECE) // tensor.size
         there = straight ^ (straight >> 3 & piece)
-        values = cut_out(self.memory[tensor.source], tensor, origin).ravel()
+        values = np.concatenate([
+            cut_out(self.memory[tensor.source], tensor, part_origin(origin, tensor, part)).ravel()
+            for part in range(statement.parts)
+        ])  # fmt: skip
         if self.accesses is not None:
             self.accesses.note(BOX, statement, there)
 
@@ -429,7 +435,7 @@ class _Interpreter:
             memory[there] = values
 
         barrier = statement.phases, self.scalar(statement.turn)
-        self.barriers.send(statement, barrier, Coming(there, tensor.bytes, make))
+        self.barriers.send(statement, barrier, Coming(there, count * tensor.size, make))
 
     def commit(self, statement: Commit) -> None:
         (self.batches if statement.of is Batch.COPIES else self.products).append([])

@@ -135,8 +135,10 @@ class If:
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """All lanes of a group meet here, once for each time that one comes by: all or none do. What
-    was written before it, to shared memory or any other, can be read after it.
+    was written before it, to shared memory or any other, can be read after it. Or of a cluster.
     """
+
+    of_cluster: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,18 +288,21 @@ class Copy:
 
 class Phase(enum.Enum):
     """What is done with a barrier that counts bytes: its phases begin, or end for good; the present
-    one ends once so many bytes have come; or the end of that of a parity is awaited.
+    one ends once so many bytes have come; or the end of that of a parity is awaited. A room is
+    freed by each group of a cluster, and entered likewise, by a parity.
     """
 
     BEGIN = "begin"
     END = "end"
     EXPECT = "expect"
     AWAIT = "await"
+    FREE = "free"
+    ENTER = "enter"
 
 
 @dataclass(frozen=True, slots=True)
 class AtPhase:
-    """Does so with the barrier `buffer[address]`, of so many bytes, or of this parity."""
+    """Does so with the barrier `buffer[address]`, of so many groups, bytes, or of this parity."""
 
     step: Phase
     buffer: str
@@ -308,7 +313,8 @@ class AtPhase:
 @dataclass(frozen=True, slots=True)
 class CopyBox:
     """The box of `tensor` from `origin` on goes to `buffer[address + distance]`, before pieces
-    change places, at some time until the phase of `phases[turn]` ends which is the present one.
+    change places, at some time until the phase of `phases[turn]` ends which is the present one. Of
+    `parts`, one behind the other, each group of a cluster brings one to all.
     """
 
     buffer: str
@@ -318,6 +324,7 @@ class CopyBox:
     origin: tuple[Operand, ...]
     phases: str
     turn: Operand
+    parts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

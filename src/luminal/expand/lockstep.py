@@ -91,6 +91,10 @@ class Barriers:
             self._fail(statement, "boxes are on their way; await them before")
         self.ended.pop(barrier, None)
 
+    def free(self, statement: Statement, barrier: Element) -> None:
+        """The present phase ends: a group stands for all of its cluster."""
+        self.ended[barrier] = self._begun(statement, barrier) + 1
+
     def expect(self, statement: Statement, barrier: Element, count: int) -> None:
         """The present phase ends when so many bytes have come."""
         self._begun(statement, barrier)

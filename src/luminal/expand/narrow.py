@@ -167,7 +167,7 @@ class _Narrowing:
             case AtPhase(_, _, address, number):
                 address, number = self.place(address, 0), self.place(number, 0)
                 self.out.append(replace(statement, address=address, number=number))
-            case CopyBox(_, address, distance, _, origin, _, turn):
+            case CopyBox(_, address, distance, _, origin, _, turn, _):
                 moved = self.place(address, distance)
                 places = tuple(self.place(position, 0) for position in origin)
                 turn = self.place(turn, 0)

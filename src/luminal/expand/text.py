@@ -106,8 +106,8 @@ def _block(body: tuple[Statement, ...], indent: str, lines: list[str]) -> None:
                     arms = f"{choice.then} else {choice.otherwise}"
                     lines.append(f"{indent}  after {_typed(choice.result)} = {arms}")
                 _block(statement.body, indent + "  ", lines)
-            case Barrier():
-                lines.append(f"{indent}barrier")
+            case Barrier(of_cluster):
+                lines.append(f"{indent}barrier{' of the cluster' * of_cluster}")
             case Exchange(out, value, distance):
                 lines.append(f"{indent}{_typed(out)} = {value} of the lane {distance} away")
             case Multiply(outs, dot, acc, a, b):
@@ -151,11 +151,13 @@ def _of_batches(statement: Publish | Begin | Commit | Await) -> str:
 def _of_boxes(statement: AtPhase | CopyBox) -> str:
     if isinstance(statement, CopyBox):
         source = f"{statement.tensor} at ({', '.join(map(str, statement.origin))})"
-        target = f"{statement.buffer}[{place(statement)}]"
+        parts = f"{statement.parts} parts of " * (statement.parts > 1)
+        target = f"{parts}{statement.buffer}[{place(statement)}]"
         return f"copy {target} from {source} by {statement.phases}[{statement.turn}]"
     step, number = statement.step, statement.number
-    told = {Phase.EXPECT: f", {number} bytes", Phase.AWAIT: f" of parity {number}"}.get(step, "")
-    return f"{step.value} phase {statement.buffer}[{statement.address}]{told}"
+    parity = f" of parity {number}"
+    told = {Phase.EXPECT: f", {number} bytes", Phase.AWAIT: parity, Phase.ENTER: parity}
+    return f"{step.value} phase {statement.buffer}[{statement.address}]{told.get(step, '')}"
 
 
 def _held(*blocks: tuple[Operand, ...]) -> str:

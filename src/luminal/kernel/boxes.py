@@ -9,6 +9,11 @@ parity of the one that it is for; of barriers that have just begun that is 0.
     for step: send(step, turn) where turn = step % ring; ...
               await phase(turn, step // ring % 2); ...
     barrier; end phases
+
+Groups of a *cluster*, which are neighbours on the device, may want the same box: each brings as
+many lines of it to all of them. What one of them copies over others must have read, so a block of
+the ring has another barrier in each group, its room, whose phase ends when all groups have freed
+the block; and before the first box and after the last one all of them meet.
 """
 
 from __future__ import annotations
@@ -78,34 +83,41 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class Box:
     """The box of `tensor` from `origin` on, a position in each dimension, goes to `buffer` from
-    `offset` on: where that is before pieces change places.
+    `offset` on: where that is before pieces change places. Of `parts` boxes, the next one where the
+    lines of this one end, each group of a cluster brings one to all of them.
     """
 
     buffer: str
     offset: Expression
     tensor: Tensor
     origin: tuple[Expression, ...]
+    parts: int = 1
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that come to a group."""
+        return self.parts * self.tensor.bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Phases:
     """The barriers of a shared buffer begin, each in a phase of parity 0, or end: nobody may use
-    them then before a Barrier, or still be using them.
+    them then before a Barrier, or still be using them. Those of rooms are for so many `groups`.
     """
 
     buffer: str
     is_end: bool = False
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Asks for boxes, where `guard` holds: the present phase of the barrier `turn` ends when all
-    of them are there.
+class Free:
+    """Where `guard` holds the group has read the block of the room `turn`, and tells all groups of
+    its cluster, of which each ends the present phase when it has heard of all.
     """
 
-    phases: str
+    rooms: str
     turn: Expression
-    boxes: tuple[Box, ...]
     guard: Expression = TRUE
 
 
@@ -118,11 +130,36 @@ class AwaitPhase:
     parity: Expression
 
 
-def bring(source: Array, memory: Array, tensor: Tensor, offset: int, origin: Sequence[int]) -> None:
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Asks for boxes, where `guard` holds: the present phase of the barrier `turn` ends when all
+    of them are there. Who asks waits for a `room` before.
+    """
+
+    phases: str
+    turn: Expression
+    boxes: tuple[Box, ...]
+    guard: Expression = TRUE
+    room: AwaitPhase | None = None
+
+
+BoxStatement = Phases | Free | Send | AwaitPhase
+
+
+def bring(source: Array, memory: Array, box: Box, offset: int, origin: Sequence[int]) -> None:
     """The meaning of a Box: its elements of `source` come to `memory`, before pieces change places;
     0 where they are outside of the tensor.
     """
-    memory[offset : offset + prod(tensor.box)] = cut_out(source, tensor, origin).ravel()
+    size = prod(box.tensor.box)
+    for part in range(box.parts):
+        start, at = offset + part * size, part_origin(origin, box.tensor, part)
+        memory[start : start + size] = cut_out(source, box.tensor, at).ravel()
+
+
+def part_origin(origin: Sequence[int], tensor: Tensor, part: int) -> list[int]:
+    """Where the part of a number of what groups share begins."""
+    first, line, *others = origin
+    return [first, line + part * tensor.box[1], *others]
 
 
 def cut_out(source: Array, tensor: Tensor, origin: Sequence[int]) -> Array:
@@ -141,20 +178,28 @@ def cut_out(source: Array, tensor: Tensor, origin: Sequence[int]) -> Array:
     return elements
 
 
-def text_of(statement: Phases | Send | AwaitPhase) -> str:
+def text_of(statement: BoxStatement) -> str:
     """The statement's line in tile IR's text."""
     match statement:
-        case Phases(buffer, is_end):
-            return f"{'end' if is_end else 'begin'} phases {buffer}"
+        case Phases(buffer, is_end, groups):
+            of = f" of {groups} groups" if groups > 1 else ""
+            return f"{'end' if is_end else 'begin'} phases {buffer}{of}"
+        case Free(rooms, turn, guard):
+            return f"free {rooms}[{turn}]{_where(guard)}"
         case AwaitPhase(phases, turn, parity):
             return f"await {phases}[{turn}] of parity {parity}"
-        case Send(phases, turn, boxes, guard):
-            where = "" if guard is TRUE else f" if {guard}"
-            return f"send {_boxes(boxes)} by {phases}[{turn}]{where}"
+        case Send(phases, turn, boxes, guard, room):
+            behind = "" if room is None else f" behind {room.phases}[{room.turn}], {room.parity}"
+            return f"send {_boxes(boxes)} by {phases}[{turn}]{behind}{_where(guard)}"
+
+
+def _where(guard: Expression) -> str:
+    return "" if guard is TRUE else f" if {guard}"
 
 
 def _boxes(boxes: Sequence[Box]) -> str:
     return ", ".join(
-        f"{box.buffer}[{box.offset}] from {box.tensor} at ({', '.join(map(str, box.origin))})"
+        f"{f'{box.parts} parts of ' if box.parts > 1 else ''}{box.buffer}[{box.offset}] from "
+        f"{box.tensor} at ({', '.join(map(str, box.origin))})"
         for box in boxes
     )

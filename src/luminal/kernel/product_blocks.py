@@ -44,7 +44,7 @@ from luminal.algebra.terms import Axes, Term
 from luminal.base.dots import multiply_add
 from luminal.base.dtypes import bool_, uint64
 from luminal.base.records import dataclass
-from luminal.kernel.boxes import AwaitPhase, Box, Phases, Send
+from luminal.kernel.boxes import AwaitPhase, Box, Free, Phases, Send
 from luminal.kernel.carried import CarriedLoops, joint, tiled
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
@@ -123,10 +123,9 @@ class Products(CarriedLoops):
         self.cuts = {copy.room.buffer: cut for copy in self.copies if (cut := self.cut_of(copy))}
         self.by_lanes = [copy for copy in self.copies if copy.room.buffer not in self.cuts]
         self.has_batches = not self.cuts or any(copy.count > 1 for copy in self.by_lanes)
-        self.phases = ""
-        if self.cuts:
-            count = const(tiling.buffers)
-            self.phases = self.values.new_buffer(uint64, count, Space.SHARED)
+        # One for each block of the ring.
+        self.phases = self.new_barriers() if self.cuts else ""
+        self.rooms = self.new_barriers() if self.cuts and tiling.cluster > 1 else ""
 
     def run(self) -> Placed:
         """The kernel of the products under the tiling."""
@@ -263,18 +262,45 @@ class Products(CarriedLoops):
         stages = self.tiling.buffers
         ahead = stages - 1 - self.tiling.running
         if self.cuts:
-            self.blocks.put(Phases(self.phases), self.blocks.depth)
-            self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
+            self.put_phases(is_end=False)
+            self.meet_all()
         for number in range(ahead):
             self.send(const(number), const(number))
         with self.carried(self.step(), self.empty(), self.axes()) as (step, sums):
             self.wait(ahead - 1, self.tiling.running, step)
-            self.send(step + ahead, (step + ahead) % stages)
+            if self.rooms:
+                self.free(step + ahead)
+            else:
+                self.send(step + ahead, (step + ahead) % stages)
             sums.next = self.multiplied(sums.inner, step % stages, step)
+            if self.rooms:  # who asks may have to wait for other groups: products run meanwhile
+                self.send(step + ahead, (step + ahead) % stages)
         self.wait(0)
         if self.cuts:
-            self.blocks.put(Phases(self.phases, is_end=True), self.blocks.depth)
+            self.put_phases(is_end=True)
         return sums.results
+
+    def new_barriers(self) -> str:
+        """Shared memory of a barrier for each block of the ring."""
+        return self.values.new_buffer(uint64, const(self.tiling.buffers), Space.SHARED)
+
+    def put_phases(self, *, is_end: bool) -> None:
+        """Barriers begin, or end."""
+        self.blocks.put(Phases(self.phases, is_end), self.blocks.depth)
+        if self.rooms:
+            self.blocks.put(Phases(self.rooms, is_end, self.tiling.cluster), self.blocks.depth)
+
+    def meet_all(self) -> None:
+        """All lanes meet that use the ring: of a group, or of a cluster."""
+        scope = Binding.CLUSTER if self.rooms else Binding.GROUP
+        self.blocks.put(Barrier(scope), self.blocks.depth)
+
+    def free(self, step: Expression) -> None:
+        """Tells the cluster that the block is read which that of a step is copied over."""
+        stages = self.tiling.buffers
+        some = all_of([const(stages - 1) < step, step < self.steps_in_all])
+        guard = TRUE if self.values.holds(some) else self.values.canonical(some)
+        self.blocks.put(Free(self.rooms, step % stages, guard), self.blocks.depth)
 
     def send(self, step: Expression, turn: Expression) -> None:
         """A batch: the factors' blocks of a step on their way to a place in the ring."""
@@ -282,7 +308,11 @@ class Products(CarriedLoops):
             inside = step < self.steps_in_all
             guard = TRUE if self.values.holds(inside) else self.values.canonical(inside)
             boxes = [box for copy in self.copies for box in self.boxes(copy, step, turn)]
-            self.blocks.put(Send(self.phases, turn, tuple(boxes), guard), self.blocks.depth)
+            room, lap = None, step // self.tiling.buffers
+            if self.rooms and not self.values.holds(lap < 1):  # the first lap overwrites nothing
+                room = AwaitPhase(self.rooms, turn, (lap + 1) % 2)
+            send = Send(self.phases, turn, tuple(boxes), guard, room)
+            self.blocks.put(send, self.blocks.depth)
         for copy in self.by_lanes:
             self.fill(copy, step, turn)
         if self.has_batches:
@@ -299,7 +329,10 @@ class Products(CarriedLoops):
             self.blocks.put(AwaitPhase(self.phases, turn, parity), self.blocks.depth)
         if self.has_batches:
             self.blocks.put(Await(younger), self.blocks.depth)
-        self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
+        if step is None:
+            self.meet_all()
+        else:
+            self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
 
     def cut_of(self, copy: _Copy) -> Cut | None:
         """How a device is told of a factor, if it brings that."""

@@ -22,12 +22,14 @@ from luminal.shape.expression import Expression, Symbol, const, opaque
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A factor as boxes are cut out of it: `axes` are those of its dimensions, of which DEPTH and
-    PLACE stand for positions along the sum and along the rows, or columns. A block is `tiles`.
+    PLACE stand for positions along the sum and along the rows, or columns. A block is `tiles`, each
+    of so many `parts`.
     """
 
     tensor: Tensor
     axes: tuple[Symbol, ...]
     tiles: int
+    parts: int
 
     def boxes(
         self, source: str, room: Staged, turn: Expression, at: Mapping[Symbol, Expression]
@@ -41,7 +43,8 @@ class Cut:
             start = const(number * tensor.box[0])
             here = {DEPTH: zero, PLACE: zero, line: start}
             origin = tuple(at[axis] + (start if axis is line else 0) for axis in self.axes)
-            boxes.append(Box(room.buffer, room.offset(Env(here), turn), tensor, origin))
+            offset = room.offset(Env(here), turn)
+            boxes.append(Box(room.buffer, offset, tensor, origin, self.parts))
         return boxes
 
 
@@ -71,13 +74,14 @@ def cut(sides: Sides, tiling: ProductTiling, side: int, factor: Term) -> Cut | N
     axes = (line, across, *(axis for axis in extents if axis not in places))
     size = term.dtype.size
     lengths = {DEPTH: tiling.deep, PLACE: tiling.across(side)}
+    parts = tiling.cluster if side else 1  # the groups of a cluster have the same columns
     tensor = Tensor(
         "", size, tuple(extents[axis].constant for axis in axes),
         tuple(steps[axis].constant for axis in axes),  # type: ignore[union-attr]
-        (width // size, lengths[across], *[1] * (len(axes) - 2)), width,
+        (width // size, lengths[across] // parts, *[1] * (len(axes) - 2)), width,
     )  # fmt: skip
     tiles = lengths[line] * size // width
-    return Cut(tensor, axes, tiles) if tensor.refusal is None else None
+    return Cut(tensor, axes, tiles, parts) if tensor.refusal is None else None
 
 
 def joined(loops: tuple[LoopAxis, ...]) -> Axes:

@@ -29,7 +29,8 @@ class ProductTiling:
     `short`: are 16-bit floats widened only where they are multiplied? By a `dot` a tile is that of
     all lanes that multiply together. `ring`: do lanes copy without registers what lies as it is
     multiplied? `boxes`: does the device bring what of that it can be told of?
-    Groups walk the blocks in bands of `band` rows of them, column by column.
+    Groups walk the blocks in bands of `band` rows of them, column by column. So many groups are a
+    `cluster`, which is a part of a band: blocks of the same columns, which they bring together.
     """
 
     rows: int
@@ -43,6 +44,7 @@ class ProductTiling:
     ring: bool = False
     boxes: bool = False
     band: int = 1
+    cluster: int = 1
 
     @property
     def tiles(self) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from luminal.hlir import semantics
 from luminal.hlir.attributes import AxisAttrs, CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
-from luminal.kernel.boxes import AwaitPhase, Box, Phases, Send, bring
+from luminal.kernel.boxes import AwaitPhase, Box, Free, Phases, Send, bring
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
@@ -465,14 +465,19 @@ class _Interpreter:
             offset = int(box.offset.evaluate(self.env))
             return offset, [int(place.evaluate(self.env)) for place in box.origin]
 
+        if statement.room is not None:
+            self.wait_for_phase(statement.room)
         boxes: list[Callable[[], None]] = [
-            partial(
-                bring, self.memory[box.tensor.source], self.memory[box.buffer], box.tensor, *at(box)
-            )
+            partial(bring, self.memory[box.tensor.source], self.memory[box.buffer], box, *at(box))
             for box in statement.boxes
         ]
         barrier = statement.phases, int(statement.turn.evaluate(self.env))
         self.sent.setdefault(barrier, []).append(boxes)
+
+    # A group stands for all of its cluster.
+    def free(self, statement: Free) -> None:
+        if statement.guard.evaluate(self.env):
+            self.ended[statement.rooms, int(statement.turn.evaluate(self.env))] += 1
 
     # Boxes come when they are awaited, as copies do.
     def wait_for_phase(self, statement: AwaitPhase) -> None:
@@ -518,6 +523,7 @@ class _Interpreter:
         Commit: commit,
         Await: wait,
         Phases: phases,
+        Free: free,
         Send: send,
         AwaitPhase: wait_for_phase,
     }

@@ -42,7 +42,7 @@ from luminal.base.dtypes import DType
 from luminal.base.forks import cached_property
 from luminal.base.records import dataclass
 from luminal.hlir.attributes import CustomKernel, Shape
-from luminal.kernel.boxes import AwaitPhase, Phases, Send
+from luminal.kernel.boxes import BoxStatement
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
 from luminal.shape.expression import TRUE, ZERO, Expression, Symbol, product_of
 
@@ -53,6 +53,7 @@ COPIED_BYTES = (4, 8, 16)
 class Binding(enum.Enum):
     """What walks an axis. The CPU uses vector, neighbours, unroll and serial."""
 
+    CLUSTER = "cluster"
     GROUP = "group"
     LANE = "lane"
     VECTOR = "vector"
@@ -413,7 +414,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All lanes of `scope` (a group) meet: what each has written before, all can read after it."""
+    """All lanes of `scope`, a group or a cluster, meet: what each has written all can read then."""
 
     scope: Binding
 
@@ -489,9 +490,7 @@ Statement = (
     | Begin
     | Commit
     | Await
-    | Phases
-    | Send
-    | AwaitPhase
+    | BoxStatement
 )
 NESTED = Loop | Runs | If | Once | Section  # statements with a body
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from luminal.base.forks import kept
-from luminal.kernel.boxes import AwaitPhase, Phases, Send, text_of
+from luminal.kernel.boxes import AwaitPhase, Free, Phases, Send, text_of
 from luminal.kernel.tile_ir import (
     Accumulate,
     Await,
@@ -149,7 +149,7 @@ def _line(statement: Statement) -> str:
             return f"commit {of.value}"
         case Await(younger, of):
             return f"await all {of.value} but {younger}"
-        case Phases() | Send() | AwaitPhase():
+        case Phases() | Free() | Send() | AwaitPhase():
             return text_of(statement)
         case Barrier(scope):
             return f"barrier {scope.value}"

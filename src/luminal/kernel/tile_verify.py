@@ -16,7 +16,7 @@ from luminal.hlir.attributes import CastAttrs
 from luminal.hlir.monoid import COMBINATIONS
 from luminal.hlir.ops import OPS
 from luminal.hlir.types import TensorType
-from luminal.kernel.boxes import AwaitPhase, Phases, Send
+from luminal.kernel.boxes import AwaitPhase, Free, Phases, Send
 from luminal.kernel.lanes import ONE_LANE, Lanes
 from luminal.kernel.sort_memory import order_dtype
 from luminal.kernel.tile_ir import (
@@ -459,7 +459,7 @@ class _Verifier(Checks):
                 self.stored.add(name)
 
     def barrier(self, statement: Barrier, scope: Scope) -> None:
-        if statement.scope is not Binding.GROUP:
+        if statement.scope not in (Binding.GROUP, Binding.CLUSTER):
             self.fail(f"all of a group meet at a barrier, not a {statement.scope.value}")
 
     def copy(self, statement: Copy, scope: Scope) -> None:
@@ -501,8 +501,15 @@ class _Verifier(Checks):
         for expr in (statement.turn, statement.parity):
             self.uniform(expr, scope)
 
+    def free(self, statement: Free, scope: Scope) -> None:
+        self.buffer(statement.rooms, written=True)
+        for expr in (statement.turn, statement.guard):
+            self.uniform(expr, scope)
+
     def send(self, statement: Send, scope: Scope) -> None:
         self.buffer(statement.phases, written=True)
+        if statement.room is not None:
+            self.wait_for_phase(statement.room, scope)
         for expr in (statement.turn, statement.guard):
             self.uniform(expr, scope)
         for box in statement.boxes:
@@ -545,6 +552,7 @@ class _Verifier(Checks):
         Commit: commit,
         Await: wait,
         Phases: phases,
+        Free: free,
         Send: send,
         AwaitPhase: wait_for_phase,
     }

@@ -48,7 +48,7 @@ def preferring(
     """A device on the shims that prefers dots whose factors stay in shared memory."""
     made = checked(dots=dots)
     groups = replace(
-        made.groups, lanes=128, most=256, shared_bytes=96 << 10, left=left, boxes=boxes,
+        made.groups, lanes=128, most=256, shared_bytes=96 << 10, left=left, boxes=boxes, cluster=2,
         pipes=replace(USUAL, left=8192),
     )  # fmt: skip
     return replace(made, groups=groups)

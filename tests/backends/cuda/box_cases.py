@@ -25,9 +25,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
         yield
 
 
-def maps() -> int:
-    """How many tensor maps the driver has made."""
-    return int(ctypes.CDLL(stand_in.CUDA).stand_in_calls(b"map"))
+def calls(name: str) -> int:
+    """How many tensor maps the driver has made, or clusters' kernels launched."""
+    return int(ctypes.CDLL(stand_in.CUDA).stand_in_calls(name.encode()))
 
 
 N = 256
@@ -45,7 +45,8 @@ def two_products() -> lm.Graph:
 @pytest.mark.parametrize("dispatch", ["graph", "list", "one"])
 def test_maps_are_made_once(dispatch: str) -> None:
     """For each operand at its place; small numbers, so that sums are exact whatever their order."""
-    before, runs, rng = maps(), 2, np.random.default_rng(0)
+    before, clustered = calls("map"), calls("clustered")
+    runs, rng = 2, np.random.default_rng(0)
     exe = two_products().compile(backend="cuda", dispatch=dispatch)
     for _ in range(runs):
         a, b, c = (
@@ -55,7 +56,9 @@ def test_maps_are_made_once(dispatch: str) -> None:
         found = exe({"a": a, "b": b, "c": c})["y"]
         wide = [each.astype(np.float64) for each in (a, b, c)]
         np.testing.assert_array_equal(found, (wide[0] @ wide[1] @ wide[2]).astype(found.dtype))
-    assert maps() - before == 4
+    assert calls("map") - before == 4
+    # Blocks of the same columns are brought together, but by one kernel's tasks.
+    assert (calls("clustered") > clustered) == (dispatch != "one")
 
 
 def test_a_map_that_the_driver_refuses_is_an_error() -> None:

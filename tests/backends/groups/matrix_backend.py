@@ -62,7 +62,7 @@ def in_tensor() -> Both:
 def from_memory() -> Both:
     """A device that prefers dots whose factors stay in shared memory to NVIDIA's others."""
     groups = replace(
-        SMALL, lanes=8, most=32, subgroup=1, copies=True, boxes=True,
+        SMALL, lanes=8, most=32, subgroup=1, copies=True, boxes=True, cluster=2,
         pipes=replace(USUAL, matrix=64, left=4096), left=MADE_UP_FROM_MEMORY,
     )  # fmt: skip
     others = (MMA_BF16, MMA_F16, MMA_S8, MMA_TF32)

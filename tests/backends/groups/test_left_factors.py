@@ -32,9 +32,9 @@ M, K, N = 14, 104, 24
 RING = {"dot": "made.memory.bf16", "blocks": "16x16 by 8x16", "deep": 32}
 
 
-def product(along_sum: bool) -> Graph:
+def product(along_sum: bool, rows: int) -> Graph:
     cx = lm.Graph()
-    a = cx.tensor((M, K), lm.bfloat16, "a")
+    a = cx.tensor((rows, K), lm.bfloat16, "a")
     b = cx.tensor((N, K) if along_sum else (K, N), lm.bfloat16, "b")
     (a @ (b.mT if along_sum else b)).cast(lm.float32).output("y")
     return cx.graph()
@@ -42,10 +42,12 @@ def product(along_sum: bool) -> Graph:
 
 def ring(along_sum: bool = False, sums: str = "memory", copies: str = "lanes") -> Kernel:
     """Four blocks in a ring, of which one batch of products may still read one; of boxes three, so
-    that there are steps enough to send over them.
+    that there are steps enough to send over them; "shared" boxes are brought by two groups.
     """
+    rows = 2 * M if copies == "shared" else M
+    copies = "boxes" if copies == "shared" else copies
     made, stages = in_tensor() if sums == "tensor" else from_memory(), 4 - (copies == "boxes")
-    (step,) = lower_by_stages(product(along_sum), made).partition.steps
+    (step,) = lower_by_stages(product(along_sum, rows), made).partition.steps
     assert isinstance(step, NestStep)
     others = {"dot": f"made.{sums}.bf16", "copies": copies, "stages": stages}
     return made.schedules.place(step, as_knobs({**RING, **others})).kernel
@@ -64,17 +66,20 @@ def run(kernel: Kernel, expanded: ir.Kernel | None, along_sum: bool = False) -> 
     else:
         interpreter.run(expanded, arrays, {})
     b = b.reshape(N, K).T if along_sum else b.reshape(K, N)
-    found = arrays[kernel.buffers[2].name].reshape(M, N)
-    np.testing.assert_array_equal(found.astype(np.float64), a.reshape(M, K) @ b)
+    found = arrays[kernel.buffers[2].name].reshape(-1, N)
+    np.testing.assert_array_equal(found.astype(np.float64), a.reshape(-1, K) @ b)
 
 
 @pytest.mark.parametrize(
-    ("sums", "copies"), [("memory", "lanes"), ("memory", "boxes"), ("tensor", "lanes")]
+    ("sums", "copies"),
+    [("memory", "lanes"), ("memory", "boxes"), ("memory", "shared"), ("tensor", "lanes")],
 )
 @pytest.mark.parametrize("along_sum", [False, True])
 def test_a_ring_by_both_meanings(along_sum: bool, sums: str, copies: str) -> None:
     kernel = ring(along_sum, sums, copies)
-    assert any(isinstance(s, Send) for s in kernel.statements()) == (copies == "boxes")
+    sent = [s for s in kernel.statements() if isinstance(s, Send)]
+    assert bool(sent) == (copies in ("boxes", "shared"))
+    assert any(send.room is not None for send in sent) == (copies == "shared")
     (dot,) = dots_of(kernel)
     assert dot.is_from_memory
     assert dot.in_tensor is (sums == "tensor")
@@ -209,6 +214,24 @@ BOX_FAULTS: dict[str, tuple[Changed, str | None]] = {
 @pytest.mark.parametrize("fault", BOX_FAULTS)
 def test_faults_of_boxes_are_found(fault: str) -> None:
     check_found(ring(copies="boxes"), *BOX_FAULTS[fault])
+
+
+ROOM_FAULTS: dict[str, tuple[Changed, str | None]] = {
+    "a room that nobody frees": (of_phase(ir.Phase.FREE, None), "it hangs"),
+    "another parity of a room": (of_phase(ir.Phase.ENTER, 1), None),
+    "one part of what is shared": (
+        lambda s: replace(s, parts=1) if isinstance(s, ir.CopyBox) else s, "bytes are expected"),
+    "rooms that do not begin": (
+        lambda s: None if isinstance(s, ir.AtPhase) and s.buffer == "s3"
+        and s.step is ir.Phase.BEGIN else s, "has not begun"),
+    "a wait too short": (waits_less, "which is running; await it before"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", long_but(ROOM_FAULTS, ("a room that nobody frees",)))
+def test_faults_of_rooms_are_found(fault: str) -> None:
+    """By a group alone, which stands for all of its cluster."""
+    check_found(ring(copies="shared"), *ROOM_FAULTS[fault])
 
 
 def test_a_sum_of_nothing_in_tensor_memory_is_0() -> None:

@@ -269,8 +269,8 @@ class CudaDriver(LtDriver):
             occupancy = code.handle.occupancy
             size = code.dynamic_bytes
             held = int(occupancy.max_active_blocks_per_multiprocessor(code.lanes, size))
-        units: int = self.units
-        return units * max(1, held)
+        units, cluster = int(self.units), int(code.cluster)
+        return max(1, units * max(1, held) // cluster) * cluster
 
     def _cubin(self, text: str) -> bytes:
         objects = object_cache.default()
@@ -316,7 +316,8 @@ class CudaDriver(LtDriver):
         groups, threads = launch_shape(code, workers, GROUP, scratch)
         is_together = type(code) is CTogether  # its groups wait for each other
         config = LaunchConfig(
-            grid=groups,
+            grid=groups // code.cluster,
+            cluster=code.cluster if code.cluster > 1 else None,
             block=threads,
             shmem_size=code.dynamic_bytes,
             is_cooperative=is_together,

@@ -196,8 +196,9 @@ class CudaCpp(Dialect):
     def copies(self, sizes: Sequence[int]) -> Sequence[str]:
         return matrices.cp_async(sizes)
 
-    def boxes(self, dimensions: Sequence[int]) -> Sequence[str]:
-        return phases.functions(dimensions)
+    def boxes(self, dimensions: Sequence[int], shared: Sequence[int]) -> Sequence[str]:
+        of_clusters = phases.of_clusters(shared) if shared else []
+        return [*phases.functions(dimensions), *of_clusters]
 
     def bitcast(self, dtype: DType, value: str) -> str:
         return f"same_bytes<{self.types[dtype.short]}>({value})"

@@ -129,8 +129,9 @@ class Dialect(ABC):
         """
         raise CompileError(f"{self.name} copies nothing to shared memory without registers")
 
-    def boxes(self, dimensions: Sequence[int]) -> Sequence[str]:
-        """The functions of boxes of so many dimensions, and of what counts them.
+    def boxes(self, dimensions: Sequence[int], shared: Sequence[int]) -> Sequence[str]:
+        """The functions of boxes of so many dimensions, and of what counts them; and of such as
+        groups of a cluster share.
 
         Raises CompileError where there are none.
         """

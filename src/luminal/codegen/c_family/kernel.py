@@ -9,6 +9,7 @@ two. A worker is a thread, or, of a kernel with lanes, a group of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 
 from luminal.base.dtypes import DType
 from luminal.base.errors import CompileError
@@ -84,6 +85,11 @@ class Spelled:
     def lanes(self) -> int:
         """The number of lanes of a worker: more than one are a group."""
         return self.expanded.lanes
+
+    @property
+    def cluster(self) -> int:
+        """The groups that a launch puts on the device together."""
+        return cluster_of(self.expanded)
 
     @property
     def params(self) -> tuple[Symbol, ...]:
@@ -180,12 +186,23 @@ def tensors(kernel: Kernel) -> tuple[Tensor, ...]:
     return tuple(dict.fromkeys(box.tensor for box in boxes))
 
 
+def cluster_of(kernel: Kernel) -> int:
+    """How many groups share boxes of a kernel; 1 where none do."""
+    return max((s.parts for s in kernel.statements() if isinstance(s, CopyBox)), default=1)
+
+
 def _form(statement: MultiplyLeft | Accumulate) -> warpgroups.Form:
     """Which function makes a product by warp groups, and which of its factors are turned."""
     *first, b = statement.left
     turned = "a" * any(factor.turned for factor in first) + "b" * b.turned
     starts = isinstance(statement, MultiplyLeft) and statement.starts
     return warpgroups.Form(statement.dot, turned, bool(statement.held), starts)
+
+
+def _constant(operand: Operand) -> int:
+    """The value of a constant."""
+    assert isinstance(operand, Constant)
+    return int(operand.values[0])
 
 
 def _vectors(kernel: Kernel) -> list[Type]:
@@ -214,9 +231,11 @@ class Walk:
         self.shared = {buffer.name for buffer in kernel.shared}
         self.swizzles = {b.name: SWIZZLES[b.swizzle] for b in kernel.shared if b.swizzle}
         self.barrier = dialect.barrier
+        self.meeting = f"{phases.MEET}();"
         if kernel.tensor:
-            self.barrier = tensor_memory.meeting(self.barrier)
+            self.barrier, self.meeting = map(tensor_memory.meeting, (self.barrier, self.meeting))
         self.maps = {tensor: n for n, tensor in enumerate(tensors(kernel))}
+        self.cluster = cluster_of(kernel)
         self.variables = variables(kernel)
         self.applied = {s.out for s in kernel.statements() if isinstance(s, Apply)}
         self.begun: set[int] = set()  # sums that have their beginnings
@@ -321,6 +340,8 @@ class Walk:
             worker, workers = dialect.group, dialect.groups
         self.group(dynamic_bytes(kernel, dialect) > 0)
         self._put(f"const {dialect.types['i64']} worker = {worker}, workers = {workers};")
+        if self.cluster > 1:
+            self._put(f"const int {phases.RANK} = {dialect.group} % {self.cluster};")
         self.lane()
 
     def lane(self) -> None:
@@ -399,7 +420,8 @@ class Walk:
                 case If():
                     self._if(statement)
                 case Barrier():
-                    self._put(self.barrier)
+                    meets = statement.of_cluster and self.cluster > 1
+                    self._put(self.meeting if meets else self.barrier)
                 case Exchange(out, value, distance):
                     text = self.dialect.exchange(out.type.dtype, self._operand(value), distance)
                     self._define(out, text)
@@ -417,10 +439,8 @@ class Walk:
                     self._copy(statement)
                 case Fetch() if self.dialect.fetch:
                     self._put(self.dialect.fetch.format(place=f"&{self._place(statement)}"))
-                case AtPhase(step, buffer, address, number):
-                    told = f", {self._operand(number)}" * (step in (Phase.EXPECT, Phase.AWAIT))
-                    place = f"&{buffer}[{self._operand(address)}]"
-                    self._put(f"{phases.FUNCTIONS[step]}({place}{told});")
+                case AtPhase():
+                    self._at_phase(statement)
                 case CopyBox():
                     self._copy_box(statement)
                 case Publish():
@@ -495,11 +515,32 @@ class Walk:
         name = copier_of(statement.count * self.elements[statement.buffer].size)
         self._put(f"{name}(&{self._place(statement)}, &{self._place(source)}, {live});")
 
+    def _at_phase(self, statement: AtPhase) -> None:
+        step, number = statement.step, statement.number
+        told = {
+            Phase.BEGIN: str(min(self.cluster, _constant(number))) if step is Phase.BEGIN else "",
+            Phase.FREE: str(self.cluster),
+            Phase.END: "",
+        }.get(step, self._operand(number))
+        place = f"&{statement.buffer}[{self._operand(statement.address)}]"
+        self._put(f"{phases.FUNCTIONS[step]}({', '.join(filter(None, (place, told)))});")
+
     def _copy_box(self, statement: CopyBox) -> None:
-        name, number = phases.copier_of(len(statement.origin)), self.maps[statement.tensor]
-        held = [f"&{self._place(statement)}", phases.map_of(number)]
-        held.append(f"&{statement.phases}[{self._operand(statement.turn)}]")
-        self._put(f"{name}({', '.join([*held, *map(self._operand, statement.origin)])});")
+        tensor, dimensions = statement.tensor, len(statement.origin)
+        line, *others = map(self._operand, statement.origin)
+        barrier = f"&{statement.phases}[{self._operand(statement.turn)}]"
+        is_shared = self.cluster > 1 and statement.parts > 1
+        name = (phases.sharer_of if is_shared else phases.copier_of)(dimensions)
+        last = [f"(unsigned short){(1 << self.cluster) - 1}"] if is_shared else []
+        parts = [phases.RANK] if is_shared else [*map(str, range(statement.parts))]
+        for part in parts:
+            there, below = "", [*others]
+            if statement.parts > 1:
+                there = f" + {part} * {prod(tensor.box)}"
+                below[0] += f" + {part} * {tensor.box[1]}"
+            place = f"&{statement.buffer}[{self._at(statement)}{there}]"
+            held = [place, phases.map_of(self.maps[tensor]), barrier, line, *below, *last]
+            self._put(f"{name}({', '.join(held)});")
 
     def _functions(self) -> Iterator[str]:
         """Those for the matrices that lanes multiply, or load, together, and of conversions."""
@@ -530,8 +571,10 @@ class Walk:
         if sizes:
             yield from self.dialect.copies([*sizes])
         if any(isinstance(s, AtPhase) for s in statements):
-            dimensions = (len(tensor.extents) for tensor in self.maps)
-            yield from self.dialect.boxes([*dict.fromkeys(dimensions)])
+            boxes = [s for s in statements if isinstance(s, CopyBox)]
+            dimensions = dict.fromkeys(len(box.origin) for box in boxes)
+            shared = dict.fromkeys(len(box.origin) for box in boxes if box.parts > 1)
+            yield from self.dialect.boxes([*dimensions], [*shared])
 
     def _apply(self, statement: Apply) -> None:
         out, dialect = statement.out, self.dialect

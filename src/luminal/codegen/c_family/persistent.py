@@ -48,6 +48,7 @@ class Together:
     lanes: int
     dynamic_bytes: int
     words: int
+    cluster: int = 1
     params: tuple[Symbol, ...] = ()
     scratch: Expression = const(0)
     maps: tuple[tuple[int, Tensor], ...] = ()  # they stand in records
@@ -60,6 +61,7 @@ class _Task(Walk):
 
     def __init__(self, kernel: Kernel, dialect: Dialect, lanes: int) -> None:
         super().__init__(kernel, dialect)
+        self.cluster = 1  # any groups may be neighbours, so each brings all for itself
         self._has_idle = 1 < kernel.lanes < lanes
         if self._has_idle:
             self.barrier = dialect.part_barrier.format(lanes=kernel.lanes)

@@ -19,8 +19,9 @@ class Groups:
     `in_vectors`: a compiler makes vectors of so many lanes, as for CPUs, and sees that they share a
     value only where all of a group do.
     `copies`: do lanes copy to shared memory without registers? `boxes`: does a device do so
-    that is asked for a block? `pipes`: how fast a unit is, by instructions for matrices too.
-    `left`: those of these whose factors stay in shared memory.
+    that is asked for a block, for so many groups of a `cluster` at once? `pipes`: how fast a unit
+    is, by instructions for matrices too. `left`: those of these whose factors stay in shared
+    memory.
     `begins_early`: a kernel may begin while the one ahead still runs, and waits for it by itself.
     """
 
@@ -32,6 +33,7 @@ class Groups:
     in_vectors: bool = False
     copies: bool = False
     boxes: bool = False
+    cluster: int = 1
     pipes: Pipes = USUAL
     begins_early: bool = False
     left: tuple[Dot, ...] = ()

@@ -75,10 +75,26 @@ class MatrixChoices:
         wanted = [n for n in (blocks, *RING) if n > 1] if ring else [2, 1]
         stages = [n for n in wanted if self.fits(self.made(shape, deep, n))] or [1]
         tiling = self.made(shape, deep, choices.pick("stages", stages[0], stages), ring)
-        bands = self.bands(shape)
-        return replace(
-            tiling, band=choices.pick("band", bands[0], bands), boxes=ring and way == BOXES
-        )
+        tiling = replace(tiling, boxes=way == BOXES)
+        clusters = self.clusters(shape, tiling) if tiling.boxes else [1]
+        cluster = choices.pick("cluster", clusters[0], clusters)
+        bands = [n for n in self.bands(shape) if n % cluster == 0]
+        return replace(tiling, band=choices.pick("band", bands[0], bands), cluster=cluster)
+
+    # Groups that share boxes wait for each other, so they do so where it is the last cache that
+    # products wait for.
+    def clusters(self, shape: Shape, tiling: ProductTiling) -> list[int]:
+        """How many groups may bring boxes of the second factor together, the best first."""
+        most, (rows, columns, tile) = self.groups.cluster, shape
+        if most == 1 or not any(n % most == 0 for n in self.bands(shape)):
+            return [1]
+        shared = replace(tiling, ring=True, boxes=True, cluster=most)
+        if not all(cut(self.sides, shared, 1, term) for side, term in self.sides.kept if side):
+            return [1]
+        dot = self.dot_of(tile)
+        multiplied = rows * columns / self.groups.pipes.products(dot)
+        is_far = (rows + columns) * dot.a.size / FAR > multiplied
+        return [most, 1] if is_far else [1, most]
 
     # Units work on as many blocks at once, in order. Those of a row have all columns, so that each
     # block is of another part of the second factor: blocks of a square share more of both, which
@@ -200,7 +216,8 @@ class MatrixChoices:
             small = self.made(shape, min(self.depths()), 1)
             turned = (s for s in (0, 1) if small.is_along_sum(s) and not self.deep_first[s])
             touched += sum(map(small.across, turned)) / ROW * IN_LINES
-        copied = (rows + columns) * size / FAR
+        cluster, *_ = self.clusters(shape, self.made(shape, max(self.depths()), 1))
+        copied = (rows + columns / cluster) * size / FAR
         # Rows of lanes that a unit lacks, to fill its four parts, are idle.
         lanes = teams * dot.together
         busy = max(multiplied * max(1.0, PARTS * ROW / lanes), touched, copied)

@@ -12,10 +12,16 @@ F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exch
 MATRIX, LEFT = "matrix", "left"  # of factors in registers, and in shared memory
 MATRIX_F32, MATRIX_F64 = "matrix f32", "matrix f64"  # of whole f32 (not tf32), and of f64
 PRODUCTS = MATRIX, LEFT, MATRIX_F32, MATRIX_F64
-FAR = 39
-"""Bytes that a unit gets from the last cache in a cycle: products by tiles of 128 x 256, each of
-which copies both factors for itself, reach 777 TFLOP/s on an H100 (github.com/pranjalssh/fast.cu),
-which takes 9.1 TB/s."""
+FAR = 35
+"""Bytes that the last cache gives in a cycle for each unit: products by tiles of 192 x 192, each of
+which copies both factors for itself, reach 778 TFLOP/s on an H100 (github.com/pranjalssh/fast.cu,
+kernel 6, at 8192 and 12288), which takes 8.1 TB/s of 132 units at 1.755 GHz. It is what has been
+seen, not what there is: other things may have bound that kernel.
+"""
+PORT = 64
+"""Bytes that come into a unit in a cycle: two sectors. 42 have been seen, where groups share boxes
+(kernel 11 of the same source, 808 TFLOP/s by tiles of 128 x 256).
+"""
 LONG: Mapping[str, tuple[float, float]] = {
     "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
     "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),

@@ -62,6 +62,7 @@ from luminal.schedule.groups.pipes import (
     I32,
     MATRIX,
     MEMORY,
+    PORT,
     instructions,
     pipe_of,
     turns_of,
@@ -331,6 +332,8 @@ class _Count:
         """All blocks of a ring but those that are read are under way."""
         self.use(times, statement.address, statement.number)
         self.issue(I32, times)
+        if statement.step is Phase.ENTER:
+            self.waits["cluster"] += times
         if statement.step is Phase.AWAIT:
             ahead = self.depths[statement.buffer].constant - 1 - self.running
             self.wait_for_batch(times / max(1, ahead))
@@ -340,9 +343,13 @@ class _Count:
         """One lane asks; the lines of a box pass by the unit's own cache."""
         self.use(times, statement.address, statement.turn, *statement.origin)
         self.issue(MEMORY, times)
-        self.far_of_copies, size = 1.0, statement.tensor.bytes
-        parts = (statement.tensor.source, "global", SECTOR), (statement.buffer, "shared", LINE)
-        for buffer, place, unit in parts if times else ():
+        self.far_of_copies, share = 1.0, statement.tensor.bytes
+        size = statement.parts * share  # of which other groups have asked for the rest
+        sides = (
+            (statement.tensor.source, "global", share / SECTOR, size / PORT),
+            (statement.buffer, "shared", size / LINE, 0.0),
+        )
+        for buffer, place, taken, lines in sides if times else ():
             self.seen.accesses.append(
                 Access(
                     buffer,
@@ -351,9 +358,9 @@ class _Count:
                     size,
                     times,
                     1,
-                    size / unit,
-                    size / unit,
-                    0.0,
+                    taken,
+                    taken,
+                    lines,
                     is_looped=self.depth > 0,
                     by_data=False,
                 )
