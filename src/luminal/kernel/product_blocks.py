@@ -151,9 +151,12 @@ class Products(CarriedLoops):
         batch = joined(self.sides.batch)
         env = Env(positions(batch, values.grid_axis(extent_of(batch)))) if batch else Env({})
         sizes, band = (self.tiling.rows, self.tiling.columns), self.tiling.band
+        # Rows of blocks that a cluster lacks are there too, with nothing to store.
         counts = [
-            values.canonical(ceil_div(extent_of(length), size))
-            for length, size in zip(self.lengths, sizes, strict=True)
+            values.canonical(ceil_div(extent_of(length), size * whole) * whole)
+            for length, size, whole in zip(
+                self.lengths, sizes, (self.tiling.cluster, 1), strict=True
+            )
         ]
         if band == 1:
             blocks: list[Expression] = [values.grid_axis(count) for count in counts]

@@ -10,6 +10,7 @@ from luminal.base.numerics import Numerics
 from luminal.compiler import compile
 from luminal.compiler.assemble import text_key
 from luminal.compiler.compile import lower_by_stages
+from luminal.hlir.graph import Graph
 from luminal.kernel.knobs import Knobs
 from luminal.kernel.tile_text import to_text
 from luminal.program.launch_list import Program
@@ -29,7 +30,11 @@ def device() -> CBackend:
 def program(
     made: CBackend, dtype: str, sizes: tuple[int, int, int], turned: tuple[bool, bool], knobs: Knobs
 ) -> Program:
-    graph = product(dtype, *sizes, turned)
+    return scheduled(made, product(dtype, *sizes, turned), knobs)
+
+
+def scheduled(made: CBackend, graph: Graph, knobs: Knobs) -> Program:
+    """The program of a graph of one kernel, scheduled by knobs."""
     stages = lower_by_stages(graph, made, Numerics.RELAXED)
     (step,) = stages.partition.steps
     key = text_key(to_text(made.schedules.place(step).kernel))

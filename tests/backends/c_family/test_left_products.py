@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import luminal as lm
 from luminal.backends.c_backend import CCode
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
@@ -18,9 +19,11 @@ from luminal.codegen.c_family.persistent import spell_tiles_together
 from luminal.expand.expand import expand
 from luminal.kernel.boxes import Tensor
 from luminal.kernel.knobs import Knobs, as_knobs
+from luminal.runtime.executable import Executable
+from luminal.runtime.variants import Variant
 from luminal.schedule.groups.bounds import bounds
 from luminal.schedule.groups.work import work
-from tests.backends.c_family.left_products import check, device, program
+from tests.backends.c_family.left_products import check, device, program, scheduled
 from tests.backends.c_family.offline import skip_without
 from tests.backends.groups.random_matrices import check as random_product
 from tests.long_share import long_but
@@ -48,6 +51,7 @@ CASES = {
     "tf32": ("float32", (False, True), ring("tf32", 64, 32, 3)),
     "tf32 turned on its way": ("float32", (True, False), ring("tf32", 64, 16, 2, "values")),
     "int8": ("int8", (False, True), ring("s8", 64, 64, 3)),
+    "bf16, three rows of blocks": ("bfloat16", (False, True), ring("bf16", 64, 64, 3)),
     "int8, one factor by lanes": ("int8", (True, True), ring("s8", 64, 64, 3)),
     "e4m3": ("float8_e4m3fn", (False, True), ring("e4m3", 64, 64, 3)),
     "e4m3 by rows of lanes": ("float8_e4m3fn", (False, True), as_knobs({"dot": "mma.e4m3"})),
@@ -58,7 +62,8 @@ CASES = {
 @pytest.mark.parametrize("name", long_but(CASES, ("bf16",)))
 def test_rings_on_the_shims(name: str) -> None:
     dtype, turned, knobs = CASES[name]
-    check(dtype, SIZES, turned, knobs)
+    rows = 64 * ("three" in name)  # of which a cluster of two lacks one
+    check(dtype, (rows + SIZES[0], *SIZES[1:]), turned, knobs)
 
 
 @pytest.mark.long
@@ -66,6 +71,25 @@ def test_rings_on_the_shims(name: str) -> None:
 def test_random_products_on_the_shims(first: int) -> None:
     for seed in range(first, first + 8):
         random_product(seed, 140, device())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("copies", ["boxes", "lanes"])
+def test_rows_that_are_a_dim_on_the_shims(copies: str) -> None:
+    """Groups share boxes of the other factor, also where a cluster lacks rows."""
+    cx, made, k, n = lm.Graph(), device(), 96, 136
+    rows = cx.dim("m", 1, 400)
+    a, b = cx.tensor((rows, k), lm.bfloat16, "a"), cx.tensor((k, n), lm.bfloat16, "b")
+    (a @ b).cast(lm.float32).output("y")
+    knobs = {**dict(ring("bf16", 64, 32, 3, copies)), "blocks": "128x64 by 64x64"}
+    lowered = scheduled(made, cx.graph(), as_knobs(knobs))
+    assert ("share_box" in made.text(lowered.kernels[0])) == (copies == "boxes")
+    exe = Executable(cx.graph(), (Variant({}, made.runner(lowered)),))
+    rng = np.random.default_rng(0)
+    for count in (1, 128, 129, 321):
+        x, y = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((count, k), (k, n)))
+        held = {"a": x.astype(lm.bfloat16.numpy), "b": y.astype(lm.bfloat16.numpy)}
+        np.testing.assert_array_equal(exe(held)["y"], x @ y)
 
 
 FAULTS = {

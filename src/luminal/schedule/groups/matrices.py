@@ -78,7 +78,7 @@ class MatrixChoices:
         tiling = replace(tiling, boxes=way == BOXES)
         clusters = self.clusters(shape, tiling) if tiling.boxes else [1]
         cluster = choices.pick("cluster", clusters[0], clusters)
-        bands = [n for n in self.bands(shape) if n % cluster == 0]
+        bands = self.bands(shape, cluster)
         return replace(tiling, band=choices.pick("band", bands[0], bands), cluster=cluster)
 
     # Groups that share boxes wait for each other, so they do so where it is the last cache that
@@ -86,30 +86,38 @@ class MatrixChoices:
     def clusters(self, shape: Shape, tiling: ProductTiling) -> list[int]:
         """How many groups may bring boxes of the second factor together, the best first."""
         most, (rows, columns, tile) = self.groups.cluster, shape
-        if most == 1 or not any(n % most == 0 for n in self.bands(shape)):
+        if most == 1 or self.extents[1] <= rows:
             return [1]
         shared = replace(tiling, ring=True, boxes=True, cluster=most)
         if not all(cut(self.sides, shared, 1, term) for side, term in self.sides.kept if side):
             return [1]
         dot = self.dot_of(tile)
         multiplied = rows * columns / self.groups.pipes.products(dot)
-        is_far = (rows + columns) * dot.a.size / FAR > multiplied
-        return [most, 1] if is_far else [1, most]
+
+        def cycles(cluster: int) -> float:
+            copied = (rows + columns / cluster) * dot.a.size / FAR
+            return max(multiplied, copied) * self.down(shape, cluster)
+
+        return sorted((1, most), key=cycles)
+
+    def down(self, shape: Shape, cluster: int) -> int:
+        """Rows of blocks, whole clusters of them."""
+        return -(-self.extents[1] // (shape[0] * cluster)) * cluster
 
     # Units work on as many blocks at once, in order. Those of a row have all columns, so that each
     # block is of another part of the second factor: blocks of a square share more of both, which
     # the last cache keeps then.
-    def bands(self, shape: Shape) -> list[int]:
+    def bands(self, shape: Shape, cluster: int) -> list[int]:
         """How many rows of blocks groups may walk together, the best first: those of the square
         that all units have at once, where they have many, and the rows are whole bands.
         """
         members = [a for loop in (*self.sides.rows, *self.sides.columns) for a in loop.members]
         if any(a.extent is None or not a.extent.is_const for a in members):
-            return [1]
-        batch, all_rows, all_columns, _ = self.extents
+            return [cluster]
+        batch, _, all_columns, _ = self.extents
         rows, columns, _ = shape
-        down, across = -(-all_rows // rows), -(-all_columns // columns)
-        able = [n for n in powers_to(min(down, MOST_BANDS)) if down % n == 0]
+        down, across = self.down(shape, cluster), -(-all_columns // columns)
+        able = [n * cluster for n in powers_to(MOST_BANDS // cluster) if down % (n * cluster) == 0]
         square = (self.units * columns / rows) ** 0.5
         able.sort(key=lambda n: max(n / square, square / n))
         if batch * down * across < ROUNDS * self.units:
@@ -203,7 +211,7 @@ class MatrixChoices:
         return min(self._plans(shape), key=lambda plan: (plan[0], -plan[1], -plan[2]), default=none)
 
     def _plans(self, shape: Shape) -> Iterator[tuple[float, int, int]]:
-        batch, all_rows, all_columns, steps = self.extents
+        batch, _, all_columns, steps = self.extents
         rows, columns, tile = shape
         dot = self.dot_of(tile)
         size, teams = dot.a.size, rows // tile[0] * (columns // tile[1])
@@ -221,7 +229,7 @@ class MatrixChoices:
         # Rows of lanes that a unit lacks, to fill its four parts, are idle.
         lanes = teams * dot.together
         busy = max(multiplied * max(1.0, PARTS * ROW / lanes), touched, copied)
-        blocks = batch * -(-all_rows // rows) * -(-all_columns // columns)
+        blocks = batch * self.down(shape, cluster) * -(-all_columns // columns)
         share = -(-blocks // self.units)
         by_registers = REGISTERS // (lanes * (self.results(tile) + OTHERS))
         columns = self.made(shape, min(self.depths()), 1).tensor_columns(len(self.sides.factors))

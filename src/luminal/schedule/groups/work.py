@@ -145,6 +145,7 @@ class _Count:
         self.dtypes = {b.name: memory_dtype(b.dtype) for b in held}
         self.sizes = {name: dtype.size for name, dtype in self.dtypes.items()}
         self.far_of_copies = 0.0
+        self.has_come = False
         awaited = (s for s in kernel.statements() if isinstance(s, Await))
         self.running = max((s.younger for s in awaited if s.of is Batch.PRODUCTS), default=0)
         self.depths = {buffer.name: buffer.size for buffer in kernel.shared}
@@ -295,6 +296,7 @@ class _Count:
             self.fetched |= {(statement.buffer, int(sector)) for sector in np.unique(sectors)}
 
     def copy(self, statement: Copy, times: float) -> None:
+        self.has_come = False
         source, target = (
             At(
                 statement.source,
@@ -316,7 +318,8 @@ class _Count:
         if statement.of is Batch.PRODUCTS:
             self.waits["matrix"] += times / (1 + statement.younger)
             return
-        self.wait_for_batch(times / (1 + statement.younger))
+        if not self.has_come:
+            self.wait_for_batch(times / (1 + statement.younger))
 
     # As many batches are under way, of which one is waited for.
     def wait_for_batch(self, times: float) -> None:
@@ -337,6 +340,7 @@ class _Count:
         if statement.step is Phase.AWAIT:
             ahead = self.depths[statement.buffer].constant - 1 - self.running
             self.wait_for_batch(times / max(1, ahead))
+            self.has_come = True  # what lanes copy was asked for with the boxes
             self.seen.waits["global"] += min(times, 1.0)  # for the first one nothing runs on
 
     def copy_box(self, statement: CopyBox, times: float) -> None:
