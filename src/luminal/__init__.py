@@ -83,16 +83,9 @@ from luminal.session.default_graph import (
     zeros,
 )
 from luminal.session.device_choice import device, devices
+from luminal.session.eager import default_graph, execute, recording, reset
 from luminal.session.exchange import as_tensor, asarray, from_dlpack, from_numpy, to_dlpack
-from luminal.session.graph import (
-    Graph,
-    compile,
-    compile_count,
-    default_graph,
-    execute,
-    recording,
-    reset,
-)
+from luminal.session.graph import Graph, compile, compile_count
 from luminal.session.jit import jit
 from luminal.session.seeded import (
     rand,

@@ -25,7 +25,7 @@ from luminal.frontend.random.keyed import (
 )
 from luminal.frontend.random.keyed import key as key_of
 from luminal.frontend.tensor import Tensor
-from luminal.session.graph import default_graph
+from luminal.session.eager import default_graph
 from luminal.shape.expression import Expression
 
 __all__ = [

@@ -166,9 +166,18 @@ def test_the_rate_is_an_input_of_the_step() -> None:
 
 
 def test_what_is_refused() -> None:
-    sgd = lm.optim.SGD([lm.Parameter((1,))])
-    with pytest.raises(lm.InputError, match=r"StepLR: SGD.* is no learning rate; pass a number"):
-        ours.StepLR(sgd, 2)  # type: ignore[arg-type]
+    with pytest.raises(lm.InputError, match=r"StepLR: 'fast' is no learning rate; pass an optim"):
+        ours.StepLR("fast", 2)  # type: ignore[arg-type]
+    rate = lm.Graph().tensor((), name="lr")
+    sgd = lm.optim.SGD([lm.Parameter((1,))], lr=rate)
+    with pytest.raises(
+        lm.InputError, match=r"StepLR: the optimizer's rate is .*give the optimizer"
+    ):
+        ours.StepLR(sgd, 2)
+    with pytest.raises(lm.InputError, match="got no max_lr; give the highest rate"):
+        ours.OneCycleLR(lm.optim.SGD([lm.Parameter((1,))], lr=0.1), total_steps=3)
+    with pytest.raises(lm.InputError, match="2 values of max_lr for 1 groups"):
+        ours.OneCycleLR(lm.optim.SGD([lm.Parameter((1,))], lr=0.1), [0.1, 0.2], total_steps=3)
     with pytest.raises(lm.InputError, match=r"StepLR\.lr: there are 2 groups; use get_last_lr"):
         _ = ours.StepLR([0.1, 0.2], 2).lr
     with pytest.raises(lm.InputError, match="step 3 of 2; it is over"):

@@ -21,7 +21,8 @@ from luminal.frontend.scan import flatten
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.graph import copied, topological
 from luminal.hlir.ops import Value
-from luminal.session.graph import Graph, recording
+from luminal.session.eager import recording
+from luminal.session.graph import Graph
 
 Memory = np.ndarray[Any, Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
@@ -15,6 +16,7 @@ from luminal.frontend.pointwise.derivatives import Derivative
 from luminal.frontend.scan import Tree, flatten
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import MarkAttrs
+from luminal.hlir.ops import Value
 from luminal.memory.state import Parameter
 
 Variable = Tensor | Parameter
@@ -175,8 +177,17 @@ def backward(loss: Tensor, gradient: Tensor | None = None) -> None:
     seeds = [seed(loss, gradient, "backward")]
     for value, g in zip(leaves, gradients(graph, [loss], seeds, leaves), strict=True):
         if g is not None:
-            before = graph.gradients.get(value)
-            graph.gradients[value] = g if before is None else before + g
+            parameter = getattr(value.node.attrs, "parameter", None)
+            if parameter is None:
+                _add(graph, value, g)
+            else:
+                _add(graph, parameter, parameter.in_order(g))
+                parameter.differentiated = weakref.ref(graph)
+
+
+def _add(graph: Recorder, variable: Value | Parameter, g: Tensor) -> None:
+    before = graph.gradients.get(variable)
+    graph.gradients[variable] = g if before is None else before + g
 
 
 class _ALWAYS:

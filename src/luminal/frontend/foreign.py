@@ -20,10 +20,6 @@ HOSTS = ("cpu", "cpu:0")
 NO_DEVICES = "arrays are computed on the CPU; leave it out (a graph may be for another: graph.to)"
 ONE_DEVICE = "a graph is compiled for one device: graph.to(...), exe.to(...) or lm.device(...)"
 GRADIENTS = "gradients are Tensors that lm.grad(loss, variables) gives; see docs/training.md"
-STEPS = (
-    "opt.step(loss) records the backward pass and the update, and each run of the compiled graph "
-    "is a step"
-)
 
 DTYPES = {
     "bool": dtypes.bool_,
@@ -38,11 +34,9 @@ DTYPES = {
 
 WHY = {
     **dict.fromkeys(("grad_fn", "retain_grad", "enable_grad", "func"), GRADIENTS),
-    "requires_grad_": "write p.requires_grad = False for a Parameter that an optimizer leaves as "
-    "it is; lm.grad(loss, variables) takes whatever variables it is given",
-    "zero_grad": f"nothing adds up between runs, so nothing is cleared: {STEPS}",
     "amp": 'products in 16 bits are fit(..., amp="bfloat16"), lm.training.AMPContext in a step',
-    "utils": "lm.training.Batches is what a DataLoader is; fit takes any iterable of batches",
+    "utils": "lm.training.Batches is what a DataLoader is; fit takes any iterable of batches; "
+    "torch.nn.utils is lm.nn.utils",
     **dict.fromkeys(("cuda", "mps", "xpu", "get_device", "pin_memory"), ONE_DEVICE),
     "Size": "shapes are plain tuples",
     "Generator": "there are lm.manual_seed, and keys of lm.random",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -17,6 +17,7 @@ from luminal.frontend.foreign import check_device
 from luminal.frontend.handle import Array, Extent, Shape, describe
 from luminal.frontend.matrices.packed import Codes, Packed
 from luminal.frontend.pointwise.derivatives import Derivative
+from luminal.frontend.random.keyed import no_key
 from luminal.frontend.tensor import Tensor
 from luminal.hlir.attributes import ConstantAttrs, InputAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output, Sink
@@ -54,6 +55,7 @@ class Recorder:
     device: str | None = None  # of compiles that name none
     mesh: Any = None  # likewise
     is_by_rank = False  # is it one rank's program already, as lm.spmd records it?
+    is_eager = False  # does an update run at once, as on the default graph?
 
     def __init__(self, name: str | None = None) -> None:
         self.name = name or f"graph{next(_numbers)}"
@@ -70,7 +72,7 @@ class Recorder:
         self.parts: dict[Node, tuple[object, ...]] = {}  # that are checkpointed, innermost first
         self.pulled: dict[Node, Node] = {}  # recorded for derivatives of which
         self.cotangents: set[Node] = set()  # the gradients of values on the way
-        self.gradients: dict[Value, Tensor] = {}  # what `backward` found so far
+        self.gradients: dict[Value | Parameter, Tensor] = {}  # what `backward` found so far
         self._weights: dict[Parameter, Value] = {}
         self._packed: dict[Packed, Tensor] = {}
         self._codes: dict[Packed, Codes] = {}
@@ -470,6 +472,19 @@ class Recorder:
     def backward(self, loss: Tensor, gradient: Tensor | None = None) -> None:
         """See `Tensor.backward`; GraphError in the function of `scan`."""
         raise GraphError(f"backward: not inside {self.name}; use lm.grad on what leaves it")
+
+    def updating(self) -> AbstractContextManager[None]:
+        """Around the record of an update, which every run does; the default graph does it at the
+        end.
+        """
+        return nullcontext()
+
+    def wanted(self, value: Tensor) -> None:
+        """Has the update that is recorded next compute a value too, where it runs at once."""
+
+    def next_key(self, what: str) -> Tensor:
+        """A random key for what draws without one; GraphError where all runs would have it."""
+        raise GraphError(no_key(what))
 
     # --- values
 

@@ -15,7 +15,7 @@ from luminal.base.near_names import NUMPYS, explained
 from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.ops import Value
 from luminal.memory.data import is_array, is_list_of_numbers
-from luminal.memory.state import Parameter, State, how_to_read, recorder
+from luminal.memory.state import Parameter, State, how_to_read, outside, recorder
 from luminal.shape.expression import Expression, const, product_of
 from luminal.shape.view import index
 
@@ -163,6 +163,13 @@ def of_tensors(function: Callable[P, R]) -> Callable[P, R]:
             all_given = [
                 x for arg in args for x in (arg, *(arg if isinstance(arg, list | tuple) else ()))
             ]
+            if recorder.get() is None and any(isinstance(x, State | Parameter) for x in all_given):
+                graphs = [x.graph for x in all_given if is_tensor(x)]
+                token = recorder.set(graphs[0] if graphs else outside())
+                try:
+                    return saying(*positional, **named)
+                finally:
+                    recorder.reset(token)
             wrong = [
                 x for x in all_given if not is_tensor(x) and (is_array(x) or is_list_of_numbers(x))
             ]
@@ -260,13 +267,16 @@ def in_float(function: Callable[P, Tensor]) -> Callable[P, Tensor]:
     @wraps(function)
     def cast_around(*args: P.args, **kwargs: P.kwargs) -> Tensor:
         first = value_of(args[0])
+        if isinstance(first, State | Parameter):
+            first = first.as_tensor()
         if not is_tensor(first):
             raise DTypeError(
                 f"{function.__name__.lstrip('_')}: {first!r} is no Tensor; "
                 f"{as_tensor_advice(first)}"
             )
         work = work_dtype(first.dtype)
-        up: list[Any] = [x.cast(work) if is_tensor(x) else x for x in map(value_of, args)]
+        rest = map(value_of, args[1:])
+        up: list[Any] = [x.cast(work) if is_tensor(x) else x for x in (first, *rest)]
         options = {name: value_of(x) for name, x in kwargs.items()}
         named: dict[str, Any] = {k: x.cast(work) if is_tensor(x) else x for k, x in options.items()}
         result = function(*up, **named)

@@ -82,7 +82,9 @@ class Tensor(Methods):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `backward` has found so far, of an input or a weight."""
-        return self.graph.gradients.get(self.value)
+        attrs = self.value.node.attrs
+        variable = attrs.parameter if isinstance(attrs, WeightAttrs) else self.value
+        return self.graph.gradients.get(variable)
 
     def item(self) -> Any:
         """The only element as a Python number, computed as by `numpy`; ShapeError for several."""
@@ -122,6 +124,10 @@ class Tensor(Methods):
     # --- where it is, as PyTorch asks
 
     is_cuda = requires_grad = False
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """This itself: `backward` finds gradients of all inputs, `lm.grad` of what it is told."""
+        return self
 
     @property
     def device(self) -> str:

@@ -46,7 +46,7 @@ Meaning = Callable[[Any, Mapping[str, int], Sequence[Array]], tuple[Array, ...]]
 class Node:
     """One operation applied to values. Build nodes with `hlir.graph.Builder`, never directly."""
 
-    __slots__ = ("args", "attrs", "op", "types")
+    __slots__ = ("__weakref__", "args", "attrs", "op", "types")
 
     def __init__(
         self, op: Op, args: tuple[Value, ...], attrs: Any, types: tuple[TensorType, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from luminal.hlir.attributes import InputAttrs, LoopAttrs
+from luminal.hlir.attributes import InputAttrs, LoopAttrs, MarkAttrs
 from luminal.hlir.graph import topological
 from luminal.hlir.ops import Node, Value
 
@@ -41,6 +41,8 @@ def _attributes(node: Node) -> Any:
     if isinstance(attrs, InputAttrs):
         # Without the name, by which programs are not told apart.
         return attrs.shape, attrs.dtype
+    if isinstance(attrs, MarkAttrs):
+        return None  # what only derivatives tell apart; it has a number of its own
     if isinstance(attrs, LoopAttrs):
         numbers = {argument: k for k, argument in enumerate(attrs.body.arguments)}
         types = tuple(argument.types for argument in attrs.body.arguments)

@@ -10,10 +10,12 @@ import copy
 import itertools
 import math
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -43,6 +45,20 @@ recorder: ContextVar[Any] = ContextVar("luminal_recorder", default=None)
 """The Recorder of what is being recorded here: in a module's forward that of its arguments."""
 _ids = itertools.count()
 _versions = itertools.count(1)
+
+
+class Outside:
+    """The Recorder where nothing else is recorded: `session/eager.py`, which stands on this, says
+    which.
+    """
+
+    graph: Callable[[], Any]
+
+    def __call__(self) -> Any:
+        return self.graph()
+
+
+outside = Outside()
 
 
 def _literal_shape(what: str, shape: Sequence[int]) -> tuple[int, ...]:
@@ -84,6 +100,19 @@ class _Held(ABC):
     """From the first program on a mesh that cuts it: what this rank holds."""
     order: Interleaved | None = None
     """How rows lie in memory, where that is not as in the value. Programs read the memory."""
+    readers: weakref.WeakSet[Any] | None = None
+    """Recorders whose values keep to the time when they were recorded, and which read this."""
+
+    def read_by(self, graph: Any) -> None:
+        """From now on the graph hears (`changes`) before the array is set."""
+        if self.readers is None:
+            self.readers = weakref.WeakSet()
+        self.readers.add(graph)
+
+    def about_to_change(self) -> None:
+        """Is called before the array gets another value."""
+        for graph in tuple(self.readers or ()):
+            graph.changes(self)
 
     def in_order(self, rows: A) -> A:
         """An Array or a Tensor that lies as the memory does, in the order of the value."""
@@ -173,9 +202,37 @@ class _Held(ABC):
             kind = type(self).__name__
             raise AttributeError(f"a {kind} has no attribute {name!r}", name=name, obj=self)
         graph = recorder.get()
-        if graph is not None and graph.has(name):
-            return getattr(graph.constant(self), name)
+        here = outside() if graph is None else graph
+        is_tensors = here.has(name) and not (graph is None and name in ("graph", "value"))
+        if is_tensors:
+            return getattr(here.constant(self), name)
+        if graph is None and name.endswith("_") and here.has(name[:-1]):
+            return partial(self._become, name[:-1])
         raise AttributeError(f"{self!r} has no {name!r}: {_instead(self, name)}")
+
+    def as_tensor(self) -> Any:
+        """The Tensor that it is in what is being recorded, else on the default graph."""
+        value = self.value_here()
+        return outside().constant(self) if value is None else value
+
+    def _become(self, method: str, *arguments: Any, **options: Any) -> Self:
+        """Sets it to what a method of its Tensor gives, as PyTorch's methods in place do."""
+        self.set(getattr(self.as_tensor(), method)(*arguments, **options))
+        return self
+
+    def copy_(self, value: Any) -> Self:
+        """Sets the array, as torch.Tensor.copy_; gives itself."""
+        self.set(value)
+        return self
+
+    def zero_(self) -> Self:
+        """Sets all elements to 0; gives itself."""
+        return self.fill_(0)
+
+    def fill_(self, value: float) -> Self:
+        """Sets all elements to a number; gives itself."""
+        self.set(np.full(self.shape, value, self.dtype.numpy))
+        return self
 
     def __bool__(self) -> bool:
         """Outside of what is being recorded True: it is there."""
@@ -285,6 +342,7 @@ class State(_Held):
         if self.part is not None:
             self.part.holder.set(self.part.cut(array))
             return
+        self.about_to_change()
         with self.lock:
             self.buffer.settle()
             self.buffer.write(array)
@@ -294,6 +352,7 @@ class State(_Held):
         if self.part is not None:
             self.set(np.broadcast_to(self._init, self.shape))
             return
+        self.about_to_change()
         with self.lock:
             self.buffer.settle()
             self.buffer.write(self._init)
@@ -359,6 +418,8 @@ class Parameter(_Held):
     """
 
     newest = 0
+    differentiated: weakref.ref[Any] | None = None
+    """The graph of the last `backward` that reached it."""
     is_part = False
     """Has it read-only bytes that others may read as another dtype? Devices copy them once."""
 
@@ -401,12 +462,18 @@ class Parameter(_Held):
         if self.part is not None:
             self.part.holder.set(self.part.cut(array))
             return
+        self.about_to_change()
         self._keep(array if self.order is None else self.order.rows(array), value)
+
+    def _starts_as(self, array: Array) -> None:
+        """Takes the value that it had from the beginning, as far as anybody could tell."""
+        self._keep(array if self.order is None else self.order.rows(array), array)
 
     def lies(self, memory: Array, order: Interleaved | None) -> None:
         """Takes an array of its own shape and dtype whose rows lie so; another order than it has
         only before any graph reads it.
         """
+        self.about_to_change()
         self.order = order
         self._keep(memory, memory)
 
@@ -472,6 +539,35 @@ class Parameter(_Held):
         """
         return self.buffer.array
 
+    @property
+    def grad(self) -> Any:
+        """The gradient that `backward` has found so far, a Tensor of that graph; None if there is
+        none. What is assigned to it stands for it, None for no gradient.
+        """
+        graph = None if self.differentiated is None else self.differentiated()
+        return None if graph is None else graph.gradients.get(self)
+
+    @grad.setter
+    def grad(self, gradient: Any) -> None:
+        graph = None if self.differentiated is None else self.differentiated()
+        if gradient is None:
+            if graph is not None:
+                graph.gradients.pop(self, None)
+            return
+        if not hasattr(gradient, "graph"):
+            gradient = (outside() if graph is None else graph).constant(gradient, self.dtype)
+        if tuple(gradient.shape) != self.shape:
+            raise ShapeError(
+                f"{self.name}.grad: expected shape {self.shape}, got {tuple(gradient.shape)}"
+            )
+        gradient.graph.gradients[self] = gradient
+        self.differentiated = weakref.ref(gradient.graph)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Sets `requires_grad`: is it trained? Gives itself, as torch.Tensor.requires_grad_."""
+        self.requires_grad = requires_grad
+        return self
+
     def changed(self) -> None:
         """Gives a new version, higher than any before."""
         self.version = Parameter.newest = next(_versions)
@@ -480,9 +576,9 @@ class Parameter(_Held):
         """The current value, a copy where programs assign it or rows lie in another order; raises
         ShapeError if never set.
         """
-        return self.in_order(self._memory())
+        return self.in_order(self.memory_now())
 
-    def _memory(self) -> Array:
+    def memory_now(self) -> Array:
         """The value as it lies, a copy where programs assign it."""
         if not self._is_own:
             return self.memory
@@ -501,8 +597,9 @@ class Parameter(_Held):
         """What a copy starts from, here or in another process: the value lies on the host."""
         with self.lock or nullcontext():
             held = {**vars(self), "lock": None, "spare": None, "_is_own": False}
+            held |= {"readers": None, "differentiated": None}
             if self._is_own:
-                stored, value = self.stored, HostBuffer(self._memory())
+                stored, value = self.stored, HostBuffer(self.memory_now())
                 held = {
                     name: value if attribute is stored else attribute
                     for name, attribute in held.items()
@@ -570,21 +667,14 @@ def exchange(held: Assignable, space: MemorySpace[Any]) -> None:
 
 
 def how_to_read(held: Assignable) -> str:
-    """The words of an error that say where a Parameter or State is like a Tensor, and what to write
-    elsewhere.
-    """
-    return (
-        "it is an array outside of graphs, and a Tensor only in a module's forward and under "
-        "lm.jit; elsewhere read it into a graph with cx.read(...)"
-    )
+    """The words of an error that say how a Parameter or State is read where it is no Tensor."""
+    return "read it into a graph with cx.read(...)"
 
 
 def _instead(held: _Held, name: str) -> str:
     """What to write for an attribute that is not there."""
-    if name == "grad":
-        return "gradients are Tensors: lm.grad(loss, [p]), or cx.read(p).grad after backward()"
     if name.endswith("_"):
-        return "it does not change in place; write p.set(array), or nn.init's functions"
+        return "no graph changes it in place; outside of graphs write p.set(array)"
     return how_to_read(cast(Assignable, held))
 
 
@@ -601,11 +691,20 @@ def _operand(x: Any) -> Any:
 def _operator(name: str) -> Callable[..., Any]:
     def operator(self: _Held, *others: Any) -> Any:
         value = self.value_here()
-        if value is not None:
-            return getattr(value, name)(*others)
-        if name in _BINARY and not isinstance(others[0], State | Parameter | int | float):
-            return NotImplemented  # a Tensor reads it
-        raise TypeError(f"{self!r} has no {name}: {how_to_read(cast(Assignable, self))}")
+        if value is None:
+            if name in _BINARY and not isinstance(others[0], State | Parameter | int | float):
+                return NotImplemented  # a Tensor of a graph reads it there
+            value = self.as_tensor()
+        return getattr(value, name)(*others)
+
+    return operator
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    def operator(self: _Held, other: Any) -> Any:
+        if recorder.get() is not None:
+            return NotImplemented  # a new value, as for any Tensor
+        return self._become(name, other)
 
     return operator
 
@@ -620,3 +719,6 @@ _BINARY = {f"__{side}{name}__" for name in _ARITHMETIC.split() for side in ("", 
 _OTHERS = "neg pos abs invert getitem len iter contains float int index".split()
 for _name in (*_BINARY, *(f"__{name}__" for name in _OTHERS)):
     setattr(_Held, _name, _operator(_name))
+for _name in _ARITHMETIC.split():
+    if _name != "divmod":
+        setattr(_Held, f"__i{_name}__", _in_place(f"__{_name}__"))

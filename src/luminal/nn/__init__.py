@@ -7,7 +7,7 @@ GatedFeedForward, SwiGLU, MoE, RelativeBias.
 from luminal.base.near_names import with_suggestions
 from luminal.frontend.random.keyed import keyed
 from luminal.memory.state import Parameter
-from luminal.nn import functional, init
+from luminal.nn import functional, init, utils
 from luminal.nn.activation import (
     CELU,
     ELU,
@@ -169,6 +169,7 @@ from luminal.nn.transformer import (
 __all__ = [
     "functional",
     "init",
+    "utils",
     # the base, and what holds parts
     "Module",
     "Parameter",

@@ -58,7 +58,9 @@ class DrawnParameter(Parameter):
     def stored(self) -> Buffer | None:
         """The value; two threads that read it first draw the same."""
         if self._stored is None:
-            self.set(drawn(self._draw, np.random.default_rng(self._seed), self.shape, self.dtype))
+            self._starts_as(
+                drawn(self._draw, np.random.default_rng(self._seed), self.shape, self.dtype)
+            )
         return self._stored
 
     @stored.setter
@@ -71,6 +73,7 @@ class DrawnParameter(Parameter):
 
     def redraw(self, *seed: int) -> None:
         """Forgets the value; the next read draws it from `seed`."""
+        self.about_to_change()
         self._seed, self._stored = seed, None
         self.changed()
 

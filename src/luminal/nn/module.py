@@ -210,6 +210,17 @@ class Module:
         """The mode for inference: no dropout, batch norms read their running statistics."""
         return self.train(False)
 
+    def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
+        """Sets `requires_grad` of all Parameters here and below: are they trained?"""
+        for parameter in self.parameters():
+            parameter.requires_grad = requires_grad
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients that `backward` has found for the Parameters here and below."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
     # --- dtypes
 
     def computing(self: Self, dtype: Any) -> Self:

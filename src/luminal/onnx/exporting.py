@@ -21,8 +21,8 @@ from luminal.memory.data import is_array
 from luminal.onnx.errors import UnsupportedError
 from luminal.onnx.writing.primitives import Block, type_proto
 from luminal.onnx.writing.writer import IR_VERSION, OPSET, Writer
+from luminal.session.eager import recording
 from luminal.session.graph import Graph as LazyGraph
-from luminal.session.graph import recording
 
 
 def export(what: Any, path: str | Path | None = None, *inputs: Any) -> ModelProto:

@@ -7,14 +7,14 @@ What a subclass gives: its options, the States of a parameter (`slots`), those t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from luminal.autograd.reverse import gradients, seed
 from luminal.base import garbage
-from luminal.base.dtypes import bool_, float32, int64
+from luminal.base.dtypes import bool_, float32, float64, int64
 from luminal.base.errors import GraphError, InputError
-from luminal.frontend.foreign import STEPS, absent
+from luminal.frontend.foreign import absent
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import is_tensor, work_dtype
 from luminal.frontend.matrices.matmul import keeps
@@ -55,6 +55,9 @@ class Optimizer(ABC):
         self.param_groups: list[Group] = []
         self.state: dict[Parameter, dict[str, State]] = {}
         self.names: dict[Parameter, str] = {}
+        self.base_rates: list[float] | None = None  # from the first scheduler on that changes rates
+        self._rates: dict[int, State] = {}  # of groups by number, where programs read them
+        self._is_rate_fixed = False  # has a program a rate as a number?
         if isinstance(params, Parameter | Tensor):
             params = [params]
         if not isinstance(params, Iterable):
@@ -140,7 +143,7 @@ class Optimizer(ABC):
 
     def step(
         self,
-        loss: Tensor | None = None,
+        loss: Tensor | Callable[[], Tensor] | None = None,
         clip_norm: float | Tensor | None = None,
         clip_value: float | None = None,
         *,
@@ -148,17 +151,54 @@ class Optimizer(ABC):
     ) -> Tensor | None:
         """Records the backward pass of a scalar loss, clipping and the update; every run is a step.
 
+        Without a loss the gradients are those of `loss.backward()`, and where the loss is a value
+        of the default graph the step is run at once, as PyTorch's; afterwards `loss.item()` is
+        at hand. A function is called for the loss, whose gradients it must have found, and its
+        result is given back, as torch.optim's closures.
+
         Gradients are cut to -clip_value .. clip_value, then scaled to a norm of at most clip_norm
         all together; the norm before that is returned (None without clip_norm). Parameters that
         the loss does not depend on and those with `requires_grad=False` stay as they are. `when`,
         a 0-d bool: nothing changes in runs where it is False. Raises GraphError if the
         loss depends on none of the parameters.
         """
+        if callable(loss):
+            result = loss()
+            self.step(None, clip_norm, clip_value, when=when)
+            return result
         if loss is None:
-            raise GraphError(f"{self._name}.step: got no loss; {STEPS}, with no loss.backward()")
+            return self._step_of_found(clip_norm, clip_value, when)
         gradients, norm = clipped(self.gradients(loss), clip_norm, clip_value)
         self.apply(gradients, when=when)
         return norm
+
+    def _step_of_found(
+        self, clip_norm: float | Tensor | None, clip_value: float | None, when: Tensor | None
+    ) -> Tensor | None:
+        """The update by the gradients that `backward` has found, in the graph that has them."""
+        by_parameter = {
+            p: p.grad for p in self.parameters if p.requires_grad and p.grad is not None
+        }
+        graphs = {id(g.graph): g.graph for g in by_parameter.values()}
+        if len(graphs) != 1:
+            why = "no gradients: call loss.backward() first" if not by_parameter else (
+                "gradients of several graphs: " + ", ".join(g.name for g in graphs.values())
+            )  # fmt: skip
+            raise GraphError(f"{self._name}.step: its {len(self.parameters)} parameters have {why}")
+        (graph,) = graphs.values()
+        gradients, norm = clipped(by_parameter, clip_norm, clip_value)
+        if norm is not None:
+            graph.wanted(norm)
+        with graph.updating():
+            self.apply(gradients, when=when)
+        return norm
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forgets the gradients that `backward` has found for its Parameters, as PyTorch's; what
+        `step(loss)` records has none that add up.
+        """
+        for p in self.parameters:
+            p.grad = None
 
     @keeps
     def gradients(self, loss: Tensor) -> dict[Parameter, Tensor]:
@@ -208,7 +248,7 @@ class Optimizer(ABC):
         by_parameter = self._by_parameter(gradients)
         if when is not None and (when.dtype is not bool_ or when.ndim):
             raise GraphError(f"{self._name}: when={when!r}; it must be a 0-d bool: compare it")
-        for group in self.param_groups:
+        for number, group in enumerate(self.param_groups):
             held = [p for p in group["params"] if p in by_parameter]
             # States are made for what is updated: frozen parameters take no memory.
             fresh = [p for p in held if p not in self.state]
@@ -220,7 +260,58 @@ class Optimizer(ABC):
                 key = tuple(self.state[p][name] for name in self.shared(group))
                 together.setdefault(key, []).append(p)
             for members in together.values():
-                self._record(group, members, [by_parameter[p] for p in members], when)
+                pulled = [by_parameter[p] for p in members]
+                rate = self._rate(pulled[0].graph, number)
+                self._record(group | {"lr": rate}, members, pulled, when)
+
+    # A number in a program stays what it is. Where a scheduler changes the rate, or each step is a
+    # run of its own, programs read it, so that one serves all rates.
+    def _rate(self, graph: Recorder, number: int) -> float | Tensor:
+        """The rate of a group in the graph; GraphError for a Tensor of another graph or a shape."""
+        lr = self.param_groups[number]["lr"]
+        if not isinstance(lr, int | float):
+            return _read(graph, lr)
+        if self.base_rates is None and not graph.is_eager:
+            self._is_rate_fixed = True
+            return lr
+        if number not in self._rates:
+            is_wide = any(p.dtype is float64 for p in self.param_groups[number]["params"])
+            dtype = float64 if is_wide else float32
+            self._rates[number] = State((), dtype, lr, f"rate of group {number}")
+        state = self._rates[number]
+        if state.numpy() != state.dtype.numpy.type(lr):
+            state.set(lr)
+        return graph.read(state)
+
+    def set_rates(self, rates: Sequence[float]) -> None:
+        """Sets the rate of each group, also for programs that were recorded since a scheduler took
+        the optimizer.
+        """
+        for number, (group, rate) in enumerate(zip(self.param_groups, rates, strict=True)):
+            group["lr"] = rate
+            if number in self._rates:
+                self._rates[number].set(rate)
+
+    def scheduled(self, what: str) -> list[float]:
+        """The rates that a scheduler starts from. Raises InputError for a rate that is a Tensor,
+        and where a program has a rate already that no scheduler could change.
+        """
+        if self._is_rate_fixed and self.base_rates is None:
+            raise InputError(
+                f"{what}: {self._name}.step was recorded with a rate that is a number of the "
+                "program; make the scheduler before the step is recorded, or give the optimizer "
+                "lr=cx.tensor((), name='lr') and each run scheduler.lr"
+            )
+        if self.base_rates is None:
+            rates = [group["lr"] for group in self.param_groups]
+            for rate in rates:
+                if not isinstance(rate, int | float):
+                    raise InputError(
+                        f"{what}: the optimizer's rate is {rate!r}; give the optimizer a number, "
+                        "or make the scheduler of a number and give each run scheduler.lr"
+                    )
+            self.base_rates = [float(rate) for rate in rates]
+        return list(self.base_rates)
 
     # PyTorch counts Adam's steps for each parameter. Here parameters that are first updated
     # together share a counter, so a step has a few scalars in the place of hundreds; those that
@@ -278,8 +369,7 @@ class Optimizer(ABC):
         before = [graph.weight_of(p) for p in params]
         slots = {name: [graph.read(entry[name]) for entry in states] for name in self.slots(group)}
         shared = {name: graph.read(states[0][name]) for name in self.shared(group)}
-        options = group | {"lr": _rate(graph, group["lr"])}
-        new = self.update(options, before, gradients, slots, shared)
+        new = self.update(group, before, gradients, slots, shared)
         if not isinstance(new, Update):
             raise GraphError(
                 f"{self._name}.update: it returned a {type(new).__name__}; return "
@@ -323,10 +413,8 @@ class Optimizer(ABC):
         return f"{self._name}({'; '.join(rows)})"
 
 
-def _rate(graph: Recorder, lr: Any) -> float | Tensor:
-    """A group's rate in the graph; GraphError for a Tensor of another graph or a shape."""
-    if isinstance(lr, int | float):
-        return lr
+def _read(graph: Recorder, lr: Any) -> Tensor:
+    """A rate that is no number, in the graph; GraphError for one of another graph or a shape."""
     rate = graph.constant(lr)
     if rate.ndim:
         raise GraphError(f"lr: takes one number, got {rate!r}; use cx.tensor((), name='lr')")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from luminal.base import forks
 from luminal.base.errors import DimError, InputError
 from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe
-from luminal.hlir.graph import Graph, Output
+from luminal.hlir.graph import Assign, Graph, Output
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.structure import structure
 from luminal.hlir.substitute import used_dims
@@ -57,42 +57,56 @@ class OnDemand:
         """
         return self.arrays(graph, [value])[0]
 
-    def arrays(self, graph: Recorder, values: Sequence[Value]) -> list[Array]:
-        """The arrays of several values, which one program computes, for the inputs set on `graph`;
-        States are read, not assigned.
+    def arrays(
+        self,
+        graph: Recorder,
+        values: Sequence[Value],
+        assigned: Sequence[Assign] = (),
+        inputs_set: Mapping[str, Array] | None = None,
+    ) -> list[Array]:
+        """The arrays of several values, which one program computes, for the inputs set on `graph`,
+        or those of `inputs_set`; it assigns what is `assigned`, and only reads other States.
         """
-        shape_of_graph, inputs = structure(values)
-        key = (shape_of_graph, tuple(graph.requirements), self._device())
+        inputs_set = graph.values if inputs_set is None else inputs_set
+        roots = [*values, *(sink.value for sink in assigned)]
+        shape_of_graph, inputs = structure(roots)
+        targets = tuple(sink.state for sink in assigned)
+        key = (shape_of_graph, targets, tuple(graph.requirements), self._device())
         # Before anything is compiled: that an input is not set is said at once.
-        inputs_given = {node.attrs.name: _given(graph, values[0], node) for node in inputs}
+        by_name = {node.attrs.name: _given(graph, roots[0], node, inputs_set) for node in inputs}
         with self._lock:
             program = self._programs.get(key)
             if program is None:
-                program = self._compiled(graph, values, inputs)
+                program = self._compiled(graph, values, assigned, inputs)
                 if len(self._programs) >= self._max_programs:
                     self._programs.popitem(last=False)
                 self._programs[key] = program
             self._programs.move_to_end(key)
-        results = program.executable(dict(zip(program.names, inputs_given.values(), strict=True)))
+        results = program.executable(dict(zip(program.names, by_name.values(), strict=True)))
         # Inputs are given anew each time, so the program must not keep a user's arrays alive until
         # then.
         program.executable.release()
         return [*results.values()]
 
     def _compiled(
-        self, graph: Recorder, values: Sequence[Value], inputs: tuple[Node, ...]
+        self,
+        graph: Recorder,
+        values: Sequence[Value],
+        assigned: Sequence[Assign],
+        inputs: tuple[Node, ...],
     ) -> _Program:
-        outputs = tuple(Output(value, f"value{k}") for k, value in enumerate(values))
-        dims = used_dims(Graph(outputs))
-        _check_dims(graph, values[0], inputs, dims)
+        outputs = [Output(value, f"value{k}") for k, value in enumerate(values)]
+        sinks = (*outputs, *assigned)
+        dims = used_dims(Graph(sinks))
+        _check_dims(graph, sinks[0].value, inputs, dims)
         requirements = [r for r in graph.requirements if r.symbols() <= dims]
-        part = Graph(outputs, tuple(graph.dims.values()), tuple(requirements))
+        part = Graph(sinks, tuple(graph.dims.values()), tuple(requirements))
         return _Program(self._compile(part), tuple(node.attrs.name for node in inputs))
 
 
-def _given(graph: Recorder, value: Value, node: Node) -> Array:
+def _given(graph: Recorder, value: Value, node: Node, inputs_set: Mapping[str, Array]) -> Array:
     name = node.attrs.name
-    array = graph.values.get(name)
+    array = inputs_set.get(name)
     if array is None:
         raise InputError(
             f"{describe(graph.wrap(value))} of {graph.name} needs {name}, which has no value yet; "

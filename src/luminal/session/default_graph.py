@@ -10,7 +10,7 @@ from luminal.frontend.foreign import placed
 from luminal.frontend.handle import Extent
 from luminal.frontend.tensor import Tensor
 from luminal.memory.state import Assignable
-from luminal.session.graph import default_graph
+from luminal.session.eager import default_graph
 from luminal.shape.expression import MAX_DIM, Expression, Symbol
 
 

@@ -1,10 +1,9 @@
-"""What users work with: `Graph` that compiles and executes, `compile`, and the default graph."""
+"""What users work with: `Graph` that compiles and executes, and `compile`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -18,13 +17,12 @@ from luminal.base.errors import CompileError, DimError, GraphError, InputError
 from luminal.base.near_names import suggesting
 from luminal.base.numerics import Numerics
 from luminal.base.records import dataclass
-from luminal.frontend.graph import Recorder, recording_into
+from luminal.frontend.graph import Recorder
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
 from luminal.memory import part
-from luminal.memory.state import recorder
 from luminal.runtime import program_cache
 from luminal.runtime.arrays import Array
 from luminal.runtime.binding import Interval
@@ -194,6 +192,8 @@ def compile(
     """
     if graph is None or isinstance(graph, str):
         backend = backend if graph is None else graph
+        from luminal.session.eager import default_graph  # late: it is one of these graphs
+
         return default_graph().compile(
             backend, mode=mode, dims=dims, numerics=numerics, search=search,
             memory_limit=memory_limit, mesh=mesh, collectives=collectives, dispatch=dispatch,
@@ -486,39 +486,3 @@ def _backend_of(graph: Recorder, backend: str | None) -> Backend | Interpreter:
 
 def _device_of(graph: Recorder, backend: str | None) -> str:
     return chosen_device(graph.device if backend is None else backend)
-
-
-# --- the default graph ----------------------------------------------------------------------------
-
-_default: ContextVar[Graph | None] = ContextVar("luminal_default_graph", default=None)
-
-
-def default_graph() -> Graph:
-    """The graph of this context that `lm.tensor`, `lm.arange`, ... record into: inside of
-    `recording` that one, in a module's forward that of its arguments.
-    """
-    current: Graph | None = recorder.get()
-    if current is not None:
-        return current
-    graph = _default.get()
-    if graph is None:
-        graph = Graph("default graph")
-        _default.set(graph)
-    return graph
-
-
-@contextmanager
-def recording(graph: Graph) -> Iterator[Graph]:
-    """Makes `graph` the default graph inside the block; Parameters are Tensors of it there."""
-    with recording_into(graph):
-        yield graph
-
-
-def reset() -> None:
-    """Starts a new default graph; Tensors of the old one stay valid."""
-    _default.set(None)
-
-
-def execute(dims: Mapping[str, int] | None = None) -> Results:
-    """Runs the default graph (see `Graph.execute`)."""
-    return default_graph().execute(dims)

@@ -27,7 +27,8 @@ from luminal.runtime.arrays import Array
 from luminal.runtime.executable import Executable
 from luminal.session.closure import Closed, Recording, values_of
 from luminal.session.device_choice import default_device
-from luminal.session.graph import Graph, compile, recording
+from luminal.session.eager import recording
+from luminal.session.graph import Graph, compile
 
 RECOMPILES_BEFORE_WARNING = 3
 

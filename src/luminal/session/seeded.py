@@ -23,7 +23,7 @@ from luminal.frontend.handle import listed
 from luminal.frontend.random.keyed import Array, Rng, draw
 from luminal.frontend.tensor import Tensor
 from luminal.session.default_graph import tensor
-from luminal.session.graph import default_graph
+from luminal.session.eager import default_graph
 
 Shape = tuple[int, ...]
 

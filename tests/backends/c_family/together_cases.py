@@ -359,9 +359,8 @@ def test_random_products_by_matrix_instructions(seed: int, monkeypatch: pytest.M
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("chunk", range(5))
-def test_random_graphs(chunk: int) -> None:
-    check_seeds(range(10 * chunk, 10 * chunk + 10))
+def test_random_graphs() -> None:
+    check_seeds(range(50))
 
 
 def outputs_of(run: Callable[[], object], dispatch: str) -> list[bytes]:

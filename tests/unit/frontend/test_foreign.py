@@ -27,6 +27,7 @@ F32 = np.float32
 def test_methods_that_write_in_place_name_the_one_that_does_not() -> None:
     x = lm.ones(2)
     names = [n for n in dir(torch.Tensor) if n.endswith("_") and not n.startswith("_")]
+    names.remove("requires_grad_")  # changes nothing
     explained = 0
     for name in names:
         with pytest.raises(AttributeError, match=f"^a Tensor has no attribute '{name}'") as caught:
@@ -259,13 +260,12 @@ def test_operators_with_arrays_and_scalars_of_numpy() -> None:
 def test_a_step_of_pytorchs_says_what_is_written_here() -> None:
     model = nn.Linear(2, 2)
     optimizer = lm.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(
-        AttributeError, match=r"a SGD has no attribute 'zero_grad': nothing adds up"
-    ):
-        optimizer.zero_grad()  # type: ignore[attr-defined]
-    with pytest.raises(lm.GraphError, match=r"SGD.step: got no loss; opt\.step\(loss\) records"):
+    optimizer.zero_grad()
+    with pytest.raises(lm.GraphError, match=r"SGD.step: its 2 parameters have no gradients: call"):
         optimizer.step()
-    with pytest.raises(AttributeError, match=r"has no 'grad': gradients are Tensors: lm\.grad"):
-        _ = model.weight.grad
+    assert model.weight.grad is None
     model(lm.ones((1, 2))).sum().backward()
     np.testing.assert_array_equal(lm.read(model.weight).grad, np.ones((2, 2)))
+    np.testing.assert_array_equal(model.weight.grad, np.ones((2, 2)))
+    model.zero_grad()
+    assert model.weight.grad is None

@@ -76,8 +76,8 @@ def test_parameters_of_shapes_and_of_values() -> None:
 
 def test_what_a_parameter_has_not_says_how_it_is_used() -> None:
     weight = nn.Parameter((2, 3), name="w")
-    with pytest.raises(AttributeError, match=r"w: f32.* has no 'relu': .*cx\.read"):
-        weight.relu()
+    with pytest.raises(AttributeError, match=r"w: f32.* has no 'relo': .*cx\.read"):
+        weight.relo()
     cx = lm.Graph()
     x = cx.tensor((2, 2), name="x")
     (x @ weight).output("y")

@@ -19,7 +19,7 @@ from luminal.base.errors import DTypeError, ShapeError
 from luminal.frontend.creation import literal
 from luminal.frontend.handle import Operand, Shape, apply, describe, is_tensor, together, work_dtype
 from luminal.frontend.pointwise.derivatives import differentiated
-from luminal.memory.state import Parameter, State, how_to_read, recorder
+from luminal.memory.state import Parameter, State, outside, recorder
 from luminal.shape.expression import Expression
 from luminal.shape.view import broadcast_shapes, expand
 
@@ -88,12 +88,10 @@ def graph_of(what: str, operands: Sequence[Operand]) -> Recorder:
     """The graph that records an operation on `operands`; DTypeError if none is a Tensor."""
     tensors = [x for x in operands if is_tensor(x)]
     if not tensors:
-        graph: Recorder | None = recorder.get()
-        if graph is not None and any(isinstance(x, State | Parameter) for x in operands):
+        if any(isinstance(x, State | Parameter) for x in operands):
+            graph: Recorder = recorder.get() or outside()
             return graph
-        held = [x for x in operands if isinstance(x, State | Parameter)]
-        fix = f"{held[0]!r}: {how_to_read(held[0])}" if held else "make one with cx.constant(...)"
-        raise DTypeError(f"{what}: no operand is a Tensor; {fix}")
+        raise DTypeError(f"{what}: no operand is a Tensor; make one with cx.constant(...)")
     return together(*tensors)[0]
 
 

@@ -28,7 +28,7 @@ def bernoulli(x: Tensor, p: float | None = None, *, key: Tensor | None = None) -
 
     In x's dtype, as torch.bernoulli; `lm.random.bernoulli` gives bools.
     """
-    key = next_key("bernoulli") if key is None else key
+    key = next_key("bernoulli", x.graph) if key is None else key
     return keyed.bernoulli(key, x if p is None else p, x.extents).cast(x.dtype)
 
 
@@ -43,7 +43,7 @@ def multinomial(
     """
     if x.ndim not in (1, 2):
         raise ShapeError(f"multinomial: {describe(x)}; it takes one or two dims")
-    key = next_key("multinomial") if key is None else key
+    key = next_key("multinomial", x.graph) if key is None else key
     count = x.graph.extent(num_samples)
     weights = x.cast(work_dtype(x.dtype))
     if not replacement:
@@ -82,7 +82,7 @@ def gumbel_softmax(
     as PyTorch's.
     """
     axis = axis_of("gumbel_softmax", dim, logits.ndim)
-    key = next_key("gumbel_softmax") if key is None else key
+    key = next_key("gumbel_softmax", logits.graph) if key is None else key
     work = work_dtype(logits.dtype)
     noise = keyed.gumbel(key, logits.extents, work)
     soft = softmax((logits.cast(work) + noise) / tau, axis)
@@ -107,7 +107,7 @@ def rrelu(
     """
     if not training:
         return middle(x, lower, upper)
-    key = next_key("rrelu") if key is None else key
+    key = next_key("rrelu", x.graph) if key is None else key
     slopes = keyed.uniform(key, x.extents, lower, upper, work_dtype(x.dtype))
     return where(x > 0, x, (x * slopes).cast(x.dtype))
 
@@ -236,5 +236,5 @@ def _kept(what: str, x: Tensor, p: float, training: bool, key: Tensor | None, wh
     if p == 1:
         return zeros_like(x)
     shape = x.extents[: x.ndim - whole]
-    is_kept = keyed.bernoulli(next_key(what) if key is None else key, 1 - p, shape)
+    is_kept = keyed.bernoulli(next_key(what, x.graph) if key is None else key, 1 - p, shape)
     return is_kept.unsqueeze(tuple(range(len(shape), x.ndim))) if whole else is_kept

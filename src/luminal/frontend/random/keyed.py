@@ -14,7 +14,7 @@ import numpy as np
 
 from luminal.base import dtypes
 from luminal.base.dtypes import DType
-from luminal.base.errors import DTypeError, GraphError, InputError, ShapeError
+from luminal.base.errors import DTypeError, InputError, ShapeError
 from luminal.base.records import dataclass
 from luminal.frontend.creation import position
 from luminal.frontend.handle import Extent, Operand, along, axis_of, describe, is_tensor, work_dtype
@@ -388,14 +388,21 @@ def keyed(key: Tensor) -> Iterator[None]:
         _keys.reset(token)
 
 
-def next_key(what: str) -> Tensor:
-    """The key of one call; raises GraphError outside of `keyed`."""
+def no_key(what: str) -> str:
+    """What is wrong with a draw outside of `keyed` that every run would repeat."""
+    return (
+        f"{what}: it draws random numbers and has no random key; call model.eval() for "
+        "inference, or call it inside `with nn.keyed(key):`, as for training"
+    )
+
+
+def next_key(what: str, graph: Recorder) -> Tensor:
+    """The key of one call; outside of `keyed` raises GraphError but on the default graph, whose
+    keys the default generator draws.
+    """
     keys = _keys.get()
     if keys is None:
-        raise GraphError(
-            f"{what}: it draws random numbers and has no random key; call model.eval() for "
-            "inference, or call it inside `with nn.keyed(key):`, as for training"
-        )
+        return graph.next_key(what)
     # The count is of the recording: each call site has its own key, the same in every run of the
     # program.
     keys.taken += 1

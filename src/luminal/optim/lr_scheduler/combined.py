@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Any
 
 from luminal.base.errors import InputError
 from luminal.optim.lr_scheduler.schedule import LRScheduler
+from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import AT_LEAST_0_INT, check_all
 
 
@@ -25,11 +27,29 @@ def _groups(what: str, schedulers: Sequence[LRScheduler]) -> list[float]:
     return schedulers[0].base_lrs
 
 
-class SequentialLR(LRScheduler):
-    """The next scheduler begins at each of the milestones."""
+def _optimizer_of(optimizer: Any, schedulers: Sequence[LRScheduler]) -> Optimizer | None:
+    """The optimizer that takes the rates: the one that is given, or that of the schedulers."""
+    return optimizer if isinstance(optimizer, Optimizer) else schedulers[0].optimizer
 
-    def __init__(self, schedulers: Sequence[LRScheduler], milestones: Sequence[int]) -> None:
+
+class SequentialLR(LRScheduler):
+    """The next scheduler begins at each of the milestones.
+
+    Before the schedulers an optimizer may stand, which takes the rates, as for torch's; without one
+    it is that of the schedulers.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer | Sequence[LRScheduler],
+        schedulers: Any = None,
+        milestones: Any = None,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):  # (schedulers, milestones)
+            milestones = schedulers if milestones is None else milestones
+            schedulers = optimizer
         super().__init__(_groups("SequentialLR", schedulers))
+        self.optimizer = _optimizer_of(optimizer, schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise InputError(
                 f"SequentialLR: {len(milestones)} milestones for {len(schedulers)} schedulers; "
@@ -38,7 +58,8 @@ class SequentialLR(LRScheduler):
         check_all("SequentialLR", AT_LEAST_0_INT, "milestones", milestones)
         if sorted(milestones) != list(milestones):
             raise InputError(f"SequentialLR: milestones={milestones!r}; they must ascend")
-        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        self.schedulers: list[LRScheduler] = list(schedulers)
+        self.milestones: list[int] = list(milestones)
 
     def rates(self, epoch: int) -> list[float]:
         """The rates of the scheduler whose turn it is."""
@@ -47,10 +68,16 @@ class SequentialLR(LRScheduler):
 
 
 class ChainedScheduler(LRScheduler):
-    """Every scheduler changes what those before it left: factors multiply."""
+    """Every scheduler changes what those before it left: factors multiply.
 
-    def __init__(self, schedulers: Sequence[LRScheduler]) -> None:
+    The optimizer, which takes the rates, is that of the schedulers if none is given.
+    """
+
+    def __init__(
+        self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None
+    ) -> None:
         super().__init__(_groups("ChainedScheduler", schedulers))
+        self.optimizer = _optimizer_of(optimizer, schedulers)
         others = [
             scheduler.base_lrs for scheduler in schedulers if scheduler.base_lrs != self.base_lrs
         ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from luminal.base.errors import InputError
 from luminal.optim.lr_scheduler.cosine import annealed
 from luminal.optim.lr_scheduler.schedule import BaseRates, LRScheduler
+from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import ABOVE_0, COUNT, SHARE, check
 
 
@@ -16,13 +19,14 @@ class OneCycleLR(LRScheduler):
     """From max_lr / div_factor up to `max_lr`, then down to the first by `final_div_factor`.
 
     The rise takes `pct_start` of `total_steps` (or epochs * steps_per_epoch); with `three_phase`
-    the way back to the first takes as long, and what remains goes down. Rates only: an optimizer's
-    momentum stays as it is.
+    the way back to the first takes as long, and what remains goes down. Before max_lr an optimizer
+    may stand, as for torch's. Rates only: an optimizer's momentum stays as it is.
     """
 
     def __init__(
         self,
-        max_lr: BaseRates,
+        optimizer: BaseRates | None = None,
+        max_lr: BaseRates | None = None,
         total_steps: int | None = None,
         epochs: int | None = None,
         steps_per_epoch: int | None = None,
@@ -32,7 +36,19 @@ class OneCycleLR(LRScheduler):
         final_div_factor: float = 1e4,
         three_phase: bool = False,
     ) -> None:
+        if not (optimizer is None or isinstance(optimizer, Optimizer)):  # (max_lr, total_steps)
+            total_steps = cast(int | None, max_lr) if total_steps is None else total_steps
+            max_lr = optimizer
+        if max_lr is None:
+            raise InputError("OneCycleLR: got no max_lr; give the highest rate")
         super().__init__(max_lr)
+        if isinstance(optimizer, Optimizer):
+            self.optimizer, count = optimizer, len(optimizer.scheduled("OneCycleLR"))
+            self.base_lrs *= count if len(self.base_lrs) == 1 else 1
+            if len(self.base_lrs) != count:
+                raise InputError(
+                    f"OneCycleLR: {len(self.base_lrs)} values of max_lr for {count} groups"
+                )
         check("OneCycleLR", COUNT, epochs=epochs, steps_per_epoch=steps_per_epoch)
         steps = total_steps
         if steps is None and epochs is not None and steps_per_epoch is not None:

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
 from luminal.base.errors import InputError
-from luminal.optim.lr_scheduler.schedule import BaseRates, base_rates, check_state
+from luminal.optim.lr_scheduler.schedule import BaseRates, Telling, base_rates, check_state
+from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import AT_LEAST_0, AT_LEAST_0_INT, BELOW_1, check
 
 _COUNTERS = ("last_epoch", "num_bad_epochs", "cooldown_counter")
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(metaclass=Telling):
     """Rates times `factor` where a metric has not become better for more than `patience` steps.
 
     Better: below the best (`mode` "min") or above it ("max") by more than `threshold`, a share of
@@ -43,6 +44,7 @@ class ReduceLROnPlateau:
         check(what, AT_LEAST_0_INT, patience=patience, cooldown=cooldown)
         check(what, AT_LEAST_0, threshold=threshold, eps=eps)
         self.rates = base_rates("ReduceLROnPlateau", lr)
+        self.optimizer = lr if isinstance(lr, Optimizer) else None
         least = base_rates("ReduceLROnPlateau: min_lr", min_lr)
         self.min_lrs = least * len(self.rates) if len(least) == 1 else least
         if len(self.min_lrs) != len(self.rates):
@@ -73,6 +75,12 @@ class ReduceLROnPlateau:
                 for old, new in zip(self.rates, lower, strict=True)
             ]
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+        self.tell()
+
+    def tell(self) -> None:
+        """Sets the rates of the optimizer that it was made of."""
+        if self.optimizer is not None:
+            self.optimizer.set_rates(self.rates)
 
     def _is_better(self, current: float) -> bool:
         sign = 1 if self.mode == "max" else -1
@@ -106,3 +114,4 @@ class ReduceLROnPlateau:
         for name in _COUNTERS:
             setattr(self, name, state_dict[name])
         self.rates, self.best = list(state_dict["last_lr"]), float(state_dict["best"])
+        self.tell()

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABCMeta, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from luminal.base.errors import InputError, LoadError
+from luminal.optim.optimizer import Optimizer
 from luminal.optim.ranges import AT_LEAST_0, AT_LEAST_0_INT, check
 from luminal.optim.saved import check_entries
 
-BaseRates: TypeAlias = float | Sequence[float]
-"""The rate that a schedule changes, or one for each parameter group."""
+BaseRates: TypeAlias = "float | Sequence[float] | Optimizer"
+"""The rate that a schedule changes, one for each parameter group, or the optimizer with them."""
 
 
 def base_rates(what: str, lr: BaseRates) -> list[float]:
     """One number for each group; InputError for what is none."""
+    if isinstance(lr, Optimizer):
+        return lr.scheduled(what)
     rates: list[Any] = list(lr) if isinstance(lr, list | tuple) else [lr]
     for rate in rates:
         if isinstance(rate, bool) or not isinstance(rate, int | float):
             raise InputError(
-                f"{what}: {rate!r} is no learning rate; pass a number, or a list with one for each "
-                "group, give the optimizer lr=cx.tensor((), name='lr'), and each step scheduler.lr"
+                f"{what}: {rate!r} is no learning rate; pass an optimizer, a number, or a list "
+                "with one for each group"
             )
     if not rates:
         raise InputError(f"{what}: got no learning rate; pass a number")
@@ -30,12 +33,31 @@ def base_rates(what: str, lr: BaseRates) -> list[float]:
     return [float(rate) for rate in rates]
 
 
-class LRScheduler(ABC):
-    """Rates that follow from `base_lrs` and `last_epoch`, the number of calls of `step`."""
+class Telling(ABCMeta):
+    """Schedules tell an optimizer its rates as soon as they are made."""
+
+    def __call__(cls, *args: Any, **settings: Any) -> Any:
+        schedule = super().__call__(*args, **settings)
+        schedule.tell()
+        return schedule
+
+
+class LRScheduler(metaclass=Telling):
+    """Rates that follow from `base_lrs` and `last_epoch`, the number of calls of `step`.
+
+    Made of an optimizer it starts from the rates that this has, and sets them: at once and with
+    each `step`.
+    """
 
     def __init__(self, lr: BaseRates) -> None:
         self.base_lrs = base_rates(type(self).__name__, lr)
         self.last_epoch = 0
+        self.optimizer = lr if isinstance(lr, Optimizer) else None
+
+    def tell(self) -> None:
+        """Sets the rates of the optimizer that it was made of."""
+        if self.optimizer is not None:
+            self.optimizer.set_rates(self.get_last_lr())
 
     @abstractmethod
     def rates(self, epoch: int) -> list[float]:
@@ -49,8 +71,9 @@ class LRScheduler(ABC):
         return self.rates(epoch)
 
     def step(self) -> None:
-        """On to the next rates."""
+        """On to the next rates, which the optimizer takes if there is one."""
         self.last_epoch += 1
+        self.tell()
 
     def get_last_lr(self) -> list[float]:
         """The rate of each group now."""
@@ -80,6 +103,7 @@ class LRScheduler(ABC):
         except InputError as error:
             raise LoadError(f"{error}; pass the state_dict of a scheduler like this one") from None
         self.last_epoch = epoch
+        self.tell()
 
 
 def check_state(what: str, state_dict: Any, names: Sequence[str], count: int) -> None:
