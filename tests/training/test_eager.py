@@ -12,6 +12,7 @@ import pytest
 import luminal as lm
 from luminal import nn, optim
 from luminal.base.errors import GraphError, InputError, ShapeError
+from luminal.session.eager import SWEPT
 from tests.close import close
 
 torch = pytest.importorskip("torch")
@@ -220,6 +221,16 @@ def test_a_loop_compiles_once_and_forgets() -> None:
     assert compiled[1] == compiled[-1]
     assert sizes[2] == sizes[-1]
     assert len(set(losses)) == len(losses)  # each step has a mask of its own
+
+
+def test_a_long_loop_that_only_reads_forgets_its_inputs() -> None:
+    layer = Names(ours=True).linear(6, 3)
+    kept = lm.tensor(X)
+    graph, first = lm.default_graph(), layer(kept)
+    for _ in range(SWEPT + 8):
+        layer(lm.tensor(X))
+    assert len(graph.leaves) < SWEPT
+    close(layer(kept).numpy(), first.numpy())
 
 
 def test_values_keep_to_their_time() -> None:

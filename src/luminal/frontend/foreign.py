@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import ContextDecorator
 from functools import wraps
@@ -9,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from luminal.base import dtypes
 from luminal.base.errors import DTypeError, InputError
+from luminal.base.near_names import suggestion
 from luminal.memory.arrays import MemorySpace
 
 P = ParamSpec("P")
@@ -127,6 +129,21 @@ class no_grad(ContextDecorator):
 inference_mode = no_grad
 
 
+class AbsentError(AttributeError):
+    """An attribute that is not there. What is like it is looked for when somebody reads the text:
+    most often code only asks whether it is there.
+    """
+
+    def __init__(self, text: str, owner: Any, name: str) -> None:
+        super().__init__(text, name=name)
+        self.owner = owner
+
+    def __str__(self) -> str:
+        text = str(self.args[0])
+        owner = sys.modules.get(self.owner) if isinstance(self.owner, str) else self.owner
+        return text if ": " in text else text + suggestion(self.name, dir(owner))
+
+
 def absent(owner: Any, name: str, has: Callable[[str], bool]) -> AttributeError:
     """The error for an attribute that is not there; `has` says which names are."""
     kind = owner if isinstance(owner, str) else f"a {type(owner).__name__}"
@@ -134,4 +151,4 @@ def absent(owner: Any, name: str, has: Callable[[str], bool]) -> AttributeError:
     if why is None and name.endswith("_") and has(name[:-1]):
         why = f"Tensors do not change; write x = x.{name[:-1]}(...)"
     text = f"{kind} has no attribute {name!r}" + (f": {why}" if why else "")
-    return AttributeError(text, name=name, obj=None if isinstance(owner, str) else owner)
+    return AbsentError(text, owner, name)

@@ -41,9 +41,14 @@ class Handle:
 
     __slots__ = ("graph", "value")
 
-    def __init__(self, value: Value, graph: Recorder) -> None:
+    def __init__(self, value: Value, graph: Recorder | None = None) -> None:
+        if graph is None:
+            raise TypeError(
+                "Tensor: a Tensor is a value of a graph; lm.tensor([1.0, 2.0]) makes one of data, "
+                "lm.tensor((2, 3)) an input of a shape"
+            )
         self.value = value
-        self.graph = graph
+        self.graph: Recorder = graph
 
     def __copy__(self) -> Self:
         """Itself: Tensors do not change."""

@@ -39,6 +39,8 @@ from luminal.runtime.arrays import Array
 from luminal.runtime.results import Results
 from luminal.session.graph import Graph
 
+SWEPT = 512  # leaves at which those that nobody holds are looked for
+
 
 class DefaultGraph(Graph):
     """The graph of `lm.tensor` and the like, whose values stay what they were when recorded."""
@@ -54,8 +56,20 @@ class DefaultGraph(Graph):
         self._stale: set[Any] = set()
         self._keys: set[str] = set()
         self._has_past = False  # is anything older than the Builder?
+        self._next_sweep = SWEPT
 
     # --- what is read here
+
+    def tensor(
+        self, shape_or_data: Any, dtype: Any = None, name: str | None = None, *, copy: bool = True
+    ) -> Tensor:
+        """An Input, as of any graph; of a long loop those that nobody holds any more are forgotten
+        from time to time.
+        """
+        if len(self.leaves) >= self._next_sweep:
+            self._sweep()
+            self._next_sweep = max(SWEPT, 2 * len(self.leaves))
+        return super().tensor(shape_or_data, dtype, name, copy=copy)
 
     def leaf_of(self, parameter: Parameter, name: str | None = None) -> Tensor:
         """The Weight of a Parameter, as its memory lies, until that is set or assigned."""
@@ -167,15 +181,19 @@ class DefaultGraph(Graph):
         self._forget()
 
     def _forget(self) -> None:
-        """Keeps of what was recorded what a user can still reach."""
+        """After a step: keeps of what was recorded what a user can still reach."""
         self.sinks = [sink for sink in self.sinks if not isinstance(sink, Assign)]
         self._assigned, self._wanted = {}, []
         # Of inputs gradients would hold all that was recorded of them.
         self.gradients = {p: g for p, g in self.gradients.items() if isinstance(p, Parameter)}
         self._stale = set(self.gradients)
-        self._begin()
-        self._executable, self.results = None, {}
+        self._executable, self.results, self.parts = None, {}, {}
         self.pulled, self.cotangents, self._states = {}, set(), {}
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Forgets inputs and derivatives that nobody else holds."""
+        self._begin()
         # Whether anything else holds a node is what a weak reference tells once ours is gone. The
         # newest first: a derivative holds what it leads to.
         kept: list[tuple[Value, Derivative]] = []
@@ -187,7 +205,6 @@ class DefaultGraph(Graph):
                 kept.append((Value(there, index), derivative))
             del derivative, there
         self.derivatives = dict(reversed(kept))
-        self.parts = {}
         for name in [n for n, v in self.leaves.items() if isinstance(v.node.attrs, InputAttrs)]:
             node = weakref.ref(self.leaves.pop(name).node)
             if (there := node()) is not None:

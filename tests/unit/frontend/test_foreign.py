@@ -51,9 +51,9 @@ def test_what_is_explained_is_not_there() -> None:
 
 def test_other_names_are_plain_attribute_errors() -> None:
     for owner, kind in ((lm.ones(2), "a Tensor"), (nn.Linear(2, 2), "a Linear"), (lm, "luminal")):
-        assert not hasattr(owner, "no_such_name")
-        with pytest.raises(AttributeError, match=f"^{kind} has no attribute 'no_such_name'$"):
-            _ = owner.no_such_name  # type: ignore[attr-defined]
+        assert not hasattr(owner, "qqqq")
+        with pytest.raises(AttributeError, match=f"^{kind} has no attribute 'qqqq'$"):
+            _ = owner.qqqq  # type: ignore[attr-defined]
 
 
 def test_older_names_of_dtypes() -> None:
@@ -269,3 +269,18 @@ def test_a_step_of_pytorchs_says_what_is_written_here() -> None:
     np.testing.assert_array_equal(model.weight.grad, np.ones((2, 2)))
     model.zero_grad()
     assert model.weight.grad is None
+
+
+def test_names_that_are_nearly_right_are_said() -> None:
+    with pytest.raises(
+        AttributeError, match=r"a Tensor has no attribute 'softmx'; did you mean 's"
+    ):
+        _ = lm.ones(2).softmx
+    with pytest.raises(
+        AttributeError, match=r"luminal has no attribute 'sofmax'; did you mean 'so"
+    ):
+        _ = lm.sofmax
+    with pytest.raises(AttributeError, match=r"a SGD has no attribute 'stp'; did you mean 'step'"):
+        _ = lm.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1).stp
+    with pytest.raises(TypeError, match=r"Tensor: a Tensor is a value of a graph; lm\.tensor\(\["):
+        lm.Tensor([1, 2])
