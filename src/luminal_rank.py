@@ -5,6 +5,7 @@ cannot say itself what it was at. It stands outside of the package, since to imp
 takes half a second and memory.
 """
 
+import contextlib
 import mmap
 import os
 import signal
@@ -28,6 +29,10 @@ def main() -> None:
         return
     _, status = os.waitpid(rank, 0)
     if os.WIFSIGNALED(status):
+        if folder := os.environ.get("LUMINAL_MEMBERSHIP"):
+            # The launcher counts who is left. Its folder may be gone, as it may.
+            with contextlib.suppress(OSError), open(f"{folder}/dead-{rank}", "x"):
+                pass
         number = os.WTERMSIG(status)
         what = note[:].rstrip(b"\0").decode(errors="replace") or "a rank that has not come up"
         print(

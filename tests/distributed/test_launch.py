@@ -7,7 +7,8 @@ import pytest
 from luminal.base.errors import InputError
 from luminal.cli.main import main
 from luminal.runtime.collectives import launcher
-from luminal.runtime.collectives.launcher import KILLED, Ranks
+from luminal.runtime.collectives.launcher import Ranks
+from luminal.runtime.collectives.membership import Fits
 
 
 def test_counts_of_ranks() -> None:
@@ -18,10 +19,14 @@ def test_counts_of_ranks() -> None:
             Ranks.parse(text)
 
 
-def test_after_a_rank_was_killed_there_are_half_as_many() -> None:
-    assert Ranks(2, 8).after(8, KILLED) == 4
-    assert Ranks(2, 8).after(3, KILLED) == 2
-    assert Ranks(2, 8).after(8, 1) == 8
+def test_as_many_ranks_as_divide_the_batches() -> None:
+    anything, of_16, in_pairs = Fits(0, 1), Fits(16, 1), Fits(16, 2)
+    assert Ranks(2, 8).near(7, anything) == 7
+    assert Ranks(2, 8).near(7, of_16) == 4
+    assert Ranks(2, 8).near(7, in_pairs) == 4  # 6 would be three parts
+    assert Ranks(6, 8).near(6, of_16) == 8  # nothing below
+    assert Ranks(5, 7).near(6, of_16) is None
+    assert Ranks(2, 8).near(7, of_16, {4}) == 2
     assert Ranks(3, 3).first() == 3  # more than cores, where it is asked for
     assert Ranks(1, 10**6).first() < 10**6
 

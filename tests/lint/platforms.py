@@ -22,6 +22,7 @@ ONLY_POSIX = (
     "src/luminal/backends/cpu/systems/darwin.py",
     "src/luminal/runtime/private_folder_posix.py",
     "src/luminal/runtime/collectives/drain.py",
+    "src/luminal/runtime/collectives/elastic.py",
     "src/luminal/runtime/collectives/launcher.py",
     "src/luminal/runtime/collectives/orphans.py",
     "src/luminal/runtime/collectives/mpi/",

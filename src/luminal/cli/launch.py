@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -27,6 +28,14 @@ def command(
     restarts: Annotated[
         int, typer.Option(min=0, help="How often the program starts again where it has failed.")
     ] = 0,
+    ranks_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="How many ranks to have, looked at between steps."),
+    ] = None,
+    snapshots: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Where ranks leave what others go on from."),
+    ] = None,
     timeout: Annotated[
         float | None,
         typer.Option(help="Most seconds that a rank waits for others.", show_default="60"),
@@ -34,8 +43,8 @@ def command(
 ) -> None:
     """Run a Python program on several ranks, by the mpiexec of this environment.
 
-    Where one fails, all end. With --restarts they start again: a program that resumes from its
-    newest checkpoint goes on there.
+    Where one fails, all end. With --restarts they start again, those that are left of -n 2:8, and a
+    training by `fit` goes on between two steps, as it does where --ranks-file asks for others.
     """
     arguments = list(program or ()) if module is None else ["-m", module, *(program or ())]
     if not arguments:
@@ -43,8 +52,10 @@ def command(
     host.require_posix("luminal launch")
     if timeout is not None and not 0 < timeout < float("inf"):
         raise InputError(f"luminal launch: --timeout {timeout:g}: takes seconds > 0")
-    from luminal.runtime.collectives.launcher import Ranks, launch
+    from luminal.runtime.collectives.elastic import launch
+    from luminal.runtime.collectives.launcher import Ranks
 
     if timeout is not None:
         config.provide(LUMINAL_COLLECTIVE_TIMEOUT=timeout)
-    raise typer.Exit(launch(Ranks.parse(ranks), arguments, restarts))
+    status = launch(Ranks.parse(ranks), arguments, restarts, wish=ranks_file, snapshots=snapshots)
+    raise typer.Exit(status)

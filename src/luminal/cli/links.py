@@ -27,7 +27,8 @@ def command(
     """
     axes = _axes(mesh or f"data={ranks}")
     if not here:
-        from luminal.runtime.collectives.launcher import Ranks, launch
+        from luminal.runtime.collectives.elastic import launch
+        from luminal.runtime.collectives.launcher import Ranks
 
         text = ",".join(f"{name}={count}" for name, count in axes.items())
         asked = ["-m", "luminal", "links", "--here", "-n", str(ranks), "--mesh", text]

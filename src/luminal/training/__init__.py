@@ -2,12 +2,12 @@
 
 `data.py` has datasets and batches (`prefetch.py` makes them ahead), `program.py` the step as one
 program, `trainer.py` the state of a run, `fit.py` the loop; `checkpoint.py` is what a run leaves on
-disk (`nested.py` its format, `checkpoint_parts.py` the files of several ranks), `metrics.py`,
-`plot.py` and `progress.py` what it tells. `layers.py` knows which layer recorded what, for
-`statistics.py` and `detect_nan.py`. `ranks.py` is who trains together, `leaves.py` a step whose
-bits do not depend on how many they are, `pipeline.py` one whose layers lie on several. Parts of a
-step by themselves: `amp.py` (mixed precision), `accumulate.py` (several batches), `ema.py`
-(averages).
+disk (`nested.py` its format, `checkpoint_parts.py` the files of several ranks, `snapshots.py` what
+other ranks go on from), `metrics.py`, `plot.py` and `progress.py` what it tells. `layers.py` knows
+which layer recorded what, for `statistics.py` and `detect_nan.py`. `ranks.py` is who trains
+together, `leaves.py` a step whose bits do not depend on how many they are, `pipeline.py` one whose
+layers lie on several. Parts of a step by themselves: `amp.py` (mixed precision), `accumulate.py`
+(several batches), `ema.py` (averages).
 """
 
 from luminal.training.accumulate import GradientAccumulator

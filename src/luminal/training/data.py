@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -172,6 +173,12 @@ class Batches:
     def rows(self, number: int) -> int:
         """How many examples a batch of an epoch has."""
         return min(self.size, len(self.dataset) - number * self.size)
+
+    def parts_at_most(self, also: int | None = None) -> int:
+        """Into how many equal parts each batch of an epoch, and `also` this number, falls at
+        most: any number of ranks that divides it can train by them.
+        """
+        return math.gcd(self.rows(0), self.rows(len(self) - 1), also or 0)
 
     def part(self, place: int, parts: int) -> Iterator[Batch]:
         """The rest of the current epoch as one of several ranks has it: of each batch of n rows,

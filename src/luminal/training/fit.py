@@ -24,12 +24,13 @@ from luminal.training.data import Batches
 from luminal.training.interrupt import noticed_interrupts
 from luminal.training.leaves import check_leaves
 from luminal.training.metrics import MetricsLog
-from luminal.training.pipeline import check_pipeline, ranks_of
+from luminal.training.pipeline import check_pipeline, is_cut_twice, ranks_of
 from luminal.training.plan import decided
 from luminal.training.plot import figure_class, plot_losses
 from luminal.training.program import LossFunction, Recipe
 from luminal.training.progress import display
 from luminal.training.ranks import Ranks
+from luminal.training.snapshots import check_count
 from luminal.training.trainer import Record, Scheduler, Trainer, Validation, is_time
 
 
@@ -128,7 +129,7 @@ def fit(
     )  # fmt: skip
     ranks.cut(model, plan, trainer.besides())
     total = steps or _steps_of(epochs, data, accumulate)
-    record = trainer.resumed() if resume else trainer.record
+    record = trainer.resumed(anew=not resume)
     record.plan = why
     _take_steps(trainer, total, validate_every, checkpoint_every, log, progress)
     if plot is not None and record.history and ranks.is_first:
@@ -149,6 +150,7 @@ def _joined(
         ranks.check_batches(data, ranks.parts * recipe.model.microbatches, "the microbatches")
     else:
         ranks = Ranks.of(mesh, plan, recipe.model)
+        check_count(ranks, data.parts_at_most(leaves))
     if detect_nan and ranks.size > 1:
         raise InputError(
             "fit: detect_nan=True computes a step again on one rank, and the mesh has "
@@ -216,6 +218,8 @@ def _take_steps(
 ) -> None:  # fmt: skip
     """Trains up to `total` steps or to Ctrl-C; notes, shows and saves what comes out."""
     record, ranks = trainer.record, trainer.recipe.ranks
+    if log is None and trainer.snapshots is not None:
+        log = trainer.snapshots.log  # other ranks that go on have the rows of these, too
     rows = MetricsLog(log, record.steps) if log is not None and ranks.is_first else None
     record.history = rows.rows if rows is not None else []
     if log is not None and not ranks.is_first:
@@ -252,7 +256,7 @@ def _check_kinds(
     _check_kind("scheduler", scheduler, Scheduler | None, "one of optim.lr_scheduler, or None")
     _check_kind("validate", validate, Batches | Callable | None, "Batches or a function")
     _check_kind("checkpoint", checkpoint, str | Path | CheckpointManager | None, "a folder")
-    if isinstance(model, PipelineParallel) and checkpoint is not None and model.place.mesh:
+    if is_cut_twice(model) and checkpoint is not None:
         raise InputError(
             f"fit: checkpoint: the mesh has the axes {', '.join(model.mesh.names)}, and a pipeline "
             'is only saved on one of "pipe" alone; leave checkpoint or the other axes out'

@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from luminal.hlir.graph import Assign, Builder, Output, Sink
 from luminal.hlir.graph import Graph as Frozen
 from luminal.loaders.mapped import Array
 from luminal.memory.state import Assignable, Parameter, State
+from luminal.nn.module import Module
 from luminal.optim.clip import scaled_to_norm
 from luminal.optim.optimizer import Optimizer
 from luminal.runtime.executable import Executable
@@ -281,6 +282,13 @@ def check_pipeline(recipe: Recipe) -> None:
         if is_asked:
             fix = {"accumulate": "give microbatches= instead"}.get(name, "leave it out")
             raise InputError(f"{name}: a PipelineParallel has none; {fix}")
+
+
+def is_cut_twice(model: Module) -> TypeGuard[PipelineParallel]:
+    """Is it a pipeline whose stages are cut over more mesh axes? What ranks hold of it is not saved
+    together.
+    """
+    return isinstance(model, PipelineParallel) and bool(model.place.mesh)
 
 
 def _microbatches(batch: Batch, count: int) -> list[Batch]:

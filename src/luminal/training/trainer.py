@@ -28,9 +28,10 @@ from luminal.training.data import Batch, Batches
 from luminal.training.detect_nan import first_nan
 from luminal.training.leaves import LeafSteps
 from luminal.training.metrics import Row
-from luminal.training.pipeline import PipelineSteps
+from luminal.training.pipeline import PipelineSteps, is_cut_twice
 from luminal.training.program import Losses, Program, Recipe, Steps, inputs_at
 from luminal.training.ranks import Ranks
+from luminal.training.snapshots import Snapshots
 from luminal.training.statistics import statistics_row
 
 COLUMNS = (
@@ -115,6 +116,7 @@ class Trainer:
             self._whole = LeafSteps(recipe, leaves, self._steps.scaler)
         elif isinstance(recipe.model, PipelineParallel):
             self._whole = PipelineSteps(recipe)
+        self.snapshots = None if is_cut_twice(recipe.model) else Snapshots.of(recipe.ranks)
         self._validate = validate
         self._statistics, self._detect_nan = statistics, detect_nan
         self._metric: float | None = None  # of a validation after the last step
@@ -136,6 +138,8 @@ class Trainer:
                 ):
                     row |= self.validated()
                 yield row
+                if self.snapshots is not None:
+                    self.snapshots.step_ended(self.record.steps, self.state_dict, is_last=last)
 
     def step(self, batches: Sequence[Batch]) -> Row:
         """One step, of as many batches as are accumulated; its metrics."""
@@ -331,10 +335,14 @@ class Trainer:
                 raise
             warnings.warn(f"{error}; training goes on", stacklevel=2)
 
-    def resumed(self) -> Record:
-        """Goes on from the newest checkpoint, if there is one; the record of the run."""
-        checkpoint = None
-        if self.manager is not None:
+    def resumed(self, *, anew: bool = False) -> Record:
+        """Goes on from the newest checkpoint, if there is one; the record of the run.
+
+        What ranks before these have left goes first, and is all that counts for a run that begins
+        `anew`.
+        """
+        checkpoint = None if self.snapshots is None else self.snapshots.restore()
+        if checkpoint is None and self.manager is not None and not anew:
             checkpoint = self.manager.restore(engine=self.recipe.ranks.together)
         if checkpoint is not None:
             self.load_state_dict(checkpoint.state)

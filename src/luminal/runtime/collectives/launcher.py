@@ -5,18 +5,19 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import FrameType
 from typing import NamedTuple
 
 from luminal.base import config, host, installation
 from luminal.base.errors import InputError
-from luminal.runtime.collectives.hooks import INTERRUPTED
+from luminal.runtime.collectives.membership import Fits
 from luminal.runtime.collectives.mpich import mpiexec
 from luminal.runtime.collectives.orphans import die_with_parent
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ORDERLY = 5.0  # seconds for mpiexec to end the ranks before it is killed
+LOOKS = 0.2  # seconds between looks for what the launcher waits for
 KILLED = 128 + signal.SIGKILL  # the status of a rank that was killed, as a shell says it
 
 
@@ -52,52 +53,51 @@ class Ranks(NamedTuple):
         """How many to start: where it may be fewer, at most one for each core."""
         return max(self.least, min(self.most, len(host.core_ids())))
 
-    def after(self, count: int, status: int) -> int:
-        """How many to start after `count` of them ended so. Ranks are killed where memory is short:
-        half of them have room.
+    def near(self, count: int, fits: Fits, unfit: Collection[int] = ()) -> int | None:
+        """How many ranks to start where there is room for `count`: as many as divide the batches,
+        and none of those that were refused. None where no number is left.
         """
-        return max(self.least, count // 2) if status == KILLED else count
+        numbers = range(self.least, self.most + 1)
+        takes = [n for n in numbers if fits.takes(n) and n not in unfit]
+        below = [n for n in takes if n <= count]
+        return max(below) if below else min(takes, default=None)
+
+    def __str__(self) -> str:
+        """The option that says so."""
+        return f"-n {self.least}" + (f":{self.most}" if self.most > self.least else "")
 
 
-def launch(ranks: Ranks, program: Sequence[str], restarts: int = 0) -> int:
-    """Runs a program, a script or ("-m", module) and its arguments, until it ends, and again where
-    it failed. Returns the exit status: of the rank that failed, 130 after Ctrl-C.
+def run(
+    count: int, program: Sequence[str], signals: Signals, variables: dict[str, str] | None = None,
+    look: Callable[[], None] | None = None,
+) -> int:  # fmt: skip
+    """Runs a program once, a script or ("-m", module) and its arguments, and looks after something
+    meanwhile. Returns the exit status: of the rank that failed, 130 after Ctrl-C.
     """
-    count = ranks.first()
-    status = _run(count, program)
-    for left in reversed(range(restarts)):
-        if status in (0, INTERRUPTED, 128 + signal.SIGTERM, 128 + signal.SIGHUP):
-            break
-        count = ranks.after(count, status)
-        print(
-            f"luminal launch: the program has ended with status {status}; {count} ranks start "
-            f"again, {left} restarts are left",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
-        status = _run(count, program)
-    return status
-
-
-def _run(count: int, program: Sequence[str]) -> int:
+    if signals.first is not None:
+        return 128 + signals.first
     command = [*_mpiexec(count), sys.executable, "-m", "luminal_rank"]
-    with _Signals() as signals:
-        process = subprocess.Popen(
-            [*command, *program],
-            env=config.child_environment(),
-            preexec_fn=lambda: die_with_parent(signal.SIGTERM),
-        )
-        try:
-            return _watched(process, signals)
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+    process = subprocess.Popen(
+        [*command, *program],
+        env=config.child_environment() | (variables or {}),
+        preexec_fn=lambda: die_with_parent(signal.SIGTERM),
+    )
+    try:
+        return _watched(process, signals, look)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
 
 
-def _watched(process: subprocess.Popen[bytes], signals: _Signals) -> int:
+def _watched(
+    process: subprocess.Popen[bytes], signals: Signals, look: Callable[[], None] | None
+) -> int:
     """Waits for mpiexec; once a signal has come, ends it, first in order, then by force."""
-    while (status := _status_within(process, 0.2)) is None:
+    while (status := _status_within(process, LOOKS)) is None:
         if signals.first is None:
+            if look is not None:
+                look()
             continue
         # Of Ctrl-C in a terminal it has heard too, and is at it.
         if _status_within(process, 0.5) is None:
@@ -120,12 +120,12 @@ def _status_within(process: subprocess.Popen[bytes], seconds: float) -> int | No
         return None
 
 
-class _Signals:
+class Signals:
     """Inside of the block signals that end a process are noted, and not more; None: not one yet."""
 
     first: int | None = None
 
-    def __enter__(self) -> _Signals:
+    def __enter__(self) -> Signals:
         self._before = [signal.signal(number, self._note) for number in SIGNALS]
         return self
 

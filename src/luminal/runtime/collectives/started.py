@@ -13,7 +13,8 @@ import runpy
 import sys
 from types import TracebackType
 
-from luminal.runtime.collectives import note
+from luminal.base import config
+from luminal.runtime.collectives import membership, note
 from luminal.runtime.collectives.hooks import status
 from luminal.runtime.collectives.orphans import die_with_parent
 from luminal.runtime.collectives.process import init
@@ -30,6 +31,8 @@ def run(program: list[str], page: mmap.mmap) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
+    membership.join(config.variable(membership.VARIABLE))
+    config.forget(membership.VARIABLE)  # what this rank starts is no part of the program
     engine = init()
     try:
         if program[0] == "-m":
