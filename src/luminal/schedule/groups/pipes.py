@@ -19,8 +19,8 @@ kernel 6, at 8192 and 12288), which takes 8.1 TB/s of 132 units at 1.755 GHz. It
 seen, not what there is: other things may have bound that kernel.
 """
 PORT = 64
-"""Bytes that come into a unit in a cycle: two sectors. 42 have been seen, where groups share boxes
-(kernel 11 of the same source, 808 TFLOP/s by tiles of 128 x 256).
+"""Bytes that come into a unit in a cycle: two sectors, which is supposed. 42 have been seen, where
+groups share boxes (kernel 11 of the same source, 808 TFLOP/s by tiles of 128 x 256 on 128 units).
 """
 LONG: Mapping[str, tuple[float, float]] = {
     "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
