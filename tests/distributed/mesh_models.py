@@ -101,11 +101,13 @@ def steps(
     with _DRAWING:  # ranks that are threads share one stream of seeds
         lm.manual_seed(0)
         model, loss_of, kinds = MODELS[name]()
-    mesh = lm.Mesh((ranks,), ("tensor" if plan == "tensor" else "data",))
+    axis = plan if plan in ("tensor", "sequence") else "data"
+    mesh = lm.Mesh((ranks,), (axis,))
     lm.shard(model, plan, mesh)
     graph = lm.Graph(name)
     inputs = [graph.tensor(shape, dtype, name=f"x{k}") for k, (shape, dtype, _) in enumerate(kinds)]
-    cut = [x if plan == "tensor" else x.shard("data") for x in inputs]
+    specs = {"tensor": (), "sequence": (None, "sequence/1")}
+    cut = [x.shard(*specs.get(plan, ("data",))) for x in inputs]
     loss = loss_of(model(*cut[:-1]), cut[-1])
     loss.output("loss")
     optim.AdamW(model.named_parameters(), lr=1e-2).step(loss, clip_norm=1.0)
@@ -117,7 +119,9 @@ def steps(
         for k, (shape, dtype, most) in enumerate(kinds):
             whole = rng.integers(0, most, shape) if most else rng.normal(size=shape)
             rows = whole.astype(dtype)
-            if plan != "tensor":
+            if plan == "sequence":
+                rows = rows[:, rank::ranks]
+            elif plan != "tensor":
                 rows = np.split(rows, ranks)[rank]
             batch[f"x{k}"] = np.ascontiguousarray(rows)
         results[f"loss {number}"] = np.array(step(batch)["loss"])

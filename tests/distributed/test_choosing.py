@@ -15,6 +15,9 @@ from luminal.base.errors import CompileError, InputError
 from luminal.distribute.choose import plans_of
 from luminal.distribute.mesh import Mesh
 from luminal.distributed import Auto, choose, read_plan, run_local
+from luminal.hlir.attributes import MarkAttrs
+from luminal.hlir.prune import pruned
+from luminal.models.train import ModelSettings, new_llama, next_token_loss
 from luminal.nn import functional as F
 from luminal.session import choosing
 from tests.distributed.training_run import digest, network, on_threads, run, trained
@@ -156,3 +159,26 @@ def test_products_are_not_cut_where_no_layer_has_any() -> None:
             recorded(network()).graph(), [*network().named_parameters()], lambda *_: {},
             meshes[-1:], choosing.Machine(1e9, 1e9, 1e9), lambda _: LINKS,
         )  # fmt: skip
+
+
+@pytest.mark.long
+def test_one_long_text_is_cut_by_its_positions() -> None:
+    model = new_llama(ModelSettings(16, 24, 1, 2, 16, num_key_value_heads=2), 512)
+    graph = lm.Graph()
+    ids, following = (
+        graph.tensor((1, 512), "int32", name=name).shard("data", "sequence/1")
+        for name in ("ids", "following")
+    )
+    loss = next_token_loss(model(ids), following)
+    loss.output("loss")
+    optim.SGD(model.named_parameters(), lr=0.1).step(loss)
+    recorded_step = pruned(graph.graph(), (MarkAttrs,))
+    meshes = choosing.meshes_of(2, {"data", "sequence"})
+    assert [mesh.shape for mesh in meshes] == [(2, 1), (1, 1, 2), (1, 2)]
+    plans = choosing.choices(
+        recorded_step, [*model.named_parameters()], lambda *_: None, meshes,
+        choosing.Machine(1e9, 1e9, 1e9), lambda mesh: dict.fromkeys(mesh.names, Link(1e-5, 1e9)),
+    )  # fmt: skip
+    by_mesh = {plan.mesh.shape: plan.price for plan in plans if plan.plan == "sequence"}
+    assert by_mesh[1, 2].seconds < 0.8 * by_mesh[2, 1].seconds
+    assert by_mesh[1, 2].peak < 0.6 * by_mesh[2, 1].peak  # activations are half

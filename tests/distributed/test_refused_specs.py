@@ -79,7 +79,11 @@ def test_a_name_alone_is_the_spec_of_the_first_dimension() -> None:
 
 
 PLANS: list[tuple[Any, lm.Mesh, str]] = [
-    ("", DATA, "no plan ''; the plans are data, zero1, zero2, zero3, tensor, auto, and several"),
+    (
+        "",
+        DATA,
+        "no plan ''; the plans are data, zero1, zero2, zero3, tensor, sequence, auto, and several",
+    ),
     ("Data", DATA, "no plan 'Data'; .*; did you mean 'data'"),
     ("tensor+", BOTH, "no plan '' in 'tensor\\+'"),
     ("auto+zero1", BOTH, "'auto' in 'auto\\+zero1': it chooses among all plans; give it alone"),

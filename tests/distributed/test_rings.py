@@ -18,15 +18,18 @@ from luminal.base.costs import Link
 from luminal.distribute import ring_steps
 from luminal.distribute.distribute import Distributed
 from luminal.distribute.explain import explanation, total_bytes
-from luminal.distribute.layout import ahead
+from luminal.distribute.layout import ahead, in_unit_steps
 from luminal.distribute.mesh import Mesh
 from luminal.distribute.move import Lying
 from luminal.distribute.price import Machine, price
 from luminal.distributed import run_local
 from luminal.hlir.ops import Value
 from luminal.hlir.prune import pruned
+from luminal.hlir.sharding import coordinate, dims_at
 from luminal.memory.state import Assignable
 from luminal.models.train import ModelSettings, new_llama, next_token_loss
+from luminal.shape.condition import linear_form
+from luminal.shape.view import index
 from tests.distributed.rings import Attention, Decode, cached, drawn, expected, on_mesh
 from tests.distributed.whole import on_one, on_ranks
 
@@ -70,6 +73,25 @@ def test_a_ring_is_the_attention_of_one_rank(seed: int) -> None:
 def test_many_rings_are_the_attention_of_one_rank(chunk: int) -> None:
     for seed in range(CHUNK * chunk, CHUNK * (chunk + 1)):
         check(seed)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_masks_of_dealt_positions_have_unit_steps(ranks: int) -> None:
+    i, j, rank = index(0, 5), index(1, 5), coordinate("sequence", ranks)
+    for places in range(ranks):
+        for window in (None, 2):
+            key = j * ranks + (rank + places) % ranks
+            query = i * ranks + rank
+            seen = key <= query
+            if window is not None:
+                seen = seen & (key + window * ranks > query)
+            spelled = in_unit_steps(seen)
+            loops = [linear_form(c) for c in (spelled.args if spelled.op == "and" else (spelled,))]
+            assert {abs(form.coefficient(s).value) for form in loops for s in (i, j)} == {1}
+            for at in range(ranks):
+                env: dict[str, Any] = {"i0": np.arange(5)[:, None], "i1": np.arange(5)}
+                env |= dims_at({"sequence": at})
+                np.testing.assert_array_equal(spelled.evaluate(env), seen.evaluate(env))
 
 
 def losses_of(spec: tuple[str | None, ...] | None, mesh: Mesh) -> dict[str, Any]:

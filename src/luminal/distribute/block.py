@@ -20,6 +20,7 @@ from luminal.distribute.layout import (
     Layout,
     by_axis,
     has_pads,
+    in_unit_steps,
     is_outermost,
     is_real,
     local_shape,
@@ -153,7 +154,7 @@ class Block:
     def iota(self, attrs: IotaAttrs, wanted: Layout) -> Lying:
         """A rank's part of a function of positions is one of its own positions."""
         where = positions(attrs.shape, wanted)
-        expr = simplify(attrs.expr.substitute(where))  # type: ignore[arg-type]
+        expr = in_unit_steps(simplify(attrs.expr.substitute(where)))  # type: ignore[arg-type]
         shape = local_shape(attrs.shape, wanted)
         return Lying(self.mover.builder.iota(expr, shape, attrs.dtype), wanted, {}, attrs.shape)
 

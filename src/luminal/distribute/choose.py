@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from luminal.base.costs import Link
 from luminal.base.errors import CompileError, ShapeError
@@ -24,6 +24,8 @@ InputsBy = Callable[[Mesh, str], Mapping[str, Spec] | None]
 """How a graph's inputs lie by a plan on a mesh; None: as the graph's marks say."""
 MOST_TENSOR = 16
 """The most ranks that products are cut over."""
+MOST_SEQUENCE = 16
+"""The most ranks that texts are cut over: a ring's steps are written one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +76,25 @@ def plans_of(mesh: Mesh) -> list[str]:
     kinds = [] if data is None else ["data"]
     if data is not None and mesh.ranks(data) > 1:
         kinds += ["zero1", "zero3"]
-    if "tensor" not in mesh.names:
-        return kinds
-    return ["tensor", *(f"tensor+{kind}" for kind in kinds[1:])]
+    first = "+".join(name for name in ("tensor", "sequence") if name in mesh.names)
+    return [first, *(f"{first}+{kind}" for kind in kinds[1:])] if first else kinds
 
 
-def meshes_of(ranks: int) -> list[Mesh]:
-    """The meshes of so many ranks: all along "data", and each number of them along "tensor"."""
-    counts = [n for n in range(2, min(ranks, MOST_TENSOR) + 1) if ranks % n == 0]
-    flat = Mesh((ranks,), ("data",))
-    return [flat, *(Mesh((ranks // n, n), ("data", "tensor")) for n in counts)]
+def meshes_of(ranks: int, marked: Set[str] = frozenset()) -> list[Mesh]:
+    """The meshes of so many ranks: all along "data", and each number of them along "tensor"; where
+    inputs are `marked` so, each number along "sequence" as well.
+    """
+    out = []
+    for sequence in range(1, min(ranks, MOST_SEQUENCE) + 1 if "sequence" in marked else 2):
+        for tensor in range(1, min(ranks, MOST_TENSOR) + 1):
+            if ranks % (sequence * tensor) == 0:
+                shape, names = [ranks // (sequence * tensor)], ["data"]
+                for name, count in (("sequence", sequence), ("tensor", tensor)):
+                    if count > 1 or (name == "sequence" and name in marked):
+                        shape.append(count)
+                        names.append(name)
+                out.append(Mesh(tuple(shape), tuple(names)))
+    return out
 
 
 def choices(

@@ -22,7 +22,17 @@ from luminal.base.errors import ShapeError
 from luminal.distribute.mesh import Mesh, Spec, dealt
 from luminal.hlir.attributes import Shape
 from luminal.hlir.sharding import coordinate
-from luminal.shape.expression import Expression, all_of, ceil_div, const, maximum, product_of
+from luminal.shape.condition import linear_form
+from luminal.shape.expression import (
+    Expression,
+    all_of,
+    ceil_div,
+    const,
+    maximum,
+    minimum,
+    product_of,
+    sum_of,
+)
 from luminal.shape.view import index
 
 
@@ -176,6 +186,33 @@ def is_real(shape: Shape, layout: Layout, dimensions: Iterable[int]) -> Expressi
             part_index = const(0) if part == const(1) else index(k, part)
             conditions.append(to_global(part_index, layout[k]) < shape[k])
     return all_of(conditions)
+
+
+def in_unit_steps(condition: Expression) -> Expression:
+    """A condition on positions, where it can be, in steps of 1: `2 * i <= 2 * j + 1` is `i <= j`.
+
+    Positions that are dealt out have such steps, and loops end only where a condition has none.
+    """
+    parts = []
+    for part in condition.args if condition.op == "and" else (condition,):
+        if part.op not in ("le", "lt"):
+            return condition
+        slack = linear_form(part)  # the part holds where this is >= 0
+        steps = {s: slack.coefficient(s) for s in slack.symbols() if s.extent is not None}
+        factors = [step.value for step in steps.values() if step is not None and step.is_const]
+        common = math.gcd(*factors)
+        if len(factors) == len(steps) and common > 1:
+            rest = slack - sum_of([s * f for s, f in zip(steps, factors, strict=True)])
+            lo, hi = rest.interval.lo, rest.interval.hi
+            if lo is not None and hi is not None and hi < (lo // common + 2) * common:
+                # The quotient has two values, so it is one without a division, which conditions
+                # would multiply out again.
+                least = lo // common
+                quotient = least + minimum(maximum(rest - ((least + 1) * common - 1), 0), 1)
+                scaled = [s * (f // common) for s, f in zip(steps, factors, strict=True)]
+                part = sum_of([*scaled, quotient]) >= 0
+        parts.append(part)
+    return all_of(parts)
 
 
 def local_shape(shape: Shape, layout: Layout) -> Shape:

@@ -5,6 +5,8 @@
     zero2   the same program: gradients arrive reduced and cut, and are never whole on a rank
     zero3   Parameters too, which are gathered where they are read
     tensor  products: the outputs of the first of two, the inputs of the second
+    sequence  none: the positions of texts are cut, by the marks of inputs, and attention goes
+            around a ring
 
 ZeRO: Rajbhandari et al., SC 2020. Tensor parallel: Shoeybi et al., Megatron-LM, 2019.
 """
@@ -22,12 +24,12 @@ from luminal.distribute.mesh import Mesh, Spec, dealt, spec_of
 from luminal.memory.state import Assignable, Parameter
 
 STAGES = ("zero1", "zero2", "zero3")
-PLANS = ("data", *STAGES, "tensor")
+PLANS = ("data", *STAGES, "tensor", "sequence")
 AUTO = "auto"
 """The plan that is one of the others, as is predicted to be best."""
 
 _PATHS = "; give paths as model.named_parameters() has them, with * for what differs"
-_AXES = {"tensor": "tensor"} | dict.fromkeys(("data", *STAGES), "data")
+_AXES = {"tensor": "tensor", "sequence": "sequence"} | dict.fromkeys(("data", *STAGES), "data")
 """The mesh axis of each plan."""
 _OUTPUTS = (
     "q_proj", "k_proj", "v_proj", "query", "key", "value", "gate_proj", "up_proj", "w1", "w3",
@@ -77,7 +79,7 @@ def kinds_of(plan: str, mesh: Mesh, what: str = "shard") -> tuple[str, ...]:
 
 def axis_of(kind: str, mesh: Mesh) -> str | None:
     """The mesh axis that a plan cuts over: that of its name; for batches also the only one that
-    there is, under any name but "tensor". None where the mesh lacks it.
+    there is, under any name but "tensor" and "sequence". None where the mesh lacks it.
     """
     axis = _AXES[kind]
     if axis in mesh.names:
@@ -97,7 +99,7 @@ def follow(named: Iterable[tuple[str, Parameter]], plan: str, mesh: Mesh) -> lis
         assert axis is not None
         if kind == "tensor":
             left += _tensor(listed, axis, mesh)
-        elif kind != "data":
+        elif kind in STAGES:
             left += _zero(listed, axis, mesh, cuts_parameters=kind == "zero3")
     return left
 

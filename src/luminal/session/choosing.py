@@ -31,7 +31,7 @@ from luminal.distribute.choose import (
 from luminal.distribute.explain import amount, why_chosen
 from luminal.distribute.held import owners
 from luminal.distribute.links import measured
-from luminal.distribute.mesh import Mesh
+from luminal.distribute.mesh import Mesh, dealt
 from luminal.distribute.plans import AUTO, follow
 from luminal.distribute.price import Machine
 from luminal.frontend.graph import Recorder
@@ -99,8 +99,9 @@ def choose(
     """The fastest plan for a model that fits into a rank's memory, by what is recorded so far,
     which should be a whole training step; nothing is cut by it yet. All ranks must call it.
 
-    `mesh`: without one, that is chosen too, of the axes "data" and "tensor" and the ranks that were
-    launched. Raises CompileError where no plan fits.
+    `mesh`: without one, that is chosen too, of the axes "data" and "tensor", and "sequence" where
+    something is marked so, and the ranks that were launched. Raises CompileError where no plan
+    fits.
     """
     auto = Auto() if auto is None else auto
     for what, kind in ((graph, Recorder), (model, Module), (auto, Auto)):
@@ -126,7 +127,13 @@ def chosen_for(
                 f'dims={{"{dim.name}": (1, 512)}}, or name a plan'
             )
     engine = init() if mesh is None else engine_for(mesh, "plan 'auto'")
-    meshes = meshes_of(engine.size) if mesh is None else [mesh]
+    marks = {
+        dealt(name)[0]
+        for node in graph.by_op().get("Shard", ())
+        for names in node.attrs.spec
+        for name in names
+    }
+    meshes = meshes_of(engine.size, marks) if mesh is None else [mesh]
     for name in auto.links:
         if all(name not in one.names for one in meshes):
             meshes[-1].ranks(name, "plan 'auto': links")

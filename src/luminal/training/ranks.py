@@ -166,6 +166,11 @@ def batch_axis(mesh: Mesh, plan: Plan | None, is_cut: bool) -> str | None:
     """The mesh axis along which batches are cut: "data", or the only one where no plan has another
     use for it, nor `lm.shard`, by which the model `is_cut`.
     """
+    if "sequence" in mesh.names:
+        raise InputError(
+            'fit: it gives ranks whole texts, and the mesh has an axis "sequence"; record the step '
+            "with x.shard('data', 'sequence/1') and compile it, or leave that axis out"
+        )
     if "data" in mesh.names:
         return "data"
     if isinstance(plan, str):
