@@ -6,6 +6,7 @@ the last place of the largest, in the dtype that results are rounded to.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -28,13 +29,23 @@ from luminal.hlir.prune import pruned
 from luminal.hlir.sharding import coordinate, dims_at
 from luminal.memory.state import Assignable
 from luminal.models.train import ModelSettings, new_llama, next_token_loss
+from luminal.runtime.collectives.engine import Engine
 from luminal.shape.condition import linear_form
 from luminal.shape.view import index
-from tests.distributed.rings import Attention, Decode, cached, drawn, expected, on_mesh
+from tests.distributed.rings import (
+    Attention,
+    Decode,
+    arrays_of,
+    cached,
+    drawn,
+    expected,
+    graph_of,
+    on_mesh,
+)
 from tests.distributed.whole import on_one, on_ranks
 
 Array = np.ndarray[Any, Any]
-SHORT, CASES, CHUNK = 6, 200, 10
+SHORT, CASES, CHUNK = 4, 200, 10
 EPSILON = {"float32": 2.0**-23, "bfloat16": 2.0**-8}
 
 
@@ -183,6 +194,7 @@ def test_cut_caches_at_all_positions(case: Decode) -> None:
         attended_at(case, position)
 
 
+@pytest.mark.long
 def test_threads_write_on_with_a_cut_cache() -> None:
     case, steps = Decode(2, "sequence", 1, 6, is_integers=False), 6
     rng = np.random.default_rng(3)
@@ -207,6 +219,30 @@ def test_threads_write_on_with_a_cut_cache() -> None:
     results = run_local(2, work)
     for out in results:
         np.testing.assert_allclose(out[-1], wanted, rtol=1e-5, atol=1e-6)  # as above
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_what_is_sent_was_predicted(ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    mesh = Mesh((ranks,), ("sequence",))
+    case = Attention(mesh, "sequence/1", 1, 4, 2, 16, 16, 8, "causal", 0.0, "float32", True)
+    sent: Counter[str] = Counter()
+    start = Engine.start
+
+    def counted(self: Any, kind: Any, source: Any, *others: Any, **options: Any) -> Any:
+        if self.rank == 0 and kind == "permute":
+            sent[kind] += source.nbytes
+        return start(self, kind, source, *others, **options)
+
+    monkeypatch.setattr(Engine, "start", counted)
+    arrays = arrays_of(case, 0)
+
+    def work(engine: Any) -> None:
+        exe = lm.compile(graph_of(case), mesh=mesh)
+        exe({name: array[:, :, engine.rank :: ranks] for name, array in arrays.items()})
+
+    run_local(ranks, work)
+    assert sent["permute"] == case.sends
 
 
 # --- planted faults
@@ -243,7 +279,7 @@ FAULTS: dict[str, tuple[Any, str, Any]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*FAULTS[fault])
-    trained = [seed for seed in range(SHORT) if drawn(seed).is_trained]
+    trained = [seed for seed in range(6) if drawn(seed).is_trained]
     with pytest.raises(AssertionError, match="of Attention"):
         _all(trained)
 
