@@ -17,6 +17,8 @@ import numpy as np
 
 import luminal as lm
 from luminal import nn, optim
+from luminal.models.decoder import Decoder
+from luminal.models.decoder_config import DecoderConfig, ExpertsConfig, LayerConfig, Rotary
 from luminal.models.train import ModelSettings, new_llama, next_token_loss
 
 STEPS = 3
@@ -79,7 +81,14 @@ def _experts() -> tuple[nn.Module, Callable[..., Any], list[tuple[Any, ...]]]:
     return Experts(), loss, [((BATCH, 16), "float32", 0), ((BATCH, 16), "float32", 0)]
 
 
-MODELS = {"llama": _llama, "pictures": _pictures, "experts": _experts}
+def _mixture() -> tuple[nn.Module, Callable[..., Any], list[tuple[Any, ...]]]:
+    layers = (LayerConfig(None, Rotary(), experts=True),) * 2
+    sizes = ExpertsConfig(count=4, top_k=2, intermediate_size=24)
+    model = Decoder(DecoderConfig(64, 32, 48, layers, 4, 2, 8, 16, experts=sizes))
+    return model, next_token_loss, [((BATCH, 16), "int32", 64), ((BATCH, 16), "int32", 64)]
+
+
+MODELS = {"llama": _llama, "pictures": _pictures, "experts": _experts, "mixture": _mixture}
 
 
 def trained(name: str, plan: str, ranks: int) -> str:
@@ -101,12 +110,12 @@ def steps(
     with _DRAWING:  # ranks that are threads share one stream of seeds
         lm.manual_seed(0)
         model, loss_of, kinds = MODELS[name]()
-    axis = plan if plan in ("tensor", "sequence") else "data"
+    axis = plan if plan in ("tensor", "sequence", "expert") else "data"
     mesh = lm.Mesh((ranks,), (axis,))
     lm.shard(model, plan, mesh)
     graph = lm.Graph(name)
     inputs = [graph.tensor(shape, dtype, name=f"x{k}") for k, (shape, dtype, _) in enumerate(kinds)]
-    specs = {"tensor": (), "sequence": (None, "sequence/1")}
+    specs = {"tensor": (), "sequence": (None, "sequence/1"), "expert": ("expert",)}
     cut = [x.shard(*specs.get(plan, ("data",))) for x in inputs]
     loss = loss_of(model(*cut[:-1]), cut[-1])
     loss.output("loss")

@@ -10,7 +10,7 @@ from tests.distributed.running import launched_models, needs_mpi
 
 ASKED = [
     *(f"{model}:{plan}" for model in MODELS for plan in ("data", "zero3")),
-    "llama:zero1", "llama:tensor", "llama:sequence",
+    "llama:zero1", "llama:tensor", "llama:sequence", "mixture:expert",
 ]  # fmt: skip
 
 

@@ -82,7 +82,7 @@ PLANS: list[tuple[Any, lm.Mesh, str]] = [
     (
         "",
         DATA,
-        "no plan ''; the plans are data, zero1, zero2, zero3, tensor, sequence, auto, and several",
+        "no plan ''; the plans are data, zero1, zero2, zero3, tensor, sequence, expert, auto, and ",
     ),
     ("Data", DATA, "no plan 'Data'; .*; did you mean 'data'"),
     ("tensor+", BOTH, "no plan '' in 'tensor\\+'"),

@@ -71,6 +71,16 @@ def check(size: int, kind: str = "norm", mesh: lm.Mesh | None = None, plan: Any 
             (2, {"plan": "tensor", "mesh": TENSOR}),
             (4, {"plan": "tensor+zero1", "mesh": BOTH}),
             (2, {"plan": {"0.weight": ("data", None)}}),
+            (2, {"kind": "mixture", "plan": "expert", "mesh": lm.Mesh(2, "expert")}),
+            (
+                4,
+                {
+                    "kind": "mixture",
+                    "plan": "expert+zero1",
+                    "mesh": lm.Mesh((2, 2), ("data", "expert")),
+                },
+            ),
+            (4, {"kind": "mixture", "plan": "data"}),
         ],
         1,
     ),

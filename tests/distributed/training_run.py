@@ -34,14 +34,15 @@ def examples(count: int = 96) -> ArrayDataset:
 
 
 def network(kind: str = "norm") -> nn.Module:
-    """With dropout and a norm of each row, or "batch", whose norms are over the batch; Parameters
-    that divide by 8, and one that does not.
+    """With dropout and a norm of each row, or "batch", whose norms are over the batch, or "mixture"
+    of four experts instead; Parameters that divide by 8, and one that does not.
     """
     lm.manual_seed(3)
     # In front of a norm over the batch a bias has no gradient but noise, which Adam makes large.
     first = nn.Linear(6, 16, bias=kind != "batch")
     norm = nn.BatchNorm1d(16) if kind == "batch" else nn.LayerNorm(16)
-    model = nn.Sequential(first, norm, nn.Tanh(), nn.Dropout(0.2), nn.Linear(16, 1))
+    middle = [nn.MoE(16, 8, 4, 2)] if kind == "mixture" else [nn.Tanh(), nn.Dropout(0.2)]
+    model = nn.Sequential(first, norm, *middle, nn.Linear(16, 1))
     # The names of a rank's Parameters are in the text that ranks compare. Threads share the counter
     # that names them.
     for path, held in [*model.named_parameters(), *model.named_buffers()]:

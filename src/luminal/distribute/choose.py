@@ -10,7 +10,7 @@ from luminal.base.records import dataclass
 from luminal.distribute.distribute import distribute
 from luminal.distribute.held import owners, spec_of_held
 from luminal.distribute.layout import Layout
-from luminal.distribute.mesh import Mesh, Spec
+from luminal.distribute.mesh import EXPERT, Mesh, Spec
 from luminal.distribute.parts import shape_of_part
 from luminal.distribute.plans import axis_of, follow, kinds_of, marks_of, restore
 from luminal.distribute.price import Machine, Price, price
@@ -23,9 +23,13 @@ Named = Sequence[tuple[str, Parameter]]
 InputsBy = Callable[[Mesh, str], Mapping[str, Spec] | None]
 """How a graph's inputs lie by a plan on a mesh; None: as the graph's marks say."""
 MOST_TENSOR = 16
-"""The most ranks that products are cut over."""
+"""The most ranks that products, or experts, are cut over."""
 MOST_SEQUENCE = 16
 """The most ranks that texts are cut over: a ring's steps are written one by one."""
+_CUT = {
+    "tensor": "products are cut (q_proj, fc1, ...)",
+    EXPERT: "first dimension is cut (experts) by a number of ranks that divides it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +64,9 @@ def priced(
     restore([(parameter, None, None) for _, parameter in named])
     try:
         follow(named, plan, mesh)
-        axis = "tensor" if "tensor" in kinds_of(plan, mesh) else None
-        if axis and mesh.ranks(axis) > 1 and not _any_cut(named, axis):
-            raise ShapeError("no layer has a name whose products are cut (q_proj, fc1, ...)")
+        for axis in ("tensor", EXPERT):
+            if axis in kinds_of(plan, mesh) and mesh.ranks(axis) > 1 and not _any_cut(named, axis):
+                raise ShapeError(f"no layer has a name whose {_CUT[axis]}")
         specs = {owner: spec_of_held(owner) for owner in owners(graph)}
         states = {owner: spec for owner, spec in specs.items() if spec is not None}
         return price(distribute(graph, mesh, inputs, states, _Shapes(), "engine"), machine, links)
@@ -76,13 +80,14 @@ def plans_of(mesh: Mesh) -> list[str]:
     kinds = [] if data is None else ["data"]
     if data is not None and mesh.ranks(data) > 1:
         kinds += ["zero1", "zero3"]
-    first = "+".join(name for name in ("tensor", "sequence") if name in mesh.names)
+    first = "+".join(name for name in ("tensor", EXPERT, "sequence") if name in mesh.names)
     return [first, *(f"{first}+{kind}" for kind in kinds[1:])] if first else kinds
 
 
 def meshes_of(ranks: int, marked: Set[str] = frozenset()) -> list[Mesh]:
     """The meshes of so many ranks: all along "data", and each number of them along "tensor"; where
-    inputs are `marked` so, each number along "sequence" as well.
+    inputs are `marked` so, each number along "sequence" as well; where "expert" is one of these,
+    each number along that and the rest along "data".
     """
     out = []
     for sequence in range(1, min(ranks, MOST_SEQUENCE) + 1 if "sequence" in marked else 2):
@@ -94,6 +99,9 @@ def meshes_of(ranks: int, marked: Set[str] = frozenset()) -> list[Mesh]:
                         shape.append(count)
                         names.append(name)
                 out.append(Mesh(tuple(shape), tuple(names)))
+    if EXPERT in marked:
+        counts = [n for n in range(2, min(ranks, MOST_TENSOR) + 1) if ranks % n == 0]
+        out += [Mesh((ranks // n, n), ("data", EXPERT)) for n in counts]
     return out
 
 

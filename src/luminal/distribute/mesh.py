@@ -12,6 +12,9 @@ from luminal.base.records import dataclass
 from luminal.hlir.sharding import coordinate
 from luminal.shape.expression import Symbol
 
+EXPERT = "expert"
+"""The mesh axis over which experts are cut: rows go to them along it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mesh:

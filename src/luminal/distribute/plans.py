@@ -7,6 +7,7 @@
     tensor  products: the outputs of the first of two, the inputs of the second
     sequence  none: the positions of texts are cut, by the marks of inputs, and attention goes
             around a ring
+    expert  mixtures: each rank has some of the experts, to which rows go, and a part of each batch
 
 ZeRO: Rajbhandari et al., SC 2020. Tensor parallel: Shoeybi et al., Megatron-LM, 2019.
 """
@@ -20,16 +21,18 @@ from typing import Any
 
 from luminal.base.errors import InputError
 from luminal.base.near_names import suggestion
-from luminal.distribute.mesh import Mesh, Spec, dealt, spec_of
+from luminal.distribute.mesh import EXPERT, Mesh, Spec, dealt, spec_of
 from luminal.memory.state import Assignable, Parameter
 
 STAGES = ("zero1", "zero2", "zero3")
-PLANS = ("data", *STAGES, "tensor", "sequence")
+PLANS = ("data", *STAGES, "tensor", "sequence", EXPERT)
 AUTO = "auto"
 """The plan that is one of the others, as is predicted to be best."""
 
 _PATHS = "; give paths as model.named_parameters() has them, with * for what differs"
-_AXES = {"tensor": "tensor", "sequence": "sequence"} | dict.fromkeys(("data", *STAGES), "data")
+_AXES = {axis: axis for axis in ("tensor", "sequence", EXPERT)} | dict.fromkeys(
+    ("data", *STAGES), "data"
+)
 """The mesh axis of each plan."""
 _OUTPUTS = (
     "q_proj", "k_proj", "v_proj", "query", "key", "value", "gate_proj", "up_proj", "w1", "w3",
@@ -40,6 +43,8 @@ _INPUTS = ("o_proj", "out_proj", "down_proj", "w2", "fc2", "fc_out", "wo", "lin2
 """Names of layers whose inputs are cut: their results are added over the ranks."""
 _TABLES = ("embed_tokens", "wte", "lm_head", "shared", "tok_embeddings")
 """Names of tables of a vocabulary, whose rows are cut."""
+_EXPERTS = "experts"
+"""The name of experts side by side (`nn.moe.Experts`), whose first dimension is cut."""
 
 
 def kinds_of(plan: str, mesh: Mesh, what: str = "shard") -> tuple[str, ...]:
@@ -65,8 +70,8 @@ def kinds_of(plan: str, mesh: Mesh, what: str = "shard") -> tuple[str, ...]:
             f"{what}: plan {plan!r}: of {', '.join(STAGES)} each cuts what those before it do; "
             "give one of them, and each name once"
         )
-    # Products first: they set a Parameter's cut, to which the others add.
-    kinds.sort(key=lambda kind: kind != "tensor")
+    # Products and experts first: they set a Parameter's cut, to which the others add.
+    kinds.sort(key=lambda kind: kind not in ("tensor", EXPERT))
     for kind in kinds:
         if axis_of(kind, mesh) is None:
             axis = _AXES[kind]
@@ -79,7 +84,7 @@ def kinds_of(plan: str, mesh: Mesh, what: str = "shard") -> tuple[str, ...]:
 
 def axis_of(kind: str, mesh: Mesh) -> str | None:
     """The mesh axis that a plan cuts over: that of its name; for batches also the only one that
-    there is, under any name but "tensor" and "sequence". None where the mesh lacks it.
+    there is, under any name but "tensor", "sequence" and "expert". None where the mesh lacks it.
     """
     axis = _AXES[kind]
     if axis in mesh.names:
@@ -99,6 +104,8 @@ def follow(named: Iterable[tuple[str, Parameter]], plan: str, mesh: Mesh) -> lis
         assert axis is not None
         if kind == "tensor":
             left += _tensor(listed, axis, mesh)
+        elif kind == EXPERT:
+            left += _experts(listed, axis, mesh)
         elif kind in STAGES:
             left += _zero(listed, axis, mesh, cuts_parameters=kind == "zero3")
     return left
@@ -235,4 +242,25 @@ def _tensor(named: Iterable[tuple[str, Parameter]], axis: str, mesh: Mesh) -> li
         spec: list[tuple[str, ...]] = [()] * len(parameter.shape)
         spec[dimension] = (axis,)
         parameter.spec = tuple(spec)
+    return left
+
+
+def has_experts(named: Iterable[tuple[str, Parameter]]) -> bool:
+    """Are any of the Parameters those of experts side by side?"""
+    return any(_is_of_experts(path) for path, _ in named)
+
+
+def _is_of_experts(path: str) -> bool:
+    return path.split(".")[-2:-1] == [_EXPERTS]
+
+
+def _experts(named: Iterable[tuple[str, Parameter]], axis: str, mesh: Mesh) -> list[str]:
+    left = []
+    for path, parameter in named:
+        if not _is_of_experts(path) or not parameter.shape:
+            continue
+        if parameter.shape[0] % mesh.ranks(axis):
+            left.append(path)
+        else:
+            parameter.spec = ((axis,), *((),) * (len(parameter.shape) - 1))
     return left

@@ -31,8 +31,8 @@ from luminal.distribute.choose import (
 from luminal.distribute.explain import amount, why_chosen
 from luminal.distribute.held import owners
 from luminal.distribute.links import measured
-from luminal.distribute.mesh import Mesh, dealt
-from luminal.distribute.plans import AUTO, follow
+from luminal.distribute.mesh import EXPERT, Mesh, dealt
+from luminal.distribute.plans import AUTO, follow, has_experts
 from luminal.distribute.price import Machine
 from luminal.frontend.graph import Recorder
 from luminal.hlir.attributes import MarkAttrs
@@ -99,9 +99,9 @@ def choose(
     """The fastest plan for a model that fits into a rank's memory, by what is recorded so far,
     which should be a whole training step; nothing is cut by it yet. All ranks must call it.
 
-    `mesh`: without one, that is chosen too, of the axes "data" and "tensor", and "sequence" where
-    something is marked so, and the ranks that were launched. Raises CompileError where no plan
-    fits.
+    `mesh`: without one, that is chosen too, of the axes "data" and "tensor", "sequence" where
+    something is marked so, "expert" where the model has some, and the ranks that were launched.
+    Raises CompileError where no plan fits.
     """
     auto = Auto() if auto is None else auto
     for what, kind in ((graph, Recorder), (model, Module), (auto, Auto)):
@@ -133,6 +133,8 @@ def chosen_for(
         for names in node.attrs.spec
         for name in names
     }
+    if has_experts(named):
+        marks.add(EXPERT)
     meshes = meshes_of(engine.size, marks) if mesh is None else [mesh]
     for name in auto.links:
         if all(name not in one.names for one in meshes):

@@ -27,7 +27,7 @@ def shard(what: Any, plan: Plan | Sequence[Any], mesh: Mesh | None = None) -> An
     """Says how a model's Parameters and States are cut over a mesh, and gives back the model.
 
     `what`: a Module; or one Parameter or State, or a Tensor, with a spec (`Tensor.shard`).
-    `plan`: "data", "zero1", "zero2", "zero3", "tensor", several as "tensor+zero1" (see
+    `plan`: "data", "zero1", "zero2", "zero3", "tensor", "expert", several as "tensor+zero1" (see
     docs/sharding.md), or {"*.q_proj.weight": ("tensor", None)}: for each dimension the mesh axis
     that cuts it. What no pattern names stays whole. Programs compiled with
     `lm.compile(cx, mesh=mesh)` from then on go by it. "auto" (`lm.distributed.Auto()`): the first

@@ -10,7 +10,7 @@ from typing import Any
 
 from luminal.base.errors import InputError
 from luminal.base.near_names import suggesting
-from luminal.distribute.mesh import Mesh
+from luminal.distribute.mesh import EXPERT, Mesh
 from luminal.frontend.random.keyed import checked_seed
 from luminal.nn.module import Module
 from luminal.optim.lr_scheduler import ReduceLROnPlateau
@@ -156,7 +156,8 @@ def _joined(
             "fit: detect_nan=True computes a step again on one rank, and the mesh has "
             f"{ranks.size}; run the same seed and batches without mesh= to look for a NaN"
         )
-    ranks.check_batches(data, ranks.parts, f"the ranks of mesh axis {ranks.axis!r}")
+    axes = " and ".join(map(repr, ranks.axes))
+    ranks.check_batches(data, ranks.parts, f"the ranks of mesh axis {axes}")
     _check_leaves(leaves, ranks, plan, data, recipe.accumulate, statistics, detect_nan)
     epochs, steps, validate_every, checkpoint_every = counts
     ranks.check_alike(
@@ -190,7 +191,9 @@ def _check_leaves(
     """InputError for what does not go with leaves."""
     if leaves is None:
         return
-    is_cut_elsewhere = plan is not None and (not isinstance(plan, str) or "tensor" in plan)
+    is_cut_elsewhere = plan is not None and (
+        not isinstance(plan, str) or "tensor" in plan or EXPERT in ranks.axes
+    )
     check_leaves(leaves, ranks, is_cut_elsewhere)
     ranks.check_batches(data, leaves, "the leaves")
     for name, wanted in (

@@ -265,11 +265,8 @@ class PipelineStep:
 
 def ranks_of(model: PipelineParallel) -> Ranks:
     """This rank as `fit` sees it: its rows are those of its place along the mesh axis "data"."""
-    mesh, engine = model.mesh, model.engine
-    if "data" not in mesh.names:
-        return Ranks(mesh, engine)
-    at = mesh.coordinates(engine.rank)
-    return Ranks(mesh, engine, "data", at["data"], mesh.ranks("data"))
+    axes = ("data",) if "data" in model.mesh.names else ()
+    return Ranks.along(axes, model.mesh, model.engine)
 
 
 def check_pipeline(recipe: Recipe) -> None:

@@ -10,7 +10,7 @@ from luminal.session.device_choice import chosen_device
 from luminal.session.parallel import Plan, name_by_path
 from luminal.training.data import Batch, Batches
 from luminal.training.program import Recipe, Steps, named
-from luminal.training.ranks import batch_axis
+from luminal.training.ranks import batch_axes
 
 
 def decided(
@@ -31,10 +31,8 @@ def decided(
     graph, _ = Steps(recipe).recorded(batch)
 
     def inputs(mesh: Mesh, plan: str) -> dict[str, Spec]:
-        axis = batch_axis(mesh, plan, is_cut=False)
-        if axis is None:
-            return {}
-        return {name: ((axis,), *((),) * (x.ndim - 1)) for name, x in named(batch).items()}
+        axes = batch_axes(mesh, plan, is_cut=False)
+        return {name: (axes, *((),) * (x.ndim - 1)) for name, x in named(batch).items()}
 
     backend = registry.find(chosen_device(recipe.backend))
     parameters = [*recipe.model.named_parameters()]

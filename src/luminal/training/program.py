@@ -191,7 +191,7 @@ def inputs_of(graph: Graph, batch: Batch, ranks: Ranks = ALONE) -> list[Tensor]:
         graph.tensor((len(array) * ranks.parts, *array.shape[1:]), dtype_of(array), name)
         for name, array in zip(named(batch), batch, strict=True)
     ]
-    return [x if ranks.axis is None else x.shard(ranks.axis) for x in tensors]
+    return [x.shard(ranks.axes) if ranks.axes else x for x in tensors]
 
 
 def inputs_at(batch: Batch, number: int, rates: Sequence[float]) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from luminal.base.errors import InputError
 from luminal.base.records import dataclass
 from luminal.distribute.held import spec_of_held
 from luminal.distribute.layout import of_spec
-from luminal.distribute.mesh import Mesh
+from luminal.distribute.mesh import EXPERT, Mesh
 from luminal.distribute.plans import axis_of, kinds_of
 from luminal.memory.state import Assignable
 from luminal.nn.module import Module
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """One rank among those of a mesh: of each batch it has part `place` of `parts`, which lie along
-    the mesh axis `axis`; without an axis it has all rows. `mesh` is None where a run has one rank.
+    the mesh axes `axes`; without any it has all rows. `mesh` is None where a run has one rank.
     """
 
     mesh: Mesh | None = None
     engine: Engine | None = None
-    axis: str | None = None
+    axes: tuple[str, ...] = ()
     place: int = 0
     parts: int = 1
 
@@ -54,10 +54,16 @@ class Ranks:
         is_cut = any(p.spec or p.slots_spec or p.undecided for p in model.parameters())
         if isinstance(plan, str) or (plan is None and not is_cut):
             kinds_of(plan if isinstance(plan, str) else "data", mesh, "fit")
-        axis = batch_axis(mesh, plan, is_cut)
-        if axis is None:
-            return Ranks(mesh, engine)
-        return Ranks(mesh, engine, axis, mesh.coordinates(engine.rank)[axis], mesh.ranks(axis))
+        return Ranks.along(batch_axes(mesh, plan, is_cut), mesh, engine)
+
+    @staticmethod
+    def along(axes: tuple[str, ...], mesh: Mesh, engine: Engine) -> Ranks:
+        """This rank of a mesh over whose axes batches are cut, the outermost first."""
+        at = mesh.coordinates(engine.rank)
+        place, parts = 0, 1
+        for axis in axes:
+            place, parts = place * mesh.ranks(axis) + at[axis], parts * mesh.ranks(axis)
+        return Ranks(mesh, engine, axes, place, parts)
 
     @property
     def is_first(self) -> bool:
@@ -162,19 +168,21 @@ ALONE = Ranks()
 """A run of one rank."""
 
 
-def batch_axis(mesh: Mesh, plan: Plan | None, is_cut: bool) -> str | None:
-    """The mesh axis along which batches are cut: "data", or the only one where no plan has another
-    use for it, nor `lm.shard`, by which the model `is_cut`.
+def batch_axes(mesh: Mesh, plan: Plan | None, is_cut: bool) -> tuple[str, ...]:
+    """The mesh axes along which batches are cut: "data" and "expert", or the only one where no plan
+    has another use for it, nor `lm.shard`, by which the model `is_cut`.
     """
     if "sequence" in mesh.names:
         raise InputError(
             'fit: it gives ranks whole texts, and the mesh has an axis "sequence"; record the step '
             "with x.shard('data', 'sequence/1') and compile it, or leave that axis out"
         )
-    if "data" in mesh.names:
-        return "data"
+    named = tuple(axis for axis in ("data", EXPERT) if axis in mesh.names)
+    if named:
+        return named
     if isinstance(plan, str):
         is_free = kinds_of(plan, mesh, "fit") != ("tensor",)
     else:
         is_free = plan is None and not is_cut
-    return axis_of("data", mesh) if is_free else None
+    axis = axis_of("data", mesh) if is_free else None
+    return () if axis is None else (axis,)

@@ -81,7 +81,7 @@ def check_count(ranks: Ranks, rows: int) -> None:
     SystemExit, to be started again with one that is.
     """
     member = membership.current()
-    if member is None or ranks.size != init().size or ranks.axis is None:
+    if member is None or ranks.size != init().size or not ranks.axes:
         return
     fits = Fits(rows, ranks.size // ranks.parts)
     if ranks.is_first:
