@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from luminal.backends.backend import Backend
 from luminal.backends.reference import evaluate_with_bounds
+from luminal.base.numerics import Numerics
 from luminal.compiler.compile import lower_to_program
 from luminal.hlir.graph import Graph
 from luminal.runtime.executable import Executable
@@ -12,9 +13,11 @@ from tests.fuzz.graphs import Case
 from tests.numerics.tolerance import UNSTABLE_SHARE, compare
 
 
-def compiled_on(backend: Backend, graph: Graph) -> Executable:
+def compiled_on(
+    backend: Backend, graph: Graph, numerics: Numerics = Numerics.STANDARD
+) -> Executable:
     """The executable of a graph there."""
-    runner = backend.runner(lower_to_program(graph, backend))
+    runner = backend.runner(lower_to_program(graph, backend, numerics))
     return Executable(graph, (Variant({}, runner),))
 
 

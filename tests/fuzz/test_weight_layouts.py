@@ -9,6 +9,7 @@ import pytest
 
 import luminal as lm
 from luminal.backends import registry
+from luminal.base.numerics import Numerics
 from luminal.compiler import compile
 from luminal.compiler.compile import Stages
 from luminal.runtime.executable import Executable
@@ -63,7 +64,8 @@ def programs(graph: lm.Graph) -> list[Stages]:
         *({g: each} for g in layouts.genes(plain, BACKEND.layouts) for each in g.layouts[1:]),
     ]
     selections = (
-        dots.by_rule(layouts.with_layouts(plain, chosen), BACKEND.target.dots) for chosen in choices
+        dots.by_rule(layouts.with_layouts(plain, chosen), BACKEND.target.dots, Numerics.STANDARD)
+        for chosen in choices
     )
     return [compile.finish(graph_, lowered, each, BACKEND) for each in selections]
 

@@ -44,7 +44,8 @@ def gpu(target: VectorTarget, speed: Speed = GPU) -> Costs:
     """The costs of a GPU: arithmetic is nearly free beside memory, and there are many units to be
     fed.
     """
-    special = dict.fromkeys(("Exp", "Log", "Exp2", "Log2", "Sqrt", "Recip"), 4)  # own pipes, slower
+    special = dict.fromkeys(("Log", "Exp2", "Log2", "Sqrt", "Recip"), 4)  # own pipes, slower
+    special["Exp"] = 5  # a power of 2
     long = dict.fromkeys(("Div", "Sin", "Cos"), 8) | dict.fromkeys(("FloorDiv", "Mod"), 16)
     return _costs(
         target,

@@ -69,7 +69,7 @@ def lower_by_stages(
     with tracing.span("select"):
         selection = fast.select(lowered, backend.costs, numerics)
         selection = layouts.by_rule(selection, backend.layouts, numerics)
-        selection = dots.by_rule(selection, dots.usable(backend.target.dots, numerics))
+        selection = dots.by_rule(selection, backend.target.dots, numerics)
     return arranged(finish(graph, lowered, selection, backend, begin=begin), backend)
 
 

@@ -31,7 +31,9 @@ def exp(b: Builder, x: Operand) -> Operand:
 
 
 def exp2(b: Builder, x: Operand) -> Operand:
-    """2**x: n = round(x), then 2**n * 2**(x - n)."""
+    """2**x: n = round(x), then 2**n * 2**(x - n); or the machine's own, where it has one."""
+    if b.has("power_of_two", x.type):
+        return b.op("power_of_two", x)
     table = TABLES[x.type.dtype]
     x = _clamped(b, x, *table.exp2_ends)  # keeps n finite
     shifted = b.op("add", x, table.round)

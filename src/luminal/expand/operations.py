@@ -114,6 +114,12 @@ def _scaled(x: Array, n: Array) -> Array:
     return np.asarray(np.ldexp(x, n.astype(np.int32)))
 
 
+def _power_of_two(x: Array) -> Array:
+    tiny = np.finfo(x.dtype).tiny
+    power = np.exp2(x)
+    return np.asarray(np.where(power < tiny, x.dtype.type(0), power))
+
+
 def convert(x: Array, to: DType) -> Array:
     """The value of `cast`."""
     return x.astype(to.numpy)
@@ -154,6 +160,7 @@ _TABLE = (
     Operation("cos",  1, FLOAT,  _first, _function("cos")),
     # What only some machines have: `expand` is told which, and for which types.
     Operation("scale", 2, FLOAT, _first, _scaled),           # x * 2**n, n integral, rounded once
+    Operation("power_of_two", 1, FLOAT, _first, _power_of_two),  # within 2 ulp, no subnormal ones
     *(Operation(dot.name, 3, WORD, _first, dot.of_words) for dot in WORD_DOTS.values()),
     Operation("widen_half", 1, WORD, _single, lambda x: x.view(np.float16).astype(np.float32)),
     Operation("widen_bfloat", 1, WORD, _single,

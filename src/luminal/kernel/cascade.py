@@ -61,11 +61,12 @@ class Member:
 @dataclass(frozen=True, slots=True)
 class Cascade:
     """Reductions over the same steps, by sweep, then operands first; and the contractions done anew
-    in each step.
+    in each step. `is_rough`: factors may be rounded to what a dot multiplies.
     """
 
     members: tuple[Member, ...]
     inner: tuple[Reduction, ...]
+    is_rough: bool = False
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:

@@ -21,7 +21,7 @@ two are enough, as they err a hundred times less than that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ from luminal.kernel.cascade_arithmetic import Arithmetic
 from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.environment import Env
 from luminal.kernel.evaluate import Evaluator, Placed
-from luminal.kernel.fragment_step import DEPTH, PLACE, State, Step
+from luminal.kernel.fragment_step import DEPTH, PLACE, State, Step, Words
 from luminal.kernel.fused import Store
 from luminal.kernel.guards import Range, alternatives, hull, relaxed_range
 from luminal.kernel.lanes import ONE_LANE, Lanes, Part
@@ -108,8 +108,10 @@ class Fragments(CarriedLoops):
             axes: self.sides("n", rounded(axes, self.dot.n))
             for axes in dict.fromkeys(map(stream.further, stream.sums))
         }
+        (_, self.depth) = self.sides("k", self.dot.k)
         self.blocks_at = blocks_of(stream, tiling)
-        self.turn: Expression = const(0)  # of the blocks of steps that are multiplied
+        # Of the blocks of steps that are multiplied, and of those of which there are words.
+        self.turn = self.turn_of_words = const(0)
         rooms = dict.fromkeys(
             (b, tiling.stages if side else 1) for (_, side), b in self.blocks_at.items()
         )
@@ -175,15 +177,35 @@ class Fragments(CarriedLoops):
         self.blocks.put(Barrier(Binding.GROUP), self.blocks.depth)
 
     @contextmanager
-    def batch(self) -> Iterator[None]:
-        """A batch of products, which are there after it."""
-        if not self.dot.is_from_memory:
-            yield
-            return
-        self.blocks.put(Begin(), self.blocks.depth)
+    def batch(self, running: int | None = 0) -> Iterator[None]:
+        """A batch of products; after it so many batches may run on, or, with None, all."""
+        if self.dot.is_from_memory:
+            self.blocks.put(Begin(), self.blocks.depth)
         yield
-        self.blocks.put(Commit(Batch.PRODUCTS), self.blocks.depth)
-        self.blocks.put(Await(0, Batch.PRODUCTS), self.blocks.depth)
+        if self.dot.is_from_memory:
+            self.blocks.put(Commit(Batch.PRODUCTS), self.blocks.depth)
+            if running is not None:
+                self.await_products(running)
+
+    def await_products(self, running: int) -> None:
+        """Waits until no more batches of products than these run on."""
+        self.blocks.put(Await(running, Batch.PRODUCTS), self.blocks.depth)
+
+    # --- words of factors that a step computes
+
+    def parts_of(self, sweep: Sweep) -> list[tuple[Reduction, int]]:
+        """The sums with further axes, each with every part of its factor."""
+        return [(m.term, part) for m in sweep.wide for part in range(self.parts)]
+
+    def words_of(self, sweep: Sweep) -> list[Words]:
+        """The words of all parts of factors, block by block of steps of the dot."""
+        firsts = range(0, self.tiling.steps, self.dot.k)
+        return [
+            (m.term, part, first)
+            for m in sweep.wide
+            for first in firsts
+            for part in range(self.parts)
+        ]
 
     # --- shared memory
 
@@ -286,8 +308,10 @@ class Fragments(CarriedLoops):
 
     # --- a sweep
 
-    def axes(self, term: Term) -> list[Symbol]:
-        """The axes that a result has."""
+    def axes(self, term: Term | Words) -> list[Symbol]:
+        """The axes that a result has, or words of a factor."""
+        if isinstance(term, tuple):
+            return [*tiled(self.rows), self.depth.axis]
         further = self.found.further(term)
         return tiled([*self.rows, *(self.further[further] if further else ())])
 
@@ -302,6 +326,8 @@ class Fragments(CarriedLoops):
         at = self.blocks_at.items()
         copied = dict.fromkeys(b for (r, side), b in at if side and r in needed)
         size, stages = self.tiling.steps, self.tiling.stages
+        if self.tiling.runs_on and sweep.wide:
+            return self.walked_ahead(sweep, results, copied, (low, high))
         ahead = stages - 1
         for turn in range(ahead):
             self.send(copied, low + turn * size, const(turn))
@@ -316,14 +342,51 @@ class Fragments(CarriedLoops):
                 for block in copied:
                     self.copy(block, first)
                 self.barrier()
-            state = dict(zip(members, held.inner, strict=True))
-            self.turn = number % stages
-            held.next = [*self.stepped(sweep, first, state, results).values()]
+            state: State = dict(zip(members, held.inner, strict=True))
+            self.turn = self.turn_of_words = number % stages
+            held.next = [*self.stepped(sweep, first, state, results, Step.run).values()]
         if stages > 1:
             if self.dot.is_from_memory:
                 self.barrier()  # what comes last is shown to nobody: no product may be running
             self.blocks.put(Await(0), self.blocks.depth)
         return dict(zip(members, held.results, strict=True))
+
+    # What is multiplied with a block's factors is computed while the block before is multiplied
+    # with its own: three blocks are there, of which one is on its way.
+    def walked_ahead(
+        self, sweep: Sweep, results: State, copied: Iterable[Block], visited: Range
+    ) -> State:
+        """A sweep whose products run on while lanes compute the next block's factors."""
+        low, high = visited
+        size, stages = self.tiling.steps, self.tiling.stages
+        members = [m.term for m in sweep.members]
+        count = maximum(ceil_div(high - low, size), 1)
+        for turn in range(stages - 1):
+            self.send(copied, low + turn * size, const(turn))
+        self.blocks.put(Await(stages - 2), self.blocks.depth)
+        self.barrier()
+        self.turn = const(0)
+        before: State = {r: self.values.identity(r.monoid, r.dtype) for r in members}
+        before |= {key: self.values.constant(0, self.dot.a) for key in self.words_of(sweep)}
+        state = self.stepped(sweep, low, before, results, Step.begin)
+        names, axes = [*state], [*map(self.axes, state)]
+        number = self.blocks.fresh_axis(ceil_div(extent_of(self.found.steps), size))
+        loop = number, count - 1, SINGLE
+        with self.carried(loop, [*state.values()], axes) as (_, held):
+            block = number + 1
+            self.blocks.put(Await(stages - 3), self.blocks.depth)
+            self.barrier()  # this block has come to all, and the last but one has been read
+            self.send(copied, low + (number + stages - 1) * size, (number + stages - 1) % stages)
+            self.turn, self.turn_of_words = block % stages, number % stages
+            inner = dict(zip(names, held.inner, strict=True))
+            after = self.stepped(sweep, low + block * size, inner, results, Step.run_on)
+            held.next = [after[name] for name in names]
+        self.turn_of_words = (count - 1) % stages
+        state = dict(zip(names, held.results, strict=True))
+        state = self.stepped(sweep, low, state, results, Step.end)
+        self.barrier()  # what comes last is shown to nobody: no product may be running
+        self.blocks.put(Await(0), self.blocks.depth)
+        return {r: state[r] for r in members}
 
     def visited(self, sweep: Sweep) -> Range:
         """The steps, in whole blocks, outside of which all rows are masked (see `Pass.visited`)."""
@@ -342,17 +405,24 @@ class Fragments(CarriedLoops):
         size = self.tiling.steps
         return low // size * size, minimum(maximum(high, low + 1), extent)
 
-    def stepped(self, sweep: Sweep, first: Expression, before: State, results: State) -> State:
+    def stepped(
+        self,
+        sweep: Sweep,
+        first: Expression,
+        before: State,
+        results: State,
+        how: Callable[[Step, State], State],
+    ) -> State:
         """The results so far with a block of steps added."""
         carried = {
             **before,
-            **{r: t for r, t in results.items() if r.axes <= self.found.cascade.rows},
+            **{r: t for r, t in results.items() if not self.found.further(r)},
         }
         axes = [*map(self.axes, carried)]
         with self.carried_through(self.rows, [*carried.values()], axes) as held:
             inside = dict(zip(carried, held.inner, strict=True))
             earlier = {r: inside[r] for r in carried if r not in before}
-            after = Step(self, sweep, first, earlier).run({r: inside[r] for r in before})
+            after = how(Step(self, sweep, first, earlier), {r: inside[r] for r in before})
             held.next = [after.get(r, tile) for r, tile in inside.items()]
         return dict(zip(before, held.results, strict=False))
 

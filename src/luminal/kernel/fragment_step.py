@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from luminal.algebra.terms import Reduction, Term
 from luminal.base.dots import Dot
@@ -16,15 +16,17 @@ from luminal.kernel.cascade_sweep import Sweep
 from luminal.kernel.environment import Env
 from luminal.kernel.loops import LoopAxis
 from luminal.kernel.tile_ir import Contract, Reduce, Retile, Tile
-from luminal.shape.expression import Expression, Symbol, all_of, opaque
+from luminal.shape.expression import Expression, all_of, opaque
 
 if TYPE_CHECKING:
     from luminal.kernel.cascade_fragments import Fragments
 
 DEPTH, PLACE = opaque("depth"), opaque("place")
 """The position along the sum of a product, and along its rows or columns, in a block."""
-State = dict[Reduction, Tile]
-"""Results so far, or in the end."""
+Words = tuple[Reduction, int, int]
+"""What lanes have of a sum's first factor: of which part of it, from which step of a block on."""
+State = dict[Any, Tile]  # by Reduction, or by Words
+"""Results so far, or in the end; and words of factors whose products are still to be added."""
 
 
 class Step:
@@ -39,9 +41,46 @@ class Step:
 
     def run(self, before: State) -> State:
         """The results so far with what the steps add."""
+        after, moves, factors = self.weighed(before, self.scores())
+        for m in self.sweep.wide:
+            after[m.term] = self.moved(m, before[m.term], moves)
+        return self.end(after | self.words(factors))
+
+    def begin(self, before: State) -> State:
+        """The results of a first block, and words of factors that are still to be multiplied."""
+        after, _, factors = self.weighed(before, self.scores())
+        return {**before, **after, **self.words(factors)}
+
+    def run_on(self, before: State) -> State:
+        """The results so far with a further block; products of the one before run on meanwhile."""
+        placement = self.own
+        scores = self.scores(None)
+        sums = self.end(before, 1)
+        after, moves, factors = self.weighed(sums, scores)
+        placement.await_products(0)  # which read the words that there were
+        moved = {m.term: self.moved(m, sums[m.term], moves) for m in self.sweep.wide}
+        return {**after, **moved, **self.words(factors)}
+
+    def end(self, before: State, running: int = 0) -> State:
+        """The results with the products of which there are words; so many batches may run on."""
+        after = {r: tile for r, tile in before.items() if isinstance(r, Reduction)}
+        with self.own.batch(running):
+            for m in self.sweep.wide:
+                after[m.term] = self.added(m.term, before)
+        return after
+
+    def scores(self, running: int | None = 0) -> dict[Term, Tile]:
+        """The contractions of the steps; so many batches may run on, or all."""
+        with self.own.batch(running):
+            return {r: self.contracted(r) for r in self.sweep.needed()}
+
+    def weighed(
+        self, before: State, scores: dict[Term, Tile]
+    ) -> tuple[State, dict[Rate, Tile], dict[Term, Tile]]:
+        """The results that are a number a row, what turns sums into those under the new maxima, and
+        the factors of the others.
+        """
         placement, sweep = self.own, self.sweep
-        with placement.batch():
-            scores: dict[Term, Tile] = {r: self.contracted(r) for r in sweep.needed()}
         after: State = {}
         values = [partial(self.masked, greatest) for greatest in sweep.maxima]
         tiles = self.mapped(
@@ -57,22 +96,15 @@ class Step:
             rate: self.arithmetic.moved(rate, before[rate.maximum], after[rate.maximum])
             for rate in sweep.rates
         }
-        narrow, wide = sweep.narrow, sweep.wide
+        narrow = sweep.narrow
         wanted = [(m.term.dtype, partial(self.masked, m.term)) for m in narrow]
-        for m in wide:
-            factor = partial(self.factor, placement.found.sums[m.term][0])
-            wanted += [(placement.dot.a, partial(factor, n)) for n in range(placement.parts)]
+        factors = dict.fromkeys(placement.found.sums[m.term][0] for m in sweep.wide)
+        wanted += [(x.dtype, partial(self.factor, x)) for x in factors]
         tiles = self.mapped(scores, wanted)
         for m, tile in zip(narrow, tiles, strict=False):
             so_far = self.rescaled(m, before[m.term], moves)
             after[m.term] = self.folded(m.term.monoid, so_far, tile)
-        for n, m in enumerate(wide):
-            start = len(narrow) + n * placement.parts
-            move = None if m.rate is None else moves[m.rate]
-            after[m.term] = self.added(
-                m.term, before[m.term], move, tiles[start : start + placement.parts]
-            )
-        return after
+        return after, moves, dict(zip(factors, tiles[len(narrow) :], strict=True))
 
     # --- products
 
@@ -106,40 +138,57 @@ class Step:
         placement.blocks.put(Contract(out, acc, a, b, dot), level)
         return out
 
-    def added(self, r: Reduction, before: Tile, move: Tile | None, parts: Sequence[Tile]) -> Tile:
-        """A sum with further axes, in its new scale, and what a block of steps adds to it."""
-        placement, dot = self.own, self.own.dot
+    def added(self, r: Reduction, state: State) -> Tile:
+        """A sum with further axes, with the products of what there are words of."""
+        placement = self.own
         loops, axes, block = (
             placement.further[placement.found.further(r)],
             placement.axes(r),
             placement.blocks_at[r, 1],
         )
-        total = placement.times(r, before, move)
-        # Block by block of the sum: which results of the lanes are its factor is no loop's.
-        firsts = range(0, placement.tiling.steps, dot.k)
-        (_, k) = placement.sides("k", dot.k)
-        with placement.carried_through([k], [total], [axes]) as held:
-            factors = [[self.retiled(part, k.axis, first) for part in parts] for first in firsts]
-            with placement.batch(), placement.carried_through(loops, held.inner, [axes]) as inside:
+        words = [key for key in state if isinstance(key, tuple) and key[0] is r]
+        every = [state[r], *(state[key] for key in words)]
+        k = placement.depth
+        with placement.carried_through([k], every, [axes, *map(placement.axes, words)]) as held:
+            before, *factors = held.inner
+            with placement.carried_through(loops, [before], [axes]) as inside:
                 (after,) = inside.inner
-                for first, of_parts in zip(firsts, factors, strict=True):
+                # Block by block of the sum: which results of the lanes are its factor is no loop's.
+                for (_, _, first), factor in zip(words, factors, strict=True):
                     here = Env({DEPTH: first + k.axis, PLACE: joint(loops)})
-                    b = placement.values.load_staged(placement.rooms[block], here, placement.turn)
-                    for a in of_parts:
-                        after = self.contract(after, a, b, dot)
+                    room, turn = placement.rooms[block], placement.turn_of_words
+                    b = placement.values.load_staged(room, here, turn)
+                    after = self.contract(after, factor, b, placement.dot)
                 inside.next = [after]
-            held.next = inside.results
+            held.next = [*inside.results, *factors]
         return held.results[0]
 
-    def retiled(self, value: Tile, k: Symbol, first: int) -> Tile:
+    def moved(self, member: Member, total: Tile, moves: Mapping[Rate, Tile]) -> Tile:
+        """A sum with further axes under the new maximum."""
+        move = None if member.rate is None else moves[member.rate]
+        return self.own.times(member.term, total, move)
+
+    def retiled(self, value: Tile, first: int) -> Tile:
         """What lanes have of rows and steps as the first factor of a product, from a step on."""
         placement, level = self.own, self.own.blocks.depth
-        out = placement.tile([*tiled(placement.rows), k], placement.dot.a, level)
+        axes = [*tiled(placement.rows), placement.depth.axis]
+        out = placement.tile(axes, placement.dot.a, level)
         columns = tuple(tiled(placement.steps))
         placement.blocks.put(Retile(out, value, columns, first), level)
         return out
 
     # --- values of rows and steps
+
+    def words(self, factors: Mapping[Term, Tile]) -> State:
+        """What lanes have of factors as those of products."""
+        placement = self.own
+        parts = placement.parts_of(self.sweep)
+        wanted = [(placement.dot.a, partial(self.part, r, n)) for r, n in parts]
+        tiles = dict(zip(parts, self.mapped(factors, wanted), strict=True))
+        return {
+            (r, part, first): self.retiled(tiles[r, part], first)
+            for r, part, first in placement.words_of(self.sweep)
+        }
 
     def mapped(
         self, scores: Mapping[Term, Tile], wanted: Sequence[tuple[DType, Callable[[Env], Tile]]]
@@ -169,17 +218,20 @@ class Step:
         value = self.own.values.evaluate(r.args[0], env)
         return self.inside(env, value, self.own.values.identity(r.monoid, r.dtype))
 
-    def factor(self, term: Term, part: int, env: Env) -> Tile:
-        """A part of a factor: in the dot's dtype what is left of it behind the parts before."""
+    def factor(self, term: Term, env: Env) -> Tile:
+        """A factor, nothing beyond the last step."""
+        values = self.own.values
+        return self.inside(env, values.evaluate(term, env), values.constant(0, term.dtype))
+
+    def part(self, r: Reduction, part: int, env: Env) -> Tile:
+        """A part of a sum's factor: in the dot's dtype what is left behind the parts before."""
         placement, apply = self.own, self.arithmetic.apply
-        value = self.inside(
-            env, placement.values.evaluate(term, env), placement.values.constant(0, term.dtype)
-        )
+        value = placement.values.evaluate(placement.found.sums[r][0], env)
         for n in range(part + 1):
             rounded = placement.values.map("Cast", (value,), placement.dot.a)
             if n < part:
-                wide = placement.values.map("Cast", (rounded,), term.dtype)
-                minus = placement.values.constant(-1, term.dtype)
+                wide = placement.values.map("Cast", (rounded,), value.dtype)
+                minus = placement.values.constant(-1, value.dtype)
                 value = apply("Add", value, apply("Mul", wide, minus))
         return rounded
 

@@ -41,11 +41,14 @@ class Streamed:
 
     @property
     def parts(self) -> int:
-        """In how many parts of the dot's dtype a factor that a step computes is multiplied."""
+        """In how many parts of the dot's dtype a factor that a step computes is multiplied: as many
+        as leave results their bits, or one less.
+        """
         if self.dot.a is self.dot.accumulator:
             return 1
         wide = [store for store in self.fused.stores if not self.cascade.rows >= {*store.axes}]
-        return SHORT_PARTS if all(store.dtype.size <= 2 for store in wide) else PARTS
+        parts = SHORT_PARTS if all(store.dtype.size <= 2 for store in wide) else PARTS
+        return parts - self.cascade.is_rough
 
     @property
     def steps(self) -> Axes:
@@ -163,12 +166,14 @@ def _is_in_range(member: Member, pair: tuple[Term, Term] | None, dot: Dot) -> bo
 class FragmentTiling:
     """`teams` of lanes that multiply together have `rows` rows between them; `steps` at a time, in
     one of `stages` blocks of shared memory, which lanes copy without registers if there are more.
+    `runs_on`: products of a block are made while the next block's factors are computed.
     """
 
     rows: int
     steps: int
     teams: int
     stages: int = 1
+    runs_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

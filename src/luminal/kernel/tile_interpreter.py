@@ -197,7 +197,7 @@ class _Interpreter:
         rest = tuple(a for a in out.axes if a is not steps)
         array = self.aligned(value, (*rest, *statement.columns))
         array = array.reshape(*array.shape[: len(rest)], -1)
-        array = array[..., statement.first :][..., : len(self.steps[steps].positions)]
+        array = array[..., statement.first :][..., : self.parts[steps].extent]
         self.values[out.id] = np.moveaxis(array, -1, out.axes.index(steps))
 
     def reduce(self, statement: Reduce) -> None:

@@ -358,7 +358,9 @@ class _Verifier(Checks):
         axes = carry.inner.axes
         for tile in (self.read(carry.init, scope), carry.result):
             self.same_dtype(str(tile), tile.dtype, carry.inner.dtype)
-        self.no_factor(carry.inner)
+        held = [self.parts[a].dot for a in carry.inner.axes if a in self.parts]
+        if self.fragment(carry.inner) != "a" or not all(dot.chains for dot in held):
+            self.no_factor(carry.inner)  # others are loaded, and may be no registers of lanes
         self.only(axes, self.tile_sizes, "no loop walks it")
         if loop.tile == 1:
             self.only(axes, self.tile_sizes.keys() - {loop.axis}, "its loop has no tile")

@@ -14,7 +14,8 @@ A stored term shows the order of its axes and its layouts, canonical first; so d
 copied into others. `merge` joins stored terms in one kernel; `read %10.0 = 1` says that operand 0
 of %10 is read in its layout number 1. `cascade` runs reductions in one pass, in which a move of %4
 by d multiplies %6 and %8 by exp(-1.0*d), with contractions done anew in each step; what stands
-behind a `then` is in the next sweep over the steps. `dot` names the instruction that computes a
+behind a `then` is in the next sweep over the steps. After `roughly` a dot's factors that a step
+computes may be rounded to its dtype. `dot` names the instruction that computes a
 contraction, `call` the library that a stored term's kernel calls.
 
 A text is read against the lowered graph it belongs to (HLIR's text gives that back). It is that
@@ -46,6 +47,7 @@ from luminal.program.selection import Choice, Residence, Selection
 from luminal.shape.expression import Expression, Symbol, axis, symbol
 from luminal.shape.parse import parse as parse_expression
 
+ROUGH = "roughly "
 _NUMBER = re.compile(r"%\d+")
 _RATE = re.compile(r"(\w+)\((.+) \* (%\d+)\)")
 _RESIDENCE = re.compile(r"[a-z+]+")
@@ -82,7 +84,7 @@ class _Printer(Printer):
         sweeps = [[m for m in cascade.members if m.sweep == n] for n in range(cascade.sweeps)]
         members = " then ".join(", ".join(map(self.member, sweep)) for sweep in sweeps)
         over = [" over " + ", ".join(map(self.number, cascade.inner))] if cascade.inner else []
-        return "".join((members, *over))
+        return "".join((ROUGH if cascade.is_rough else "", members, *over))
 
     def member(self, member: Member) -> str:
         rate = member.rate
@@ -211,13 +213,14 @@ class _Reader:
         self.roots.append(Root(sink, self.term(line.match(_NUMBER)), self.frame(line)))
 
     def cascade(self, line: Line) -> Cascade:
-        text, _, over = line.rest().partition(" over ")
+        whole = line.rest()
+        text, _, over = whole.removeprefix(ROUGH).partition(" over ")
         sweeps = enumerate(text.split(" then "))
         members = tuple(
             self.member(member, n) for n, sweep in sweeps for member in sweep.split(", ")
         )
         inner = tuple(map(self.reduction, over.split(", "))) if over else ()
-        return Cascade(members, inner)
+        return Cascade(members, inner, whole.startswith(ROUGH))
 
     def member(self, text: str, sweep: int) -> Member:
         """`%6 Exp(-1.0 * %4)`, or `%4` alone."""

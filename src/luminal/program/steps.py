@@ -39,7 +39,8 @@ class CascadeStep:
     @property
     def key(self) -> Hashable:
         """Steps of one key make one kernel."""
-        return CascadeStep, self.fused.form.key, self.fused.terms.index(self.cascade.first)
+        first = self.fused.terms.index(self.cascade.first)
+        return CascadeStep, self.fused.form.key, first, self.cascade.is_rough
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,8 +165,7 @@ class Space:
         wished = dict(genome.layouts)
         wishes = {t: wished[name] for t, name in spelled.names.items() if name in wished}
         selection = layouts.by_rule(spelled.selection, self.backend.layouts, self.numerics, wishes)
-        usable = dots.usable(self.backend.target.dots, self.numerics)
-        selection = dots.by_rule(selection, usable)
+        selection = dots.by_rule(selection, self.backend.target.dots, self.numerics)
         return compile.finish(self.graph, spelled.lowered, selection, self.backend, genome.knobs)
 
     def _with_calls(self, stages: Stages, genome: Genome) -> Stages:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from luminal.algebra.frames import upper
 from luminal.algebra.terms import Term, below
 from luminal.base.dots import Dot
-from luminal.base.numerics import Numerics
+from luminal.base.numerics import DOMAIN, Numerics
 from luminal.kernel.fused import Place
 from luminal.kernel.neighbours import refusal
 from luminal.program.selection import Selection
@@ -29,13 +29,16 @@ def usable(dots: Sequence[Dot], numerics: Numerics) -> tuple[Dot, ...]:
 # way, and sums of odd length, are widened and multiplied one by one: joining computed values to
 # words costs more than the dot saves. Where lanes multiply matrices together all factors are copied
 # first, and whether that pays is a choice of the kernel's schedule.
-def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
-    """The selection with the contractions that these dots can compute, in bodies of Loops too. What
-    a cascade streams is folded by no dot.
+def by_rule(selection: Selection, rows: Sequence[Dot], numerics: Numerics) -> Selection:
+    """The selection with the contractions that those of the dots can compute whose roundings
+    the numerics allow, in bodies of Loops too. What a cascade streams is folded by no dot.
     """
+    dots = usable(rows, numerics)
     if not dots:
         return selection
-    bodies = {number: by_rule(body, dots) for number, body in selection.bodies.items()}
+    bodies = {number: by_rule(body, dots, numerics) for number, body in selection.bodies.items()}
+    rough = numerics.allows(DOMAIN)
+    cascades = tuple(replace(cascade, is_rough=rough) for cascade in selection.cascades)
     chosen: dict[Term, Dot] = {}
     streamed = {member.term for cascade in selection.cascades for member in cascade.members}
     for kernel in selection.kernels():
@@ -47,7 +50,7 @@ def by_rule(selection: Selection, dots: Sequence[Dot]) -> Selection:
             dot = next((dot for dot in able if _suits(term, dot, reads)), None)
             if dot is not None:
                 chosen[term] = dot
-    return replace(selection, dots=chosen, bodies=bodies)
+    return replace(selection, dots=chosen, bodies=bodies, cascades=cascades)
 
 
 def _suits(contraction: Term, dot: Dot, reads: Mapping[Term, Place]) -> bool:

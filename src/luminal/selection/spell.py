@@ -3,23 +3,32 @@
 `Sum(K, (a / l) * v) -> Sum(K, a * v) / l` where l is free of K. In real arithmetic it is the same
 value: class *rounding*. It pays where the new sum cascades (see `kernel.cascade`): then neither `a`
 nor the quotient is ever stored.
+
+`Exp(x - m) -> Exp2((x - m) * log2(e))` where m is a maximum, as in a softmax, on devices where that
+takes less: the rounding of the product moves the result by as much as that of the difference does.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from luminal.algebra.frames import is_never_empty
 from luminal.algebra.reductions import may_leave
-from luminal.algebra.terms import Reduction, Term, Terms, below
+from luminal.algebra.terms import Literal, Reduction, Term, Terms, below
 from luminal.base.costs import Costs
+from luminal.base.dtypes import float32, float64
 from luminal.selection import cascades
 from luminal.selection.limits import KERNEL_TERMS
 from luminal.selection.rewrite import Respelled
 from luminal.selection.split_cascades import in_chunks
 from luminal.selection.stored import stored_anyway
 
+LOG2E = {dtype: dtype.numpy.type(np.log2(np.e)).tobytes() for dtype in (float32, float64)}
+
 
 def spell(program: Respelled, costs: Costs) -> Respelled:
-    """The program with quotients pulled out of sums that then cascade."""
+    """The program with quotients pulled out of sums that then cascade, and powers of 2."""
+    program = powers_of_two(program, costs)
     wanted = {term for term in program.order() if _quotient(term) is not None}
     if not wanted:
         return program
@@ -38,6 +47,37 @@ def spell(program: Respelled, costs: Costs) -> Respelled:
     in_pass |= in_chunks(spelled, costs)[1]
     useful = {term for term in wanted if new[term].args[0] in in_pass}
     return spelled if useful == wanted else _pulled_out(program, useful)[0]
+
+
+def powers_of_two(program: Respelled, costs: Costs) -> Respelled:
+    """The program with exponentials of what is below a maximum as powers of 2."""
+    if costs.weights.of("Exp2") >= costs.weights.of("Exp"):
+        return program
+    terms = program.lowered.terms
+
+    def replace(old: Term, same: Term) -> Term:
+        if same.op != "Exp" or same.dtype not in LOG2E or not _is_below_a_maximum(same.args[0]):
+            return same
+        log2e = terms.literal(LOG2E[same.dtype], same.dtype)
+        exponent = terms.pointwise("Mul", (same.args[0], log2e), same.dtype)
+        return terms.pointwise("Exp2", (exponent,), same.dtype)
+
+    return program.rewrite(replace)
+
+
+# Other exponentials stay as they are: of a large number the product's rounding is many ulp.
+def _is_below_a_maximum(term: Term) -> bool:
+    """Is it `x + -1 * m`, m a maximum?"""
+    if term.op != "Add":
+        return False
+    negatives = (x.args for x in term.args if x.op == "Mul")
+    for args in negatives:
+        factors = [x for x in args if not (isinstance(x, Literal) and x.value == -1)]
+        while len(factors) == 1 and factors[0].op in ("At", "Detach"):
+            factors = [factors[0].args[0]]
+        if len(factors) == 1 and factors[0].op == "Max":
+            return True
+    return False
 
 
 def _quotient(term: Term) -> tuple[int, ...] | None:

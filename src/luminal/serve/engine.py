@@ -30,7 +30,6 @@ from luminal.serve import scheduler
 from luminal.serve.blocks import BlockPool
 from luminal.serve.drafts import Drafts, LookupDrafts, ModelDrafts
 from luminal.serve.program import Choices, StepProgram
-from luminal.serve.ranks import ALONE, Ranks
 from luminal.serve.scheduler import PIECE, Scheduler, Step
 
 LOG = logging.getLogger("luminal.serve")
@@ -47,7 +46,6 @@ class EngineOptions:
     """`rows`: texts at a time; `chunk`: tokens of a prompt a step; `size`: tokens of a block.
 
     `cache`: tokens whose keys and values are kept, of all texts together, as values of `dtype`.
-    `ranks`: who runs the model; a draft is run by the first of them alone.
     """
 
     rows: int = 64
@@ -56,7 +54,6 @@ class EngineOptions:
     cache: int = 65536
     backend: str | None = None
     dtype: Any = float32
-    ranks: Ranks = ALONE
 
 
 @dataclass(slots=True, eq=False)
@@ -142,12 +139,11 @@ class Engine:
         self._scheduler = Scheduler(self._pool, options.rows, pieces)
         programs = [
             StepProgram(
-                decoder, self._pool, options.rows, pieces, context, options.backend,
-                options.dtype, ranks,
+                decoder, self._pool, options.rows, pieces, context, options.backend, options.dtype
             )
-            for decoder, ranks in ((model, options.ranks), (draft, ALONE))
+            for decoder in (model, draft)
             if isinstance(decoder, Decoder)
-        ]  # fmt: skip
+        ]
         self._program = programs[0]
         self._drafts: Drafts | None = None
         if isinstance(draft, Decoder):

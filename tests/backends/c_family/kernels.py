@@ -40,6 +40,7 @@ OF_SOME_MACHINES = (
     "narrow_half",
     "widen_bfloat",
     "narrow_bfloat",
+    "power_of_two",
 )
 OF_THE_LIBRARY = ("sin", "cos")
 COMPUTED = tuple(dtype for dtype in dtypes.ALL if not dtype.is_storage)

@@ -20,6 +20,7 @@ from luminal.backends.cuda.backend import Cuda
 from luminal.backends.cuda.chips import CHIPS
 from luminal.base.costs import Costs
 from luminal.base.dots import MMA, SIMDGROUP, SIMDGROUP_F32
+from luminal.base.numerics import Numerics
 from luminal.compiler.compile import lower_to_program
 from luminal.expand.expand import expand
 from luminal.frontend.matrices.attention import scaled_dot_product_attention
@@ -32,6 +33,7 @@ from luminal.schedule.groups.counts import Work
 from luminal.schedule.groups.work import work
 from luminal.schedule.vectors.vector_target import VectorTarget
 from tests.backends.c_family.checked import checked
+from tests.backends.c_family.left_attention import by_warp_groups
 from tests.backends.c_family.offline import skip_without
 from tests.backends.cpu.schedule.cascade_cases import CASES, case
 from tests.backends.on_device import check_case, compiled_on
@@ -193,10 +195,11 @@ def gradient(shape: tuple[int, ...], **options: Any) -> Graph:
 
 @pytest.mark.long
 @pytest.mark.parametrize("width", [64, 128])
-def test_gradients_stay_in_registers(width: int) -> None:
+@pytest.mark.parametrize("numerics", [Numerics.STANDARD, Numerics.RELAXED])
+def test_gradients_stay_in_registers(width: int, numerics: Numerics) -> None:
     skip_without("cuda")
     made = Cuda.named("sm_90a")
-    for kernel in lower_to_program(gradient((8, 1024, width)), made).kernels:
+    for kernel in lower_to_program(gradient((8, 1024, width)), made, numerics).kernels:
         assert by_fragments(kernel)
         code = nvrtc.compile(made.text(kernel), "sm_90a")
         assert code.spilled == code.stack == 0
@@ -208,6 +211,7 @@ def test_the_gradient_is_passes_in_fragments() -> None:
     kernels = lower_to_program(gradient((8, 1024, 64)), made).kernels
     assert len(kernels) == 3
     assert all(map(by_fragments, kernels))
+    assert all(map(by_warp_groups, kernels))
 
 
 def of_slow_memory(target: VectorTarget) -> Costs:

@@ -5,7 +5,6 @@ wait is checked, against the reference and PyTorch; and machine code for sm_90a.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -17,12 +16,16 @@ from luminal.backends.c_backend import CBackend
 from luminal.backends.cuda import nvrtc, sass
 from luminal.backends.cuda.backend import Cuda
 from luminal.base.dots import WGMMA
+from luminal.base.dtypes import float32
+from luminal.base.numerics import Numerics
 from luminal.codegen.c_family.kernel import Walk
 from luminal.compiler.compile import lower_to_program
 from luminal.frontend.matrices.attention import scaled_dot_product_attention
 from luminal.kernel.cascade_fragments import Fragments
-from luminal.kernel.tile_ir import Begin, Kernel, Retile
+from luminal.kernel.tile_ir import Retile
+from luminal.selection import spell
 from tests.backends.c_family.checked import preferring
+from tests.backends.c_family.left_attention import MASKS, by_warp_groups
 from tests.backends.c_family.offline import skip_without
 from tests.backends.cpu.schedule.cascade_cases import CASES, case
 from tests.backends.on_device import check_case, compiled_on
@@ -36,11 +39,6 @@ OTHERS = ("given scores", "two axes of keys", "where greatest")
 def device() -> CBackend:
     """A device on the shims that prefers wgmma."""
     return preferring(WGMMA)
-
-
-def by_warp_groups(kernel: Kernel) -> bool:
-    kinds = {type(each) for each in kernel.statements()}
-    return {Begin, Retile} <= kinds
 
 
 @pytest.mark.parametrize("name", long_but([name for name in CASES if name not in OTHERS], ()))
@@ -57,14 +55,6 @@ def test_attention_is_by_warp_groups(name: str) -> None:
 
 
 # --- drawn cases ----------------------------------------------------------------------------------
-
-MASKS: dict[str, Callable[[Any, Any, int], Any]] = {
-    "none": lambda i, j, before: None,
-    "causal": lambda i, j, before: j <= i + before,
-    "window": lambda i, j, before: (j <= i + before) & (j > i + before - 29),
-    "some see nothing": lambda i, j, before: j < i - 4,
-    "padded": lambda i, j, before: (j <= i + before) & (j >= 17),
-}
 
 
 def drawn(seed: int) -> tuple[Any, dict[str, Any], np.ndarray[Any, Any], str]:
@@ -94,9 +84,16 @@ def drawn(seed: int) -> tuple[Any, dict[str, Any], np.ndarray[Any, Any], str]:
     (scores.softmax(-1) @ v).cast(dtype).output("y")
     storage = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}[dtype]
     inputs = {n: rng.standard_normal(shape).astype(storage) for n, shape in shapes.items()}
+    text = f"{shapes} {dtype} {mask}"
+    return cx.graph(), inputs, by_pytorch(inputs, seen_by(mask, inputs)), text
+
+
+def seen_by(text: str, inputs: dict[str, Any]) -> Any:
+    """Which keys are seen by the mask that a text names last."""
+    mask = next(name for name in MASKS if text.endswith(name))
+    queries, keys = (inputs[name].shape[-2] for name in "qk")
     i, j = np.arange(queries)[:, None], np.arange(keys)[None, :]
-    expected = by_pytorch(inputs, MASKS[mask](i, j, before))
-    return cx.graph(), inputs, expected, f"{shapes} {dtype} {mask}"
+    return MASKS[mask](i, j, max(0, keys - queries))
 
 
 def by_pytorch(inputs: dict[str, Any], seen: Any) -> Any:
@@ -123,6 +120,26 @@ def test_drawn_attention_on_the_shims(seed: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=1.05 * unit, atol=least, err_msg=text)
 
 
+@pytest.mark.parametrize("seed", mostly_long(range(20), 0))
+def test_drawn_relaxed_attention_on_the_shims(seed: int) -> None:
+    """Each exponential is rounded to 16 bits once, by half a unit, and so is the result."""
+    graph, inputs, expected, text = drawn(seed)
+    found = compiled_on(device(), graph, Numerics.RELAXED)(inputs)["y"].astype(np.float64)
+    half = 2.0**-9 if "bfloat16" in text else 2.0**-12
+    sizes = by_pytorch({**inputs, "v": abs(inputs["v"])}, seen_by(text, inputs))
+    most = 1.1 * half * (sizes + abs(expected)) + half * 2.0**-4
+    assert np.array_equal(np.isnan(found), np.isnan(expected)), text
+    assert np.all((abs(found - expected) <= most) | np.isnan(expected)), text
+
+
+def test_relaxed_attention_has_one_product_of_exponentials() -> None:
+    made, products = Cuda.named("sm_90a"), []
+    for numerics in (Numerics.STANDARD, Numerics.RELAXED):
+        program = lower_to_program(attention((8, 1024, 64), "bfloat16"), made, numerics)
+        products.append(sum(isinstance(s, Retile) for s in program.kernels[0].statements()))
+    assert products[0] == 2 * products[1] > 0
+
+
 def attention(shape: tuple[int, ...], dtype: str, **options: Any) -> Any:
     cx = lm.Graph()
     q, k, v = (cx.tensor(shape, name=name, dtype=dtype) for name in "qkv")
@@ -131,9 +148,9 @@ def attention(shape: tuple[int, ...], dtype: str, **options: Any) -> Any:
 
 
 def check_small() -> None:
-    """Two blocks of keys, and rows for two warp groups."""
-    graph, rng = attention((70, 16), "bfloat16"), np.random.default_rng(0)
-    inputs = {n: rng.standard_normal((70, 16)).astype(ml_dtypes.bfloat16) for n in "qkv"}
+    """Three blocks of keys, and rows for three warp groups."""
+    graph, rng = attention((140, 16), "bfloat16"), np.random.default_rng(0)
+    inputs = {n: rng.standard_normal((140, 16)).astype(ml_dtypes.bfloat16) for n in "qkv"}
     found = compiled_on(device(), graph)(inputs)["y"].astype(np.float64)
     q, k, v = (x.astype(np.float64) for x in inputs.values())
     weights = np.exp(q @ k.T / 4 - (q @ k.T / 4).max(1, keepdims=True))
@@ -183,6 +200,13 @@ def test_faults_are_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Walk, "text", wrong)
     with pytest.raises((DeviceFault, AssertionError)):
+        check_small()
+
+
+@pytest.mark.long
+def test_powers_of_another_base_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(spell.LOG2E, float32, np.float32(1.4375).tobytes())
+    with pytest.raises(AssertionError, match="Mismatched"):
         check_small()
 
 

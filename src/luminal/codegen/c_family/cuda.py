@@ -32,7 +32,9 @@ __device__ inline {result} {name}({of}) {{
 #else
 __device__ inline {result} {name}({of}) {{ {plain} }}
 #endif"""
-"""One instruction; without assembly where the text is no code for a chip."""
+"""One instruction; without assembly where the text is no code for a chip, where a power of two errs
+by as much as the chip's own may: two ulp either way (PTX ISA, ex2), and none of it subnormal.
+"""
 INSTRUCTIONS = {
     "widen_half": ("float", "unsigned short x", "float", "cvt.f32.f16 %0, %1;", "f", '"h"(x)',
                    "return same_bytes<_Float16>(x);"),
@@ -42,6 +44,11 @@ INSTRUCTIONS = {
                       '"f"(x)',
                       "unsigned y = same_bytes<unsigned>(x); return x == x ? "
                       "(y + 0x7fff + (y >> 16 & 1)) >> 16 : y >> 16 | 0x40;"),
+    "power_of_two": ("float", "float x", "float", "ex2.approx.ftz.f32 %0, %1;", "f", '"f"(x)',
+                     "float y = __builtin_exp2f(x); "
+                     "int off = (int)(same_bytes<unsigned>(x) * 2654435761u >> 30) - 2; "
+                     "return y < 0x1p-126f ? 0.f : x == 0 || y - y != 0 ? y : "
+                     "same_bytes<float>(same_bytes<int>(y) + off);"),
     UINT8_BY_INT8.name: ("int", "int acc, unsigned a, unsigned b", "int",
                          "dp4a.u32.s32 %0, %1, %2, %3;", "r", '"r"(a), "r"(b), "r"(acc)',
                          "for (int n = 0; n < 32; n += 8) "
@@ -130,7 +137,7 @@ class CudaCpp(Dialect):
     instructions = frozenset({
         ("load_matrix", Type(uint32)), ("widen_half", Type(float32)),
         ("narrow_half", Type(uint16)), ("narrow_bfloat", Type(uint16)),
-        (UINT8_BY_INT8.name, Type(int32)),
+        ("power_of_two", Type(float32)), (UINT8_BY_INT8.name, Type(int32)),
     })  # fmt: skip
 
     def head(self, dtypes: AbstractSet[DType]) -> str:

@@ -240,7 +240,8 @@ class Walk:
         self.applied = {s.out for s in kernel.statements() if isinstance(s, Apply)}
         self.begun: set[int] = set()  # sums that have their beginnings
         self.declared: set[int] = set()  # of those that are several values
-        self.summed: dict[str, Value] = {}  # by products that are not awaited yet, by their names
+        # By products that are not awaited yet, batch by batch, by their names.
+        self.summed: list[dict[str, Value]] = [{}]
         self.lines: list[str] = []
         self.depth = 0
 
@@ -452,11 +453,12 @@ class Walk:
                 case Await(younger, Batch.PRODUCTS) if self.kernel.tensor:
                     self._put(tensor_memory.awaited(younger))
                 case Commit(of):
+                    if of is Batch.PRODUCTS:
+                        self.summed.append({})
                     self._put(f"{COMMIT if of is Batch.COPIES else warpgroups.COMMIT}();")
                 case Await(younger, Batch.PRODUCTS):
                     self._put(f"{warpgroups.AWAIT}<{younger}>();")
-                    self._hold(*self.summed.values())
-                    self.summed = {}
+                    self._awaited(younger)
                 case Await(younger):
                     self._put(f"{AWAIT}<{younger}>();")
 
@@ -474,7 +476,7 @@ class Walk:
         elif statement.outs[0].id not in self.begun:
             for out, acc in zip(statement.outs, statement.acc, strict=True):
                 self._define(out, self._operand(acc), constant="")
-        self.summed |= {self._operand(out): out for out in statement.outs}
+        self.summed[-1] |= {self._operand(out): out for out in statement.outs}
         factors = map(self._described, statement.left)
         held = map(self._operand, (*statement.outs, *statement.held))
         self._put(f"{_form(statement).name}({', '.join([*held, *factors])});")
@@ -675,6 +677,13 @@ class Walk:
         """Has what products by warp groups add up, or multiply, in registers where this stands."""
         if held:
             self._put(f"{warpgroups.HOLD}({', '.join(map(self._operand, held))});")
+
+    def _awaited(self, younger: int) -> None:
+        """Has the sums of all batches but the younger ones in registers."""
+        ended = max(0, len(self.summed) - 1 - younger)
+        held = {name: out for batch in self.summed[:ended] for name, out in batch.items()}
+        self.summed = self.summed[ended:]
+        self._hold(*held.values())
 
     def _begin(self, body: Sequence[Statement]) -> None:
         """Begins the products that follow: their words, and sums that are no other product's, are

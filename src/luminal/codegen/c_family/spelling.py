@@ -21,7 +21,7 @@ INFIX = {
 }  # fmt: skip
 FUNCTIONS = frozenset("fma sqrt floor abs copysign fmod sin cos".split())
 EXTREMES = {"max": ">", "min": "<"}
-INSTRUCTIONS = frozenset(("widen_half", "narrow_half", "narrow_bfloat", *WORD_DOTS))
+INSTRUCTIONS = frozenset(("widen_half", "narrow_half", "narrow_bfloat", "power_of_two", *WORD_DOTS))
 """Operations that only some dialects have, as functions of these names."""
 SAME = frozenset(("splat", "extract", "any"))
 """What does nothing to a single lane."""

@@ -194,8 +194,9 @@ def copies_whole(stream: Streamed, tiling: FragmentTiling, groups: Groups) -> bo
 
 
 REGISTERS = 64 << 10  # of a unit, of which a lane has what it multiplies and some more,
-MOST_REGISTERS, OTHERS = 255, 48
+MOST_REGISTERS, OTHERS, FURTHER = 255, 48, 16  # further ones by each contraction beside the first
 LOADS, COPIED = 128, 32  # bytes that a unit reads in shared memory, and gets from the last cache
+RUNS_ON = 3  # stages, of which one is multiplied with, one is computed of and one is on its way
 WAIT = 700  # cycles from asking for a block to having it
 
 
@@ -249,9 +250,11 @@ class Lefts:
         keys = estimate(extent_of(stream.steps))
 
         def fits(tiling: FragmentTiling) -> bool:
-            # Of a step lanes have what it contracts and, in half as many registers, its parts.
-            columns = (len(stream.contractions) + stream.parts / 2) * tiling.steps + further
-            registers = OTHERS + columns * dot.m / dot.together
+            # Of a step lanes have what it contracts and, in half as many registers, parts of it.
+            words = len(stream.sums) * stream.parts / 2
+            columns = (len(stream.contractions) + words) * tiling.steps + further
+            others = OTHERS + FURTHER * (len(stream.contractions) - 1)
+            registers = others + columns * dot.m / dot.together
             most = min(MOST_REGISTERS, REGISTERS / (tiling.teams * dot.together))
             is_ring = tiling.stages == 1 or copies_whole(stream, tiling, groups)
             lies = all(block.swizzle for block in blocks_of(stream, tiling).values())
@@ -268,7 +271,7 @@ class Lefts:
             return share * -(-keys // steps) * (max(multiplied, copied) + late)
 
         tilings = [
-            FragmentTiling(teams * dot.m, steps, teams, stages)
+            FragmentTiling(teams * dot.m, steps, teams, stages, runs_on=stages >= RUNS_ON)
             for teams in (2, 1, 4)
             for steps in (n * dot.n for n in (1, 2, 4))
             for stages in (4, 3, 2, 1)

@@ -24,7 +24,7 @@ groups share boxes (kernel 11 of the same source, 808 TFLOP/s by tiles of 128 x 
 """
 LONG: Mapping[str, tuple[float, float]] = {
     "div": (9, 1), "sqrt": (7, 1), "max": (4, 0), "min": (4, 0), "fmod": (40, 2), "sin": (90, 0),
-    "cos": (90, 0), "copysign": (2, 0), "floor": (1, 1),
+    "cos": (90, 0), "power_of_two": (1, 1), "copysign": (2, 0), "floor": (1, 1),
 }  # fmt: skip
 """Instructions that operations of floats take, and those among them of the special pipe."""
 LONG_INTEGER = {"quotient": (20, 90), "remainder": (22, 100), "mul": (1, 4), "shl": (1, 3)}

@@ -453,7 +453,7 @@ def test_the_interpreter_multiplies_pairs_as_the_hardware_does() -> None:
     plain = lower_by_stages(cx.graph(), cpu)
     (gene,) = layouts.genes(plain.selection, cpu.layouts)
     chosen = layouts.with_layouts(plain.selection, {gene: gene.layouts[-1]})
-    chosen = dots.by_rule(chosen, cpu.target.dots)
+    chosen = dots.by_rule(chosen, cpu.target.dots, Numerics.STANDARD)
     stages = finish(plain.graph, plain.lowered, chosen, cpu)
     assert paired(stages)
     to = storage("bfloat16")
