@@ -113,6 +113,17 @@ def test_what_is_refused_changes_nothing() -> None:
     assert not any(isinstance(p, Packed) for p in model.parameters())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrices_without_values_stay_as_they_are(kind: str) -> None:
+    model = lm.nn.Module()
+    model.rows, model.columns = (
+        lm.Parameter(np.zeros(shape, np.float32)) for shape in ((0, 256), (3, 0))
+    )
+    model.whole = lm.Parameter(np.ones((2, 256), np.float32))
+    assert lm.quantize(model, kind).kept == dict.fromkeys(("rows", "columns"), "has no values")
+    assert isinstance(model.whole, Packed)
+
+
 def test_they_are_not_trained() -> None:
     model = lm.nn.Linear(32, 4)
     lm.quantize(model, "int8")

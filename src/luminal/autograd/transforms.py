@@ -171,7 +171,7 @@ def backward(loss: Tensor, gradient: Tensor | None = None) -> None:
     graph = loss.graph
     leaves = [
         value
-        for value in graph.leaves.values()
+        for value in graph.differentiable()
         if value.dtype.is_float and getattr(value.node.attrs, "parameter", _ALWAYS).requires_grad
     ]
     seeds = [seed(loss, gradient, "backward")]

@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,8 +26,6 @@ from luminal.cli.options import (
 # Browsers send an origin as a scheme, a host and perhaps a port, in small letters and without a
 # path (RFC 6454, section 6.2), and it is compared as a text: what differs would never match.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#@A-Z\s]+")
-SWITCH = 0.0005
-"""Seconds that a thread may keep the interpreter from others: a step waits for it after its run."""
 
 Origins = Annotated[
     list[str] | None,
@@ -42,27 +40,35 @@ Origins = Annotated[
 Chunk = Annotated[int, typer.Option(min=1, help="Tokens of prompts a step, in whole 16s.")]
 Drain = Annotated[int, typer.Option(min=0, help="Seconds for what runs, after SIGTERM or Ctrl-C.")]
 
+Model = Annotated[
+    str, typer.Argument(help="A folder, a .gguf, a llama2.c .bin, or a Hugging Face id.")
+]
+Name = Annotated[str, typer.Option(help="What clients call it.", show_default="the file's name")]
+Keys = Annotated[
+    Path | None, typer.Option(help="A file of API keys, one a line; without: no key needed.")
+]
+Cache = Annotated[
+    int | None,
+    typer.Option(min=16, help="Tokens whose keys and values are kept.", show_default="1 GiB"),
+]
+Tensor = Annotated[int, typer.Option(min=1, help="Ranks that each have a part of the model.")]
+Replicas = Annotated[int, typer.Option(min=1, help="Copies of the model, of --tensor ranks each.")]
+Restarts = Annotated[
+    int, typer.Option(min=0, help="How often in a row a copy whose ranks have died starts again.")
+]
+
 
 def command(
-    model: Annotated[
-        str, typer.Argument(help="A folder, a .gguf, a llama2.c .bin, or a Hugging Face id.")
-    ],
+    model: Model,
     tokenizer: Tokenizer = None,
     template: Template = None,
-    name: Annotated[
-        str, typer.Option(help="What clients call it.", show_default="the file's name")
-    ] = "",
+    name: Name = "",
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
-    keys: Annotated[
-        Path | None, typer.Option(help="A file of API keys, one a line; without: no key needed.")
-    ] = None,
+    keys: Keys = None,
     cors_origin: Origins = None,
     context: Annotated[int | None, typer.Option(min=2, help="Most tokens of a text.")] = None,
-    cache: Annotated[
-        int | None,
-        typer.Option(min=16, help="Tokens whose keys and values are kept.", show_default="1 GiB"),
-    ] = None,
+    cache: Cache = None,
     rows: Annotated[int, typer.Option(min=1, help="Texts written at a time.")] = 64,
     chunk: Chunk = 128,
     queue: Annotated[int, typer.Option(min=0, help="Texts that may wait.")] = 256,
@@ -75,6 +81,9 @@ def command(
     cache_dtype: CacheDtype = None,
     keep_quantized: KeepQuantized = False,
     compute_dtype: ComputeDtype = None,
+    tensor: Tensor = 1,
+    replicas: Replicas = 1,
+    restarts: Restarts = 5,
 ) -> None:
     """Serve a model until SIGTERM or Ctrl-C."""
     system.require_posix("luminal serve")
@@ -82,26 +91,32 @@ def command(
     origins = [_checked_origin(origin) for origin in cors_origin or ()]
     try:
         from luminal.serve.app import make_app
-        from luminal.serve.server import bound, log_as_json, run
+        from luminal.serve.groups import Groups
+        from luminal.serve.server import SWITCH, bound, log_as_json, run
     except ImportError as error:
         raise InputError(
             f"serve: {error.name} is not installed; {installation.hint('serve')}"
         ) from None
     from luminal.serve.load import load
     from luminal.serve.orders import Limits
+    from luminal.serve.rank_process import Settings
 
     sys.setswitchinterval(SWITCH)
     log_as_json()
     sockets = bound(host, port)  # before the model is loaded, which takes its time
-    served = load(
-        model, tokenizer, name, context, cache, rows=rows, chunk=chunk, backend=backend,
-        keep_quantized=keep_quantized, compute_dtype=compute_dtype,
-        template=None if template is None else template.read(), draft=draft,
-        cache_dtype=cache_dtype,
-    )  # fmt: skip
+    arguments: dict[str, Any] = {
+        "path": model, "tokenizer": tokenizer, "name": name, "context": context, "cache": cache,
+        "rows": rows, "chunk": chunk, "backend": backend, "keep_quantized": keep_quantized,
+        "compute_dtype": compute_dtype, "draft": draft, "cache_dtype": cache_dtype,
+        "template": None if template is None else template.read(),
+    }  # fmt: skip
+    limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
+    settings = Settings(arguments, limits, accepted_keys, origins)
+    if tensor * replicas > 1:
+        raise typer.Exit(Groups(settings, tensor, replicas, restarts).run(sockets, drain))
+    served = load(**arguments)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nothing is written from here on
-    limits = Limits(body=max_body, new_tokens=max_tokens, queue=queue, seconds=timeout)
     run(make_app(served, limits, accepted_keys, origins), sockets, drain, limits.body)
 
 

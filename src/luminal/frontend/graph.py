@@ -473,6 +473,10 @@ class Recorder:
         """See `Tensor.backward`; GraphError in the function of `scan`."""
         raise GraphError(f"backward: not inside {self.name}; use lm.grad on what leaves it")
 
+    def differentiable(self) -> list[Value]:
+        """The inputs and weights that `backward` finds gradients of, if they are floats."""
+        return list(self.leaves.values())
+
     def updating(self) -> AbstractContextManager[None]:
         """Around the record of an update, which every run does; the default graph does it at the
         end.

@@ -71,11 +71,17 @@ class Tensor(Methods):
         """
         return self.graph.result(self.value)
 
-    def backward(self, gradient: Tensor | None = None) -> None:
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+    ) -> None:
         """Adds the gradients of this scalar to `grad` of the inputs and weights it depends on.
 
         They are Tensors of the graph: output them, or read them with `numpy()`. `gradient` comes in
-        from above where this is no scalar. Raises as `lm.grad`.
+        from above where this is no scalar. `retain_graph` and `create_graph` change nothing: graphs
+        stay, and gradients can be differentiated again. Raises as `lm.grad`.
         """
         self.graph.backward(self, gradient)
 

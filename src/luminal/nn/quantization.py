@@ -8,6 +8,7 @@ al., arXiv 1712.05877, of weights alone.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -201,7 +202,7 @@ def _refusal(parameter: Parameter, name: str, skip: Collection[str]) -> str | No
         return f"is {parameter.kind}"
     if len(parameter.shape) != 2 or not parameter.dtype.is_float:
         return "is no matrix of floats"
-    return None
+    return None if math.prod(parameter.shape) else "has no values"
 
 
 def _rms(values: Array) -> float:

@@ -10,7 +10,7 @@ from luminal.base.errors import DimError, InputError
 from luminal.base.records import dataclass
 from luminal.frontend.graph import Recorder
 from luminal.frontend.handle import describe
-from luminal.hlir.graph import Assign, Graph, Output
+from luminal.hlir.graph import Assign, Graph, Output, Sink
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.structure import structure
 from luminal.hlir.substitute import used_dims
@@ -96,7 +96,7 @@ class OnDemand:
         inputs: tuple[Node, ...],
     ) -> _Program:
         outputs = [Output(value, f"value{k}") for k, value in enumerate(values)]
-        sinks = (*outputs, *assigned)
+        sinks: tuple[Sink, ...] = (*outputs, *assigned)
         dims = used_dims(Graph(sinks))
         _check_dims(graph, sinks[0].value, inputs, dims)
         requirements = [r for r in graph.requirements if r.symbols() <= dims]

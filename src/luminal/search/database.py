@@ -25,7 +25,7 @@ from luminal.runtime.private_folder import opened
 FILE = "search.sqlite3"
 FORMAT = 3  # of the first two tables; those of another one are kept under other names
 BUSY_SECONDS = 5.0  # how long to wait for another process's write
-MOST_SECONDS = 1e6  # of a kernel's run
+LEAST_SECONDS, MOST_SECONDS = 1e-12, 1e6  # of a kernel's run: beyond them is no clock's
 MOST_SAMPLES = 4000  # that are read: the latest ones of a chip
 SAMPLES = (
     "create table if not exists samples (key text primary key, chip text not null, "
@@ -88,8 +88,14 @@ class Sample:
             sample = cls(str(kernel), float(str(seconds)), float(str(predicted)), features)
         except (ValueError, TypeError, AttributeError, RecursionError):
             return None
-        times = 0 < sample.seconds < MOST_SECONDS and 0 < sample.predicted < MOST_SECONDS
-        return sample if times and all(map(math.isfinite, features.values())) else None
+        return sample if sample.is_possible else None
+
+    @property
+    def is_possible(self) -> bool:
+        """Is there a clock that gives such seconds, and is all that was counted finite?"""
+        times = (self.seconds, self.predicted)
+        of_clocks = all(LEAST_SECONDS < seconds < MOST_SECONDS for seconds in times)
+        return of_clocks and all(map(math.isfinite, self.features.values()))
 
 
 class Database:

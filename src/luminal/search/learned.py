@@ -31,13 +31,13 @@ class Learned:
     """What was timed on one chip, fitted when it is asked and something is new."""
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
-        self.samples = [*samples]
-        self._fit: _Fit | None = None
+        self.samples: list[Sample] = []
+        self.add(samples)
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Adds what was timed."""
-        self.samples += samples
-        self._fit = None
+        """Adds what was timed, but for what cannot be: one such sample would spoil all."""
+        self.samples += (sample for sample in samples if sample.is_possible)
+        self._fit: _Fit | None = None
 
     def expected(self, prediction: Prediction, kernel: str = "") -> float:
         """The seconds of one launch, predicted and corrected; of a kernel of this name."""

@@ -30,6 +30,7 @@ from luminal.serve import scheduler
 from luminal.serve.blocks import BlockPool
 from luminal.serve.drafts import Drafts, LookupDrafts, ModelDrafts
 from luminal.serve.program import Choices, StepProgram
+from luminal.serve.ranks import ALONE, Ranks
 from luminal.serve.scheduler import PIECE, Scheduler, Step
 
 LOG = logging.getLogger("luminal.serve")
@@ -46,6 +47,7 @@ class EngineOptions:
     """`rows`: texts at a time; `chunk`: tokens of a prompt a step; `size`: tokens of a block.
 
     `cache`: tokens whose keys and values are kept, of all texts together, as values of `dtype`.
+    `ranks`: who runs the model; a draft is run by the first of them alone.
     """
 
     rows: int = 64
@@ -54,6 +56,7 @@ class EngineOptions:
     cache: int = 65536
     backend: str | None = None
     dtype: Any = float32
+    ranks: Ranks = ALONE
 
 
 @dataclass(slots=True, eq=False)
@@ -139,11 +142,12 @@ class Engine:
         self._scheduler = Scheduler(self._pool, options.rows, pieces)
         programs = [
             StepProgram(
-                decoder, self._pool, options.rows, pieces, context, options.backend, options.dtype
+                decoder, self._pool, options.rows, pieces, context, options.backend,
+                options.dtype, ranks,
             )
-            for decoder in (model, draft)
+            for decoder, ranks in ((model, options.ranks), (draft, ALONE))
             if isinstance(decoder, Decoder)
-        ]
+        ]  # fmt: skip
         self._program = programs[0]
         self._drafts: Drafts | None = None
         if isinstance(draft, Decoder):

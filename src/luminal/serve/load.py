@@ -12,6 +12,7 @@ from luminal.models.speculative import PromptLookup
 from luminal.nn.cache import KVCache
 from luminal.serve.drafts import check_vocabulary
 from luminal.serve.engine import EngineOptions
+from luminal.serve.ranks import ALONE, Ranks
 from luminal.serve.served import Served
 
 CACHE_BYTES = 1 << 30
@@ -33,6 +34,7 @@ def load(
     template: str | None = None,
     draft: str | None = None,
     cache_dtype: Any = None,
+    ranks: Ranks = ALONE,
 ) -> Served:
     """The model in a folder or file, or of a Hugging Face id; its programs are compiled.
 
@@ -41,7 +43,9 @@ def load(
     `compute_dtype`: as of `lm.models.load`. `template`: a chat template instead of the model's.
     `draft`: a smaller model that proposes tokens, or "lookup": from the text itself.
     `cache_dtype`: of keys and values that are kept; by default what the model's products multiply.
-    Raises LoadError, and InputError for a draft of another vocabulary.
+    `ranks`: who runs the model; each keeps its part of it, and all must call this.
+    Raises LoadError, and InputError for a draft of another vocabulary, or a model that the ranks
+    cannot be given in equal parts.
     """
     loaded = generate.load(
         path,
@@ -55,14 +59,18 @@ def load(
         raise InputError(f"serve: {path} is no language model of the kind that is served")
     if template is not None:
         loaded.use_template(template)
-    proposes = None if draft is None else _draft(draft, loaded)
+    ranks.cut(loaded.model)
+    proposes = None if draft is None or not ranks.is_first else _draft(draft, loaded)
     models = [held for held in (loaded.model, proposes) if isinstance(held, Decoder)]
     dtype = kept_dtype(loaded.model, cache_dtype)
     most = CACHE_BYTES // sum(bytes_per_token(model, dtype) for model in models)
+    most = ranks.same(most)  # a draft lies on the first rank alone
     if cache is None:
         cache = min(rows * loaded.context, max(loaded.context, most))
     size = EngineOptions().size
-    options = EngineOptions(rows, chunk, size, -(-cache // size) * size, loaded.backend, dtype)
+    options = EngineOptions(
+        rows, chunk, size, -(-cache // size) * size, loaded.backend, dtype, ranks
+    )
     return Served(name or path.rstrip("/").rsplit("/", 1)[-1], loaded, options, proposes)
 
 

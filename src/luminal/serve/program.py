@@ -25,8 +25,9 @@ from luminal.models.sampling import FEATURES, Draw, Sampling, arrays
 from luminal.nn.cache import KVCache
 from luminal.nn.paged import PagedCache, Places, Segment
 from luminal.serve.blocks import BlockPool
+from luminal.serve.ranks import ALONE, Ranks
 from luminal.serve.scheduler import PIECE, Step, Text
-from luminal.session.graph import Graph, compile
+from luminal.session.graph import Graph
 
 Array = np.ndarray[Any, Any]
 
@@ -168,7 +169,8 @@ def recorded(
 class StepProgram:
     """A model with a cache of the pool's blocks: runs steps, and chooses the next token of a row.
 
-    `context`: the most tokens of a text. `dtype`: of the keys and values that are kept.
+    `context`: the most tokens of a text. `dtype`: of the keys and values that are kept. `ranks`:
+    who runs it, each with its own key-value heads.
     """
 
     def __init__(
@@ -180,6 +182,7 @@ class StepProgram:
         context: int,
         backend: str | None = None,
         dtype: Any = dtypes.float32,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model, self.pool, self.context = model, pool, context
         self.vocab_size = model.config.vocab_size
@@ -187,14 +190,15 @@ class StepProgram:
         self.caches = model.make_caches(pool.size, dtype, batch=pool.count)
         states = [held for cache in self.caches for held in (cache.keys, cache.values)]
         self._states = list(dict.fromkeys(states))  # some layers share theirs
+        ranks.cut_pages(self._states)
         self._place(backend)
         # All ways are compiled before the first request: a compile in the middle would hold up
         # every text.
         self._steps = {
-            features: compile(self._record(max_rows, pieces, features), backend=backend)
+            features: ranks.compile(self._record(max_rows, pieces, features), backend)
             for features in WAYS
         }
-        self._copy = compile(self._record_copy(), backend=backend)
+        self._copy = ranks.compile(self._record_copy(), backend)
 
     # A server that found in the middle of its work that there is no room would fail all texts.
     def _place(self, backend: str | None) -> None:

@@ -20,7 +20,6 @@ from luminal.serve.errors import ApiError
 from luminal.serve.orders import MOST_LOGPROBS, Order
 from luminal.serve.words import Words
 from luminal.serve.workshop import Workshop
-from luminal.session.graph import compile
 
 Array = np.ndarray[Any, Any]
 Score = tuple[float | None, tuple[Ranked, ...]]
@@ -45,9 +44,10 @@ class Served:
         self.workshop = Workshop(self.words)
         self.engine = Engine(loaded.model, self.tokenizer, self.context, options, draft)
         graph = pooled(loaded.model, self.context, "mean")
-        self._pooled = compile(graph, backend=options.backend)
+        ranks = options.ranks
+        self._pooled = ranks.compile(graph, options.backend)
         graphs = ranked(loaded.model, self.context, SCORED, min(MOST_LOGPROBS, vocab_size))
-        self._read, self._ranked = (compile(graph, backend=options.backend) for graph in graphs)
+        self._read, self._ranked = (ranks.compile(graph, options.backend) for graph in graphs)
 
     def jobs(self, order: Order, matchers: Sequence[Matcher] = ()) -> list[list[Job]]:
         """The jobs of an order: for each prompt those of its choices. `matchers`: what each text

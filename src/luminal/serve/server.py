@@ -20,6 +20,8 @@ from luminal.base import host
 from luminal.base.errors import InputError
 from luminal.serve.connection import BACKLOG, SPARE_FILES, Connection
 
+SWITCH = 0.0005
+"""Seconds that a thread may keep the interpreter from others: a step waits for it after its run."""
 HURRY_SECONDS = 2.0  # that clients have to read why their texts end
 LOG = logging.getLogger("luminal.serve")
 
@@ -105,6 +107,16 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int, body: int) -> No
 
     `drain`, `body`: see make_server.
     """
+    listen(sockets)
+    freeze()
+    make_server(app, drain, body).run(sockets)
+
+
+def listen(sockets: list[socket.socket]) -> None:
+    """Has bound sockets listen, and the process open as many files as the system allows.
+
+    Raises InputError where another process was faster, or there may be too few files.
+    """
     for listener in sockets:
         name, port = listener.getsockname()[:2]
         try:
@@ -121,9 +133,12 @@ def run(app: ASGIApp, sockets: list[socket.socket], drain: int, body: int) -> No
             f"serve: the process may open {most} files, which must be more than {SPARE_FILES}; "
             "raise `ulimit -n`"
         )
+
+
+def freeze() -> None:
+    """Leaves programs out of searches for garbage, which would hold up every text for 0.2 s."""
     gc.collect()
-    gc.freeze()  # programs stay: to search them for garbage would hold up every text for 0.2 s
-    make_server(app, drain, body).run(sockets)
+    gc.freeze()
 
 
 class Server(uvicorn.Server):
@@ -141,9 +156,9 @@ class Server(uvicorn.Server):
             super().handle_exit(sig, frame)
 
     def _hurry(self) -> None:
-        self._hurries = asyncio.create_task(self._end_all())  # the loop itself keeps none alive
+        self._hurries = asyncio.create_task(self.end_all())  # the loop itself keeps none alive
 
-    async def _end_all(self) -> None:
+    async def end_all(self) -> None:
         """Ends all requests as if their time were over, then the connections of who reads none."""
         tasks = [*self.server_state.tasks]
         for task in tasks:
@@ -154,12 +169,12 @@ class Server(uvicorn.Server):
             connection.transport.abort()
 
 
-def make_server(app: ASGIApp, drain: int, body: int) -> Server:
+def make_server(app: ASGIApp, drain: int, body: int, kind: type[Server] = Server) -> Server:
     """A server; `drain`: seconds that running requests have after SIGTERM or Ctrl-C, `body`: bytes
     that a request may have.
     """
     protocol: Any = partial(Connection, body)  # uvicorn calls it, whatever its types say
-    return Server(
+    return kind(
         uvicorn.Config(
             app,
             backlog=BACKLOG,

@@ -31,7 +31,7 @@ from luminal.frontend.pointwise.derivatives import Derivative
 from luminal.frontend.random.keyed import draw, no_key
 from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
-from luminal.hlir.attributes import InputAttrs
+from luminal.hlir.attributes import InputAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Builder, topological
 from luminal.hlir.ops import Node, Value
 from luminal.memory.state import Assignable, Parameter, State, outside, recorder
@@ -77,7 +77,9 @@ class DefaultGraph(Graph):
         return super().leaf_of(parameter, name)
 
     def read(self, state: Assignable) -> Tensor:
-        """The value that `state` has, until it gets another one."""
+        """The value that `state` has, until it gets another one, or that it is assigned here."""
+        if isinstance(state, State) and state in self._assigned:
+            return self.latest(state)
         value = super().read(state)
         if isinstance(state, State):
             state.read_by(self)
@@ -143,6 +145,13 @@ class DefaultGraph(Graph):
 
     # --- a training loop
 
+    def differentiable(self) -> list[Value]:
+        """The inputs and weights that `backward` finds gradients of: also of Parameters that have
+        another value by now, at the one that they had.
+        """
+        past = [n.value for n in list(self._past) if isinstance(n.attrs, WeightAttrs)]
+        return [*super().differentiable(), *past]
+
     def backward(self, loss: Tensor, gradient: Tensor | None = None) -> None:
         """Adds gradients of `loss` to those of inputs and weights; see `Tensor.backward`."""
         for key in self._stale & self.gradients.keys():  # kept since a step: as numbers
@@ -169,15 +178,14 @@ class DefaultGraph(Graph):
             now, inputs = self._of_the_past([*losses, *(sink.value for sink in assigns)])
             sinks = [Assign(s.state, v) for s, v in zip(assigns, now[len(losses) :], strict=True)]
             old = {s.state: self._memory_of(s.state) for s in assigns if s.state in read}
-            old = {held: None if x is None else np.array(x) for held, x in old.items()}
             arrays = self._on_demand.arrays(self, now[: len(losses)], sinks, inputs)
         except BaseException:
             self.sinks, self._assigned, self._wanted = before, assigned, []
             raise
         for value, array in zip(losses, arrays, strict=True):
             self._computed.setdefault(value.node, {})[value.index] = array
-        for held, array in old.items():
-            self._leave(held, array)
+        for held, before_it in old.items():
+            self._leave(held, before_it)
         self._forget()
 
     def _forget(self) -> None:

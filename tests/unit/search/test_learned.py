@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,31 @@ def test_features_that_are_new_or_missing_are_none() -> None:
     assert found == pytest.approx(learned.expected(predictions([one])[0], "0"))
     assert np.isfinite(learned.expected(Prediction(1e-3, {})))
     assert learned.expected(Prediction(float("inf"), {})) == float("inf")
+
+
+@pytest.mark.parametrize("seconds", [0.0, 5e-324, 1e-300, float("nan"), float("inf")])
+@pytest.mark.parametrize("field", ["seconds", "predicted"])
+def test_what_no_clock_gives_teaches_nothing(field: str, seconds: float) -> None:
+    """As the prices of a damaged file, or a prediction without end."""
+    one, *others = drawn()
+    damaged = replace(one, **{field: seconds})
+    asked = predictions(others)
+    learned = Learned(others)
+    expected = learned.all_expected(asked, "0")
+    learned.add([damaged])
+    assert learned.all_expected(asked, "0") == expected
+
+
+def test_any_samples_that_may_be_give_numbers() -> None:
+    rng = np.random.default_rng(0)
+    seconds, counts = (2e-12, 1e-9, 1e-3, 9e5), (-1e308, 0.0, 1e-300, 1.0, 1e18, 1.7e308)
+    for _ in range(50):
+        features = [dict(zip("abc", rng.choice(counts, 3).tolist(), strict=True)) for _ in range(9)]
+        samples = [Sample("k", *rng.choice(seconds, 2).tolist(), each) for each in features]
+        assert all(sample.is_possible for sample in samples)
+        found = Learned(samples[:8]).all_expected(predictions(samples), "k")
+        assert np.isfinite(found).all()
+        assert min(found) >= 0
 
 
 def test_alike_samples_are_no_trouble() -> None:

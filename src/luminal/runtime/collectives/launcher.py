@@ -21,6 +21,8 @@ LOOKS = 0.2  # seconds between looks for what the launcher waits for
 KILLED = 128 + signal.SIGKILL  # the status of a rank that was killed, as a shell says it
 
 
+RANK = (sys.executable, "-m", "luminal_rank")
+"""What mpiexec starts, before a program's own words."""
 MOST_A_CORE = 64
 """Ranks that a launch starts for each core of this machine: more are a slip of the hand."""
 
@@ -76,7 +78,7 @@ def run(
     """
     if signals.first is not None:
         return 128 + signals.first
-    command = [*_mpiexec(count), sys.executable, "-m", "luminal_rank"]
+    command = [*_mpiexec(count), *RANK]
     process = subprocess.Popen(
         [*command, *program],
         env=config.child_environment() | (variables or {}),
