@@ -10,6 +10,7 @@ from luminal.runtime.collectives.tickets import Label, Ticket
 from luminal.session.choosing import Auto, choose
 from luminal.session.parallel import (
     DataParallel,
+    LocalBackend,
     MpiBackend,
     NcclBackend,
     RcclBackend,
@@ -24,6 +25,7 @@ __all__ = [
     "DataParallel",
     "Engine",
     "Label",
+    "LocalBackend",
     "MpiBackend",
     "NcclBackend",
     "PipelineParallel",

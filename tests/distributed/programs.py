@@ -51,6 +51,7 @@ class Setting:
 class Case:
     """A recorded program: its graph, and what distribution is told."""
 
+    recorded: lm.Graph
     graph: Graph
     dims: dict[str, int]
     arrays: dict[str, Any]
@@ -287,7 +288,7 @@ def case_of(program: Program, setting: Setting) -> Case:
     used = {node.attrs.name for node in graph.by_op().get("Input", ())}
     arrays = {n: leaf.array(env, 0) for n, leaf in made.inputs.items() if n in used}
     told = None if setting.by_marks else {n: s for n, s in inputs.items() if n in used}
-    return Case(graph, env, arrays, told, states)
+    return Case(cx, graph, env, arrays, told, states)
 
 
 def descend(made: Recording, program: Program, setting: Setting) -> dict[Assignable, Spec]:

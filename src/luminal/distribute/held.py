@@ -86,11 +86,7 @@ class Parts:
             return owner.part.holder
         if not any(layout):
             return owner
-        if owner.order is not None or (isinstance(owner, Parameter) and hasattr(owner, "parts")):
-            raise InputError(
-                f"{owner.name} is packed, and its rows do not lie as its value does: it cannot be "
-                "cut over a mesh; leave it out of the plan, or load it unpacked"
-            )
+        check_can_be_cut(owner)
         return self._cut(owner, layout)
 
     def _cut(self, owner: Assignable, layout: Layout) -> Assignable:
@@ -128,8 +124,22 @@ class Parts:
         return holder
 
 
+def is_packed(owner: Assignable) -> bool:
+    """Do its rows not lie as its value does?"""
+    return owner.order is not None or (isinstance(owner, Parameter) and hasattr(owner, "parts"))
+
+
+def check_can_be_cut(owner: Assignable) -> None:
+    """Raises InputError for what is packed."""
+    if is_packed(owner):
+        raise InputError(
+            f"{owner.name} is packed, and its rows do not lie as its value does: it cannot be "
+            "cut over a mesh; leave it out of the plan, or load it unpacked"
+        )
+
+
 def check_whole(graph: Graph) -> None:
     """Raises GraphError where a graph for one rank uses what is cut over a mesh."""
     for owner in owners(graph):
-        if owner.part is not None:
+        if owner.part is not None and not owner.part.is_here:
             raise owner.part.refuse(owner.name)

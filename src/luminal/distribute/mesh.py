@@ -21,14 +21,21 @@ class Mesh:
     """Ranks as an array: `Mesh((4, 2), ("data", "tensor"))` has 8, numbered in row-major order.
 
     `shape`: ints >= 1, how many ranks there are along each axis. `names`: the names of the axes,
-    by which specs refer to them. Of one axis both may be given alone: `Mesh(4, "data")`. Raises
-    ShapeError where they do not fit each other.
+    by which specs refer to them. Of one axis both may be given alone: `Mesh(4, "data")`.
+    `devices`: the device of each rank, where all ranks are in this process, which then is given and
+    gives whole arrays: `Mesh(devices=["opencl:0", "cpu"])`, along "data" where no axes are given.
+    Raises ShapeError where they do not fit each other.
     """
 
-    shape: tuple[int, ...]
-    names: tuple[str, ...]
+    shape: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        devices = _listed(self.devices, "list of devices", str)
+        if devices and self.shape == () and self.names == ():
+            object.__setattr__(self, "shape", (len(devices),))
+            object.__setattr__(self, "names", ("data",))
         shape = _listed(self.shape, "shape", Integral)
         names = _listed(self.names, "tuple of names", str)
         for size in shape:
@@ -46,6 +53,12 @@ class Mesh:
             )
         object.__setattr__(self, "shape", tuple(map(int, shape)))
         object.__setattr__(self, "names", tuple(map(str, names)))
+        object.__setattr__(self, "devices", tuple(map(str, devices)))
+        if devices and len(devices) != self.size:
+            raise ShapeError(
+                f"Mesh: the shape {self.shape} has {self.size} ranks, and there are {len(devices)} "
+                f"devices {self.devices}; give one for each rank, in row-major order"
+            )
 
     @property
     def dims(self) -> tuple[Symbol, ...]:

@@ -5,6 +5,7 @@ the dims that a rank's own place is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 
 from luminal.base import dtypes
 from luminal.base.errors import DTypeError, ShapeError
@@ -12,6 +13,10 @@ from luminal.hlir.attributes import COLLECTIVES, CollectiveAttrs, ShardAttrs
 from luminal.hlir.types import TensorType, type_of
 from luminal.shape.expression import Expression, Symbol, symbol
 
+in_order: ContextVar[bool] = ContextVar("luminal_in_order", default=False)
+"""Do collectives stay one by one in the order of the graph? Lists for unlike devices, whose kernels
+differ and take other times, are alike in nothing else.
+"""
 NUMBERS = tuple(d for d in dtypes.COMPUTE if d.kind != "bool")
 
 

@@ -24,7 +24,7 @@ class Part:
     whole array, `join` is the whole of all ranks' parts, for which all of them must call it.
     `layout` and `words` say how the whole is cut, `start` where the part begins,
     `real` what of the holder's value is no pad; of ranks with the same part one `writes` it to
-    files.
+    files. `is_here`: all parts are in this process, so whoever asks for the value is given it.
     """
 
     holder: Assignable
@@ -35,6 +35,7 @@ class Part:
     start: tuple[int, ...]
     real: tuple[slice, ...]
     writes: bool
+    is_here: bool = False
 
     def __post_init__(self) -> None:
         global any_cut
@@ -63,6 +64,6 @@ class Piece:
 
 def value_or_piece(held: Assignable) -> Array | Piece:
     """The value of a Parameter or State, or this rank's part where it is cut over a mesh."""
-    if (part := held.part) is None:
+    if (part := held.part) is None or part.is_here:
         return held.numpy()
     return Piece(held.local(), held.shape, part.start, part.writes)

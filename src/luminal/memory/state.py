@@ -98,6 +98,8 @@ class _Held(ABC):
     """Of a Parameter whose plan is not chosen yet (`lm.shard(model, "auto", mesh)`): what waits."""
     part: Part | None = None
     """From the first program on a mesh that cuts it: what this rank holds."""
+    spread: Any = None
+    """Of a rank's part on a mesh whose ranks are all in this process: what has all of them."""
     order: Interleaved | None = None
     """How rows lie in memory, where that is not as in the value. Programs read the memory."""
     readers: weakref.WeakSet[Any] | None = None
@@ -124,11 +126,31 @@ class _Held(ABC):
 
     def local(self) -> Array:
         """What this rank has of the value: its part where that is cut over a mesh, else all."""
+        self._take_back()
         return self.numpy() if self.part is None else self.part.holder.numpy()[self.part.real]
 
     def whole(self) -> Array:
         """The value, also where it is cut over a mesh: then all ranks must ask for it."""
+        self._take_back()
         return self.numpy() if self.part is None else self.part.join(self.part.holder.numpy())
+
+    def _take_back(self) -> None:
+        """Makes the value one array again, where all of its parts are in this process."""
+        if (part := self.part) is not None and part.is_here:
+            value = part.join(part.holder.numpy())
+            value.flags.writeable = False  # it is nobody else's, so it need not be copied
+            self.part = None
+            self._hold(value)
+
+    @abstractmethod
+    def _hold(self, value: Array) -> None:
+        """Has the value, which it had before, in memory of its own again."""
+
+    def _check_whole(self) -> None:
+        """Raises GraphError where the value lies in parts, of which other processes have some."""
+        self._take_back()
+        if self.part is not None:
+            raise self.part.refuse(self.name)
 
     @property
     def ndim(self) -> int:
@@ -315,8 +337,7 @@ class State(_Held):
         """The State's buffer in a device's memory, where the value is moved first if it lies
         elsewhere.
         """
-        if self.part is not None:
-            raise self.part.refuse(self.name)
+        self._check_whole()
         buffer: Any = self.buffer
         if buffer.space is not space:
             buffer.settle()
@@ -329,9 +350,8 @@ class State(_Held):
             self.on(MemorySpace.by_name(device))
 
     def numpy(self) -> Array:
-        """A copy of the current value; GraphError for one that is cut over a mesh."""
-        if self.part is not None:
-            raise self.part.refuse(self.name)
+        """A copy of the current value; GraphError for one that is cut over processes."""
+        self._check_whole()
         with self.lock:
             self.buffer.settle()
             return self.buffer.copy()
@@ -339,17 +359,25 @@ class State(_Held):
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, *self._type, self.part)
-        if self.part is not None:
+        if self.part is not None and not self.part.is_here:
             self.part.holder.set(self.part.cut(array))
             return
         self.about_to_change()
         with self.lock:
+            self.part = None
             self.buffer.settle()
+            if self.buffer.nbytes != array.nbytes:  # it was let go
+                self.buffer = HostBuffer(aligned_empty(self.shape, self.dtype))
             self.buffer.write(array)
+
+    def _hold(self, value: Array) -> None:
+        with self.lock:
+            self.buffer = HostBuffer(aligned_empty(self.shape, self.dtype))
+            self.buffer.write(value)
 
     def reset(self) -> None:
         """Restores the initial value."""
-        if self.part is not None:
+        if self.part is not None:  # which writes parts, or all
             self.set(np.broadcast_to(self._init, self.shape))
             return
         self.about_to_change()
@@ -459,11 +487,15 @@ class Parameter(_Held):
     def set(self, value: Any) -> None:
         """Replaces the value; if it does not fit, ShapeError or DTypeError and no change."""
         array = _checked(self.name, value, self.shape, self.dtype, self.part)
-        if self.part is not None:
+        if self.part is not None and not self.part.is_here:
             self.part.holder.set(self.part.cut(array))
             return
         self.about_to_change()
+        self.part = None
         self._keep(array if self.order is None else self.order.rows(array), value)
+
+    def _hold(self, value: Array) -> None:
+        self._keep(value, value)
 
     def _starts_as(self, array: Array) -> None:
         """Takes the value that it had from the beginning, as far as anybody could tell."""
@@ -503,8 +535,7 @@ class Parameter(_Held):
     @property
     def buffer(self) -> Buffer:
         """The buffer in which the value lies; raises ShapeError if there is none."""
-        if self.part is not None:
-            raise self.part.refuse(self.name)
+        self._check_whole()
         if self.stored is None:
             raise ShapeError(f"{self.name}: no value yet; call set(array) first")
         return self.stored
@@ -589,12 +620,13 @@ class Parameter(_Held):
     def rounded(self, dtype: DType) -> Parameter:
         """A Parameter of its own with the value, if there is one, rounded to `dtype`."""
         copy = Parameter(self.shape, dtype, self.name, requires_grad=self.requires_grad)
-        if self.stored is not None:
+        if self.has_value:
             copy.set(dtype.rounded(self.numpy()))
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy starts from, here or in another process: the value lies on the host."""
+        self._take_back()
         with self.lock or nullcontext():
             held = {**vars(self), "lock": None, "spare": None, "_is_own": False}
             held |= {"readers": None, "differentiated": None}

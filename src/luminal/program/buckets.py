@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from luminal.hlir.sharding import in_order
 from luminal.kernel.tile_ir import Role
 from luminal.program.buffers import BufferKind
 from luminal.program.launch_list import (
@@ -34,7 +35,7 @@ def bucketed(program: Program) -> Program:
     """The program with small collectives of one kind and group joined; the same object if none
     are.
     """
-    if not any(map(collects, program.launches)):
+    if in_order.get() or not any(map(collects, program.launches)):
         return program
     launches = _Buckets(program).joined(program.launches)
     return program if launches == program.launches else replace(program, launches=launches)

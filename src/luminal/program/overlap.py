@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from luminal.base.costs import Costs
+from luminal.hlir.sharding import in_order
 from luminal.kernel.tile_ir import Role
 from luminal.program import memory_plan
 from luminal.program.launch_list import (
@@ -40,7 +41,7 @@ def overlapped(program: Program, costs: Costs, limit: int | None = None) -> Prog
     `costs` say what kernels take. `limit`: bytes of the arena at the upper ends of all dims, or as
     many as without overlap where those are more. By default the arena grows to GROWTH times that.
     """
-    if not any(map(collects, program.launches)):
+    if in_order.get() or not any(map(collects, program.launches)):
         return program
     before = _arena(program)
     most = round(GROWTH * before) if limit is None else max(limit, before)

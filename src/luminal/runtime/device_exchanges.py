@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 from luminal.base.dtypes import uint8
 from luminal.program.launch_list import CollectiveLaunch
 from luminal.runtime.bound_operand import BoundOperand, Table
+from luminal.runtime.by_host import ByHost, HostExchange
 from luminal.runtime.collectives.communicator import Communicator, Moved
 from luminal.runtime.collectives.tickets import Kind, Label, Monoid
 from luminal.runtime.driver import DevicePointer, Driver
@@ -33,15 +34,23 @@ class Started(NamedTuple):
 class Exchanges:
     """Makes the collectives of one list of calls; `started` are those it starts, in order."""
 
-    def __init__(self, driver: Driver, communicators: Mapping[str, Communicator]) -> None:
+    def __init__(
+        self, driver: Driver, communicators: Mapping[str, Communicator] | Mapping[str, ByHost]
+    ) -> None:
         self.driver, self._communicators = driver, communicators
         self._signals: dict[int, Signal] = {}
         self.started: list[Started] = []
 
-    def made(self, bound: BoundExchange, table: Table, trips: Sequence[int]) -> Exchange:
+    def made(
+        self, bound: BoundExchange, table: Table, trips: Sequence[int]
+    ) -> Exchange | HostExchange:
         """One of them in these trips of the Loops around it."""
         launch, attrs = bound.launch, bound.launch.attrs
         title = Label(launch.label or attrs.kind).of(attrs.kind, attrs.axis)
+        group = self._communicators.get(attrs.axis)
+        if isinstance(group, ByHost) or not self.driver.has_library:
+            assert not isinstance(group, Communicator)
+            return self._carried(bound, table, trips, group)
         if launch.phase != "wait":
             self.started.append(Started(attrs.axis, title))
         places = [operand.at(table, trips) for operand in bound.operands]
@@ -53,11 +62,34 @@ class Exchanges:
         target, taken = self._side_by_side(places[half:], bound.sizes[-1] * unit, dtype.size)
         kind, by = cast(Kind, attrs.kind), cast(Monoid, attrs.reduction.lower() or "sum")
         moved = Moved(kind, source, target, count, dtype, by, attrs.pairs)
-        is_whole = launch.phase == "both"
-        signal = Signal() if is_whole else self._signals.setdefault(launch.ticket, Signal())
+        signal = self._signal(launch)
         return Exchange(
             title, attrs.axis, len(self.started), launch.phase, moved,
-            (count * dtype.size, taken * dtype.size), signal, self._communicators.get(attrs.axis),
+            (count * dtype.size, taken * dtype.size), signal, group,
+        )  # fmt: skip
+
+    def _signal(self, launch: CollectiveLaunch) -> Signal:
+        if launch.phase == "both":
+            return Signal()
+        return self._signals.setdefault(launch.ticket, Signal())
+
+    def _carried(
+        self, bound: BoundExchange, table: Table, trips: Sequence[int], group: ByHost | None
+    ) -> HostExchange:
+        """One that the host carries. Members of a bucket lie side by side in one block."""
+        launch = bound.launch
+        places = [operand.at(table, trips) for operand in bound.operands]
+        size = (launch.dtype if launch.attrs.reduction else uint8).size
+        unit, half = launch.dtype.size // size, launch.members
+        elements = [
+            (ends[-1].offset - ends[0].offset) // size + last * unit
+            for ends, last in (
+                (places[:half], bound.sizes[half - 1]), (places[half:], bound.sizes[-1]),
+            )
+        ]  # fmt: skip
+        return HostExchange(
+            launch, (places[0], places[half]), (elements[0], elements[1]), self._signal(launch),
+            group,
         )  # fmt: skip
 
     def _side_by_side(

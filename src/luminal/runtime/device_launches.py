@@ -11,6 +11,7 @@ from luminal.memory.arrays import Array
 from luminal.program.launch_list import CollectiveLaunch, KernelLaunch, Launch, LoopLaunch, Operand
 from luminal.program.quantities import Quantities
 from luminal.runtime.bound_operand import BoundOperand, Table
+from luminal.runtime.by_host import HostExchange
 from luminal.runtime.device_exchanges import BoundExchange, Exchanges
 from luminal.runtime.driver import Call, Code, DevicePointer, Driver, integers_of, scratch_of
 from luminal.runtime.exchange import Exchange
@@ -189,7 +190,7 @@ def calls(
     scratch: DevicePointer,
     exchanges: Exchanges,
     trips: tuple[int, ...] = (),
-) -> Iterator[tuple[int, Call | Exchange]]:
+) -> Iterator[tuple[int, Call | Exchange | HostExchange]]:
     """All launches in their order, Loops written out, each with its site.
 
     `integers` and `scratch` have the bytes that DeviceLaunches says; `exchanges` makes collectives.

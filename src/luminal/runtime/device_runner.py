@@ -30,6 +30,7 @@ from luminal.program.launch_list import Launch, Program
 from luminal.program.quantities import Quantities
 from luminal.program.task_list import Stamped
 from luminal.runtime import task_trace
+from luminal.runtime.by_host import ByHost, carries
 from luminal.runtime.collectives.communicator import Communicator
 from luminal.runtime.device import POISON, Device, DeviceBuffer
 from luminal.runtime.device_array import DeviceArray
@@ -89,6 +90,7 @@ class DeviceRunner:
         self.ranks = Ranks(program.launches)
         self._refuse_collectives()
         self.communicators: dict[str, Communicator] = {}
+        self.by_host: dict[str, ByHost] = {}
         self.quantities = Quantities(tuple(dim.name for dim in program.dims))
         self.launches = self._listed(program.launches, self.quantities)
         self.sites = Sites(program.launches, self.quantities)
@@ -136,6 +138,7 @@ class DeviceRunner:
         program.
         """
         self.ranks.join(engines)
+        self.communicators, self.by_host, self.listings = {}, {}, Listings()
 
     def stand_alone(self) -> None:
         """Lets runs copy operands where ranks would do something together: to be timed."""
@@ -144,18 +147,21 @@ class DeviceRunner:
     def meet(self) -> None:
         """Before the first run: makes sure that all ranks run this program, each on its device."""
         ranks = self.ranks
-        if not ranks.launches or ranks.is_alone or self.communicators:
+        if not ranks.launches or ranks.is_alone or self.communicators or self.by_host:
             return
         ranks.begin(partial(text_of, self.program))
-        self.communicators = {
-            axis: self.device.communicator(ranks.engines[axis])
-            for axis in dict.fromkeys(launch.attrs.axis for launch in ranks.launches)
-        }
+        axes = dict.fromkeys(launch.attrs.axis for launch in ranks.launches)
+        engines = {axis: ranks.engines[axis] for axis in axes}
+        if any(carries(self.device.driver, engine) for engine in engines.values()):
+            self.by_host = {axis: ByHost(engine, ranks) for axis, engine in engines.items()}
+            self.dispatch, self.joiner = "list", None  # no recording has what the host does
+        else:
+            self.communicators = {axis: self.device.communicator(engines[axis]) for axis in axes}
 
     def watch(self, listing: Listing) -> Watch | None:
         """What waits for a run; None for one without other ranks."""
         if not self.communicators:
-            return None
+            return None  # what the host carries has been waited for once all is queued
         watch = Watch(listing.started, self.communicators, self.ranks.is_first)
         self.ranks.end()
         return watch
@@ -169,7 +175,7 @@ class DeviceRunner:
         return listing.recording(LAUNCHES, lambda calls: driver.record(sent, calls, taken))
 
     def _refuse_collectives(self) -> None:
-        if self.ranks.launches:
+        if self.ranks.launches and self.device.driver.has_library:
             try:
                 self.device.driver.library()
             except CompileError as error:
@@ -446,7 +452,7 @@ class BoundDevice:
             places[number] = DevicePointer(runner.device.driver.block_at(address, size))
         scratch = DevicePointer(block, prepared.layout.scratch)
         bound = table.bound(prepared.variant, self._values)
-        exchanges = Exchanges(runner.device.driver, runner.communicators)
+        exchanges = Exchanges(runner.device.driver, runner.by_host or runner.communicators)
         entries = runner.entries(places)
         listed = [*calls(bound, entries, workspace.place, scratch, exchanges)]
         if runner.communicators:

@@ -22,6 +22,7 @@ from luminal.shape.expression import Expression, ExpressionLike, Symbol, as_expr
 if TYPE_CHECKING:  # a host without a device starts without kernels
     from luminal.hlir.library_product import LibraryProduct
     from luminal.kernel.tile_ir import Kernel
+    from luminal.runtime.by_host import HostExchange
     from luminal.runtime.collectives.library import Library
     from luminal.runtime.exchange import Exchange
     from luminal.runtime.library_code import LibraryCode
@@ -214,10 +215,10 @@ class Driver(ABC):
         """
         return operands
 
-    def put(self, call: Call | Exchange) -> None:
+    def put(self, call: Call | Exchange | HostExchange) -> None:
         """Queues a launch, a library's call, or a collective of several ranks."""
         if not isinstance(call, Call):
-            self.exchange(call)
+            call.put(self)
         elif call.code.lanes:
             self.enqueue(*call[:5])
         else:
@@ -233,14 +234,14 @@ class Driver(ABC):
         """Queues a call of what `product` gave."""
         raise DeviceError(f"{self.name}: no library is called here")
 
+    has_library = False
+    """Is there something that moves values between devices of this kind? Else the host does."""
+
     def library(self) -> Library:
-        """What moves values between devices of this kind. Raises CompileError where there is none,
-        or it is not installed.
+        """What moves values between devices of this kind. Raises CompileError where it is not
+        installed.
         """
-        raise CompileError(
-            f"collectives run on the CPU, and on CUDA's and ROCm's devices, and this program is "
-            f"for {self.name}; compile with backend='cpu'"
-        )
+        raise CompileError(f"{self.name}: the host carries what its ranks exchange")
 
     def queues(self) -> Queues:
         """Queues beside the main one, for collectives, where there is a `library`."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from luminal.program.launch_list import Phase
 from luminal.runtime.collectives.communicator import Communicator, Moved
-from luminal.runtime.driver import Call
+from luminal.runtime.driver import Call, Driver
 
 
 class Signal:
@@ -34,6 +34,10 @@ class Exchange(NamedTuple):
     sizes: tuple[int, int]
     signal: Signal
     communicator: Communicator | None
+
+    def put(self, driver: Driver) -> None:
+        """Queues it on its device."""
+        driver.exchange(self)
 
 
 def meets(calls: Iterable[Call | Exchange]) -> bool:

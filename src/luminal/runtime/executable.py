@@ -101,7 +101,6 @@ class Executable:
         self._values = {} if values is None else values
         places = dims_at({axis: engine.rank for axis, engine in mesh.engines.items()})
         self._signature = Signature(graph, intervals, places, mesh.parts)
-        self._common = mesh.compared(self._signature.needed)
         self._inputs = self._signature.inputs
         self._device = _device_of(self._variants)
         self.join(mesh.engines)
@@ -130,6 +129,7 @@ class Executable:
 
     def join(self, engines: Engines) -> None:
         """Takes the engines by which collectives go. Raises InputError where they do not fit."""
+        self._common = replace(self._mesh, engines=engines).compared(self._signature.needed)
         for variant in self._variants if engines else ():
             if isinstance(variant.runner, Ranked):
                 variant.runner.join(engines)
@@ -278,6 +278,16 @@ class Executable:
     def input_names(self) -> tuple[str, ...]:
         """The inputs that a run reads, in order."""
         return self._input_names
+
+    @property
+    def on_ranks(self) -> OnRanks:
+        """How several ranks run it."""
+        return self._mesh
+
+    @property
+    def last_dims(self) -> Mapping[str, int]:
+        """The dims of the last run."""
+        return {} if self._bindings.last is None else self._bindings.last.dims
 
     @property
     def device(self) -> Device | None:

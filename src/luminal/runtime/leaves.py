@@ -104,9 +104,7 @@ class Leaves:
     def check_weights(self, coming: list[tuple[Parameter, Array]]) -> None:
         """Raises InputError where a weight has no value and gets none."""
         set_now = [parameter for parameter, _ in coming]
-        missing = [
-            name for name, p in self.weights.items() if p.stored is None and p not in set_now
-        ]
+        missing = [name for name, p in self.weights.items() if not p.has_value and p not in set_now]
         if missing:
             shown = ", ".join(missing[:5]) + (" ..." if len(missing) > 5 else "")
             raise InputError(

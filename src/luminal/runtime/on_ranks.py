@@ -51,6 +51,7 @@ class Ranks:
                     f"{launch.title}: the engine is that of the mesh axis {engines[axis].axis!r}"
                 )
         self.engines = engines
+        self.is_first = True
 
     def begin(self, text: Callable[[], str]) -> None:
         """Makes sure of all engines before a run, and at the first one that all ranks run the same
@@ -66,7 +67,17 @@ class Ranks:
                     f"mesh=OnRanks({{{launch.attrs.axis!r}: engine}})"
                 )
         for axis in dict.fromkeys(launch.attrs.axis for launch in self.launches):
-            self.engines[axis].check_same(text(), "the program")
+            engine = self.engines[axis]
+            told = self._told() if engine.unlike else text()
+            engine.check_same(told, "the program")
+
+    def _told(self) -> str:
+        """What programs of unlike devices have alike: their collectives, in their order."""
+        return "\n".join(
+            f"{launch.title}: {launch.attrs}, {launch.sizes}"
+            for launch in self.launches
+            if launch.phase != "wait"
+        )
 
     def end(self) -> None:
         """Notes that a run is over: no rank compiles any more."""

@@ -19,7 +19,8 @@ class Engine(Protocol):
     """The ranks along one mesh axis, seen by one of them: `rank` of `size`;
     `axis` names it where it is one of several.
 
-    `start` begins a collective of all of them on contiguous arrays and gives what `wait` takes.
+    `unlike`: their devices are of several kinds. `start` begins a collective of all of them on
+    contiguous arrays and gives what `wait` takes.
     What is announced was started elsewhere, on the ranks' devices; who waits for it looks here,
     again and again, whether it may go on to wait. A failure ends all ranks.
     """
@@ -27,6 +28,7 @@ class Engine(Protocol):
     rank: int
     size: int
     axis: str
+    unlike: bool
 
     def start(
         self,
@@ -60,7 +62,7 @@ def _nothing_cut() -> str:
 class OnRanks:
     """How several ranks run one program: the engines of their mesh axes, what explains how it is
     cut, into how many parts each dim is, which dims the ranks may have each its own, and whether
-    it has collectives.
+    it has collectives. `lies`: how what goes in and out lies on them.
     """
 
     engines: Engines = field(default_factory=dict)
@@ -68,6 +70,7 @@ class OnRanks:
     parts: Mapping[str, int] = field(default_factory=dict)
     own_dims: frozenset[str] = frozenset()
     has_collectives: bool = False
+    lies: Any = None
 
     def compared(self, dims: Sequence[str]) -> CommonDims | None:
         """What compares those of a program's dims that all ranks must have alike, before each run;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -44,13 +45,13 @@ LAUNCHES = Slot()
 
 
 class Listing:
-    """The calls of one run, each with its launch site; `started` are the collectives among them,
-    `joined` the same with several launches in one call. What comes again is recorded.
+    """What one run queues (`Driver.put`), each with its launch site; `started` are the collectives
+    among them, `joined` the same with several launches in one call. What comes again is recorded.
     """
 
     def __init__(
         self,
-        calls: list[tuple[int, Call | Exchange]],
+        calls: list[tuple[int, Any]],
         started: Sequence[Started] = (),
         joined: Joined | None = None,
     ) -> None:

@@ -191,7 +191,8 @@ class CompileSummary:
 class Report:
     """The launches of one run at `dims`; `prologue` runs only after a weight was set. `dispatch`:
     how a device is given them. `predicted`: seconds of a run by each way of that, where the chip is
-    known. `tasks`: what each group of a persistent kernel did, in the last profile.
+    known. `tasks`: what each group of a persistent kernel did, in the last profile. `ranks`: those
+    of all ranks of a mesh of this process, each with a title.
 
     `run_seconds`, `peaks` and the rows' seconds are there once `Executable.profile` was called.
     """
@@ -205,6 +206,7 @@ class Report:
     dispatch: str | None = None
     tasks: tuple[TaskTime, ...] = ()
     predicted: Mapping[str, float] = field(default_factory=dict)
+    ranks: tuple[tuple[str, Report], ...] = ()
 
     @property
     def flops(self) -> int:

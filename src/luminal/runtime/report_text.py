@@ -14,7 +14,9 @@ SHOWN = 12  # rules and rejections that a text lists; JSON and HTML have all
 
 
 def text(report: Report) -> str:
-    """The whole report, the launches first."""
+    """The whole report, the launches first; of several ranks one after the other."""
+    if report.ranks:
+        return "\n\n".join(f"{title}: {text(one)}" for title, one in report.ranks)
     dims = ", ".join(f"{name} = {n}" for name, n in report.dims.items())
     head = f"{launches(len(report.kernels))}, {report.flops:,} flops, {report.bytes:,} bytes"
     head += f", {report.sent:,} bytes sent" if report.sent else ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -101,7 +101,7 @@ class Joiner:
     def joined(
         self,
         device: Device,
-        listed: Sequence[tuple[int, Call | Exchange]],
+        listed: Sequence[tuple[int, Any]],
         places: Mapping[int, DevicePointer],
         sizes: Mapping[int, int],
         scratch: int,

@@ -41,9 +41,10 @@ from luminal.hlir.prune import pruned
 from luminal.memory.state import Parameter
 from luminal.nn.module import Module
 from luminal.runtime.collectives.leader import from_leader
+from luminal.runtime.collectives.local import run_here
 from luminal.runtime.collectives.process import init, local_size
 from luminal.session.device_choice import chosen_device
-from luminal.session.on_mesh import engine_for, engines_of
+from luminal.session.on_mesh import engine_for, engines_of, is_here, world_of
 from luminal.shape.expression import MAX_DIM
 
 if TYPE_CHECKING:
@@ -127,6 +128,13 @@ def chosen_for(
                 f'dims={{"{dim.name}": (1, 512)}}, or name a plan'
             )
     engine = init() if mesh is None else engine_for(mesh, "plan 'auto'")
+    if mesh is not None and is_here(mesh):
+        backend = registry.find(mesh.devices[0])
+
+        def on_rank(_: Engine) -> Chosen:
+            return chosen_for(graph, named, inputs, mesh, auto, backend)
+
+        return run_here(world_of(mesh), on_rank)[0]
     marks = {
         dealt(name)[0]
         for node in graph.by_op().get("Shard", ())
@@ -244,4 +252,6 @@ def decide(graph: Graph, mesh: Mesh, backend: Backend | Interpreter) -> str:
         for _, parameter in named:
             parameter.undecided = None
         why += chosen.why
+    if waiting and mesh.devices:
+        init().barrier("the plan is chosen")  # ranks that are threads have one model
     return why

@@ -22,6 +22,7 @@ from luminal.frontend.tensor import Tensor
 from luminal.hlir import graph as hlir
 from luminal.hlir.graph import Output
 from luminal.hlir.ops import Value
+from luminal.hlir.sharding import in_order
 from luminal.memory import part
 from luminal.runtime import program_cache
 from luminal.runtime.arrays import Array
@@ -180,15 +181,15 @@ def compile(
     `mesh`: the graph is one program for all ranks of an `lm.Mesh`, and this is the one of this
     rank, which takes and gives its own part of what is cut (`Tensor.shard`, `lm.shard`) and the
     whole of what is not; all ranks must compile it. `exe.explain_sharding()` lists what crosses
-    the mesh. A dim that is cut is bound from a rank's own arrays, while `dims`, here and in a run,
-    names the whole. `collectives`: sums over ranks are added as a balanced "tree" of the ranks,
-    so that the bits follow from the graph and the mesh, or as the "engine" likes to, which is the
-    default on CUDA's and ROCm's devices; of these a rank has its own, where no number names one.
+    the mesh. A mesh of `devices` has all ranks in this process, whose program takes and gives whole
+    arrays (of `lm.spmd`: those of all ranks, stacked). A dim that is cut is bound from a rank's own
+    arrays; `dims` names the whole. `collectives`: sums over ranks are added as a balanced "tree" of
+    the ranks, so that bits follow from the graph and the mesh, or as the "engine" likes to, which
+    is CUDA's and ROCm's default; of their devices a rank has its own, unless it has a number.
     `dispatch`: how a device is given the launches of a run: as a "list", as a "graph" or as "one"
     kernel; by default as a search finds fastest, else as a graph where the device has them.
-    Raises
-    CompileError, DimError, InputError for a mesh of other ranks than were launched, ShapeError for
-    what does not divide.
+    Raises CompileError, DimError, InputError for a mesh of other ranks than were launched,
+    ShapeError for what does not divide.
     """
     if graph is None or isinstance(graph, str):
         backend = backend if graph is None else graph
@@ -207,7 +208,14 @@ def compile(
     name = _device_of(graph, backend)
     if mesh is not None:
         from luminal.runtime.collectives.process import local_rank  # late: most have one rank
+        from luminal.session.on_devices import on_devices
+        from luminal.session.on_mesh import is_here
 
+        if is_here(mesh):
+            return on_devices(
+                graph, mesh, backend, mode=mode, dims=dims, numerics=numerics, search=search,
+                memory_limit=memory_limit, collectives=collectives, dispatch=dispatch,
+            )  # fmt: skip
         name = registry.of_rank(name, local_rank())
     chosen = registry.find(name)
     frozen = graph.graph()
@@ -221,13 +229,8 @@ def compile(
 
             check_whole(frozen)
     else:
-        from luminal.session.choosing import decide  # late: most programs have one rank
-        from luminal.session.on_mesh import on_mesh
-
-        why = decide(narrowed_to(frozen, choices.narrow), mesh, chosen)
         order = registry.adds(name) if collectives is None else collectives
-        with garbage.held():
-            placed = on_mesh(frozen, mesh, order, by_rank=graph.is_by_rank, why=why)
+        placed = _placed(graph, frozen, choices.narrow, mesh, chosen, order)
         parts = placed.parts
         frozen, choices = placed.graph, choices.on_ranks(placed.parts)
         options = replace(options, dims={n: k // parts.get(n, 1) for n, k in options.dims.items()})
@@ -236,6 +239,19 @@ def compile(
         None if placed is None else placed.engine, _dispatch(chosen, dispatch),
     )  # fmt: skip
     return _compiled(graph, frozen, choices, plan, placed)
+
+
+def _placed(
+    graph: Graph, frozen: hlir.Graph, narrow: _Intervals, mesh: Mesh,
+    backend: Backend | Interpreter, order: str,
+) -> OnMesh:  # fmt: skip
+    """The program of this rank, by the plan that is chosen where a model waits for one."""
+    from luminal.session.choosing import decide  # late: most programs have one rank
+    from luminal.session.on_mesh import on_mesh
+
+    why = decide(narrowed_to(frozen, narrow), mesh, backend)
+    with garbage.held():
+        return on_mesh(frozen, mesh, order, by_rank=graph.is_by_rank, why=why)
 
 
 def _compiled(
@@ -348,7 +364,8 @@ class _Plan:
         place = None
         if not self.mode.is_search:
             with tracing.span("look up"):
-                place = program_cache.entry(graph, self.backend, str(self.numerics))
+                how = f"{self.numerics}, collectives in order: {in_order.get()}"
+                place = program_cache.entry(graph, self.backend, how)
         if place is None:
             program, summary = self._program(graph, self.backend, share)
             return self._built(program, self.backend), summary

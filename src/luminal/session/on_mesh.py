@@ -10,9 +10,11 @@ import numpy as np
 
 from luminal.base.errors import CompileError, InputError
 from luminal.base.records import dataclass
+from luminal.distribute.block import PartOf
 from luminal.distribute.distribute import Distributed, as_recorded, distribute
 from luminal.distribute.explain import explanation
 from luminal.distribute.held import Parts, owners, spec_of_held
+from luminal.distribute.here import PartsHere
 from luminal.distribute.layout import has_pads
 from luminal.distribute.mesh import Mesh
 from luminal.hlir.attributes import CollectiveAttrs, LoopAttrs, MarkAttrs
@@ -20,6 +22,8 @@ from luminal.hlir.graph import Graph, topological
 from luminal.hlir.ops import Node, Value
 from luminal.hlir.prune import pruned
 from luminal.hlir.substitute import all_nodes, used_dims
+from luminal.runtime.collectives.engine import Deadlines
+from luminal.runtime.collectives.local import World, thread_engine
 from luminal.runtime.collectives.process import init
 from luminal.runtime.ranks import OnRanks
 from luminal.shape.expression import Symbol
@@ -85,7 +89,10 @@ class OnMesh:
         has_collectives = any(
             isinstance(node.attrs, CollectiveAttrs) for node in all_nodes(self.graph)
         )
-        return OnRanks(self.engines, self.explanation, self.parts, self.own_dims, has_collectives)
+        return OnRanks(
+            self.engines, self.explanation, self.parts, self.own_dims, has_collectives,
+            self.distributed,
+        )  # fmt: skip
 
     def explanation(self) -> str:
         """Every collective with its value, reason and bytes."""
@@ -142,6 +149,13 @@ def engine_for(mesh: Mesh, what: str) -> Engine:
     if not isinstance(mesh, Mesh):
         raise InputError(f"{what}: mesh is a {type(mesh).__name__}; give lm.Mesh((4,), ('data',))")
     engine = init()
+    if is_here(mesh):
+        if engine.size > 1:
+            raise InputError(
+                f"{what}: the mesh has all ranks in one process, {', '.join(mesh.devices)}, and "
+                f"{engine.size} were launched; start one process, or give a mesh without devices"
+            )
+        return engine
     if mesh.size != engine.size:
         raise InputError(
             f"{what}: the mesh {mesh.shape} has {mesh.size} ranks, and {engine.size} were "
@@ -150,8 +164,21 @@ def engine_for(mesh: Mesh, what: str) -> Engine:
     return engine
 
 
-def parts_on(mesh: Mesh, engine: Engine) -> Parts:
+def is_here(mesh: Mesh) -> bool:
+    """Are all ranks of the mesh in this process, and this is none of their threads?"""
+    return isinstance(mesh, Mesh) and bool(mesh.devices) and thread_engine.get() is None
+
+
+def world_of(mesh: Mesh) -> World:
+    """What the ranks of a mesh of this process share in one program."""
+    kinds = {device.partition(":")[0] for device in mesh.devices}
+    return World(mesh.size, Deadlines.of(None), unlike=len(kinds) > 1)
+
+
+def parts_on(mesh: Mesh, engine: Engine) -> PartOf:
     """What makes this rank's parts of Parameters and States."""
+    if mesh.devices:
+        return PartsHere(mesh, engine.rank)
     return Parts(mesh, engine.rank, lambda array, name: gathered(engine, array, name))
 
 

@@ -18,6 +18,7 @@ from luminal.nn.module import Module
 from luminal.runtime.collectives.process import init, local_rank
 from luminal.session.choosing import Auto, leave_undecided
 from luminal.session.device_choice import device
+from luminal.session.on_mesh import engine_for
 
 Plan = str | Mapping[str, Sequence[Any]] | Auto
 """The name of a plan, several joined by "+", specs by patterns of paths, or what "auto" goes by."""
@@ -83,6 +84,8 @@ def name_by_path(model: Module) -> None:
 class MpiBackend:
     """The ranks that mpiexec, srun or `luminal launch` started, with MPI between them."""
 
+    devices: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         self.engine = init()
 
@@ -95,6 +98,26 @@ class MpiBackend:
     def rank(self) -> int:
         """This rank's number, from 0."""
         return int(self.engine.rank)
+
+    def mesh(self, shape: tuple[int, ...], names: tuple[str, ...]) -> Mesh:
+        """A mesh of its ranks."""
+        return Mesh(shape, names, self.devices)
+
+
+class LocalBackend(MpiBackend):
+    """The ranks that are devices of this process, one for each of `devices`; no launcher starts
+    them. Raises InputError where several processes were launched.
+    """
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        super().__init__()
+        self.devices = Mesh(devices=tuple(devices)).devices
+        engine_for(self.mesh((self.size,), ("data",)), type(self).__name__)
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self.devices)
 
 
 class _DeviceBackend(MpiBackend):
@@ -175,7 +198,8 @@ class DataParallel(_Wrapped):
     """
 
     def __init__(self, model: Module, backend: MpiBackend) -> None:
-        super().__init__(model, Mesh((_ranks(backend, type(self).__name__),), ("data",)))
+        ranks = _ranks(backend, type(self).__name__)
+        super().__init__(model, backend.mesh((ranks,), ("data",)))
 
     def forward(self, *inputs: Any, **options: Any) -> Any:
         """What the model gives for inputs whose first dimension is the batch."""
@@ -197,7 +221,7 @@ class TensorParallel(_Wrapped):
                 f"TensorParallel: size={ranks!r} does not divide the {every} ranks; give "
                 "an int that does"
             )
-        super().__init__(model, Mesh((every // ranks, ranks), ("data", "tensor")))
+        super().__init__(model, backend.mesh((every // ranks, ranks), ("data", "tensor")))
         follow(model.named_parameters(), "tensor", self.mesh)
 
     def forward(self, *inputs: Any, **options: Any) -> Any:

@@ -77,6 +77,11 @@ class PipelineParallel(_Wrapped):
                 "lm.distributed.MpiBackend()"
             )
         mesh = Mesh((backend.size,), (PIPE,)) if mesh is None else mesh
+        if backend.devices or mesh.devices:
+            raise InputError(
+                "PipelineParallel: each stage is a process of its own, and these ranks are devices "
+                "of one; start ranks by `luminal launch`, or give DataParallel or TensorParallel"
+            )
         super().__init__(model, mesh)
         if mesh.size != backend.size:
             raise InputError(

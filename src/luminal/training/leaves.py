@@ -51,6 +51,11 @@ def check_leaves(leaves: int, ranks: Ranks, model_is_cut_elsewhere: bool) -> Non
     """Raises InputError for leaves whose tree would depend on the number of ranks."""
     if leaves & (leaves - 1):
         raise InputError(f"fit: leaves={leaves}; it is a power of two, so that trees of ranks meet")
+    if ranks.mesh is not None and ranks.mesh.devices:
+        raise InputError(
+            "fit: leaves= is for ranks that are processes, and those of this mesh are devices of "
+            "one; leave it out, or start ranks by `luminal launch`"
+        )
     if leaves % ranks.parts:
         raise InputError(
             f"fit: leaves={leaves} do not divide by {ranks.parts} ranks; give at least one a rank"

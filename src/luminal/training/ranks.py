@@ -59,6 +59,8 @@ class Ranks:
     @staticmethod
     def along(axes: tuple[str, ...], mesh: Mesh, engine: Engine) -> Ranks:
         """This rank of a mesh over whose axes batches are cut, the outermost first."""
+        if mesh.devices:  # of several devices a process has all rows
+            return Ranks(mesh, engine, axes)
         at = mesh.coordinates(engine.rank)
         place, parts = 0, 1
         for axis in axes:
@@ -141,7 +143,7 @@ class Ranks:
     def hold(self, owner: Assignable) -> None:
         """Lets go of all but this rank's part of a Parameter or State that is cut."""
         spec = spec_of_held(owner)
-        if self.mesh is None or spec is None or owner.part is not None:
+        if self.mesh is None or self.mesh.devices or spec is None or owner.part is not None:
             return
         assert self.engine is not None
         layout = of_spec(spec, tuple(map(const, owner.shape)), self.mesh, owner.name)

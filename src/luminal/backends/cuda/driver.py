@@ -137,6 +137,8 @@ class CudaDriver(LtDriver):
             queues.record(self._event, first)
             queues.follow(self._event, second)
 
+    has_library = True
+
     def library(self) -> Library:
         """NCCL for this device, by nccl4py."""
         from luminal.backends.cuda import nccl  # late: an extra

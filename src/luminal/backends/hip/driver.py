@@ -128,6 +128,8 @@ class HipDriver(LtDriver):
         self._do(self.hip.hipEventRecord, self._event.event, first)
         self._do(self.hip.hipStreamWaitEvent, second, self._event.event, 0)
 
+    has_library = True
+
     def library(self) -> Library:
         """RCCL, by ROCm's bindings."""
         from luminal.backends.hip import rccl  # late: an extra

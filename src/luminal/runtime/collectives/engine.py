@@ -59,9 +59,10 @@ class Deadlines:
 
 class Engine(ABC):
     """A group of ranks, seen by one of them: `rank` of `size`, and `axis`, the name of the mesh
-    axis that the group lies along. `compares`: ranks tell one another each collective before it
-    starts, and so wait for one another; not where each may be far ahead, as along a pipeline, whose
-    plan has been compared as a whole.
+    axis that the group lies along. `unlike`: devices of its ranks are of several kinds.
+    `compares`: ranks tell one another each collective before it starts, and so wait for one
+    another; not where each may be far ahead, as along a pipeline, whose plan has been compared as a
+    whole.
 
     Buffers are contiguous arrays. `source` must not be written, and `target` not be read, between
     start and wait.
@@ -70,6 +71,7 @@ class Engine(ABC):
     rank: int
     size: int
     axis: str
+    unlike = False
 
     def __init__(self, rank: int, size: int, axis: str) -> None:
         self.rank, self.size, self.axis = rank, size, axis

@@ -1,4 +1,5 @@
-"""The engine of ranks that are threads of one process: for tests, and for one rank alone.
+"""The engine of ranks that are threads of one process: of a mesh of its devices, for tests, and
+for one rank alone.
 
 It fails as others do: a wait ends at its deadline, and where one rank aborts, all waits end.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -44,10 +45,13 @@ class _Meeting:
 
 
 class World:
-    """All that the ranks of one process share."""
+    """All that the ranks of one process share. `unlike`: their devices are of several kinds, so
+    their programs are alike in their collectives alone, which the host carries.
+    """
 
-    def __init__(self, size: int, deadlines: Deadlines) -> None:
+    def __init__(self, size: int, deadlines: Deadlines, *, unlike: bool = False) -> None:
         self.size = size
+        self.unlike = unlike
         self.deadlines = deadlines
         self.changed = threading.Condition()
         self.aborted: str | None = None
@@ -70,6 +74,11 @@ class World:
             self.aborted = self.aborted or reason
             self.changed.notify_all()
 
+    def begin(self, rank: int) -> None:
+        """Notes that a rank begins, maybe again."""
+        with self.changed:
+            self.doing[rank] = "computes"
+
     def end(self, rank: int) -> None:
         """Notes that a rank has ended, so that nobody waits for it."""
         with self.changed:
@@ -83,6 +92,7 @@ class LocalEngine(Engine):
     def __init__(self, world: World, members: tuple[int, ...], rank: int, axis: str) -> None:
         super().__init__(rank, len(members), axis)
         self._world, self._members = world, members
+        self.unlike = world.unlike
         self._meetings = world.group((members, axis))
 
     @property
@@ -187,7 +197,28 @@ def run_local(size: int, work: Callable[[Engine], T], *, timeout: float | None =
 
     Raises what the first rank raised that failed, with a note of its number.
     """
-    world = World(size, Deadlines.of(timeout))
+    return run_in(World(size, Deadlines.of(timeout)), work, [Context() for _ in range(size)])
+
+
+def run_here(world: World, work: Callable[[Engine], T], *, finishes: bool = False) -> list[T]:
+    """Runs `work(engine)` on ranks that are threads with what is set in this context, as `run_in`.
+
+    `finishes`: Ctrl-C is raised once all ranks have ended as they would have, a second one at once.
+    """
+    contexts = [copy_context() for _ in range(world.size)]
+    return run_in(world, work, contexts, finishes=finishes)
+
+
+def run_in(
+    world: World, work: Callable[[Engine], T], contexts: Sequence[Context], *,
+    finishes: bool = False,
+) -> list[T]:  # fmt: skip
+    """Runs `work(engine)` on all ranks of a world, each in a context, and returns their results.
+
+    Raises what the first rank raised that failed, with a note of its number; the world is of no
+    more use then.
+    """
+    size = world.size
     results: list[Any] = [None] * size
     failures: list[tuple[int, BaseException]] = []
 
@@ -203,12 +234,24 @@ def run_local(size: int, work: Callable[[Engine], T], *, timeout: float | None =
             world.end(rank)
 
     threads = [
-        threading.Thread(target=rank_work, args=(rank,), name=f"rank {rank}", daemon=True)
-        for rank in range(size)
+        threading.Thread(
+            target=context.run, args=(rank_work, rank), name=f"rank {rank}", daemon=True
+        )
+        for rank, context in enumerate(contexts)
     ]
+    for rank in range(size):
+        world.begin(rank)  # all, before one could find that another has ended
     for thread in threads:
         thread.start()
-    _join(threads, world)
+    try:
+        _join(threads, world)
+    except KeyboardInterrupt:
+        if not finishes:
+            world.abort("Ctrl-C")
+            raise
+        for thread in threads:
+            thread.join()
+        raise
     if failures:
         rank, error = failures[0]
         error.add_note(f"on rank {rank} of {size}")
