@@ -423,7 +423,7 @@ class Fragments(CarriedLoops):
             inside = dict(zip(carried, held.inner, strict=True))
             earlier = {r: inside[r] for r in carried if r not in before}
             after = how(Step(self, sweep, first, earlier), {r: inside[r] for r in before})
-            held.next = [after.get(r, tile) for r, tile in inside.items()]
+            held.next = [(after if r in after else inside)[r] for r in inside]
         return dict(zip(before, held.results, strict=False))
 
     def at_rows(self) -> Env:
