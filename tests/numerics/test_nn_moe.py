@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,15 @@ def test_like_mixtral() -> None:
 
 
 def test_errors() -> None:
+    with pytest.raises(InputError, match=r"capacity is 2 and capacity_factor 1.5; give one"):
+        nn.MoE(8, 6, experts=4, top_k=2, capacity=2, capacity_factor=1.5)
+    with pytest.raises(InputError, match=r"capacity is 0; it is the slots .* of at least 1"):
+        nn.MoE(8, 6, experts=4, top_k=2, capacity=0)
+    with pytest.raises(InputError, match=r"capacity_factor is -1.0; .* more than 0: give 1.25"):
+        nn.MoE(8, 6, experts=4, top_k=2, capacity_factor=-1.0)
+    cx = lm.Graph()
+    with pytest.raises(InputError, match=r"x is \(tokens, 8\); .* to be literal: pad them"):
+        nn.MoE(8, 6, 4, 2, capacity=2)(cx.tensor((cx.dim("tokens", 1, 9), 8), name="x"))
     with pytest.raises(InputError, match=r"top_k is 5; it is 1..4"):
         nn.MoE(8, 6, experts=4, top_k=5)
     with pytest.raises(InputError, match="scoring 'tanh' is not known"):
@@ -114,3 +124,67 @@ def test_errors() -> None:
         Router(8, 4, 2, groups=Groups(3, 1))
     with pytest.raises(InputError, match="hold fewer than top_k, 3"):
         Router(8, 4, 3, groups=Groups(2, 1))
+
+
+def bounded(layer: nn.MoE, x: Any, w: dict[str, Any], capacity: int) -> Any:
+    """A mixture of (groups, tokens, hidden) by PyTorch, slot by slot, and how many it dropped."""
+    rows, dropped = [], 0
+    for group in x:
+        scores = (group @ w["gate.weight"].mT).softmax(-1)
+        best = scores.topk(layer.gate.top_k, -1)
+        weights = best.values / best.values.sum(-1, keepdim=True)
+        taken: Counter[int] = Counter()
+        y = [torch.zeros_like(v) for v in group]
+        for k in range(layer.gate.top_k):
+            for t, v in enumerate(group):
+                e = int(best.indices[t, k])
+                taken[e] += 1
+                if taken[e] > capacity:
+                    dropped += 1
+                    continue
+                v = v * weights[t, k] if layer.weighted_inputs else v
+                gate, up = (w["experts.gate_up_proj"][e] @ v).chunk(2)
+                if layer.experts.down_proj_bias is not None:
+                    biases = w["experts.gate_up_proj_bias"][e].chunk(2)
+                    gate, up = gate + biases[0], up + biases[1]
+                part = w["experts.down_proj"][e] @ (torch.nn.functional.silu(gate) * up)
+                if layer.experts.down_proj_bias is not None:
+                    part = part + w["experts.down_proj_bias"][e]
+                y[t] = y[t] + (part if layer.weighted_inputs else part * weights[t, k])
+        rows.append(torch.stack(y))
+    return torch.stack(rows), dropped
+
+
+@pytest.mark.parametrize(
+    ("options", "capacity", "backend"),
+    [
+        ({"capacity": 3}, 3, "reference"),
+        ({"capacity_factor": 0.7, "bias": True}, 3, "cpu"),  # ceil(0.7 * 2 * 9 / 5)
+        ({"capacity": 2, "weighted_inputs": True}, 2, "reference"),
+        ({"capacity": 50}, 9, "reference"),
+    ],
+)
+def test_capacity(options: dict[str, Any], capacity: int, backend: str) -> None:
+    numbers = np.random.default_rng(3)
+    layer = nn.MoE(8, 6, experts=5, top_k=2, **options)
+    named = dict(layer.named_parameters())
+    for p in named.values():
+        p.set(numbers.normal(0, 0.5, p.shape).astype(np.float32))
+    x, upon = numbers.normal(0, 1, (2, 3, 9, 8)).astype(np.float32)[:, :2]
+    arrays = {"x": x} | {name: p.numpy() for name, p in named.items()}
+    theirs = {name: torch.tensor(array, dtype=torch.float64) for name, array in arrays.items()}
+    for tensor in theirs.values():
+        tensor.requires_grad_()
+    y, dropped = bounded(layer, theirs["x"], theirs, capacity)
+    (y * torch.from_numpy(upon)).sum().backward()
+    assert (dropped > 0) == (capacity < 9)
+
+    def step(at: Any, upon: Any) -> list[Any]:
+        out = layer(at)
+        return [out, *lm.grad((out * upon).sum(), [at, *named.values()])]
+
+    with on(backend):
+        out, *gradients = run(step, x, upon)
+    close(out, y.detach().numpy().astype(np.float32), 64)
+    for name, gradient in zip(("x", *named), gradients, strict=True):
+        close(gradient, theirs[name].grad.numpy().astype(np.float32), 64)

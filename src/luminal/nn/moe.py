@@ -160,24 +160,70 @@ class Experts(Module):
         weighted = outputs.unflatten(0, (tokens, top_k)) * routes.weights.unsqueeze(-1)
         return weighted.sum(1).cast(x.dtype)
 
-    def _each(self, x: Tensor, experts: Tensor) -> Tensor:
-        """Rows (slots, hidden), each through its expert (slots,)."""
+    def bounded(self, x: Tensor, routes: Routes, capacity: int) -> Tensor:
+        """x (groups, tokens, hidden) to the weighted sum of each token's experts, same shape, where
+        an expert takes `capacity` slots of each group and what comes after them counts as 0.
+
+        `routes`: (groups, tokens, top_k) each. First choices come before second ones, and of these
+        each in the order of tokens (Lepikhin et al., arXiv 2006.16668, algorithm 1).
+        """
+        groups, tokens, top_k = routes.experts.extents
+        slots = tokens * top_k
+        experts, weights = (one.mT.flatten(1) for one in routes)  # (groups, slots)
+        order = experts.argsort(1, stable=True)
+        numbers = x.graph.arange(slots, dtype=order.dtype).expand(groups, slots)
+        place = order.scatter(1, order, numbers)  # the inverse
+        every = x.graph.arange(self.count, dtype=experts.dtype).unsqueeze(-1)
+        start = (experts.unsqueeze(1) < every).sum(-1)  # (groups, experts): where its slots begin
+        # Beyond an expert's slots its room has those of the next, whose results nothing reads.
+        held = start.unsqueeze(-1) + x.graph.arange(capacity, dtype=start.dtype)
+        held = held.clip(max=slots - 1).flatten(1)
+        read = _rows(x, order.gather(1, held) % tokens)
+        rows = read.unflatten(1, (self.count, capacity)).transpose(0, 1).flatten(1, 2)
+        outputs = self._each(rows, None)  # (experts, groups * capacity, hidden)
+        outputs = outputs.unflatten(1, (groups, capacity)).transpose(0, 1).flatten(1, 2)
+        nth = place - start.gather(1, experts)  # the slots of the same expert that come before
+        results = _rows(outputs, experts * capacity + nth.clip(max=capacity - 1))
+        is_taken = (nth < capacity).unsqueeze(-1)
+        weighted = where(is_taken, results * weights.unsqueeze(-1), 0)
+        return weighted.unflatten(1, (top_k, tokens)).sum(1).cast(x.dtype)
+
+    def _each(self, x: Tensor, experts: Tensor | None) -> Tensor:
+        """Rows (slots, hidden), each through its expert (slots,); or (experts, rows, hidden), those
+        of each expert, with None.
+        """
         gate, up = (
             self._product(x, into, experts) for into in self.read(self.gate_up_proj, x).chunk(2, 1)
         )
         if self.gate_up_proj_bias is not None:
-            biases = self.read(self.gate_up_proj_bias, x).take(experts, 0).chunk(2, -1)
+            biases = _of_each(self.read(self.gate_up_proj_bias, x), experts).chunk(2, -1)
             gate, up = gate + biases[0], up + biases[1]
         outputs = self._product(self.activation(gate, up), self.read(self.down_proj, x), experts)
         if self.down_proj_bias is not None:
-            outputs = outputs + self.read(self.down_proj_bias, x).take(experts, 0)
+            outputs = outputs + _of_each(self.read(self.down_proj_bias, x), experts)
         return outputs
 
-    def _product(self, x: Tensor, matrices: Tensor, experts: Tensor) -> Tensor:
-        """x (slots, n) times one of `matrices` (experts, m, n) each: (slots, m)."""
+    def _product(self, x: Tensor, matrices: Tensor, experts: Tensor | None) -> Tensor:
+        """x (slots, n) times one of `matrices` (experts, m, n) each: (slots, m); with None rows of
+        each expert (experts, rows, n) times its matrix.
+        """
+        if experts is None:
+            product: Tensor = self.rounded(x) @ self.rounded(matrices).mT
+            return product
         # A take of whole matrices is never stored: the kernel reads the chosen one in place.
         rows, taken = self.rounded(x.unsqueeze(1)), self.rounded(matrices.take(experts, 0))
         return (rows @ taken.mT).squeeze(1)
+
+
+def _of_each(biases: Tensor, experts: Tensor | None) -> Tensor:
+    """The biases (experts, n) of slots, (slots, n); with None of the rows of each expert."""
+    return biases.unsqueeze(1) if experts is None else biases.take(experts, 0)
+
+
+def _rows(x: Tensor, numbers: Tensor) -> Tensor:
+    """The rows of x (groups, n, width) that each group's numbers (groups, m) name."""
+    groups, count = numbers.extents
+    return x.gather(1, numbers.unsqueeze(-1).expand(groups, count, x.extents[-1]))
 
 
 class MoE(Module):
@@ -188,6 +234,13 @@ class MoE(Module):
     the Router that `top_k`, `scoring`, `normalize` and `scale` make. `activation`: of all experts,
     SwiGLU's by default; `bias`: see `Experts`. `weighted_inputs`: what an expert reads is weighted,
     not what it gives.
+
+    Every slot (a token's place with an expert) is computed, unless `capacity` is given: then an
+    expert takes so many of a group, the tokens of one row, x[..., :, :]. What comes after them,
+    second choices after first ones and each in the order of tokens, is dropped: it adds nothing,
+    and the token keeps its other experts' results. `capacity_factor`: the capacity in terms of an
+    even share, ceil(capacity_factor * top_k * tokens / experts). Fedus et al., arXiv 2101.03961;
+    Lepikhin et al., arXiv 2006.16668.
     """
 
     def __init__(
@@ -207,7 +260,10 @@ class MoE(Module):
         activation: GatedActivation | None = None,
         bias: bool = False,
         weighted_inputs: bool = False,
+        capacity: int | None = None,
+        capacity_factor: float | None = None,
     ) -> None:
+        _check_capacity(capacity, capacity_factor)
         activation = activation or gated("silu")
         self.gate = router or Router(hidden, experts, top_k, scoring, normalize, scale, dtype)
         self.experts = Experts(hidden, inner, experts, dtype, activation=activation, bias=bias)
@@ -216,17 +272,49 @@ class MoE(Module):
         both = shared and shared_gate
         self.shared_expert_gate = Linear(hidden, 1, False, dtype) if both else None
         self.weighted_inputs = weighted_inputs
+        self.capacity, self.capacity_factor = capacity, capacity_factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., hidden) to the same shape."""
+        """(..., hidden) to the same shape; with a capacity (..., tokens, hidden), the tokens of a
+        row a literal number.
+        """
         tokens = x.reshape(-1, x.extents[-1])
-        y = self._routed(tokens, self.gate(tokens))
+        routes = self.gate(tokens)
+        if self.capacity is None and self.capacity_factor is None:
+            y = self._routed(tokens, routes)
+        else:
+            y = self._bounded(x, routes).flatten(0, 1)
         if self.shared_experts is not None:
             shared = self.shared_experts(tokens)
             if self.shared_expert_gate is not None:
                 shared = shared * self.shared_expert_gate(tokens).sigmoid()
             y = y + shared
         return y.reshape(x.extents)
+
+    def _bounded(self, x: Tensor, routes: Routes) -> Tensor:
+        """The sum of each token's experts that had room for it, (groups, tokens, hidden)."""
+        if len(x.extents) < 2 or not x.extents[-2].is_const:
+            raise InputError(
+                f"MoE: capacity: x is {x.extents}; an expert takes so many of the tokens of a row, "
+                "(..., tokens, hidden), whose number is to be literal: pad them to one"
+            )
+        tokens = x.extents[-2].value
+        x = x.reshape(-1, tokens, x.extents[-1])
+        routes = Routes(*(one.unflatten(0, (-1, tokens)) for one in routes))
+        top_k = routes.experts.extents[-1].value
+        capacity = self.capacity
+        if capacity is None:
+            assert self.capacity_factor is not None
+            capacity = math.ceil(self.capacity_factor * top_k * tokens / self.experts.count)
+        capacity = min(capacity, tokens)  # a token goes to an expert once
+        if not self.weighted_inputs:
+            return self.experts.bounded(x, routes, capacity)
+        # A token for each slot, first choices first.
+        experts, weights = (one.mT for one in routes)
+        read = (x.unsqueeze(1) * weights.unsqueeze(-1)).flatten(1, 2)
+        experts = experts.flatten(1).unsqueeze(-1)
+        alone = Routes(experts, weights.graph.ones(experts.extents))
+        return self.experts.bounded(read, alone, capacity).unflatten(1, (top_k, tokens)).sum(1)
 
     def _routed(self, tokens: Tensor, routes: Routes) -> Tensor:
         """The sum of each token's experts."""
@@ -241,3 +329,21 @@ class MoE(Module):
         )
         outputs: Tensor = self.experts(read, alone)
         return outputs.unflatten(0, weights.extents).sum(1)
+
+
+def _check_capacity(capacity: int | None, factor: float | None) -> None:
+    """Raises InputError for a capacity that leaves no room, or that is given twice."""
+    if capacity is not None and factor is not None:
+        raise InputError(
+            f"MoE: capacity is {capacity} and capacity_factor {factor}; give one of them"
+        )
+    if capacity is not None and (not isinstance(capacity, int) or capacity < 1):
+        raise InputError(
+            f"MoE: capacity is {capacity!r}; it is the slots that an expert takes of each row of "
+            "tokens: give an int of at least 1, or None to drop none"
+        )
+    if factor is not None and not 0 < factor < math.inf:
+        raise InputError(
+            f"MoE: capacity_factor is {factor}; an expert's room in terms of an even share is more "
+            "than 0: give 1.25, say, or None to drop none"
+        )
