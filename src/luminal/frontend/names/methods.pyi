@@ -12,6 +12,7 @@ from luminal.frontend.movement import embedding as _embedding
 from luminal.frontend.movement import indexing as _indexing
 from luminal.frontend.movement import joining as _joining
 from luminal.frontend.movement import padding as _padding
+from luminal.frontend.movement import patterns as _patterns
 from luminal.frontend.movement import scatter as _scatter
 from luminal.frontend.movement import subscript as _subscript
 from luminal.frontend.movement import views as _views
@@ -326,6 +327,7 @@ class Methods(Handle):
     quantile = _statistics.quantile
     rad2deg = _trigonometric.rad2deg
     ravel = _views.ravel
+    rearrange = _patterns.rearrange
     reciprocal = _unary.reciprocal
     relu = _activation.relu
     relu6 = _activation.relu6

@@ -327,6 +327,8 @@ movement.joining
     hstack                            | lm
     meshgrid                          | lm
     vstack row_stack                  | lm
+movement.patterns
+    rearrange                         | method lm
 movement.padding
     pad                               | method lm functional
     tril                              | method lm
