@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from luminal import functions, linalg, random, special
 from luminal.autograd.checkpoint import checkpoint
+from luminal.autograd.jacobians import hessian, jacfwd, jacrev
 from luminal.autograd.transforms import (
     custom_vjp,
     grad,
@@ -151,6 +152,9 @@ __all__ = [
     "value_and_grad",
     "vjp",
     "jvp",
+    "jacrev",
+    "jacfwd",
+    "hessian",
     "custom_vjp",
     "stop_gradient",
     "checkpoint",

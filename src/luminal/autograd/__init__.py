@@ -1,5 +1,6 @@
 """Automatic differentiation: a graph and a loss become the same graph with more nodes.
 
 `rules.py` has the derivative of every primitive, `views.py` that of index maps, `loop.py` that of
-Loops; `reverse.py` walks back from the loss; `transforms.py` has what users call.
+Loops; `reverse.py` walks back from the loss; `transforms.py` and
+`jacobians.py` have what users call.
 """

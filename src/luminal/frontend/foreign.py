@@ -35,7 +35,8 @@ DTYPES = {
 """PyTorch's older names of dtypes: attributes of `luminal`, left out of `from luminal import *`."""
 
 WHY = {
-    **dict.fromkeys(("grad_fn", "retain_grad", "enable_grad", "func"), GRADIENTS),
+    **dict.fromkeys(("grad_fn", "retain_grad", "enable_grad"), GRADIENTS),
+    "func": "lm.grad, lm.vjp, lm.jvp, lm.jacrev, lm.jacfwd and lm.hessian are functions of lm",
     "amp": 'products in 16 bits are fit(..., amp="bfloat16"), lm.training.AMPContext in a step',
     "utils": "lm.training.Batches is what a DataLoader is; fit takes any iterable of batches; "
     "torch.nn.utils is lm.nn.utils",

@@ -38,6 +38,8 @@ LOG = logging.getLogger("luminal.serve")
 MODULE = "luminal.serve.rank_process"
 STEADY_SECONDS = 10.0  # a group that has served for so long has not failed at its start
 BACKOFF_SECONDS, MOST_BACKOFF = 0.5, 30.0  # before a first restart, and doubled for each in a row
+KILLED = 9
+"""The number of SIGKILL, which not every system has."""
 ORDERLY_SECONDS = 10.0  # for a group to end by itself, then for mpiexec to end its ranks
 TOLD_SECONDS = 1.0  # in which clients read why their texts end
 
@@ -222,7 +224,7 @@ class Groups:
         # the ranks when the texts are written.
         group.process = process = await asyncio.create_subprocess_exec(
             *command, "-m", MODULE, stdin=PIPE, stdout=PIPE, env=config.child_environment(),
-            start_new_session=True, preexec_fn=lambda: die_with_parent(self._last_word),
+            start_new_session=True, preexec_fn=self._last_word,
         )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
@@ -235,10 +237,12 @@ class Groups:
                 return True
         return False
 
-    @property
-    def _last_word(self) -> signal.Signals:
-        """What a group hears when this process is killed: mpiexec has to end its ranks."""
-        return signal.SIGTERM if self._tensor > 1 else signal.SIGKILL
+    def _last_word(self) -> None:
+        """Has a group end when this process is killed: mpiexec hears of it, and ends its ranks."""
+        if self._tensor > 1:
+            die_with_parent(signal.SIGTERM)
+        else:
+            die_with_parent()
 
 
 class DrainingServer(Server):
@@ -320,7 +324,7 @@ def _status(code: int) -> int:
     """An exit status as shells say it; hydra tells 9 of a rank that was killed, or 137."""
     if code < 0:
         return 128 - code
-    return 128 + signal.SIGKILL if code == signal.SIGKILL else code
+    return 128 + KILLED if code == KILLED else code
 
 
 def _labelled(text: str, number: int) -> list[str]:
@@ -350,10 +354,10 @@ async def _end(group: Group) -> None:
         return
     assert process.stdin is not None
     process.stdin.close()
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
-        if number is not None:
+    for how in (None, process.terminate, process.kill):
+        if how is not None:
             with contextlib.suppress(ProcessLookupError):
-                process.send_signal(number)
+                how()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), ORDERLY_SECONDS)
             return

@@ -31,8 +31,8 @@ def drawn(
         sides.append((groups, at))
         flat = [name for group in groups[:at] for name in group]
         orders.append([*flat, *range(len(rest)), *(n for g in groups[at:] for n in g)])
-    extents: dict[str | int, int] = {**sizes}
-    extents |= dict(enumerate(rest))
+    extents: dict[str | int, int] = dict(enumerate(rest))
+    extents.update({name: size for name, size in sizes.items()})  # noqa: C416
     apart = np.arange(math.prod(extents.values())).reshape([extents[n] for n in orders[0]])
     shapes = []
     for groups, at in sides:
