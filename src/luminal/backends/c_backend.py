@@ -274,7 +274,7 @@ class CBackend(ABC):
 
         def counted(number: int, params: Mapping[str, int]) -> tuple[expanded.Kernel, Work]:
             kernel = self.expansion(program.kernels[number])
-            return kernel, work(kernel, params)
+            return kernel, work(kernel, params, self.dialect.instructions)
 
         model = Model(program, dims, chip, self.walkers, counted, self.costs.seconds)
         ways = {"graph": model.as_graph()}
@@ -285,7 +285,8 @@ class CBackend(ABC):
     def counted(self, kernel: Kernel, params: Mapping[str, int]) -> tuple[Work, int]:
         """What a chunk of a launch does to a unit, and how many chunks there are."""
         whole = self.expansion(kernel)
-        return work(whole, params), int(whole.chunks.evaluate(params))
+        counts = work(whole, params, self.dialect.instructions)
+        return counts, int(whole.chunks.evaluate(params))
 
     def expansion(self, kernel: Kernel) -> expanded.Kernel:
         """The kernel as its text says it."""

@@ -159,7 +159,7 @@ def counted(graph: Graph) -> list[tuple[Work, float]]:
     for launch in walk(program.launches):
         expanded = expand(program.kernels[launch.kernel], instructions=made.dialect.instructions)
         chunks, size = (int(n.evaluate({})) for n in (launch.chunks, launch.bytes))
-        counts = work(expanded, {})
+        counts = work(expanded, {}, made.dialect.instructions)
         found.append((counts, bounds(counts, chip, chunks, size, 32).seconds))
     return found
 

@@ -54,6 +54,13 @@ INSTRUCTIONS = {
                          "for (int n = 0; n < 32; n += 8) "
                          "acc += (int)(a >> n & 255) * (signed char)(b >> n & 255); return acc;"),
 }  # fmt: skip
+OWN_EXTREME = """#if __CUDA_ARCH__ >= 800
+__device__ inline float {name}_f32(float a, float b) {{
+    float y; asm("{name}.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b)); return y; }}
+#else
+{text}
+#endif"""
+"""NaN wins and +0 is above -0, as in what stands for it elsewhere (PTX ISA, max)."""
 DEPEND = """#ifndef DEPEND
 #if __CUDA_ARCH__ >= 900
 #define DEPEND asm volatile("griddepcontrol.launch_dependents; griddepcontrol.wait;" ::: "memory")
@@ -138,6 +145,7 @@ class CudaCpp(Dialect):
         ("load_matrix", Type(uint32)), ("widen_half", Type(float32)),
         ("narrow_half", Type(uint16)), ("narrow_bfloat", Type(uint16)),
         ("power_of_two", Type(float32)), (UINT8_BY_INT8.name, Type(int32)),
+        ("max", Type(float32)), ("min", Type(float32)),
     })  # fmt: skip
 
     def head(self, dtypes: AbstractSet[DType]) -> str:
@@ -199,6 +207,10 @@ class CudaCpp(Dialect):
         names = "result", "of", "word", "code", "out", "operands", "plain"
         parts = dict(zip(names, INSTRUCTIONS[operation], strict=True))
         return INSTRUCTION.format(name=operation, **parts)
+
+    def float_extreme(self, operation: str, dtype: DType, text: str) -> str:
+        has_own = (operation, Type(dtype)) in self.instructions
+        return OWN_EXTREME.format(name=operation, text=text) if has_own else text
 
     def copies(self, sizes: Sequence[int]) -> Sequence[str]:
         return matrices.cp_async(sizes)

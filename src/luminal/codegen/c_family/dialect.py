@@ -163,6 +163,12 @@ class Dialect(ABC):
         """The greater ("max") or lesser ("min") of two integers."""
         return f"{a} {'>' if operation == 'max' else '<'} {b} ? {a} : {b}"
 
+    def float_extreme(self, operation: str, dtype: DType, text: str) -> str:
+        """The function of the greater ("max") or lesser ("min") of two floats, which `text` is
+        where the machine has none that takes NaN and zeros as the reference does.
+        """
+        return text
+
     # A language's own vectors end at four elements in most; a struct is loaded at once as well.
     def vector(self, type_: Type) -> str:
         """The name of a type of several elements, which are loaded and stored at once."""

@@ -38,13 +38,14 @@ def float_extremes(dialect: Dialect, dtype: DType, inline: str) -> str:
     """The functions behind `max` and `min` of a float dtype."""
     # The sign of a zero shows in its bits only.
     bits = dialect.bitcast(int32 if dtype.size == 4 else int64, "a")
-    return "\n".join(
-        FLOAT_EXTREME.format(
+    texts = {
+        name: FLOAT_EXTREME.format(
             inline=inline, type=dialect.types[dtype.short], name=name, dtype=dtype, bits=bits,
             takes_negative=int(name == "min"), order=order,
         )
         for name, order in EXTREMES.items()
-    )  # fmt: skip
+    }  # fmt: skip
+    return "\n".join(dialect.float_extreme(name, dtype, text) for name, text in texts.items())
 
 
 def operand(dialect: Dialect, value: Operand) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from luminal.base.dots import TENSOR_ROWS, Dot, Rounding
 from luminal.base.dtypes import float32, float64
+from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
 
 F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exchange", "memory"
@@ -27,6 +28,8 @@ LONG: Mapping[str, tuple[float, float]] = {
     "cos": (90, 0), "power_of_two": (1, 1), "copysign": (2, 0), "floor": (1, 1),
 }  # fmt: skip
 """Instructions that operations of floats take, and those among them of the special pipe."""
+OWN = frozenset(("max", "min"))
+"""What is one instruction, of the integers' pipe, where a machine has its own for floats."""
 LONG_INTEGER = {"quotient": (20, 90), "remainder": (22, 100), "mul": (1, 4), "shl": (1, 3)}
 """Likewise of integers of up to 32 bits, and of 64; others take one and two."""
 FREE = frozenset(("extract", "splat", "bitcast", "shuffle", "lower", "upper"))
@@ -51,12 +54,18 @@ def turns_of(dot: Dot) -> float:
     return turns * (TENSOR_ROWS / dot.m if dot.in_tensor else 1)
 
 
-def instructions(op: str, type_: Type) -> list[tuple[str, float]]:
-    """What an operation on values of a type takes of a lane, by pipe."""
+def instructions(
+    op: str, type_: Type, machine: Instructions = frozenset()
+) -> list[tuple[str, float]]:
+    """What an operation on values of a type takes of a lane, by pipe, on a machine that has these
+    operations of its own.
+    """
     if op in FREE:
         return []
     dtype, lanes = type_.dtype, type_.lanes
     if dtype.is_float:
+        if op in OWN and (op, type_) in machine:
+            return [(I32, lanes)]
         pipe = F64 if dtype.size == 8 else F32
         count, special = LONG.get(op, (1, 1 if op == "cast" else 0))
         return [(pipe, count * lanes), *([(SPECIAL, special * lanes)] if special else [])]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luminal.base.records import dataclass
+from luminal.expand.builder import Instructions
 from luminal.expand.fragments import tensor_columns
 from luminal.expand.ir import (
     Accumulate,
@@ -87,10 +88,12 @@ SELDOM = 1 / 16  # of the times that one comes by
 TRIPS = 8  # of a loop of which nothing is known
 
 
-def work(kernel: Kernel, params: Mapping[str, int]) -> Work:
-    """The work of one chunk of a kernel for values of its parameters."""
+def work(kernel: Kernel, params: Mapping[str, int], machine: Instructions = frozenset()) -> Work:
+    """The work of one chunk of a kernel for values of its parameters, on a machine that has these
+    operations of its own.
+    """
     with np.errstate(all="ignore"):
-        return _Count(kernel, params).work()
+        return _Count(kernel, params, machine).work()
 
 
 class _Unknown:
@@ -126,8 +129,8 @@ class _Seen:
 
 
 class _Count:
-    def __init__(self, kernel: Kernel, params: Mapping[str, int]) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, params: Mapping[str, int], machine: Instructions) -> None:
+        self.kernel, self.machine = kernel, machine
         self.params = params
         self.lanes = max(kernel.lanes, ROW)  # lone workers are neighbours in a row
         self.values: dict[int, Known] = {}
@@ -242,7 +245,7 @@ class _Count:
             self.seen.awaited[out.id] = self.seen.awaited[whole.id]  # which is when the whole comes
         else:
             self.use(times, *args)
-        for pipe, count in instructions(op, args[0].type):
+        for pipe, count in instructions(op, args[0].type, self.machine):
             self.issue(pipe, times * count)
         self.set(out, self.computed(statement), self.depends(*args))
 
