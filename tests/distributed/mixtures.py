@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -51,12 +52,13 @@ class Drawn:
 
     @property
     def is_even(self) -> bool:
-        """Do the ranks divide what Parameters are cut along?"""
+        """Do the ranks divide what Parameters are cut along, and groups of tokens?"""
+        shapes = [(owner.shape, spec) for owner, spec in self.held.items()]
+        shapes += [(self.arrays[x].shape, spec) for x, spec in self.inputs.items() if len(spec) > 2]
         return all(
-            extent % self.mesh.ranks(name) == 0
-            for owner, spec in self.held.items()
-            for extent, names in zip(owner.shape, spec, strict=True)
-            for name in names
+            extent % math.prod(map(self.mesh.ranks, names)) == 0
+            for shape, spec in shapes
+            for extent, names in zip(shape, spec, strict=True)
         )
 
 
@@ -85,15 +87,41 @@ def drawn(seed: int) -> Drawn:
         case "none":  # the last ones are never better than the first, which win ties
             gate[half:] = gate[: experts - half]
     mixture.gate.weight.set(gate)
-    return step(Block(mixture), mesh, tokens, numbers)
+    return step(Block(mixture), mesh, (tokens,), numbers)
 
 
-def step(model: nn.Module, mesh: Mesh, tokens: int, numbers: np.random.Generator) -> Drawn:
-    """A step of gradient descent at rate 1, so that new values are old ones less gradients."""
+def bounded(seed: int) -> Drawn:
+    """The case of a seed where experts have a capacity: groups of 1 to 9 tokens, whose number ranks
+    need not divide, and rooms for some or all of them.
+    """
+    rng, numbers = random.Random(f"rooms {seed}"), np.random.default_rng(seed)
+    mesh = Mesh(*rng.choice(MESHES))
+    ranks = mesh.ranks("expert") if "expert" in mesh.names else 1
+    experts = ranks * rng.randint(1, 3) if rng.random() < 0.8 else rng.randint(2, 9)
+    top_k = rng.randint(1, min(3, experts))
+    groups = mesh.size * rng.randint(1, 3) if rng.random() < 0.7 else rng.randint(2, 9)
+    rooms = {"capacity": rng.randint(1, 6)}
+    lm.manual_seed(seed)
+    mixture = MoE(
+        HIDDEN, 3, experts, top_k, shared=rng.choice((0, 0, 3)), bias=rng.random() < 0.3,
+        weighted_inputs=rng.random() < 0.2,
+        **(rooms if rng.random() < 0.5 else {"capacity_factor": rng.uniform(0.2, 2.0)}),
+    )  # fmt: skip
+    gate = numbers.normal(size=(experts, HIDDEN)).astype(np.float32)
+    mixture.gate.weight.set(gate * rng.choice((0, 1, 1, 1)))  # 0: all go to the first experts
+    return step(Block(mixture), mesh, (groups, rng.randint(1, 9)), numbers)
+
+
+def step(
+    model: nn.Module, mesh: Mesh, rows: tuple[int, ...], numbers: np.random.Generator
+) -> Drawn:
+    """A step of gradient descent at rate 1, so that new values are old ones less gradients. x is
+    (*rows, hidden), and the first of these is cut.
+    """
     for path, parameter in model.named_parameters():
         parameter.name = path
     graph = lm.Graph("step")
-    x, upon = (graph.tensor((tokens, HIDDEN), name=name) for name in ("x", "upon"))
+    x, upon = (graph.tensor((*rows, HIDDEN), name=name) for name in ("x", "upon"))
     y = model(x)
     loss = (y * upon).sum()
     y.output("y")
@@ -103,7 +131,8 @@ def step(model: nn.Module, mesh: Mesh, tokens: int, numbers: np.random.Generator
         by_patterns([*model.named_parameters()], {"*.experts.*": ("expert",)}, mesh)
     specs = {owner: spec_of_held(owner) for owner in owners(graph.graph())}
     held = {owner: spec for owner, spec in specs.items() if spec is not None}
-    rows: Spec = (tuple(axis for axis in ("data", "expert") if axis in mesh.names), ())
-    shape = tokens, HIDDEN
+    first = tuple(axis for axis in ("data", "expert") if axis in mesh.names)
+    spec: Spec = (first, *((),) * len(rows))
+    shape = *rows, HIDDEN
     arrays = {name: numbers.normal(size=shape).astype(np.float32) for name in ("x", "upon")}
-    return Drawn(graph.graph(), mesh, dict.fromkeys(arrays, rows), held, arrays)
+    return Drawn(graph.graph(), mesh, dict.fromkeys(arrays, spec), held, arrays)

@@ -21,8 +21,8 @@ from luminal.distribute.price import Machine
 from luminal.distributed import run_local
 from luminal.hlir.sharding import sent
 from luminal.runtime.collectives.engine import Engine
-from luminal.shape.expression import const
-from tests.distributed.mixtures import Drawn, drawn, step
+from luminal.shape.expression import const, product_of
+from tests.distributed.mixtures import Drawn, bounded, drawn, step
 from tests.distributed.whole import on_one, on_ranks
 
 # Gradients are sums over tokens, which ranks add in another order: in float32 each of the some 200
@@ -63,11 +63,24 @@ def test_more_drawn_mixtures(seed: int) -> None:
     check(drawn(seed))
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_drawn_rooms(seed: int) -> None:
+    check(bounded(seed))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(2, 202))
+def test_more_drawn_rooms(seed: int) -> None:
+    check(bounded(seed))
+
+
 @pytest.mark.parametrize("tokens", [13, pytest.param(16, marks=pytest.mark.long)])
 def test_what_a_step_sends(tokens: int) -> None:
     ranks, top_k, hidden = 4, 2, 4
     mixture = lm.nn.MoE(hidden, 3, 8, top_k)
-    out = check(step(nn.Sequential(mixture), Mesh(4, "expert"), tokens, np.random.default_rng(0)))
+    out = check(
+        step(nn.Sequential(mixture), Mesh(4, "expert"), (tokens,), np.random.default_rng(0))
+    )
     own = -(-tokens // ranks)  # tokens of a rank, with pads
     kinds = Counter(row.kind for row in out.rows)
     gathered = sum(row.bytes.value for row in out.rows if row.kind == "all_gather")
@@ -81,8 +94,38 @@ def test_what_a_step_sends(tokens: int) -> None:
     assert kinds == {"all_gather": 6, "all_to_all": 1}
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_rooms_are_exchanged(ranks: int) -> None:
+    groups, tokens, top_k, hidden, experts, capacity = 8, 6, 2, 4, 8, 2
+    mixture = nn.MoE(hidden, 3, experts, top_k, capacity=capacity)
+    mesh, numbers = Mesh(ranks, "expert"), np.random.default_rng(0)
+    out = check(step(nn.Sequential(mixture), mesh, (groups, tokens), numbers))
+    # Of the rooms of a rank's groups all but those of its own experts: rows go, results come, and
+    # their gradients go. (No gradient of x is asked for.) All tokens' rows would be more.
+    rooms = groups // ranks * experts * capacity * hidden * 4
+    exchanged = [row.bytes.value for row in out.rows if row.kind == "all_to_all"]
+    assert exchanged == [rooms * (ranks - 1) // ranks] * 3
+    # The router's gradient and the loss, by which all add theirs.
+    assert Counter(row.kind for row in out.rows) == {"all_to_all": 3, "all_gather": 2}
+
+
+def test_a_capacity_saves_products() -> None:
+    def products(capacity: int | None) -> int:
+        graph = lm.Graph()
+        x = graph.tensor((4, 32, 8), name="x")
+        nn.MoE(8, 16, 4, 2, capacity=capacity)(x).output("y")
+        sizes = (node.types[0].shape for node in graph.graph().nodes() if node.op.name == "Mul")
+        return max(product_of(shape).value for shape in sizes)
+
+    assert products(None) == 4 * 32 * 2 * 16 * 8  # every slot
+    assert products(5) == 4 * 4 * 5 * 16 * 8  # an expert's rooms
+
+
 @pytest.mark.long
-def test_compiled_ranks_move_what_was_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rows", "capacity"), [((12,), None), ((4, 6), 2)])
+def test_compiled_ranks_move_what_was_predicted(
+    rows: tuple[int, ...], capacity: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mesh, start = Mesh(2, "expert"), Engine.start
     moved: Counter[int] = Counter()
 
@@ -92,16 +135,16 @@ def test_compiled_ranks_move_what_was_predicted(monkeypatch: pytest.MonkeyPatch)
         return start(engine, kind, source, *rest, **how)
 
     monkeypatch.setattr(Engine, "start", counting)
-    x = np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+    x = np.random.default_rng(0).normal(size=(*rows, 4)).astype(np.float32)
 
     def work(engine: Engine) -> tuple[Any, int, str]:
-        model, graph = recorded(12)
+        model, graph = recorded(rows, capacity)
         lm.shard(model, "expert", mesh)
         step = lm.compile(graph, mesh=mesh)
         y = np.array(step({"x": np.split(x, 2)[engine.rank]})["y"])
         return y, moved[engine.rank], step.explain_sharding()
 
-    _, graph = recorded(12)
+    _, graph = recorded(rows, capacity)
     expected = np.array(lm.compile(graph)({"x": x})["y"])
     results = run_local(2, work, timeout=20)
     y = np.concatenate([y for y, _, _ in results])
@@ -110,13 +153,13 @@ def test_compiled_ranks_move_what_was_predicted(monkeypatch: pytest.MonkeyPatch)
         assert f"; {count} bytes sent by a rank in a run" in told
 
 
-def recorded(tokens: int) -> tuple[nn.Module, lm.Graph]:
-    """A training step of a mixture, whose rows are marked."""
+def recorded(rows: tuple[int, ...], capacity: int | None) -> tuple[nn.Module, lm.Graph]:
+    """A training step of a mixture, whose input's first dimension is marked."""
     with _RECORDING:  # threads share one stream of seeds
         lm.manual_seed(0)
-        model = nn.MoE(4, 6, 4, 2)
+        model = nn.MoE(4, 6, 4, 2, capacity=capacity)
     graph = lm.Graph("step")
-    y = model(graph.tensor((tokens, 4), name="x").shard("expert"))
+    y = model(graph.tensor((*rows, 4), name="x").shard("expert"))
     y.output("y")
     optim.SGD(model.named_parameters(), lr=0.1).step((y * y).sum())
     return model, graph

@@ -16,6 +16,7 @@ from luminal.distribute.project import project
 from luminal.distribute.propagate import Sites, spread_all
 from luminal.distribute.respell import respelled
 from luminal.distribute.rings import Ring, find, to_join
+from luminal.distribute.rooms import by_rooms
 from luminal.distribute.routes import by_routes
 from luminal.hlir.attributes import InputAttrs, Shape, ShardAttrs, StateAttrs, WeightAttrs
 from luminal.hlir.graph import Assign, Builder, Graph, Output
@@ -73,6 +74,9 @@ def distribute(
     sites, rings = _spread(graph, marks, held)
     if (by_rank := by_routes(graph, sites)) is not graph:
         graph, marks = by_rank, _marks_of(by_rank, mesh, inputs, held)
+        sites, rings = _spread(graph, marks, held)
+    if (by_experts := by_rooms(graph, mesh, sites, marks[1])) is not graph:
+        graph, marks = by_experts, _marks_of(by_experts, mesh, inputs, held)
         sites, rings = _spread(graph, marks, held)
     sums = {node for ring in rings for node in ring.over_keys if node.op.name == "Sum"}
     sums |= to_join(graph, sites)

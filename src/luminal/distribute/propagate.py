@@ -227,7 +227,7 @@ def spread_all(
                 sites.positions[node].cuts = dict(site.cuts)
                 sites.positions[node].is_fixed = True
     for group in marks:
-        _spread([*starts, *(sites.value(value) for value in group)])
+        spread([*starts, *(sites.value(value) for value in group)])
         settle(sites)
     ends = []
     for sink in graph.sinks:
@@ -235,14 +235,15 @@ def spread_all(
             end = Site(sink.value.shape, by_axis(states.get(sink.state, ())), is_fixed=True)
             sites.reads(end, edge_of(sink.value))
             ends.append(end)
-    _spread(ends)
+    spread(ends)
 
 
 def _arguments(node: Node) -> tuple[Node, ...]:
     return node.attrs.body.arguments if isinstance(node.attrs, LoopAttrs) else ()
 
 
-def _spread(starts: Sequence[Site]) -> None:
+def spread(starts: Sequence[Site]) -> None:
+    """Gives the cuts of some sites to what they are linked with, and so on."""
     waiting = deque((site, axis) for site in starts for axis in site.cuts)
     while waiting:
         site, axis = waiting.popleft()
