@@ -106,6 +106,13 @@ def test_like_mixtral() -> None:
         close(run(ours, x), theirs(torch.from_numpy(x)).numpy(), 64)
 
 
+@pytest.mark.parametrize("shape", [(9, 8), (2, 0, 8), (0, 9, 8), (2, 1, 9, 8)])
+def test_capacity_of_any_groups(shape: tuple[int, ...]) -> None:
+    layer = filled(nn.MoE(8, 6, experts=5, top_k=2, capacity=9))
+    x = normal(*shape)
+    close(run(layer, x), exact(layer, x).astype(np.float32).reshape(shape), 64)
+
+
 def test_errors() -> None:
     with pytest.raises(InputError, match=r"capacity is 2 and capacity_factor 1.5; give one"):
         nn.MoE(8, 6, experts=4, top_k=2, capacity=2, capacity_factor=1.5)

@@ -299,8 +299,8 @@ class MoE(Module):
                 "(..., tokens, hidden), whose number is to be literal: pad them to one"
             )
         tokens = x.extents[-2].value
-        x = x.reshape(-1, tokens, x.extents[-1])
-        routes = Routes(*(one.unflatten(0, (-1, tokens)) for one in routes))
+        x = x.unsqueeze(0).flatten(0, -3)
+        routes = Routes(*(one.unflatten(0, (x.extents[0], tokens)) for one in routes))
         top_k = routes.experts.extents[-1].value
         capacity = self.capacity
         if capacity is None:
