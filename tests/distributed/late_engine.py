@@ -34,6 +34,8 @@ class Group:
 class LateEngine:
     """One rank of a Group; `calls` are the collectives that it has started."""
 
+    unlike = False
+
     def __init__(self, group: Group, rank: int) -> None:
         self.group, self.rank, self.size, self.axis = group, rank, group.size, group.axis
         self.calls: list[tuple[Any, ...]] = []

@@ -30,6 +30,8 @@ class GroupEngine:
     Reductions are added in the group's own order, as in eager mode.
     """
 
+    unlike = False
+
     def __init__(self, name: str) -> None:
         self._group = group_of(name)
         self.axis = name
