@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from luminal.autograd.transforms import jvp, vjp
+from luminal.autograd.transforms import jvp, place, vjp
 from luminal.base.errors import GraphError
 from luminal.frontend.handle import is_tensor
 from luminal.frontend.scan import scan
@@ -96,14 +96,8 @@ def _chosen(
     what: str, function: Callable[..., Tensor], args: Sequence[Any], argnums: Argnums
 ) -> tuple[list[int], Callable[..., Tensor]]:
     """The positions of `argnums`, and the function of these arguments alone."""
-    wanted = [argnums] if isinstance(argnums, int) else list(argnums)
-    for k in wanted:
-        if isinstance(k, bool) or not isinstance(k, int) or not -len(args) <= k < len(args):
-            raise GraphError(
-                f"{what}: argnums has {k!r}, the call {len(args)} positional arguments; number "
-                "those from 0"
-            )
-    numbers = [k % len(args) for k in wanted]
+    wanted = [argnums] if isinstance(argnums, int) else argnums
+    numbers = [place(what, k, len(args)) for k in wanted]
     for k in numbers:
         if not is_tensor(args[k]):
             raise GraphError(

@@ -199,7 +199,7 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
 
     @wraps(function)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
-        places = [_place(function.__name__, k, len(args)) for k in numbers]
+        places = [place(function.__name__, k, len(args)) for k in numbers]
         chosen = list(dict.fromkeys(places))
         fresh, tree, leaves = _fresh(tuple(args[k] for k in chosen))
         args = tuple(fresh[chosen.index(k)] if k in chosen else x for k, x in enumerate(args))
@@ -221,7 +221,7 @@ def _of_function(function: Callable[..., Any], argnums: Any, *, with_value: bool
     return differentiated
 
 
-def _place(what: str, number: Any, count: int) -> int:
+def place(what: str, number: Any, count: int) -> int:
     """The argument that one of `argnums` is; negative ones count from the end."""
     if not isinstance(number, int) or not -count <= number < count:
         raise GraphError(

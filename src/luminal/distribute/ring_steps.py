@@ -203,7 +203,18 @@ class _Travels:
         return mover.collective(x, "permute", cut, reason, pairs=pairs, turn=self._turn)
 
 
-class _Chunk(Block):
+class _OfOne(Block):
+    """The nodes of a pass for the keys of one rank along `_axis`: they are joined later."""
+
+    _axis: str
+
+    def plain(self, node: Node) -> None:
+        """See `Block`. Nothing is left to be reduced over the ranks."""
+        super().plain(node)
+        self.lying[node.value] = _without(self.lying[node.value], self._axis)
+
+
+class _Chunk(_OfOne):
     """The nodes of a pass for the keys of one rank."""
 
     def __init__(
@@ -215,11 +226,6 @@ class _Chunk(Block):
         sites = _sites_at(outer.sites, ring, one.nodes, self._axis)
         roots = [end.value for end in ends]
         super().__init__(one.nodes, roots, sites, outer.mover, outer.part_of)
-
-    def plain(self, node: Node) -> None:
-        """See `Block`. The ends of a chunk are joined with those before, not over ranks."""
-        super().plain(node)
-        self.lying[node.value] = _without(self.lying[node.value], self._axis)
 
     def laid(self, value: Value, wanted: Layout, why: str) -> Lying:
         """See `Block`. What is cut as the keys are comes from the rank that has it."""
@@ -242,18 +248,13 @@ class _Chunk(Block):
         return x._replace(value=self._travels.at(value, x, self._step), layout=wanted)
 
 
-class _Alone(Block):
+class _Alone(_OfOne):
     """What follows a maximum, of a rank's own keys."""
 
     def __init__(self, outer: RingBlock, one: Pass, axis: str) -> None:
         self._outer, self._axis = outer, axis
         roots = [node.value for node in one.over_keys]
         super().__init__(one.nodes, roots, outer.sites, outer.mover, outer.part_of)
-
-    def plain(self, node: Node) -> None:
-        """See `Block`. The ends are joined with those of others later."""
-        super().plain(node)
-        self.lying[node.value] = _without(self.lying[node.value], self._axis)
 
     def laid(self, value: Value, wanted: Layout, why: str) -> Lying:
         """See `Block`. What does not follow the maximum lies as it does outside."""

@@ -140,9 +140,8 @@ class AbsentError(AttributeError):
         self.owner = owner
 
     def __str__(self) -> str:
-        text = str(self.args[0])
         owner = sys.modules.get(self.owner) if isinstance(self.owner, str) else self.owner
-        return text if ": " in text else text + suggestion(self.name, dir(owner))
+        return f"{self.args[0]}{suggestion(self.name, dir(owner))}"
 
 
 def absent(owner: Any, name: str, has: Callable[[str], bool]) -> AttributeError:
@@ -151,5 +150,7 @@ def absent(owner: Any, name: str, has: Callable[[str], bool]) -> AttributeError:
     why = WHY.get(name)
     if why is None and name.endswith("_") and has(name[:-1]):
         why = f"Tensors do not change; write x = x.{name[:-1]}(...)"
-    text = f"{kind} has no attribute {name!r}" + (f": {why}" if why else "")
+    text = f"{kind} has no attribute {name!r}"
+    if why:
+        return AttributeError(f"{text}: {why}", name=name)
     return AbsentError(text, owner, name)

@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from luminal.base import config, host, installation
 from luminal.base.errors import InputError
-from luminal.runtime.collectives.launcher import RANK
+from luminal.runtime.collectives.launcher import RANK, exit_status
 from luminal.runtime.collectives.mpich import mpiexec
 from luminal.runtime.collectives.orphans import die_with_parent
 from luminal.serve.errors import ApiError
@@ -38,8 +38,6 @@ LOG = logging.getLogger("luminal.serve")
 MODULE = "luminal.serve.rank_process"
 STEADY_SECONDS = 10.0  # a group that has served for so long has not failed at its start
 BACKOFF_SECONDS, MOST_BACKOFF = 0.5, 30.0  # before a first restart, and doubled for each in a row
-KILLED = 9
-"""The number of SIGKILL, which not every system has."""
 ORDERLY_SECONDS = 10.0  # for a group to end by itself, then for mpiexec to end its ranks
 TOLD_SECONDS = 1.0  # in which clients read why their texts end
 
@@ -188,7 +186,7 @@ class Groups:
             assert group.process is not None
             has_served |= up
             start = time.monotonic()
-            group.status = _status(await group.process.wait())
+            group.status = exit_status(await group.process.wait())
             group.port = None
             group.died.set()
             if up and time.monotonic() - start > STEADY_SECONDS:
@@ -318,13 +316,6 @@ def _died(group: Group) -> ApiError:
         f"The ranks that wrote this have ended{how}, and start again; ask once more",
         code="ranks_ended",
     )
-
-
-def _status(code: int) -> int:
-    """An exit status as shells say it; hydra tells 9 of a rank that was killed, or 137."""
-    if code < 0:
-        return 128 - code
-    return 128 + KILLED if code == KILLED else code
 
 
 def _labelled(text: str, number: int) -> list[str]:

@@ -110,9 +110,14 @@ def _watched(
         return 128 + signals.first
     if signals.first is not None:  # mpiexec was faster
         return 128 + signals.first
+    return exit_status(status)
+
+
+def exit_status(code: int) -> int:
+    """How ranks ended, as shells say it: 128 and the number of the signal that ended them."""
     # Of a rank that was killed, hydra says 9 or 137, as it goes.
-    status = KILLED if status == signal.SIGKILL else status
-    return status if status >= 0 else 128 - status
+    code = KILLED if code == signal.SIGKILL else code
+    return code if code >= 0 else 128 - code
 
 
 def _status_within(process: subprocess.Popen[bytes], seconds: float) -> int | None:
