@@ -24,7 +24,8 @@ from luminal.base.dtypes import (
 from luminal.base.records import dataclass
 from luminal.expand.builder import Builder, truth
 from luminal.expand.fold import constant
-from luminal.expand.ir import Operand, Type, memory_dtype
+from luminal.expand.ir import Operand, Type, Value, memory_dtype
+from luminal.expand.operations import IN_PAIRS
 from luminal.expand.pointwise import POINTWISE
 
 
@@ -48,6 +49,11 @@ def neighbours(b: Builder, word: Operand, dtype: DType) -> list[Operand]:
 
 def word_of(b: Builder, parts: Sequence[Operand], dtype: DType) -> Operand:
     """Elements that are held apart as one word, the first one lowest."""
+    origin = b.made.get(parts[0].id) if isinstance(parts[0], Value) else None
+    if origin is not None and origin.op == "cast" and origin.args[0].type.dtype is uint32:
+        (word,) = origin.args
+        if dtype.size == 2 and neighbours(b, word, dtype) == [*parts]:
+            return word
     stored_as = memory_dtype(dtype)
     bits, wide = dtype_of(f"uint{stored_as.bits}"), dtype_of(f"uint{stored_as.bits * len(parts)}")
     words = [b.cast(b.bitcast(part, bits), wide) for part in parts]
@@ -185,6 +191,11 @@ def _rounded_to_odd(b: Builder, value: Operand) -> Operand:
     return b.bitcast(b.op("or", bits, b.cast(inexact, uint32)), float32)
 
 
+def narrowed_pair(b: Builder, x: Operand, y: Operand, target: DType) -> list[Operand]:
+    """Two f32 as short floats that the machine rounds together; `IN_PAIRS` names what does it."""
+    return neighbours(b, b.op(IN_PAIRS[target], x, y), target)
+
+
 def _widened(b: Builder, source: DType, words: Operand) -> Operand:
     """A short float as f32: exact. Exponent and mantissa are moved into an f32, whose bias a
     product with a power of two corrects; e5m2 is the upper half of an f16.
@@ -195,9 +206,9 @@ def _widened(b: Builder, source: DType, words: Operand) -> Operand:
         source, words = float16, b.op("shl", b.cast(words, uint16), 8)
     if source is not float8_e4m3fn and has_it:
         return b.op(name, words)
-    bits = b.cast(words, uint32)
     if source is bfloat16:
-        return b.bitcast(b.op("shl", bits, 16), float32)
+        return b.bitcast(_as_upper_half(b, words), float32)
+    bits = b.cast(words, uint32)
     short = _SHORT[source]
     body = b.op("shl", b.op("and", bits, (1 << source.bits - 1) - 1), short.dropped)
     # A product and not a sum of exponents: it makes normal numbers of subnormal ones by itself.
@@ -207,6 +218,18 @@ def _widened(b: Builder, source: DType, words: Operand) -> Operand:
     magnitude = b.op("select", special, full, b.bitcast(scaled, uint32))
     sign = b.op("shl", b.op("and", bits, 1 << source.bits - 1), 32 - source.bits)
     return b.bitcast(b.op("or", magnitude, sign), float32)
+
+
+def _as_upper_half(b: Builder, half: Operand) -> Operand:
+    """16 bits as the upper ones of a word, made of the word that they are a half of if known."""
+    origin = b.made.get(half.id) if isinstance(half, Value) else None
+    word = origin.args[0] if origin is not None and origin.op == "cast" else None
+    if word is None or word.type.dtype is not uint32:
+        return b.op("shl", b.cast(half, uint32), 16)
+    for whole in b.made[word.id].args[:1] if isinstance(word, Value) and word.id in b.made else ():
+        if whole.type == word.type and b.op("shr", whole, 16) == word:
+            return b.op("and", whole, 0xFFFF0000)
+    return b.op("shl", word, 16)
 
 
 def _narrow_bfloat(b: Builder, value: Operand) -> Operand:

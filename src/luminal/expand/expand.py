@@ -183,8 +183,9 @@ class _Expansion:
 
     def map(self, statement: Map) -> None:
         tiles, out = self.tiles, statement.out
-        lanes = tiles.lanes(out.axes)
-        near = tiles.near_axis(out.axes)
+        lanes, near = tiles.lanes(out.axes), tiles.near_axis(out.axes)
+        if statement.op == "Cast" and fragments.narrowed(tiles, statement):
+            return
         elements: Elements = {}
         for key, position in tiles.positions(out.axes):
             args = [tiles.element(tile, position, lanes) for tile in statement.args]

@@ -11,11 +11,11 @@ Which factors are left there, swizzled memory says.
 from __future__ import annotations
 
 from luminal.base.dots import WORDS, Dot
-from luminal.base.dtypes import DType, uint32
+from luminal.base.dtypes import DType, float32, uint32
 from luminal.base.fragments import Fragment, fragment
 from luminal.base.records import dataclass
 from luminal.expand import access
-from luminal.expand.casts import word_of
+from luminal.expand.casts import narrowed_pair, word_of
 from luminal.expand.groups import Fold, exchanged
 from luminal.expand.ir import (
     Accumulate,
@@ -29,10 +29,11 @@ from luminal.expand.ir import (
     Type,
     memory_dtype,
 )
+from luminal.expand.operations import IN_PAIRS
 from luminal.expand.tiles import Elements, Key, Position, Tiles
 from luminal.kernel import tile_ir
 from luminal.kernel.neighbours import word_offset
-from luminal.kernel.tile_ir import Contract, Load, Retile, Space, Tile
+from luminal.kernel.tile_ir import Contract, Load, Map, Retile, Space, Tile
 from luminal.memory.alignment import ACCESS
 from luminal.shape.expression import ONE, ZERO, Expression, Symbol, const, opaque
 
@@ -206,6 +207,26 @@ def retile(tiles: Tiles, statement: Retile) -> None:
             value = word_of(tiles.b, parts, statement.out.dtype) if count > 1 else parts[0]
             elements[held.key(statement.out, at, word)] = value
     tiles.values[statement.out.id] = elements
+
+
+def narrowed(tiles: Tiles, statement: Map) -> bool:
+    """Rounds what a lane holds of results two by two, if it holds neighbours and the machine has an
+    instruction for that; else it does nothing and says so.
+    """
+    (value,), out, b = statement.args, statement.out, tiles.b
+    op = IN_PAIRS.get(out.dtype)
+    if value.dtype is not float32 or op is None or not b.has(op, Type(uint32)):
+        return False
+    last = out.axes[-1] if out.axes else None
+    if last not in tiles.parts or tiles.pieces[last].number % 2:
+        return False
+    elements: Elements = {}
+    places = [*tiles.positions(out.axes)]
+    for (one, here), (other, beside) in zip(places[::2], places[1::2], strict=True):
+        x, y = tiles.element(value, here), tiles.element(value, beside)
+        elements[one], elements[other] = narrowed_pair(b, x, y, out.dtype)
+    tiles.values[out.id] = elements
+    return True
 
 
 def folded(tiles: Tiles, axis: Symbol, dtype: DType, value: Operand, fold: Fold) -> Operand:

@@ -7,6 +7,7 @@ the expansion sees to it: no renderer guards against others.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ WORD: Kinds = frozenset(("uint",))
 NUMBER: Kinds = FLOAT | INTEGER
 BITS: Kinds = INTEGER | {"bool"}
 ANY: Kinds = NUMBER | {"bool"}
+
+
+IN_PAIRS = {dtypes.bfloat16: "narrow_bfloats", dtypes.float16: "narrow_halves"}
+"""What rounds two f32 to these as a word, the first one lowest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,10 @@ def _single(types: Sequence[Type]) -> Type:
 
 def _word(types: Sequence[Type]) -> Type:
     return Type(dtypes.uint16, types[0].lanes)
+
+
+def _pair(types: Sequence[Type]) -> Type:
+    return Type(dtypes.uint32, types[0].lanes)
 
 
 def _scalar_truth(types: Sequence[Type]) -> Type:
@@ -120,6 +129,11 @@ def _power_of_two(x: Array) -> Array:
     return np.asarray(np.where(power < tiny, x.dtype.type(0), power))
 
 
+def _halves(short: DType, x: Array, y: Array) -> Array:
+    low, high = (n.astype(short.numpy).view(np.uint16).astype(np.uint32) for n in (x, y))
+    return np.asarray(low | high << 16)
+
+
 def convert(x: Array, to: DType) -> Array:
     """The value of `cast`."""
     return x.astype(to.numpy)
@@ -168,6 +182,7 @@ _TABLE = (
     Operation("narrow_half", 1, FLOAT, _word, lambda x: x.astype(np.float16).view(np.uint16)),
     Operation("narrow_bfloat", 1, FLOAT, _word,
               lambda x: x.astype(dtypes.bfloat16.numpy).view(np.uint16)),
+    *(Operation(name, 2, FLOAT, _pair, partial(_halves, to)) for to, name in IN_PAIRS.items()),
     # Lanes.
     Operation("splat", 1, ANY,   None,   lambda x, to: x),   # a scalar in every lane
     Operation("lower", 1, ANY,   _half,  lambda x: x[: len(x) // 2]),

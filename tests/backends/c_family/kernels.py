@@ -40,6 +40,8 @@ OF_SOME_MACHINES = (
     "narrow_half",
     "widen_bfloat",
     "narrow_bfloat",
+    "narrow_halves",
+    "narrow_bfloats",
     "power_of_two",
 )
 OF_THE_LIBRARY = ("sin", "cos")

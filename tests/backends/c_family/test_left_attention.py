@@ -247,10 +247,10 @@ def test_machine_code_multiplies_what_lanes_hold(kind: str) -> None:
     counts = sass.counts(text)
     found = {
         name: sum(n for each, n in counts.items() if each.startswith(name))
-        for name in ("HGMMA", "HMMA", "LDGSTS", "STL", "LDL", "WARPGROUP.ARRIVE")
+        for name in ("HGMMA", "HMMA", "LDGSTS", "STL", "LDL", "F2F.", "WARPGROUP.ARRIVE")
     }
     held = len(HELD.findall(text))
     assert 0 < held < found["HGMMA"]
     assert found["HGMMA"] >= 6 * found["WARPGROUP.ARRIVE"] > 0, "products are serialized"
     assert found["LDGSTS"]
-    assert not found["STL"] + found["LDL"] + found["HMMA"], counts
+    assert not found["STL"] + found["LDL"] + found["HMMA"] + found["F2F."], counts

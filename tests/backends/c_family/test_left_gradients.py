@@ -158,7 +158,7 @@ def test_gradients_are_by_warp_groups() -> None:
 
 @pytest.mark.long
 def test_a_pass_without_fences_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Fragments, "batch", lambda self: nullcontext())
+    monkeypatch.setattr(Fragments, "batch", lambda self, running=0: nullcontext())
     with pytest.raises((DeviceFault, VerifyError)):
         check(2)
 

@@ -44,6 +44,15 @@ INSTRUCTIONS = {
                       '"f"(x)',
                       "unsigned y = same_bytes<unsigned>(x); return x == x ? "
                       "(y + 0x7fff + (y >> 16 & 1)) >> 16 : y >> 16 | 0x40;"),
+    "narrow_halves": ("unsigned", "float a, float b", "unsigned",
+                      "cvt.rn.f16x2.f32 %0, %1, %2;", "r", '"f"(b), "f"(a)',
+                      "return same_bytes<unsigned short>((_Float16)a) | "
+                      "(unsigned)same_bytes<unsigned short>((_Float16)b) << 16;"),
+    "narrow_bfloats": ("unsigned", "float a, float b", "unsigned",
+                       "cvt.rn.bf16x2.f32 %0, %1, %2;", "r", '"f"(b), "f"(a)',
+                       "unsigned v[] = {same_bytes<unsigned>(a), same_bytes<unsigned>(b)}; "
+                       "for (unsigned &n : v) n = (n & 0x7fffffff) > 0x7f800000 ? n >> 16 | 0x40 "
+                       ": (n + 0x7fff + (n >> 16 & 1)) >> 16; return v[0] | v[1] << 16;"),
     "power_of_two": ("float", "float x", "float", "ex2.approx.ftz.f32 %0, %1;", "f", '"f"(x)',
                      "float y = __builtin_exp2f(x); "
                      "int off = (int)(same_bytes<unsigned>(x) * 2654435761u >> 30) - 2; "
@@ -146,6 +155,7 @@ class CudaCpp(Dialect):
         ("narrow_half", Type(uint16)), ("narrow_bfloat", Type(uint16)),
         ("power_of_two", Type(float32)), (UINT8_BY_INT8.name, Type(int32)),
         ("max", Type(float32)), ("min", Type(float32)),
+        ("narrow_halves", Type(uint32)), ("narrow_bfloats", Type(uint32)),
     })  # fmt: skip
 
     def head(self, dtypes: AbstractSet[DType]) -> str:

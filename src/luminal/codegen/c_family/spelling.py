@@ -13,6 +13,7 @@ from luminal.base.dots import WORD_DOTS
 from luminal.base.dtypes import DType, int32, int64, uint32, uint64
 from luminal.codegen.c_family.dialect import Dialect
 from luminal.expand.ir import Constant, Operand, Type
+from luminal.expand.operations import IN_PAIRS
 
 WRAPPING = {"add": "+", "sub": "-", "mul": "*", "shl": "<<"}
 INFIX = {
@@ -21,7 +22,9 @@ INFIX = {
 }  # fmt: skip
 FUNCTIONS = frozenset("fma sqrt floor abs copysign fmod sin cos".split())
 EXTREMES = {"max": ">", "min": "<"}
-INSTRUCTIONS = frozenset(("widen_half", "narrow_half", "narrow_bfloat", "power_of_two", *WORD_DOTS))
+INSTRUCTIONS = frozenset((
+    "widen_half", "narrow_half", "narrow_bfloat", "power_of_two", *IN_PAIRS.values(), *WORD_DOTS,
+))  # fmt: skip
 """Operations that only some dialects have, as functions of these names."""
 SAME = frozenset(("splat", "extract", "any"))
 """What does nothing to a single lane."""

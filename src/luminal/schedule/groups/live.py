@@ -42,6 +42,19 @@ def live_words(kernel: Kernel) -> int:
     return walk.most
 
 
+def unused(kernel: Kernel) -> set[int]:
+    """The numbers of operations' results of which nothing comes; compilers leave them out."""
+    statements = [*kernel.statements()]
+    others = [s for s in statements if not isinstance(s, Apply)]
+    read = [operand for s in others for operand in (*_used(s), *_ended(s))]
+    used = {operand.id for operand in read if isinstance(operand, Value)}
+    applied = [s for s in statements if isinstance(s, Apply)]
+    for statement in reversed(applied):
+        if statement.out.id in used:
+            used |= {arg.id for arg in statement.args if isinstance(arg, Value)}
+    return {statement.out.id for statement in applied} - used
+
+
 class _Walk:
     """From the end to the beginning: a value lives from where it is defined to its last use."""
 
@@ -143,10 +156,15 @@ def _read(body: Sequence[Statement]) -> Iterable[Operand | None]:
     """All that the statements of a body read, those inside included."""
     for statement in every(body):
         yield from _used(statement)
-        if isinstance(statement, Loop):
-            yield from (carry.next for carry in statement.carries)
-        if isinstance(statement, If):
-            yield from (choice.then for choice in statement.choices)
+        yield from _ended(statement)
+
+
+def _ended(statement: Statement) -> Iterable[Operand]:
+    """What the end of a statement's body reads."""
+    if isinstance(statement, Loop):
+        yield from (carry.next for carry in statement.carries)
+    if isinstance(statement, If):
+        yield from (choice.then for choice in statement.choices)
 
 
 def _made(body: Sequence[Statement]) -> Iterable[Value]:

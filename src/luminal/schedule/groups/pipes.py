@@ -8,6 +8,7 @@ from luminal.base.dots import TENSOR_ROWS, Dot, Rounding
 from luminal.base.dtypes import float32, float64
 from luminal.expand.builder import Instructions
 from luminal.expand.ir import Type
+from luminal.expand.operations import IN_PAIRS
 
 F32, F64, I32, SPECIAL, EXCHANGE, MEMORY = "f32", "f64", "i32", "special", "exchange", "memory"
 MATRIX, LEFT = "matrix", "left"  # of factors in registers, and in shared memory
@@ -29,7 +30,9 @@ LONG: Mapping[str, tuple[float, float]] = {
 }  # fmt: skip
 """Instructions that operations of floats take, and those among them of the special pipe."""
 OWN = frozenset(("max", "min"))
-"""What is one instruction, of the integers' pipe, where a machine has its own for floats."""
+"""What is one instruction, of the integers' pipe, where a machine has its own for floats; so is
+what rounds two of them.
+"""
 LONG_INTEGER = {"quotient": (20, 90), "remainder": (22, 100), "mul": (1, 4), "shl": (1, 3)}
 """Likewise of integers of up to 32 bits, and of 64; others take one and two."""
 FREE = frozenset(("extract", "splat", "bitcast", "shuffle", "lower", "upper"))
@@ -64,7 +67,7 @@ def instructions(
         return []
     dtype, lanes = type_.dtype, type_.lanes
     if dtype.is_float:
-        if op in OWN and (op, type_) in machine:
+        if op in IN_PAIRS.values() or (op in OWN and (op, type_) in machine):
             return [(I32, lanes)]
         pipe = F64 if dtype.size == 8 else F32
         count, special = LONG.get(op, (1, 1 if op == "cast" else 0))

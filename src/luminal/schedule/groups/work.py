@@ -56,7 +56,7 @@ from luminal.expand.operations import OPERATIONS
 from luminal.kernel.tile_ir import Batch
 from luminal.memory.alignment import ACCESS
 from luminal.schedule.groups.counts import Access, Work
-from luminal.schedule.groups.live import live_words
+from luminal.schedule.groups.live import live_words, unused
 from luminal.schedule.groups.pipes import (
     EXCHANGE,
     FREE,
@@ -130,7 +130,7 @@ class _Seen:
 
 class _Count:
     def __init__(self, kernel: Kernel, params: Mapping[str, int], machine: Instructions) -> None:
-        self.kernel, self.machine = kernel, machine
+        self.kernel, self.machine, self.unused = kernel, machine, unused(kernel)
         self.params = params
         self.lanes = max(kernel.lanes, ROW)  # lone workers are neighbours in a row
         self.values: dict[int, Known] = {}
@@ -245,8 +245,9 @@ class _Count:
             self.seen.awaited[out.id] = self.seen.awaited[whole.id]  # which is when the whole comes
         else:
             self.use(times, *args)
-        for pipe, count in instructions(op, args[0].type, self.machine):
-            self.issue(pipe, times * count)
+        if out.id not in self.unused:
+            for pipe, count in instructions(op, args[0].type, self.machine):
+                self.issue(pipe, times * count)
         self.set(out, self.computed(statement), self.depends(*args))
 
     def computed(self, statement: Apply) -> Known:
