@@ -146,7 +146,8 @@ def test_infinite_bounds_only_report() -> None:
 @pytest.mark.parametrize(
     ("options", "wanted"),
     [
-        ({"data": [(X, X)]}, r"fit: data is a [A-Za-z]+; it must be Batches\(dataset, size\)"),
+        ({"data": (X, X), "steps": 1}, "fit: a batch of one array has no target"),
+        ({"data": {"x": X}}, r"fit: data is a dict; it must be Batches\(dataset, size\), or what"),
         (
             {"data": ArrayDataset(X, X)},
             r"fit: data is a [A-Za-z]+; it must be Batches\(dataset, size\)",
@@ -156,7 +157,7 @@ def test_infinite_bounds_only_report() -> None:
         ({"scheduler": "cosine"}, "fit: scheduler is a str; it must be one of optim.lr_sch"),
         ({"amp": True}, 'AMPContext: True; use "bfloat16" or "float16"'),
         ({"amp": "float8"}, "AMPContext: 'float8'; use \"bfloat16\" or"),
-        ({"validate": 3}, "fit: validate is a int; it must be Batches or a function"),
+        ({"validate": 3}, "fit: validate is a int; it must be Batches, what gives batches, or a f"),
         ({"checkpoint": 3}, "fit: checkpoint is a int; it must be a folder"),
         ({"checkpoint": __file__}, "test_ranges.py: is no folder; give one, or a path that is"),
         ({"validate_every": 2}, "fit: validate_every=2, but there is no validate; give both"),

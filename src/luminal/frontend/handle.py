@@ -133,7 +133,11 @@ def together(*tensors: Tensor) -> tuple[Recorder, list[Value]]:
 
     Inside `scan`, outer tensors come in as invariants. Raises GraphError where graphs are mixed.
     """
-    graph = max((x.graph for x in tensors), key=lambda graph: graph.depth)
+    graph = tensors[0].graph
+    for x in tensors:
+        if x.graph is not graph:  # mostly there is but one
+            graph = max((x.graph for x in tensors), key=lambda graph: graph.depth)
+            break
     return graph, [graph.bring(x) for x in tensors]
 
 

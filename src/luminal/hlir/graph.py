@@ -169,9 +169,9 @@ class Builder:
             self._interned[key] = node
         return node
 
-    def keep(self, node: Node) -> None:
-        """Has `make` give this node, of another Builder, for its content."""
-        self._interned.setdefault((node.op.name, node.args, node.attrs), node)
+    def keep(self, node: Node) -> Node:
+        """Has `make` give this node, of another Builder, for its content; the one that it gives."""
+        return self._interned.setdefault((node.op.name, node.args, node.attrs), node)
 
     # --- leaves
 

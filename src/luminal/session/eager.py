@@ -139,8 +139,8 @@ class DefaultGraph(Graph):
                 kind = node.types[0]
                 now[node] = builder.input(name, kind.shape, kind.dtype).node
             else:
-                args = [Value(now[arg.node], arg.index) for arg in node.args]
-                now[node] = builder.make(node.op.name, args, node.attrs)
+                args = tuple([Value(now[arg.node], arg.index) for arg in node.args])
+                now[node] = builder.keep(Node(node.op, args, node.attrs, node.types))
         return [Value(now[value.node], value.index) for value in values], inputs
 
     # --- a training loop

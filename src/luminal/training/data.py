@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,15 @@ from luminal.base.dtypes import int32
 from luminal.base.errors import InputError, LoadError, ShapeError
 from luminal.frontend.random.keyed import checked_seed
 from luminal.loaders.idx import read_idx
-from luminal.loaders.mapped import Array, given_path, is_there
+from luminal.loaders.mapped import given_path, is_there
 from luminal.memory.data import array_of
 from luminal.optim.ranges import AT_LEAST_0_INT, COUNT, check
+from luminal.training.form import Batch
 from luminal.training.prefetch import prefetched
 
-Batch = tuple[Array, ...]
+if TYPE_CHECKING:
+    from luminal.training.ranks import Ranks
+
 MEAN, STD = 0.1307, 0.3081  # of the pixels of MNIST's training images, scaled to 0..1
 
 
@@ -126,6 +129,8 @@ class Batches:
     `drop_last` the last batch of an epoch may be smaller.
     """
 
+    ended = False  # there is always another epoch
+
     def __init__(
         self,
         dataset: Dataset,
@@ -174,6 +179,39 @@ class Batches:
         """How many examples a batch of an epoch has."""
         return min(self.size, len(self.dataset) - number * self.size)
 
+    def steps_in(self, epochs: int, accumulate: int) -> int:
+        """How many steps of so many batches so many epochs are; InputError for none."""
+        if not (steps := len(self) * epochs // accumulate):
+            raise InputError(
+                f"fit: {epochs} epochs of {len(self)} batches make no step of "
+                f"accumulate={accumulate}; accumulate fewer, or give steps="
+            )
+        return steps
+
+    def join(self, ranks: Ranks) -> None:
+        """Is told who trains together, on whom batches do not depend."""
+
+    def told(self) -> dict[str, Any]:
+        """What must be the same on all ranks."""
+        return {"batches": len(self), "size": self.size, "seed of data": self.seed,
+                "shuffle": self.shuffle, "drop_last": self.drop_last}  # fmt: skip
+
+    def check_parts(self, parts: int, what: str) -> None:
+        """Raises InputError where a batch does not fall into so many equal parts."""
+        sizes = dict.fromkeys(self.rows(number) for number in (0, len(self) - 1))
+        for rows in sizes:
+            if rows % parts:
+                is_last = rows != self.size
+                batch = "the last batch of an epoch has" if is_last else "batches have"
+                fix = (
+                    "drop_last=True leaves it out"
+                    if is_last
+                    else f"make them of {-(-rows // parts) * parts}"
+                )
+                raise InputError(
+                    f"fit: {batch} {rows} rows, which do not divide by {parts}, {what}; {fix}"
+                )
+
     def parts_at_most(self, also: int | None = None) -> int:
         """Into how many equal parts each batch of an epoch, and `also` this number, falls at
         most: any number of ranks that divides it can train by them.
@@ -200,6 +238,15 @@ class Batches:
         validation.
         """
         return self._made(0, range(len(self)), place, parts)
+
+    def counted(self, place: int = 0, parts: int = 1) -> Iterator[tuple[int, Batch]]:
+        """How many rows each batch of epoch 0 has in all, and what `once` gives of it."""
+        for number, batch in enumerate(self.once(place, parts)):
+            yield self.rows(number), batch
+
+    def first(self) -> Batch:
+        """The first batch of all; the position stays what it is."""
+        return next(self.once())
 
     def _made(self, epoch: int, numbers: Sequence[int], place: int, parts: int) -> Iterator[Batch]:
         make = partial(self._batch, self.order(epoch), place, parts)

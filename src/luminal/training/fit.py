@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,26 +19,32 @@ from luminal.optim.ranges import BOUND, COUNT, check
 from luminal.search.options import CompilationMode
 from luminal.session.parallel import Plan
 from luminal.session.pipeline import PipelineParallel
+from luminal.training.callbacks import Callback, as_callbacks
 from luminal.training.checkpoint import CheckpointManager
 from luminal.training.data import Batches
-from luminal.training.interrupt import noticed_interrupts
+from luminal.training.interrupt import Interrupt, noticed_interrupts
 from luminal.training.leaves import check_leaves
-from luminal.training.metrics import MetricsLog
+from luminal.training.metrics import MetricsLog, Row
 from luminal.training.pipeline import check_pipeline, is_cut_twice, ranks_of
 from luminal.training.plan import decided
-from luminal.training.plot import figure_class, plot_losses
+from luminal.training.plot import check_plot
 from luminal.training.program import LossFunction, Recipe
 from luminal.training.progress import display
 from luminal.training.ranks import Ranks
 from luminal.training.snapshots import check_count
+from luminal.training.stream import Source, Stream
 from luminal.training.trainer import Record, Scheduler, Trainer, Validation, is_time
+
+CALLABLE: Any = Callable
+Validate = Batches | Iterable[Any] | Callable[[Module], Any]
+Callbacks = Callback | Callable[[Trainer, Row], Any] | Sequence[Any]
 
 
 @suggesting
 def fit(
     model: Module,
     loss_fn: LossFunction,
-    data: Batches,
+    data: Batches | Source,
     optimizer: Optimizer,
     *,
     epochs: int = 1,
@@ -47,7 +53,7 @@ def fit(
     clip_norm: float | None = None,
     amp: str | None = None,
     accumulate: int = 1,
-    validate: Validation | None = None,
+    validate: Validate | None = None,
     validate_every: int | None = None,
     checkpoint: str | Path | CheckpointManager | None = None,
     checkpoint_every: int | None = None,
@@ -60,6 +66,7 @@ def fit(
     plot: str | Path | None = None,
     statistics: int | None = None,
     detect_nan: bool = False,
+    callbacks: Callbacks | None = None,
     progress: bool = True,
     mesh: Mesh | None = None,
     plan: Plan | None = None,
@@ -69,7 +76,11 @@ def fit(
 
     Steps are in training mode; modules that alone are in eval mode are held there.
 
-    A batch is a tuple of arrays; its loss is `loss_fn(model(*batch[:-1]), batch[-1])`, a scalar.
+    `data`: Batches, or anything that gives batches: a DataLoader, a list, a generator (of one
+    epoch), a function that is called for each epoch. A batch is a tuple of arrays or of PyTorch's
+    tensors, with the loss `loss_fn(model(*batch[:-1]), batch[-1])`, a scalar; or a dict, whose
+    "labels" or "target" go to the loss and whose others are the model's arguments by name; or one
+    array, with the loss `loss_fn(model(x))`.
     `epochs` counts passes over `data`, unless `steps` says how many steps to take in all.
     `scheduler` is stepped after each step (ReduceLROnPlateau after each validation, with its loss),
     and its rates are inputs of the program; without one they are those of the optimizer's groups.
@@ -79,14 +90,16 @@ def fit(
     `memory_limit`: bytes or "200MB", what a step may hold besides the model; see `lm.compile`.
     `backend`: the device; by default that of `lm.device`.
 
-    `validate`: Batches, whose mean loss in eval mode is the `validation_loss`, or a function of the
-    model that gives numbers by name; it is called every `validate_every` steps, or each epoch.
+    `validate`: Batches or another source, whose mean loss in eval mode is the `validation_loss`, or
+    a function of the model that gives numbers by name; every `validate_every` steps, or each epoch.
     `checkpoint`: a folder or a CheckpointManager; written every `checkpoint_every` steps or each
     epoch, at the end, and when Ctrl-C is pressed. With `resume` a run goes on from the newest: it
     ends in the same bits as one that was never stopped. `seed` is that of dropout; the order of
     batches follows from the seed of `data`, first values from `lm.manual_seed`.
 
-    `log`: a file of metrics, a JSON object a step; `plot`: a PNG of the losses (extra `plot`).
+    `callbacks`: a `training.Callback`, a function of the run and the row of a step, or several:
+    `EarlyStopping`, `TensorBoard`, `WandB`. `log`: a file of metrics, a JSON object a step; `plot`:
+    a picture of the losses, .svg or .html.
     `statistics`: every so many steps the row has those of each layer's result and each gradient.
     `detect_nan` keeps the values from before each step, and where the loss or a new value is not
     finite raises NonFiniteError, which names the first operation that made a NaN and its layer; the
@@ -111,35 +124,48 @@ def fit(
         leaves=leaves,
     )  # fmt: skip
     check("fit", BOUND, clip_norm=clip_norm)
-    _check_kinds(model, data, optimizer, scheduler, validate, checkpoint)
+    _check_kinds(model, data, optimizer, scheduler, validate, checkpoint, plot)
     _check_needed(validate_every, validate, checkpoint_every, checkpoint)
-    if plot is not None:
-        figure_class()  # asked for before the steps, not after
+    source = _source(data, accumulate, epochs if steps is None else None)
     recipe = Recipe(
         model, loss_fn, optimizer, clip_norm, amp, accumulate, checked_seed("fit", seed), mode,
         backend, memory_limit,
     )  # fmt: skip
-    mesh, plan, why = decided(plan, recipe, data, mesh, leaves)
+    mesh, plan, why = decided(plan, recipe, source, mesh, leaves)
     counts = epochs, steps, validate_every, checkpoint_every
-    ranks = _joined(mesh, plan, recipe, data, leaves, statistics, detect_nan, counts)
+    ranks = _joined(mesh, plan, recipe, source, leaves, statistics, detect_nan, counts)
     manager = CheckpointManager(checkpoint) if isinstance(checkpoint, str | Path) else checkpoint
     trainer = Trainer(
-        replace(recipe, ranks=ranks), data, scheduler, validate, manager, statistics=statistics,
-        detect_nan=detect_nan, leaves=leaves,
+        replace(recipe, ranks=ranks), source, scheduler, _validation(validate), manager,
+        statistics=statistics, detect_nan=detect_nan, leaves=leaves,
+        callbacks=as_callbacks(callbacks),
     )  # fmt: skip
     ranks.cut(model, plan, trainer.besides())
-    total = steps or _steps_of(epochs, data, accumulate)
-    record = trainer.resumed(anew=not resume)
-    record.plan = why
+    total = steps or source.steps_in(epochs, accumulate)
+    record = trainer.resumed(why, anew=not resume)
     _take_steps(trainer, total, validate_every, checkpoint_every, log, progress)
     if plot is not None and record.history and ranks.is_first:
-        plot_losses(record.history, plot)
+        record.plot(plot)
     return record
 
 
+def _source(data: Batches | Source, accumulate: int, epochs: int | None) -> Batches | Stream:
+    """Batches as they are, all else that gives some as a Stream."""
+    return data if isinstance(data, Batches) else Stream(data, accumulate, epochs)
+
+
+def _validation(validate: Validate | None) -> Validation | None:
+    """What a Trainer takes; InputError for what gives its batches once."""
+    if isinstance(validate, Batches) or not isinstance(validate, Iterable):
+        return validate
+    stream = Stream(validate, name="validate")
+    stream.check_again()
+    return stream
+
+
 def _joined(
-    mesh: Mesh | None, plan: Plan | None, recipe: Recipe, data: Batches, leaves: int | None,
-    statistics: int | None, detect_nan: bool, counts: tuple[int | None, ...],
+    mesh: Mesh | None, plan: Plan | None, recipe: Recipe, data: Batches | Stream,
+    leaves: int | None, statistics: int | None, detect_nan: bool, counts: tuple[int | None, ...],
 ) -> Ranks:  # fmt: skip
     """This rank among all. Raises InputError for what several cannot do together, and
     CollectiveError where they call `fit` with other numbers.
@@ -147,9 +173,11 @@ def _joined(
     if isinstance(recipe.model, PipelineParallel):
         _check_pipeline(recipe, mesh, plan, leaves, statistics, detect_nan)
         ranks = ranks_of(recipe.model)
-        ranks.check_batches(data, ranks.parts * recipe.model.microbatches, "the microbatches")
+        data.join(ranks)
+        data.check_parts(ranks.parts * recipe.model.microbatches, "the microbatches")
     else:
         ranks = Ranks.of(mesh, plan, recipe.model)
+        data.join(ranks)
         check_count(ranks, data.parts_at_most(leaves))
     if detect_nan and ranks.size > 1:
         raise InputError(
@@ -157,7 +185,7 @@ def _joined(
             f"{ranks.size}; run the same seed and batches without mesh= to look for a NaN"
         )
     axes = " and ".join(map(repr, ranks.axes))
-    ranks.check_batches(data, ranks.parts, f"the ranks of mesh axis {axes}")
+    data.check_parts(ranks.parts, f"the ranks of mesh axis {axes}")
     _check_leaves(leaves, ranks, plan, data, recipe.accumulate, statistics, detect_nan)
     epochs, steps, validate_every, checkpoint_every = counts
     ranks.check_alike(
@@ -185,7 +213,7 @@ def _check_pipeline(
 
 
 def _check_leaves(
-    leaves: int | None, ranks: Ranks, plan: Any, data: Batches, accumulate: int,
+    leaves: int | None, ranks: Ranks, plan: Any, data: Batches | Stream, accumulate: int,
     statistics: int | None, detect_nan: bool,
 ) -> None:  # fmt: skip
     """InputError for what does not go with leaves."""
@@ -195,7 +223,7 @@ def _check_leaves(
         not isinstance(plan, str) or "tensor" in plan or EXPERT in ranks.axes
     )
     check_leaves(leaves, ranks, is_cut_elsewhere)
-    ranks.check_batches(data, leaves, "the leaves")
+    data.check_parts(leaves, "the leaves")
     for name, wanted in (
         ("accumulate", accumulate > 1), ("statistics", statistics), ("detect_nan", detect_nan),
     ):  # fmt: skip
@@ -205,21 +233,13 @@ def _check_leaves(
             )
 
 
-def _steps_of(epochs: int, data: Batches, accumulate: int) -> int:
-    """How many steps so many passes over the data are."""
-    if not (steps := len(data) * epochs // accumulate):
-        raise InputError(
-            f"fit: {epochs} epochs of {len(data)} batches make no step of accumulate={accumulate}; "
-            "accumulate fewer, or give steps="
-        )
-    return steps
-
-
 def _take_steps(
-    trainer: Trainer, total: int, validate_every: int | None, checkpoint_every: int | None,
+    trainer: Trainer, total: int | None, validate_every: int | None, checkpoint_every: int | None,
     log: str | Path | None, progress: bool,
 ) -> None:  # fmt: skip
-    """Trains up to `total` steps or to Ctrl-C; notes, shows and saves what comes out."""
+    """Trains to the end, to Ctrl-C or to where a callback ends it; notes, shows and saves what
+    comes out.
+    """
     record, ranks = trainer.record, trainer.recipe.ranks
     if log is None and trainer.snapshots is not None:
         log = trainer.snapshots.log  # other ranks that go on have the rows of these, too
@@ -230,34 +250,71 @@ def _take_steps(
     elif log is not None:
         ranks.agreed(record.history, "rows of the log")
     shown = display(total, record.steps, progress and ranks.is_first)
-    taken = trainer.rows(total, validate_every)
-    with noticed_interrupts() as interrupt, _closed(rows), closing(shown), closing(taken):
-        for row in taken:
+    # Of a stream `total` is what it says of itself; it ends where it ends.
+    last = None if isinstance(trainer.data, Stream) and trainer.data.counts_epochs else total
+    with (
+        noticed_interrupts() as interrupt, _closed(rows), closing(shown), _told(trainer),
+        closing(trainer.rows(last, validate_every)) as taken,
+    ):  # fmt: skip
+        # A callback of a run that goes on may have ended it.
+        is_ended = _is_ended(trainer, interrupt)
+        for row in () if is_ended else taken:
+            for callback in trainer.callbacks:
+                callback.on_step(trainer, row)
+                if trainer.epoch_ended:
+                    callback.on_epoch(trainer, row)
             if rows is not None:
                 rows.add(row)
             else:
                 record.history.append(row)
             shown.show(row)
-            # Signals reach ranks between different steps, and all must end after the same one.
-            is_interrupted = ranks.any(interrupt.requested, "is Ctrl-C pressed")
-            is_over = record.steps == total or is_interrupted
+            is_ended = _is_ended(trainer, interrupt)
+            is_over = is_ended or trainer.is_over(last)
             if is_over or is_time(record.steps, checkpoint_every, trainer.epoch_ended):
                 trainer.save(must=is_over)
-            if is_interrupted:
-                record.interrupted = True
+            if is_ended:
                 break
     trainer.synchronize()
 
 
+def _is_ended(trainer: Trainer, interrupt: Interrupt) -> bool:
+    """Did Ctrl-C or a callback end the run? All ranks must ask."""
+    # Signals reach ranks between different steps, and all must end after the same one.
+    record, ranks = trainer.record, trainer.recipe.ranks
+    pressed = "Ctrl-C" if interrupt.requested else ""
+    why = ranks.said(pressed or record.stopped, "does the run end")
+    record.interrupted = why == "Ctrl-C"
+    record.stopped = "" if record.interrupted else why
+    return bool(why)
+
+
+@contextmanager
+def _told(trainer: Trainer) -> Iterator[None]:
+    """Tells callbacks of begin and end."""
+    for callback in trainer.callbacks:
+        callback.on_begin(trainer)
+    try:
+        yield
+    finally:
+        for callback in trainer.callbacks:
+            callback.on_end(trainer)
+
+
 def _check_kinds(
-    model: Any, data: Any, optimizer: Any, scheduler: Any, validate: Any, checkpoint: Any
-) -> None:
+    model: Any, data: Any, optimizer: Any, scheduler: Any, validate: Any, checkpoint: Any,
+    plot: Any,
+) -> None:  # fmt: skip
     """Raises InputError for an argument that is something else than `fit` takes."""
     _check_kind("model", model, Module, "an nn.Module")
-    _check_kind("data", data, Batches, "Batches(dataset, size)")
+    source = "Batches(dataset, size), or what gives batches: a DataLoader, a list, a function"
+    is_none = isinstance(data, str | bytes | Mapping | Module)
+    _check_kind("data", data, Batches if is_none else Batches | Iterable | CALLABLE, source)
     _check_kind("optimizer", optimizer, Optimizer, "one of luminal.optim")
     _check_kind("scheduler", scheduler, Scheduler | None, "one of optim.lr_scheduler, or None")
-    _check_kind("validate", validate, Batches | Callable | None, "Batches or a function")
+    batches = "Batches, what gives batches, or a function"
+    _check_kind("validate", validate, Batches | Iterable | CALLABLE | None, batches)
+    if plot is not None:
+        check_plot(plot)  # before the steps, not after
     _check_kind("checkpoint", checkpoint, str | Path | CheckpointManager | None, "a folder")
     if is_cut_twice(model) and checkpoint is not None:
         raise InputError(

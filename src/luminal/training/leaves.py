@@ -33,12 +33,11 @@ from luminal.optim.clip import grad_norm, scaled_to_norm
 from luminal.runtime.executable import Executable
 from luminal.session.graph import Graph, compile
 from luminal.training.amp import GradScaler
-from luminal.training.data import Batch
+from luminal.training.form import Batch, form_of, split
 from luminal.training.program import (
     Recipe,
     in_mode,
     inputs_of,
-    loss_of,
     named,
     precision,
     rates_as_inputs,
@@ -108,7 +107,7 @@ class LeafSteps:
         """Step `number` on this rank's rows; the loss and the norm of the whole batch."""
         ranks = self._recipe.ranks
         count = self._leaves // ranks.parts
-        leaves = [*zip(*(np.split(array, count) for array in batch), strict=True)]
+        leaves = split(batch, count)
         with self._whole():
             programs = self._of(leaves[0])
             layout = programs.layout
@@ -158,7 +157,7 @@ class LeafSteps:
         number, place = (graph.tensor((), int64, name) for name in ("step", "leaf"))
         key = random.fold_in(random.fold_in(random.key(graph, recipe.seed), number), place)
         with in_mode(recipe.model, training=True), keyed(key), precision(recipe):
-            loss = loss_of(recipe.model, recipe.loss_fn, tensors) / self._leaves
+            loss = form_of(leaf).loss(recipe.model, recipe.loss_fn, tensors) / self._leaves
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
         gradients = recipe.optimizer.gradients(scaled)
         layout = _Layout([*gradients])

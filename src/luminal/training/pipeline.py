@@ -37,13 +37,12 @@ from luminal.runtime.executable import Executable
 from luminal.runtime.pipelined import Channel, Running, channels
 from luminal.session.graph import Graph, compile
 from luminal.session.pipeline import PipelineParallel, Staged, staged
-from luminal.training.data import Batch
+from luminal.training.form import Batch, form_of, split
 from luminal.training.program import (
     LossFunction,
     Recipe,
     in_mode,
     inputs_of,
-    loss_of,
     named,
     precision,
     rates_as_inputs,
@@ -290,14 +289,14 @@ def is_cut_twice(model: Module) -> TypeGuard[PipelineParallel]:
 
 def _microbatches(batch: Batch, count: int) -> list[Batch]:
     """The parts of a batch, in order."""
-    rows = {len(array) for array in batch}
+    rows = {len(array) for array in batch if array.ndim}
     for n in rows:
         if n % count or not n:
             raise InputError(
                 f"PipelineParallel: a batch of {n} rows does not divide into {count} microbatches; "
                 f"give {-(-max(n, 1) // count) * count} rows, or another number of microbatches"
             )
-    return [*zip(*(np.split(array, count) for array in batch), strict=True)]
+    return split(batch, count)
 
 
 def _recorded(recipe: Recipe, micro: Batch) -> tuple[Microbatch, dict[str, Parameter]]:
@@ -307,7 +306,7 @@ def _recorded(recipe: Recipe, micro: Batch) -> tuple[Microbatch, dict[str, Param
     number, place = (graph.tensor((), int64, name) for name in ("step", "microbatch"))
     key = random.fold_in(random.fold_in(random.key(graph, recipe.seed), number), place)
     with in_mode(recipe.model, training=True), keyed(key), precision(recipe):
-        loss = loss_of(recipe.model, recipe.loss_fn, tensors)
+        loss = form_of(micro).loss(recipe.model, recipe.loss_fn, tensors)
     gradients = recipe.optimizer.gradients(loss)
     loss.output(LOSS)
     parameters = {}

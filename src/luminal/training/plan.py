@@ -8,13 +8,14 @@ from luminal.distribute.mesh import Mesh, Spec
 from luminal.session.choosing import Auto, chosen_for
 from luminal.session.device_choice import chosen_device
 from luminal.session.parallel import Plan, name_by_path
-from luminal.training.data import Batch, Batches
+from luminal.training.data import Batches
 from luminal.training.program import Recipe, Steps, named
 from luminal.training.ranks import batch_axes
+from luminal.training.stream import Stream
 
 
 def decided(
-    plan: Plan | None, recipe: Recipe, data: Batches, mesh: Mesh | None, leaves: int | None
+    plan: Plan | None, recipe: Recipe, data: Batches | Stream, mesh: Mesh | None, leaves: int | None
 ) -> tuple[Mesh | None, Plan | None, str]:
     """The mesh and the plan of a run, and why they were chosen, where that is by "auto". All ranks
     must call it.
@@ -27,7 +28,7 @@ def decided(
             "fit: plan='auto' predicts a step of whole batches, and leaves= cuts them; name a plan"
         )
     name_by_path(recipe.model)  # before slots take their names from them
-    batch = _first(data)
+    batch = data.first()
     graph, _ = Steps(recipe).recorded(batch)
 
     def inputs(mesh: Mesh, plan: str) -> dict[str, Spec]:
@@ -38,8 +39,3 @@ def decided(
     parameters = [*recipe.model.named_parameters()]
     chosen = chosen_for(graph.graph(), parameters, inputs, mesh, auto, backend)
     return chosen.mesh, chosen.plan, chosen.why
-
-
-def _first(data: Batches) -> Batch:
-    """The first batch of all; the position stays what it is."""
-    return next(data.once())

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from luminal.base.dtypes import dtype_of, int64
-from luminal.base.errors import GraphError, InputError
+from luminal.base.errors import InputError
 from luminal.base.records import dataclass
 from luminal.frontend.handle import describe, is_tensor
 from luminal.frontend.random import keyed as random
@@ -28,13 +28,15 @@ from luminal.search.options import CompilationMode
 from luminal.session.graph import Graph, compile
 from luminal.training.accumulate import GradientAccumulator
 from luminal.training.amp import AMPContext, GradScaler
-from luminal.training.data import Batch, Batches
+from luminal.training.data import Batches
+from luminal.training.form import Batch, form_of
 from luminal.training.layers import Layers, noted_layers
 from luminal.training.ranks import ALONE, Ranks
 from luminal.training.statistics import record_activations, record_gradients
+from luminal.training.stream import Stream
 
-LossFunction = Callable[[Any, Tensor], Tensor]
-"""From what the model gives and the batch's last array to a scalar."""
+LossFunction = Callable[..., Tensor]
+"""From what the model gives and the batch's target, if it has one, to a scalar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class Steps:
             in_mode(recipe.model, training=True), noted_layers(recipe.model, graph) as layers,
             keyed(key), precision(recipe),
         ):  # fmt: skip
-            loss = loss_of(recipe.model, recipe.loss_fn, tensors)
+            loss = form_of(batch).loss(recipe.model, recipe.loss_fn, tensors)
         loss.output("loss")
         if statistics:
             record_activations(layers.results)
@@ -151,16 +153,17 @@ class Losses:
         self._recipe = recipe
         self._programs: dict[Any, Executable] = {}
 
-    def mean(self, data: Batches) -> float:
+    def mean(self, data: Batches | Stream) -> float:
         """The mean over batches, each weighted by its number of examples."""
         total, count, ranks = 0.0, 0, self._recipe.ranks
-        for number, batch in enumerate(data.once(ranks.place, ranks.parts)):
-            # The last batch may be smaller; a mean of means would count its examples more.
-            rows = data.rows(number)
+        # The last batch may be smaller; a mean of means would count its examples more.
+        for rows, batch in data.counted(ranks.place, ranks.parts):
             # One that does not divide is whole on every rank, which all compute the same then.
             is_cut = rows % ranks.parts == 0
             total += float(self._program(batch, is_cut)(named(batch))["loss"]) * rows
             count += rows
+        if not count:
+            raise InputError("fit: validate gave no batch; give what has one each time it is asked")
         return total / count
 
     def _program(self, batch: Batch, is_cut: bool) -> Executable:
@@ -170,7 +173,7 @@ class Losses:
             graph = Graph("validation")
             tensors = inputs_of(graph, batch, recipe.ranks if is_cut else ALONE)
             with in_mode(recipe.model, training=False), precision(recipe):
-                loss_of(recipe.model, recipe.loss_fn, tensors).output("loss")
+                form_of(batch).loss(recipe.model, recipe.loss_fn, tensors).output("loss")
             self._programs[key] = compile(graph, recipe.backend, mesh=recipe.ranks.mesh)
         return self._programs[key]
 
@@ -182,16 +185,12 @@ def precision(recipe: Recipe) -> AMPContext:
 
 def inputs_of(graph: Graph, batch: Batch, ranks: Ranks = ALONE) -> list[Tensor]:
     """An Input for every array of a batch, of which `batch` is this rank's part."""
-    if not isinstance(batch, tuple) or len(batch) < 2:
-        raise InputError(
-            f"fit: a batch is a tuple of arrays, the model's arguments and then the target; got "
-            f"{len(batch)} array{'s' * (len(batch) != 1)}"
-        )
-    tensors = [
-        graph.tensor((len(array) * ranks.parts, *array.shape[1:]), dtype_of(array), name)
-        for name, array in zip(named(batch), batch, strict=True)
-    ]
-    return [x.shard(ranks.axes) if ranks.axes else x for x in tensors]
+    tensors = []
+    for name, array in named(batch).items():
+        rows = (len(array) * ranks.parts,) if array.ndim else ()
+        x = graph.tensor((*rows, *array.shape[1:]), dtype_of(array), name)
+        tensors.append(x.shard(ranks.axes) if ranks.axes and rows else x)
+    return tensors
 
 
 def inputs_at(batch: Batch, number: int, rates: Sequence[float]) -> dict[str, Array]:
@@ -206,17 +205,8 @@ def named(batch: Batch) -> dict[str, Array]:
 
 
 def types_of(batch: Batch) -> tuple[Any, ...]:
-    """The shapes and dtypes of a batch."""
-    return tuple((array.shape, array.dtype) for array in batch)
-
-
-def loss_of(model: Module, loss_fn: LossFunction, tensors: Sequence[Tensor]) -> Tensor:
-    """The loss; GraphError for what is no scalar."""
-    loss = loss_fn(model(*tensors[:-1]), tensors[-1])
-    if not is_tensor(loss) or loss.ndim:
-        shown = describe(loss) if is_tensor(loss) else repr(loss)
-        raise GraphError(f"fit: the loss is {shown}; loss_fn(model(x), y) gives a 0-d Tensor")
-    return loss
+    """The form of a batch, and its arrays' shapes and dtypes."""
+    return form_of(batch), *((array.shape, array.dtype) for array in batch)
 
 
 # Schedules stay plain numbers that know neither the graph nor the optimizer, and a new rate

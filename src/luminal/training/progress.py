@@ -43,16 +43,19 @@ class Silence:
 
 
 class Lines:
-    """About twenty lines a run, and every row with a validation loss."""
+    """About twenty lines a run, and every row with a validation loss. Where no one knows how long a
+    run is, ever fewer: after 1, 2, ... 9, 10, 20, ... 90, 100, 200 ... steps.
+    """
 
-    def __init__(self, console: Console, total: int) -> None:
+    def __init__(self, console: Console, total: int | None) -> None:
         self._console, self._total = console, total
-        self._every = max(1, total // LINES)
 
     def show(self, row: Row) -> None:
         """A line, where it is time for one."""
-        if row["step"] % self._every == 0 or is_validated(row):
-            line = f"step {row['step']}/{self._total}  {summary(row)}"
+        step, total = row["step"], self._total
+        is_due = step % max(1, total // LINES) == 0 if total else len(str(step).rstrip("0")) == 1
+        if is_due or is_validated(row):
+            line = f"step {step}{f'/{total}' * bool(total)}  {summary(row)}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
@@ -62,7 +65,7 @@ class Lines:
 class Bar:
     """A bar with the metrics of the last step."""
 
-    def __init__(self, console: Console, total: int, done: int) -> None:
+    def __init__(self, console: Console, total: int | None, done: int) -> None:
         told = TextColumn("{task.description}")
         columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), told
         self._progress = Progress(*columns, console=console)
@@ -80,8 +83,10 @@ class Bar:
         self._progress.stop()
 
 
-def display(total: int, done: int, wanted: bool = True) -> Display:
-    """A bar where the output is a terminal, else lines; nothing if it is not `wanted`."""
+def display(total: int | None, done: int, wanted: bool = True) -> Display:
+    """A bar where the output is a terminal, else lines; nothing if it is not `wanted`. `total` is
+    None where nobody knows it.
+    """
     if not wanted:
         return Silence()
     console = Console()

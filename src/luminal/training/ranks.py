@@ -18,6 +18,7 @@ from luminal.session.on_mesh import engine_for, parts_on
 from luminal.session.parallel import Plan, shard
 from luminal.shape.expression import const
 from luminal.training.data import Batches
+from luminal.training.stream import Stream
 
 PLAIN = (bool, int, float, str, tuple)
 """The types of numbers and names that ranks compare."""
@@ -82,7 +83,7 @@ class Ranks:
         """What carries values between several ranks; None where there is but one."""
         return self.engine if self.size > 1 else None
 
-    def check_alike(self, optimizer: Optimizer, data: Batches, **options: Any) -> None:
+    def check_alike(self, optimizer: Optimizer, data: Batches | Stream, **options: Any) -> None:
         """Raises CollectiveError, which names the first that differs, where ranks call `fit` with
         other numbers: each would train its part by its own.
         """
@@ -92,18 +93,18 @@ class Ranks:
             {name: value for name, value in group.items() if isinstance(value, PLAIN)}
             for group in optimizer.param_groups
         ]
-        order = {"batches": len(data), "size": data.size, "seed of data": data.seed,
-                 "shuffle": data.shuffle, "drop_last": data.drop_last}  # fmt: skip
-        told = {"optimizer": type(optimizer).__name__, "groups": groups, **order, **options}
+        told = {"optimizer": type(optimizer).__name__, "groups": groups, **data.told(), **options}
         text = "\n".join(f"{name} = {value!r}" for name, value in told.items())
         self.together.check_same(text, "what fit was given")
 
-    def any(self, is_so: bool, what: str) -> bool:
-        """Is it so on any rank? All of them must ask."""
+    def said(self, text: str, what: str) -> str:
+        """The first text that is not empty, of all ranks; all of them must ask."""
         if self.size == 1:
-            return is_so
+            return text
         assert self.engine is not None
-        return any(self.engine.exchange(b"1" if is_so else b"", what))
+        return next(
+            (told.decode() for told in self.engine.exchange(text.encode(), what) if told), ""
+        )
 
     def agreed(self, value: Any, what: str) -> Any:
         """What the first rank has. All of them must ask."""
@@ -148,22 +149,6 @@ class Ranks:
         assert self.engine is not None
         layout = of_spec(spec, tuple(map(const, owner.shape)), self.mesh, owner.name)
         parts_on(self.mesh, self.engine)(owner, layout)
-
-    def check_batches(self, data: Batches, parts: int, what: str) -> None:
-        """Raises InputError where a batch does not fall into so many equal parts."""
-        sizes = dict.fromkeys(data.rows(number) for number in (0, len(data) - 1))
-        for rows in sizes:
-            if rows % parts:
-                is_last = rows != data.size
-                batch = "the last batch of an epoch has" if is_last else "batches have"
-                fix = (
-                    "drop_last=True leaves it out"
-                    if is_last
-                    else f"make them of {-(-rows // parts) * parts}"
-                )
-                raise InputError(
-                    f"fit: {batch} {rows} rows, which do not divide by {parts}, {what}; {fix}"
-                )
 
 
 ALONE = Ranks()

@@ -7,7 +7,10 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import field
+from dataclasses import field, replace
+from html import escape
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,22 +20,27 @@ from luminal.base.records import dataclass
 from luminal.loaders.mapped import Array
 from luminal.memory.part import Piece, value_or_piece
 from luminal.memory.state import Assignable
+from luminal.memory.stored import Stored
 from luminal.nn.module import Module
 from luminal.optim import saved
 from luminal.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from luminal.optim.ranges import as_number
 from luminal.runtime.results import Results
 from luminal.session.pipeline import PipelineParallel
+from luminal.training.callbacks import Callback, by_name
 from luminal.training.checkpoint import CheckpointManager
-from luminal.training.data import Batch, Batches
+from luminal.training.data import Batches
 from luminal.training.detect_nan import first_nan
+from luminal.training.form import Batch, rows_of
 from luminal.training.leaves import LeafSteps
 from luminal.training.metrics import Row
 from luminal.training.pipeline import PipelineSteps, is_cut_twice
+from luminal.training.plot import svg_of, write_plot
 from luminal.training.program import Losses, Program, Recipe, Steps, inputs_at
 from luminal.training.ranks import Ranks
 from luminal.training.snapshots import Snapshots
 from luminal.training.statistics import statistics_row
+from luminal.training.stream import Stream
 
 COLUMNS = (
     "step", "loss", "lr", "grad_norm", "seconds", "samples_per_second", "tokens_per_second",
@@ -40,8 +48,10 @@ COLUMNS = (
 )  # fmt: skip
 """What `fit` puts into a row itself."""
 Scheduler = LRScheduler | ReduceLROnPlateau
-Validation = Batches | Callable[[Module], Mapping[str, float]]
-"""Batches whose mean loss is the `validation_loss`, or what gives numbers by name."""
+Validation = Batches | Stream | Callable[[Module], Mapping[str, float]]
+"""What gives batches whose mean loss is the `validation_loss`, or a function that gives numbers by
+name.
+"""
 
 
 @dataclass(slots=True)
@@ -49,8 +59,9 @@ class Record:
     """How a run went.
 
     `history`: a row of metrics for each step, that of earlier runs too where a log holds them;
-    `steps`: those done in all; `interrupted`: Ctrl-C ended it; `resumed`: the step it went on from;
-    `plan`: why "auto" has chosen its plan.
+    `steps`: those done in all; `interrupted`: Ctrl-C ended it; `stopped`: why a callback did;
+    `resumed`: the step it went on from; `plan`: why "auto" has chosen its plan. A notebook shows
+    it with a picture of the losses.
     """
 
     history: list[Row] = field(default_factory=list)
@@ -58,10 +69,12 @@ class Record:
     interrupted: bool = False
     resumed: int = 0
     plan: str = ""
+    stopped: str = ""
 
     def __repr__(self) -> str:
         """A few lines: `history` holds the rest."""
-        ended = ", ended by Ctrl-C" if self.interrupted else ""
+        why = "by Ctrl-C" if self.interrupted else f"early: {self.stopped}" * bool(self.stopped)
+        ended = f", ended {why}" if why else ""
         begun = f" (from step {self.resumed} on)" if self.resumed else ""
         lines = [f"{self.steps} steps{begun}{ended}", self.plan.partition(";")[0]]
         if self.history:
@@ -74,6 +87,14 @@ class Record:
                 f"{sum(row['seconds'] for row in self.history):.4g} s in steps",
             ]
         return "\n".join(line for line in lines if line)
+
+    def plot(self, path: str | Path) -> None:
+        """Draws training and validation losses over steps into a file, .svg or .html."""
+        write_plot(self.history, path)
+
+    def _repr_html_(self) -> str:
+        """The picture and the few lines."""
+        return f"{svg_of(self.history)}<pre>{escape(repr(self))}</pre>"
 
     @property
     def losses(self) -> list[float]:
@@ -97,7 +118,7 @@ class Trainer:
     def __init__(
         self,
         recipe: Recipe,
-        data: Batches,
+        data: Batches | Stream,
         scheduler: Scheduler | None = None,
         validate: Validation | None = None,
         manager: CheckpointManager | None = None,
@@ -105,11 +126,13 @@ class Trainer:
         statistics: int | None = None,
         detect_nan: bool = False,
         leaves: int | None = None,
+        callbacks: Sequence[Callback] = (),
     ) -> None:
         self.recipe, self.data, self.scheduler = recipe, data, scheduler
         self.manager = manager
         self.record = Record()
         self.epoch_ended = False
+        self.callbacks = list(callbacks)
         self._steps, self._losses = Steps(recipe), Losses(recipe)
         self._whole: LeafSteps | PipelineSteps | None = None  # steps that are no one program
         if leaves is not None:
@@ -123,16 +146,19 @@ class Trainer:
 
     # --- steps
 
-    def rows(self, total: int, validate_every: int | None = None) -> Generator[Row]:
-        """Takes the steps up to `total`; the metrics of each."""
+    def rows(self, total: int | None, validate_every: int | None = None) -> Generator[Row]:
+        """Takes the steps up to `total`, or as many as the data has; the metrics of each."""
         # Batches come from a thread, which must end when the steps do, whatever ends them.
         with closing(_endless(self.data, self.recipe.ranks)) as batches:
-            while self.record.steps < total:
+            while not self.is_over(total):
                 epoch = self.data.epoch
-                row = self.step([next(batches) for _ in range(self.recipe.accumulate)])
+                taken = [*islice(batches, self.recipe.accumulate)]
+                if not taken:  # a run that went on from where the data ends now
+                    return
+                row = self.step(taken)
                 self.epoch_ended = self.data.epoch > epoch
                 row["epoch"] = epoch
-                last = self.record.steps == total
+                last = self.is_over(total)
                 if self._validate is not None and (
                     last or is_time(self.record.steps, validate_every, self.epoch_ended)
                 ):
@@ -140,6 +166,14 @@ class Trainer:
                 yield row
                 if self.snapshots is not None:
                     self.snapshots.step_ended(self.record.steps, self.state_dict, is_last=last)
+
+    def is_over(self, total: int | None) -> bool:
+        """Are `total` steps done, or has the data no more?"""
+        return self.record.steps == total or self.data.ended
+
+    def stop(self, why: str) -> None:
+        """Ends the run after this step, with a checkpoint. On a mesh one rank's wish is enough."""
+        self.record.stopped = self.record.stopped or why or "a callback"
 
     def step(self, batches: Sequence[Batch]) -> Row:
         """One step, of as many batches as are accumulated; its metrics."""
@@ -162,8 +196,11 @@ class Trainer:
         row: Row = {"step": self.record.steps, "loss": loss, "lr": rates[0]}
         if "grad_norm" in results:
             row["grad_norm"] = float(results["grad_norm"])
+        # The names of the batches' own loss are taken; of more groups each has a rate of its own.
+        row |= {f"lr.{k}": rate for k, rate in enumerate(rates) if k}
         firsts, parts = [batch[0] for batch in batches], self.recipe.ranks.parts
-        row |= {"seconds": seconds, "samples_per_second": sum(map(len, firsts)) * parts / seconds}
+        samples = sum(map(rows_of, batches)) * parts
+        row |= {"seconds": seconds, "samples_per_second": samples / seconds}
         # Integers in rows are ids of tokens; of other examples there is no such rate.
         if firsts[0].ndim > 1 and firsts[0].dtype.kind in "iu":
             row["tokens_per_second"] = sum(first.size for first in firsts) * parts / seconds
@@ -208,7 +245,7 @@ class Trainer:
     def validated(self) -> Row:
         """The metrics of a validation."""
         self.synchronize()
-        if isinstance(self._validate, Batches):
+        if isinstance(self._validate, Batches | Stream):
             metrics = {"validation_loss": self._losses.mean(self._validate)}
         else:
             assert self._validate is not None
@@ -266,6 +303,7 @@ class Trainer:
             "data": self.data.state_dict(),
             "seed": self.recipe.seed,
             "steps": self.record.steps,
+            "callbacks": {name: c.state_dict() for name, c in by_name(self.callbacks).items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -305,7 +343,19 @@ class Trainer:
                 )
             held.set(besides[name])
         saved.load_state_dict(self.recipe.optimizer, state["optimizer"], self.recipe.ranks.hold)
+        for name, callback in by_name(self.callbacks).items():
+            if kept := state.get("callbacks", {}).get(name):
+                callback.load_state_dict(kept)
         self.record.steps = state["steps"]
+
+    def model_state(self) -> dict[str, Any]:
+        """Copies of the model's Parameters and States by path; of what is cut this rank's parts."""
+        self.synchronize()
+        return {path: _copied(held) for path, held in state_of(self.recipe.model).items()}
+
+    def load_model_state(self, state: Mapping[str, Any]) -> None:
+        """Sets what `model_state` gave, also where it comes from a checkpoint."""
+        load_model(self.recipe.model, {path: _settable(path, x) for path, x in state.items()})
 
     def besides(self) -> dict[str, Assignable]:
         """What a run changes outside of the model: Parameters that the optimizer has from elsewhere
@@ -329,14 +379,16 @@ class Trainer:
             return
         try:
             engine = self.recipe.ranks.together
-            self.manager.save(self.record.steps, self.state_dict(), self._metric, engine)
+            path = self.manager.save(self.record.steps, self.state_dict(), self._metric, engine)
+            for callback in self.callbacks:
+                callback.on_checkpoint(self, path)
         except InputError as error:
             if must:
                 raise
             warnings.warn(f"{error}; training goes on", stacklevel=2)
 
-    def resumed(self, *, anew: bool = False) -> Record:
-        """Goes on from the newest checkpoint, if there is one; the record of the run.
+    def resumed(self, plan: str = "", *, anew: bool = False) -> Record:
+        """Goes on from the newest checkpoint, if there is one; the record of the run, of a `plan`.
 
         What ranks before these have left goes first, and is all that counts for a run that begins
         `anew`.
@@ -346,7 +398,7 @@ class Trainer:
             checkpoint = self.manager.restore(engine=self.recipe.ranks.together)
         if checkpoint is not None:
             self.load_state_dict(checkpoint.state)
-        self.record.resumed = self.record.steps
+        self.record.resumed, self.record.plan = self.record.steps, plan
         return self.record
 
 
@@ -356,6 +408,17 @@ def state_of(model: Module) -> dict[str, Array | Piece]:
     """
     buffers = {path: value_or_piece(buffer) for path, buffer in model.named_buffers()}
     return model.state_by(value_or_piece) | buffers
+
+
+def _copied(held: Array | Piece) -> Array | Piece:
+    """A value, or a part of one, that steps do not change."""
+    return replace(held, array=held.array.copy()) if isinstance(held, Piece) else held.copy()
+
+
+def _settable(path: str, held: Any) -> Any:
+    """What a Parameter can be set to: of a part that which is known of the whole."""
+    whole = isinstance(held, Piece)
+    return Stored(path, held.shape, [(held.start, held.array)]) if whole else held
 
 
 def load_model(model: Module, state: Mapping[str, Any]) -> None:
@@ -377,9 +440,9 @@ def _numbers(metrics: Any) -> dict[str, float]:
     return {name: as_number(f"fit: validate: {name}", value) for name, value in metrics.items()}
 
 
-def _endless(data: Batches, ranks: Ranks) -> Generator[Batch]:
+def _endless(data: Batches | Stream, ranks: Ranks) -> Generator[Batch]:
     """This rank's part of the batches of epoch after epoch."""
-    while True:
+    while not data.ended:
         yield from data.part(ranks.place, ranks.parts)
 
 

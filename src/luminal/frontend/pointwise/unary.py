@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 def cast(x: Tensor, dtype: Any) -> Tensor:
     """`x` converted: floats to ints truncate and saturate, narrowing rounds to nearest even."""
+    if dtype is x.dtype:
+        return x
     return x.graph.wrap(x.graph.builder.cast(x.value, dtypes.dtype_of(dtype)))
 
 
